@@ -1,0 +1,55 @@
+# Every command sets up .venv itself; the second time at once. PYTHON chooses the interpreter that it is made with.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint fix bench exhaustive toolkit fuzz gpu clean
+
+demo: $(VENV)/demo
+	$(BIN)/aclnn demo
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: $(VENV)/test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/test
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+exhaustive: $(VENV)/test
+	$(BIN)/python -m benchmarks.exhaustive $(ARGS)
+
+toolkit: $(VENV)/demo
+	$(BIN)/pip install --quiet --editable '.[toolkit]'
+	$(BIN)/aclnn toolkit build $(ARGS)
+
+fuzz: $(VENV)/test
+	$(BIN)/python -m tests.c.fuzz $(ARGS)
+
+# Uses the PyTorch and Triton of the interpreter given and installs nothing.
+OUT ?= gpu-results
+gpu:
+	$(PYTHON) benchmarks/gpu.py --out $(OUT) $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "aclnn needs Python 3.10 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp for each set of packages: made again when what they are made from changes.
+$(VENV)/demo: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+$(VENV)/test: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]' torch
+	touch $@

@@ -1,0 +1,249 @@
+"""Every float32 through every activation's gradient: the error of aclnn and of PyTorch in units of the last place.
+
+    python -m benchmarks.exhaustive [--quick] [--only silu …]
+
+Writes exhaustive.csv (a row per operator and provider), exhaustive_histogram.csv (how many inputs have which error) and
+exhaustive_profile.csv (the worst error by x). The reference is aclnn.verify's:
+float64 with a bound on its error, and interval arithmetic wherever the bound exceeds 2^-8 of a unit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from aclnn import kernels
+from aclnn.dtypes import DataType
+from aclnn.kernels.cpu import pool
+from aclnn.operators.fast_gelu import fast_gelu_slope
+from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
+from aclnn.operators.hardswish import hardswish_slope
+from aclnn.operators.silu import silu_slope
+from aclnn.tensor import Layout
+from aclnn.verify.certified import slope as certified_slope
+from aclnn.verify.slopes import SLOPES as REFERENCES
+
+Array = np.ndarray[Any, Any]
+Provider = Callable[[Array], Array]
+
+HERE = Path(__file__).parent
+FORMULAS = {
+    "silu": silu_slope,
+    "fast_gelu": fast_gelu_slope,
+    "gelu_erf": gelu_erf_slope,
+    "gelu_tanh": gelu_tanh_slope,
+    "hardswish": hardswish_slope,
+}
+
+BLOCK = 1 << 20
+BIN = 0.05
+BINS = 24
+"""Bins of the histogram; the last one is for everything beyond."""
+UNSURE = 2.0**-8
+
+
+@numba.njit(nogil=True, cache=True)
+def score(
+    x: Array, got: Array, exact: Array, low: Array, counts: Array, worst: Array, profile: Array, first_row: int
+) -> int:
+    """Add one block's errors to the counts; returns how many finite inputs gave no finite number.
+
+    worst: (error, x) for negative and for other x; profile: the worst error for each 2^20 neighbouring patterns.
+    """
+    broken = 0
+    for i in range(x.size):
+        if not math.isfinite(x[i]):
+            continue
+        if not math.isfinite(got[i]):
+            broken += 1
+            continue
+        exponent = max(math.frexp(exact[i])[1] - 1, -126) if exact[i] != 0.0 else -126
+        error = abs((np.float64(got[i]) - exact[i]) - low[i]) * 2.0 ** (23 - exponent)
+        side = 0 if math.copysign(1.0, x[i]) < 0.0 else 1
+        counts[side, min(int(error / BIN), BINS - 1)] += 1
+        if error > worst[side, 0]:
+            worst[side, 0], worst[side, 1] = error, x[i]
+        if error > profile[first_row]:
+            profile[first_row] = error
+    return broken
+
+
+@dataclass
+class Tally:
+    """What a provider got wrong."""
+
+    counts: Array = field(default_factory=lambda: np.zeros((2, BINS), np.int64))
+    worst: Array = field(default_factory=lambda: np.array([[-1.0, np.nan]] * 2))
+    profile: Array = field(default_factory=lambda: np.zeros(4096))
+    broken: int = 0
+
+    def add(self, other: Tally) -> None:
+        self.counts += other.counts
+        better = other.worst[:, 0] > self.worst[:, 0]
+        self.worst[better] = other.worst[better]
+        self.profile = np.maximum(self.profile, other.profile)
+        self.broken += other.broken
+
+
+def ours(name: str) -> Provider:
+    layout = Layout(DataType.FLOAT, (BLOCK,), (1,))
+
+    def run(x: Array) -> Array:
+        plan = kernels.elementwise(
+            FORMULAS[name], (layout._replace(shape=x.shape),) * 2, layout._replace(shape=x.shape)
+        )
+        ones, out = np.ones_like(x), np.empty_like(x)
+        plan.run([ones.ctypes.data, x.ctypes.data], [out.ctypes.data], 0)
+        return out
+
+    return run
+
+
+def pytorch(name: str) -> Provider | None:
+    try:
+        import torch
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    aten = torch.ops.aten
+
+    def fast_gelu(dy: Any, x: Any) -> Any:
+        s = torch.sigmoid(1.702 * x)
+        return dy * (s * (1 + 1.702 * x * (1 - s)))
+
+    operators: dict[str, Callable[[Any, Any], Any]] = {
+        "silu": aten.silu_backward,
+        "fast_gelu": fast_gelu,
+        "gelu_erf": aten.gelu_backward,
+        "gelu_tanh": lambda dy, x: aten.gelu_backward(dy, x, approximate="tanh"),
+        "hardswish": aten.hardswish_backward,
+    }
+    return lambda x: operators[name](torch.ones(x.size), torch.from_numpy(x)).numpy()
+
+
+SLOPE_AT_ZERO = {
+    "silu": 0.5,
+    "fast_gelu": 0.851,
+    "gelu_erf": math.sqrt(2.0 / math.pi),
+    "gelu_tanh": math.sqrt(2.0 / math.pi),
+    "hardswish": 1.0 / 3.0,
+}
+"""The derivatives' own derivatives at 0."""
+
+
+def reference(name: str, x: Array) -> tuple[Array, Array]:
+    """The exact derivative as a float64 and what that lacks, together within 2^-8 units of float32."""
+    size = np.abs(x)
+    wide = np.where(np.isfinite(x), x, 0.0).astype(np.float64)
+    low = np.zeros_like(wide)
+    if size.max() <= 2.0**-27:  # the next term, of third order, is below 2^-80
+        return 0.5 + SLOPE_AT_ZERO[name] * wide, low
+    if size.min() >= 256.0:  # within 10^-100 of its limits
+        return np.where(wide > 0.0, 1.0, 0.0 if name == "hardswish" else -1e-100), low
+    exact, bound = np.empty_like(wide), np.empty_like(wide)
+    REFERENCES[name](wide, exact, bound)
+    unit = np.maximum(np.abs(np.spacing(exact.astype(np.float32))), 2.0**-149).astype(np.float64)
+    for i in np.flatnonzero(bound > UNSURE * unit):
+        exact[i], low[i] = certified_slope(name, float(wide[i]))
+    return exact, low
+
+
+ROWS = range(1 << 12)
+
+
+def inputs_of(row: int, stride: int) -> Array:
+    """A row's 2^20 bit patterns, or one in ``stride`` of them, from a different phase in each row."""
+    return np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
+
+
+def walk(name: str, stride: int, workers: int, progress: Progress) -> dict[str, Tally]:
+    providers = {"aclnn": ours(name), "pytorch": pytorch(name)}
+    tallies = {label: Tally() for label, provider in providers.items() if provider is not None}
+
+    def block(row: int) -> dict[str, Tally]:
+        x = inputs_of(row, stride)
+        if not np.isfinite(x).any():
+            return {}
+        exact, low = reference(name, x)
+        found = {}
+        for label, provider in providers.items():
+            if provider is not None:
+                found[label] = tally = Tally()
+                got = provider(x)
+                tally.broken = score(x, got, exact, low, tally.counts, tally.worst, tally.profile, row)
+        return found
+
+    bar = progress.add_task(name, total=len(ROWS))
+    block(ROWS[0])  # compile before the threads start
+    with ThreadPoolExecutor(workers) as executor:
+        for found in executor.map(block, ROWS):
+            for label, tally in found.items():
+                tallies[label].add(tally)
+            progress.advance(bar)
+    return tallies
+
+
+def save(results: dict[str, dict[str, Tally]], stride: int, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        open(folder / "exhaustive.csv", "w", newline="") as summary,
+        open(folder / "exhaustive_histogram.csv", "w", newline="") as histogram,
+        open(folder / "exhaustive_profile.csv", "w", newline="") as profile,
+    ):
+        rows, bins, places = csv.writer(summary), csv.writer(histogram), csv.writer(profile)
+        rows.writerow(
+            ("operator", "provider", "x", "inputs", "worst_ulp", "worst_x", "above_half", "above_1", "broken")
+        )
+        bins.writerow(("operator", "provider", "x", "from_ulp", "inputs"))
+        places.writerow(("operator", "provider", "x", "worst_ulp"))
+        centres = (np.arange(4096, dtype=np.uint32) << 20 | 1 << 19).view(np.float32)
+        for name, tallies in results.items():
+            for label, tally in tallies.items():
+                for side, sign in enumerate(("negative", "positive")):
+                    counts = tally.counts[side]
+                    error, x = tally.worst[side]
+                    above = [int(counts[round(limit / BIN) :].sum()) for limit in (0.5, 1.0)]
+                    rows.writerow((name, label, sign, counts.sum(), f"{error:.5g}", f"{x:.9g}", *above, tally.broken))
+                    for i, count in enumerate(counts):
+                        bins.writerow((name, label, sign, f"{i * BIN:.2f}", count))
+                for x, error in zip(centres, tally.profile, strict=True):
+                    if 2.0**-12 <= abs(x) <= 256.0:
+                        places.writerow((name, label, f"{x:.6g}", f"{error:.4g}"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one input in 4,096, into build/ instead")
+    parser.add_argument("--only", nargs="+", choices=FORMULAS, default=list(FORMULAS))
+    parser.add_argument("--workers", type=int, default=pool.shared().threads)
+    options = parser.parse_args()
+    stride = 4096 if options.quick else 1
+    pool.set_threads(1)  # the blocks are what is spread over the cores
+    columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    begun, results = time.perf_counter(), {}
+    with Progress(*columns) as progress:
+        for name in options.only:
+            results[name] = walk(name, stride, options.workers, progress)
+    complete = not options.quick and len(options.only) == len(FORMULAS)
+    folder = HERE if complete else Path("build/exhaustive")
+    save(results, stride, folder)
+    for name, tallies in results.items():
+        for label, tally in tallies.items():
+            error, x = max(tally.worst.tolist())
+            print(f"{name:10} {label:8} worst {error:.5g} ULP at x = {x:.9g}; {tally.broken} not finite")
+    print(f"{time.perf_counter() - begun:.0f} s; written to {folder}")
+
+
+if __name__ == "__main__":
+    main()

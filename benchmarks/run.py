@@ -1,0 +1,171 @@
+"""Measure every operator beside PyTorch and the memory limit.
+
+    python -m benchmarks.run [--quick] [--compile] [--sections main wide layouts sizes]
+
+All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
+the 20th and 80th percentiles go to benchmarks/results.csv, tables and pictures to docs. A row whose result is wrong is
+reported and gets no ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gc
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from benchmarks import figures, workloads
+from benchmarks.workloads import Call, Workload
+
+HERE = Path(__file__).parent
+SHORTEST_S = 2e-4
+"""Calls shorter than this are timed in batches."""
+
+
+class Result(NamedTuple):
+    """A row of results.csv; ``share_of_limit`` is the limit's median time over this one's."""
+
+    section: str
+    operator: str
+    dtype: str
+    shape: str
+    layout: str
+    threads: int
+    provider: str
+    us: float
+    p20_us: float
+    p80_us: float
+    gb_per_s: float
+    share_of_limit: float
+    times_torch: float
+    machine: str
+    commit: str
+
+
+def machine() -> str:
+    """The processor's name and the cores this process may use."""
+    names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {len(names) or '?'} cores"
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE)
+    return done.stdout.strip() or "unknown"
+
+
+def _batch(call: Call) -> int:
+    """How many calls make a batch long enough for the clock."""
+    call()
+    begun = time.perf_counter()
+    call()
+    return max(1, min(2000, int(SHORTEST_S / max(time.perf_counter() - begun, 1e-7))))
+
+
+def interleaved(calls: dict[str, Call], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Seconds per call of each, round by round; at least three rounds, then until the time is used."""
+    batches = {name: _batch(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    for turn in range(rounds):
+        if turn >= 3 and time.perf_counter() > end:
+            break
+        for name, call in calls.items():
+            begun = time.perf_counter()
+            for _ in range(batches[name]):
+                call()
+            times[name].append((time.perf_counter() - begun) / batches[name])
+    return times
+
+
+def measure(work: Workload, threads: int, rounds: int, seconds: float) -> list[Result]:
+    workloads.set_threads(threads)
+    calls = {"limit": workloads.limit(work.nbytes), **work.calls}
+    times = interleaved(calls, rounds, seconds)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    rows = []
+    for name, values in times.items():
+        low, _, _, high = statistics.quantiles(values, n=5)
+        rows.append(
+            Result(
+                work.section,
+                work.operator,
+                work.dtype,
+                "x".join(map(str, work.shape)),
+                work.layout,
+                threads,
+                name,
+                round(medians[name] * 1e6, 3),
+                round(low * 1e6, 3),
+                round(high * 1e6, 3),
+                round(work.nbytes / medians[name] / 1e9, 3),
+                round(medians["limit"] / medians[name], 3),
+                round(medians["torch"] / medians[name], 3),
+                machine(),
+                commit(),
+            )
+        )
+    return rows
+
+
+def run(make: Callable[[], Workload], threads: tuple[int, ...], rounds: int, seconds: float) -> list[Result]:
+    """The rows of one workload, none if its result is wrong."""
+    work = make()
+    problem = work.check()
+    if problem is not None:
+        print(f"WRONG, not measured: {work.operator} {work.dtype} {work.shape} {work.layout}: {problem}")
+        return []
+    counts = threads if work.section == "main" else threads[-1:]
+    rows = [row for count in counts for row in measure(work, count, rounds, seconds)]
+    gc.collect()
+    return rows
+
+
+def save(rows: list[Result], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Result._fields)
+        writer.writerows(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a sixteenth of the elements, into build/ instead")
+    parser.add_argument("--compile", action="store_true", help="torch.compile too")
+    parser.add_argument("--sections", nargs="+", default=["main", "wide", "layouts", "sizes"])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for a workload and number of threads")
+    options = parser.parse_args()
+    workloads.COMPILE = options.compile
+    seconds = 0.3 if options.quick else options.seconds
+    makers = [make for section, make in workloads.workloads(options.quick) if section in options.sections]
+    columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    rows: list[Result] = []
+    with Progress(*columns) as progress:
+        for make in progress.track(makers, description="workloads"):
+            rows += run(make, (1, 2), options.rounds, seconds)
+    complete = not options.quick and set(options.sections) >= {"main", "wide", "layouts", "sizes"}
+    target = HERE / "results.csv" if complete else Path("build/benchmarks/results.csv")
+    save(rows, target)
+    report = Path("docs/benchmarks.md") if complete else Path("build/benchmarks/benchmarks.md")
+    figures.write(target, report)
+    print(f"written to {target} and {report}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""What is measured: the table of operators, and how each provider computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import aclnn
+from aclnn.kernels.cpu import loops, pool
+from aclnn.kernels.cpu.compiler import kernel
+from aclnn.verify.golden import elementwise
+from aclnn.verify.number_formats import format_of
+
+Array = np.ndarray[Any, Any]
+Call = Callable[[], Any]
+
+DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+
+
+#: Whether torch.compile takes part; it costs a minute of compilation and a C++ compiler.
+COMPILE = False
+
+
+def torch_of(array: Array) -> Any:
+    """The same memory as a torch tensor (which knows no ml_dtypes)."""
+    import torch
+
+    if array.dtype == DTYPES["bfloat16"]:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _composed_fast_gelu(dy: Any, x: Any, sigmoid: Callable[[Any], Any]) -> Any:
+    s = sigmoid(1.702 * x)
+    return dy * (s * (1 + 1.702 * x * (1 - s)))
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise gradient; ``slope`` is its name in aclnn.verify."""
+
+    name: str
+    slope: str
+    ours: Callable[..., Any]
+    theirs: Callable[[Any, Any, Any], Any]
+
+    def aclnn(self, dy: Array, x: Array, out: Array) -> Call:
+        return lambda: self.ours(dy, x, out=out)
+
+    def torch(self, dy: Array, x: Array, out: Array) -> Call:
+        tensors = [torch_of(array) for array in (dy, x, out)]
+        return lambda: self.theirs(*tensors)
+
+    def torch_compile(self, dy: Array, x: Array, out: Array) -> Call:
+        import torch
+
+        tensors = [torch_of(array) for array in (dy, x, out)]
+        fused = torch.compile(self.theirs)
+        return lambda: fused(*tensors)
+
+
+def _activations() -> tuple[Activation, ...]:
+    import torch
+
+    aten = torch.ops.aten
+
+    def gelu(approximate: str) -> Callable[..., Any]:
+        return lambda dy, x, out: aclnn.gelu_backward_v2(dy, x, approximate, out=out)
+
+    def torch_gelu(approximate: str) -> Callable[[Any, Any, Any], Any]:
+        return lambda dy, x, out: aten.gelu_backward.grad_input(dy, x, approximate=approximate, grad_input=out)
+
+    return (
+        Activation(
+            "fast_gelu_backward",
+            "fast_gelu",
+            aclnn.fast_gelu_backward,
+            lambda dy, x, out: out.copy_(_composed_fast_gelu(dy, x, torch.sigmoid)),
+        ),
+        Activation(
+            "silu_backward",
+            "silu",
+            aclnn.silu_backward,
+            lambda dy, x, out: aten.silu_backward.grad_input(dy, x, grad_input=out),
+        ),
+        Activation("gelu_backward_v2 none", "gelu_erf", gelu("none"), torch_gelu("none")),
+        Activation("gelu_backward_v2 tanh", "gelu_tanh", gelu("tanh"), torch_gelu("tanh")),
+        Activation(
+            "hardswish_backward",
+            "hardswish",
+            aclnn.hardswish_backward,
+            lambda dy, x, out: aten.hardswish_backward.out(dy, x, out=out),
+        ),
+    )
+
+
+def set_threads(count: int) -> None:
+    """For every provider."""
+    import torch
+
+    pool.set_threads(count)
+    torch.set_num_threads(count)
+
+
+def limit(nbytes: int) -> Call:
+    """dx = dy·x over float32 with prefetch and streaming stores, moving this many bytes in all."""
+
+    def product(x: Any, dy: Any) -> Any:
+        return x * dy
+
+    run = kernel("limit", (), lambda: loops.contiguous(product, loops.FLOAT32, True))
+    size = max(1, nbytes // 12)
+    arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
+    chunk = 1 << 16
+
+    def call() -> None:
+        addresses = [array.ctypes.data for array in arrays]
+        pool.run(
+            lambda i: run(*addresses, 0, i * chunk, min(size, (i + 1) * chunk), int(4 * size >= 1 << 22)),
+            -(-size // chunk),
+        )
+
+    return call
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0) -> Array:
+    """Zeros at a multiple of 64 bytes plus an offset."""
+    nbytes = int(np.prod(shape)) * dtype.itemsize
+    storage = np.zeros(nbytes + 64 + offset, np.uint8)
+    start = -storage.ctypes.data % 64 + offset
+    return storage[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], sigma: float, offset: int) -> Array:
+    array = aligned(shape, dtype, offset)
+    array[...] = (rng.standard_normal(shape, np.float32) * np.float32(sigma)).astype(dtype)
+    return array
+
+
+@dataclass
+class Workload:
+    """One row's inputs and the calls to be timed, the first of them aclnn's."""
+
+    section: str
+    operator: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    nbytes: int
+    calls: dict[str, Call] = field(repr=False)
+    check: Callable[[], str | None] = field(repr=False)
+    """None, or what is wrong with aclnn's result."""
+
+
+def _views(layout: str, dtype: np.dtype[Any], size: int, sigma: float) -> tuple[Array, Array, Array]:
+    """dy, x and out of a layout; all two-dimensional but the contiguous ones."""
+    rng = np.random.default_rng(1)
+    side = int(size**0.5)
+    if layout in ("contiguous", "unaligned"):
+        offset = dtype.itemsize if layout == "unaligned" else 0
+        return tuple(normal(rng, (size,), dtype, sigma, offset) for _ in range(3))  # type: ignore[return-value]
+    dy, x, out = (normal(rng, (side, side), dtype, sigma, 0) for _ in range(3))
+    if layout == "x transposed":
+        return dy, x.T, out
+    if layout == "all transposed":
+        return dy.T, x.T, out.T
+    if layout == "sliced":
+        wide = [normal(rng, (side, side + 64), dtype, sigma, 0) for _ in range(3)]
+        return tuple(array[:, 3 : side + 3] for array in wide)  # type: ignore[return-value]
+    if layout == "every second":
+        return normal(rng, (side, 2 * side), dtype, sigma, 0)[:, ::2], x, out
+    if layout == "a row for all":
+        return dy, np.broadcast_to(x[0], x.shape), out
+    if layout == "a column for all":
+        return dy, np.broadcast_to(x[:, :1], x.shape), out
+    raise ValueError(f"no layout {layout!r}")
+
+
+def activation(
+    section: str, row: Activation, dtype: str, size: int, layout: str = "contiguous", sigma: float = 1.0
+) -> Workload:
+    kind = DTYPES[dtype]
+    dy, x, out = _views(layout, kind, size, sigma)
+    calls = {"aclnn": row.aclnn(dy, x, out), "torch": row.torch(dy, x, out)}
+    if section == "main" and COMPILE:
+        calls["torch.compile"] = row.torch_compile(dy, x, out)
+
+    def check() -> str | None:
+        out[...] = np.nan
+        calls["aclnn"]()
+        pick = np.random.default_rng(2).integers(0, out.size, min(out.size, 4096))
+        golden = elementwise(row.slope, dy.reshape(-1)[pick], x.reshape(-1)[pick], format_of(kind))
+        got = out.reshape(-1)[pick].astype(np.float64)
+        unit = np.spacing(np.abs(golden.rounded.astype(kind))).astype(np.float64)
+        worst = float(np.max(np.abs(got - golden.value) / unit))
+        allowed = 2.0 if dtype == "float32" else 0.51
+        return None if worst <= allowed else f"{worst:.3g} ULP, expected at most {allowed}"
+
+    label = layout if sigma == 1.0 else f"{layout}, sigma {sigma:g}"
+    return Workload(section, row.name, dtype, out.shape, label, 3 * out.size * kind.itemsize, calls, check)
+
+
+def layer_norm(rows: int, columns: int, dtype: str) -> Workload:
+    import torch
+
+    kind, rng, shape = DTYPES[dtype], np.random.default_rng(3), (rows, columns)
+    dy, x = (normal(rng, shape, kind, 1.0, 0) for _ in range(2))
+    weight, bias = (normal(rng, (columns,), kind, 1.0, 0) for _ in range(2))
+    wide = x.astype(np.float64)
+    mean, rstd = wide.mean(1, keepdims=True), 1 / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    mean32, rstd32 = mean.astype(np.float32), rstd.astype(np.float32)
+    outs = (aligned(shape, kind), aligned((columns,), kind), aligned((columns,), kind))
+    # PyTorch wants the statistics in the input's type.
+    tensors = [torch_of(array) for array in (dy, x, mean32.astype(kind), rstd32.astype(kind), weight, bias)]
+
+    def ours() -> Any:
+        return aclnn.layer_norm_backward(dy, x, [columns], mean32, rstd32, weight, bias, out=outs)
+
+    def theirs() -> Any:
+        dy_, x_, mean_, rstd_, weight_, bias_ = tensors
+        return torch.ops.aten.native_layer_norm_backward(
+            dy_, x_, [columns], mean_, rstd_, weight_, bias_, [True, True, True]
+        )
+
+    def check() -> str | None:
+        dx = ours()[0].astype(np.float64)
+        normed, scaled = (wide - mean) * rstd, dy.astype(np.float64) * weight.astype(np.float64)
+        exact = rstd * (scaled - scaled.mean(1, keepdims=True) - normed * (scaled * normed).mean(1, keepdims=True))
+        error = float(np.linalg.norm(dx - exact) / np.linalg.norm(exact))
+        allowed = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}[dtype]
+        return None if error <= allowed else f"relative error {error:.3g}, expected at most {allowed:g}"
+
+    calls = {"aclnn": ours, "torch": theirs}
+    return Workload("main", "layer_norm_backward", dtype, shape, "contiguous", 3 * x.nbytes, calls, check)
+
+
+def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
+    """Sections and what makes their rows, one after the other, so that only one row's arrays exist at a time."""
+    rows = _activations()
+    size = 1 << (20 if quick else 24)
+    for dtype in DTYPES:
+        for row in rows:
+            yield "main", lambda row=row, dtype=dtype: activation("main", row, dtype, size)
+    for row in rows:
+        yield "wide", lambda row=row: activation("wide", row, "float32", size, sigma=3.0)
+    shapes = ((4096, 4096), (16384, 1024), (1024, 16384), (65536, 256))
+    for dtype in DTYPES:
+        for m, n in shapes[:1] if quick else shapes:
+            yield (
+                "main",
+                lambda m=m, n=n, dtype=dtype: layer_norm(m // (4 if quick else 1), n // (4 if quick else 1), dtype),
+            )
+    for row in (rows[1], rows[2], rows[4]):
+        for layout in ("unaligned", "x transposed", "all transposed", "sliced", "every second"):
+            yield "layouts", lambda row=row, layout=layout: activation("layouts", row, "float32", size // 4, layout)
+    for layout in ("a row for all", "a column for all"):
+        yield "layouts", lambda layout=layout: activation("layouts", rows[2], "float32", size // 4, layout)
+    for row in (rows[1], rows[4]):
+        for dtype in ("float32", "bfloat16"):
+            for exponent in range(0, 21 if quick else 27, 4 if quick else 2):
+                yield "sizes", lambda row=row, dtype=dtype, n=1 << exponent: activation("sizes", row, dtype, n)

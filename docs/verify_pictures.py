@@ -1,0 +1,57 @@
+"""Draw the report shown in docs/verify.md, light and dark: python docs/verify_pictures.py (needs chromium)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from aclnn.verify import check
+from aclnn.verify.implementations import literal
+
+_HERE = Path(__file__).parent
+_WIDTH, _HEIGHT = 1240, 620
+
+
+def report() -> str:
+    """The page for a GELU gradient that computes 1 + erf in float32, 200,000 elements uniform in [-6, 6]."""
+    rng = np.random.default_rng(7)
+    inputs = {
+        "grad_output": rng.normal(size=(400, 500)).astype(np.float32),
+        "self": rng.uniform(-6.0, 6.0, (400, 500)).astype(np.float32),
+    }
+    return check("gelu_backward_v2", inputs, literal("gelu_backward_v2"), approximate="none").to_html()
+
+
+def draw(page: Path, picture: Path, dark: bool, chromium: str) -> None:
+    """A picture of the top of the page."""
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                f"--user-data-dir={profile}", "--hide-scrollbars", f"--window-size={_WIDTH},{_HEIGHT}",
+                f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--screenshot={picture}", page.as_uri(),
+            ],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+
+
+def main() -> None:
+    """Draw both pictures beside this file."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        sys.exit("verify_pictures: chromium is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        page.write_text(report(), encoding="utf-8")
+        for name, dark in (("light", False), ("dark", True)):
+            draw(page, _HERE / f"verify-report-{name}.png", dark, chromium)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The operators' two-phase pairs, generated from their declarations.
+
+``status, workspace_size, executor = aclnnXxxGetWorkspaceSize(…)``, then
+``status = aclnnXxx(workspace, workspace_size, executor, stream)``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from aclnn import handles
+from aclnn.cann.objects import BoolArray, IntArray, live
+from aclnn.cann.prototype import c_function
+from aclnn.declaration import Kind, Operator, Parameter
+from aclnn.executor import Executor, prepare
+from aclnn.operators import OPERATORS
+from aclnn.runtime import devices, memory
+from aclnn.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.tensor import Tensor
+
+_OBJECTS: dict[Kind, type[Any]] = {
+    Kind.INPUT: Tensor,
+    Kind.OUTPUT: Tensor,
+    Kind.INT_ARRAY: IntArray,
+    Kind.BOOL_ARRAY: BoolArray,
+}
+
+
+def _value(parameter: Parameter, given: Any) -> Any:
+    """What the engine takes for a C argument: objects for handles, None for null."""
+    kind = _OBJECTS.get(parameter.kind)
+    if kind is None:
+        return given
+    return live(given, kind, parameter.name) if given else None
+
+
+def _enter_first_phase(operator: Operator) -> None:
+    def first(*given: Any) -> tuple[int, int]:
+        arguments = {
+            parameter.name: _value(parameter, value)
+            for parameter, value in zip(operator.parameters, given, strict=True)
+        }
+        executor = prepare(operator, arguments)
+        return executor.workspace_bytes, handles.add(executor)
+
+    name = f"{operator.function}GetWorkspaceSize"
+    given = ", ".join(parameter.declaration for parameter in operator.parameters)
+    _enter(
+        first,
+        f"aclnnStatus {name}({given}, uint64_t *workspaceSize, aclOpExecutor **executor)",
+        name,
+        [parameter.name for parameter in operator.parameters],
+        f"{operator.summary} Phase one: judges the arguments; the workspace's bytes, and an executor.",
+    )
+
+
+def _enter_second_phase(operator: Operator) -> None:
+    def second(workspace: int, workspaceSize: int, executor: int, stream: int) -> None:
+        ready = _take_executor(operator, executor, destroy=workspaceSize > 0 and not workspace)
+        ready.run(workspace, workspaceSize, devices.stream_of(stream), memory)
+
+    name = operator.function
+    _enter(
+        second,
+        f"aclnnStatus {name}(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, "
+        f"{operator.stream_type}stream)",
+        name,
+        ["workspace", "workspaceSize", "executor", "stream"],
+        f"{operator.summary} Phase two: queues the work.",
+    )
+
+
+def _take_executor(operator: Operator, handle: int, destroy: bool) -> Executor:
+    """The executor, out of the table unless it may run again: a second use finds nothing."""
+    executor = live(handle, Executor, "executor")
+    if executor.prepared.operator is not operator:
+        raise AclnnError(
+            ACLNN_ERR_PARAM_INVALID,
+            f"executor: expected one from {operator.function}GetWorkspaceSize, "
+            f"got one from {executor.prepared.operator.function}GetWorkspaceSize",
+        )
+    if (destroy or not executor.repeatable) and handles.take(handle, Executor) is None:
+        raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"executor: expected a live Executor, got {handles.describe(handle)}")
+    return executor
+
+
+def _enter(function: Callable[..., Any], prototype: str, name: str, inputs: list[str], text: str) -> None:
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # inspect honours it
+        [inspect.Parameter(parameter, keyword) for parameter in inputs]
+    )
+    c_function(prototype)(function)
+
+
+for _operator in OPERATORS:
+    _enter_first_phase(_operator)
+    _enter_second_phase(_operator)

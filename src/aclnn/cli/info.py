@@ -1,0 +1,148 @@
+"""``aclnn info``: what is installed here, and what an operator takes."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.table import Table
+
+from aclnn import console
+from aclnn.declaration import Kind, Operator
+from aclnn.operators import OPERATORS
+from aclnn.products import Product, current_product, soc_name
+from aclnn.rules import FLOATING
+from aclnn.version import __version__
+
+# Distribution, and the extra that brings it.
+_OPTIONAL = {
+    "torch": "torch",
+    "triton": "cuda",
+    "cffi": "toolkit",
+    "safetensors": "files",
+    "scikit-learn": "demo",
+    "matplotlib": "demo",
+    "python-flint": "verify",
+    "mpmath": "verify",
+    "jinja2": "verify",
+}
+
+
+def describe_installation(json: bool) -> None:
+    """Print version, product, device, cores, vector width, cache directory and optional parts."""
+    facts = _installation()
+    if json:
+        console.print_json(facts)
+        return
+    table = _table()
+    for name, value in facts.items():
+        if name == "parts":
+            value = ", ".join(f"{part} {found or '-'}" for part, found in value.items())
+        elif isinstance(value, list):
+            value = ", ".join(value)
+        table.add_row(name.replace("_", " "), "none that can be written" if value is None else str(value))
+    missing = {_OPTIONAL[part] for part, found in facts["parts"].items() if found is None}
+    if missing:
+        table.add_row("", f"install what is missing (-): pip install 'aclnn[{','.join(sorted(missing))}]'")
+    console.out.print(table)
+
+
+def _installation() -> dict[str, Any]:
+    from aclnn.kernels.cpu import cache, pool
+
+    product = current_product()
+    return {
+        "version": __version__,
+        "product": product.title,
+        "soc_name": soc_name(),
+        "architecture": product.architecture,
+        "device": f"cpu ({platform.machine()}, {_processor()})",
+        "cores": pool.shared().threads,
+        "vector": _vector(),
+        "cache_directory": None if cache.directory() is None else str(cache.directory()),
+        "python": platform.python_version(),
+        "operators": [operator.name for operator in OPERATORS],
+        "parts": {part: _version(part) for part in ("numpy", "numba", "ml_dtypes", *_OPTIONAL)},
+    }
+
+
+def _vector() -> str:
+    from numba.core.registry import cpu_target
+
+    from aclnn.kernels.cpu import target
+
+    return target.flavour(cpu_target.target_context)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model"))]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or "unknown processor"
+
+
+def describe_operator(operator: Operator, json: bool) -> None:
+    """Print an operator's formula, parameters, data types by product and checks."""
+    facts = _operator(operator)
+    if json:
+        console.print_json(facts)
+        return
+    console.out.print(f"{operator.name}  ({operator.function})", style="bold")
+    console.out.print(f"{operator.summary}\n{operator.formula}\n")
+    table = _table("name", "C name", "takes", "meaning")
+    for row in facts["parameters"]:
+        table.add_row(row["name"], row["c_name"], row["takes"], row["meaning"])
+    console.out.print(table)
+    table = _table("product", "data types")
+    for title, dtypes in facts["support"].items():
+        table.add_row(title, ", ".join(dtypes))
+    console.out.print(table)
+    table = _table("check, in order", "status")
+    for check in facts["checks"]:
+        table.add_row(check["name"], str(check["code"]))
+    console.out.print(table)
+
+
+def _operator(operator: Operator) -> dict[str, Any]:
+    takes = {Kind.INPUT: "input tensor", Kind.OUTPUT: "output tensor"}
+    return {
+        "name": operator.name,
+        "c_name": operator.function,
+        "summary": operator.summary,
+        "formula": operator.formula,
+        "parameters": [
+            {
+                "name": parameter.python_name,
+                "c_name": parameter.name,
+                "takes": takes.get(parameter.kind, parameter.kind.name.lower().replace("_", " ")),
+                "optional": parameter.optional,
+                "meaning": parameter.meaning,
+            }
+            for parameter in operator.parameters
+        ],
+        "support": {
+            product.title: [dtype.numpy_name for dtype in FLOATING if dtype in operator.support[product]]
+            for product in Product
+            if product in operator.support
+        },
+        "checks": [{"name": check.name, "code": check.code} for check in operator.checks],
+    }
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=None if not columns else SIMPLE, show_header=bool(columns), pad_edge=False)
+    if not columns:
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+    return table

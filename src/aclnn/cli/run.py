@@ -1,0 +1,165 @@
+"""``aclnn run``: an operator on files."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aclnn import console, files, operators, soc_name
+from aclnn.declaration import Kind, Operator, Parameter
+from aclnn.words import Raw, attribute, located, pairs
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line understood: everything under Python's names."""
+
+    operator: Operator
+    inputs: Mapping[str, str]
+    """Files by input."""
+    attributes: Mapping[str, Any]
+    outs: Mapping[str, str]
+    """Files by output."""
+    raw: Raw
+
+
+def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Raw) -> Request:
+    """Understand ``name=file``, ``name=value``, ``--name value`` and the ``--out name=file`` of a command line.
+
+    Raises:
+        ValueError: an unknown, doubled or missing name, or a value that does not fit its attribute.
+    """
+    inputs: dict[str, str] = {}
+    attributes: dict[str, Any] = {}
+    for name, value in pairs(words).items():
+        parameter = _parameter(operator, name)
+        if parameter.kind is Kind.OUTPUT and parameter.python_name not in _required(operator):
+            raise ValueError(f"{name}: is an output, expected --out {name}={value}")
+        if parameter.python_name in inputs or parameter.python_name in attributes:
+            raise ValueError(f"{name}: expected once, got it again under another name")
+        if parameter.is_tensor:
+            inputs[parameter.python_name] = value
+        else:
+            attributes[parameter.python_name] = attribute(parameter, value)
+    given = _outs(operator, outs)
+    _complete_mask(operator, attributes, given)
+    _expect_required(operator, inputs | attributes)
+    return Request(operator, inputs, attributes, given, raw)
+
+
+def _parameter(operator: Operator, name: str) -> Parameter:
+    for parameter in operator.parameters:
+        if name in (parameter.name, parameter.python_name):
+            return parameter
+    known = ", ".join(p.python_name for p in operator.parameters)
+    raise ValueError(f"{operator.name}: expected one of {known}, got {name!r}")
+
+
+def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, file = word.partition("=")
+        if not sign and len(operator.outputs) == 1:
+            name, file = operator.outputs[0].python_name, word
+        parameter = _parameter(operator, name)
+        if parameter.kind is not Kind.OUTPUT or not file:
+            raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {word!r}")
+        if parameter.python_name in found or file in found.values():
+            raise ValueError(f"--out: expected each name and file once, got {word!r} again")
+        found[parameter.python_name] = file
+    if not found:
+        raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got none")
+    return found
+
+
+def _names(parameters: Sequence[Parameter]) -> str:
+    return ", ".join(parameter.python_name for parameter in parameters)
+
+
+def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:
+    """Where a mask switches the outputs, those asked for with --out are what it says by default."""
+    if any(parameter.python_name == "output_mask" for parameter in operator.attributes):
+        names = [parameter.python_name for parameter in operator.outputs]
+        mask = attributes.setdefault("output_mask", tuple(name in outs for name in names))
+        for name, wanted in zip(names, mask, strict=False):  # the operator judges the mask's length
+            if name in outs and not wanted:
+                raise ValueError(f"--out: {name} is switched off by output_mask")
+
+
+def _required(operator: Operator) -> list[str]:
+    """What must be given; an output among it is one that the operator works on in place."""
+    signature = inspect.signature(getattr(operators, operator.name))
+    return [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+
+
+def _expect_required(operator: Operator, given: Mapping[str, Any]) -> None:
+    attributes = {parameter.python_name for parameter in operator.attributes}
+    for name in _required(operator):
+        if name not in given:
+            what = "value" if name in attributes else "FILE"
+            raise ValueError(f"{operator.name}: expected {name}={what}, got none")
+
+
+def run_on_files(request: Request, json: bool) -> None:
+    """Read the inputs, compute, write every output or none, and say what was written."""
+    operator = request.operator
+    in_place = {parameter.python_name for parameter in operator.outputs}
+    with console.progress(len(request.inputs) + 2) as bar:
+        arrays: dict[str, Any] = {}
+        for name, file in request.inputs.items():
+            bar.step(f"reading {file}", advance=bool(arrays))
+            array = request.raw.read(file, name)
+            arrays[name] = array.copy() if name in in_place else array
+        bar.step(f"computing {operator.name}")
+        begin = time.perf_counter()
+        computed = getattr(operators, operator.name)(**arrays, **request.attributes)
+        seconds = time.perf_counter() - begin
+        results = computed if isinstance(computed, tuple) else (computed,)
+        by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
+        bar.step("writing")
+        _write({file: by_name[name] for name, file in request.outs.items()})
+    _report(request, by_name, seconds, json)
+
+
+def _write(arrays: Mapping[str, Any]) -> None:
+    """All files appear, or none of them changes."""
+    contents: dict[Path, dict[str, Any]] = {}
+    for file, array in arrays.items():
+        path, member = located(file)
+        contents.setdefault(path, {})[member or ""] = array
+    staged = {path.with_name(f".{secrets.token_hex(6)}.{path.name}"): path for path in contents}
+    try:
+        for temporary, path in staged.items():
+            try:
+                files.write(temporary, contents[path])
+            except files.FileError as error:
+                raise files.FileError(str(error).replace(str(temporary), str(path))) from None
+        for temporary, path in staged.items():
+            os.replace(temporary, path)
+    finally:
+        for temporary in staged:
+            temporary.unlink(missing_ok=True)
+
+
+def _report(request: Request, results: Mapping[str, Any], seconds: float, json: bool) -> None:
+    rows = [
+        {"name": name, "file": file, "dtype": results[name].dtype.name, "shape": list(results[name].shape)}
+        for name, file in request.outs.items()
+    ]
+    if json:
+        operator = request.operator.name
+        console.print_json({"operator": operator, "soc_name": soc_name(), "seconds": seconds, "outputs": rows})
+        return
+    for row in rows:
+        console.out.print(
+            f"{row['name']}: {row['dtype']} {row['shape']} -> {row['file']}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )

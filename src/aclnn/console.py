@@ -1,0 +1,100 @@
+"""What commands print: results on standard output, progress and refusals on standard error. Needs the extra "cli"."""
+
+from __future__ import annotations
+
+import json as json_text
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from aclnn.extras import MissingExtraError
+from aclnn.files import FileError
+from aclnn.status import ACL_ERROR_INVALID_FILE, ACL_ERROR_INVALID_PARAM, CODES, AclnnError
+
+out = Console(markup=False, highlight=False)
+err = Console(stderr=True, markup=False, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, for programs."""
+    typer.echo(json_text.dumps(value, indent=2))
+
+
+@contextmanager
+def refusals(json: bool = False) -> Iterator[None]:
+    """Turn what an operator or the system refuses into a text (with ``json`` also a document) and exit status 1."""
+    try:
+        yield
+    except AclnnError as error:
+        _refuse(error, json)
+    except (FileError, OSError) as error:
+        _refuse(AclnnError(ACL_ERROR_INVALID_FILE, str(error)), json)
+    except ValueError as error:  # an environment variable's word
+        _refuse(AclnnError(ACL_ERROR_INVALID_PARAM, str(error)), json)
+    except MissingExtraError as error:
+        _refuse(AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], str(error)), json)
+
+
+def _refuse(error: AclnnError, json: bool) -> None:
+    if json:
+        print_json({"error": {"code": error.code, "name": error.name, "message": error.message}})
+    err.print(f"aclnn: {error}", soft_wrap=True, style="red")
+    raise typer.Exit(1)
+
+
+_PATIENCE_S = 1.0
+
+
+@contextmanager
+def progress(total: int, step: str = "") -> Iterator[Progress]:
+    """A bar on a terminal's standard error for what takes longer than a second; it vanishes at the end."""
+    bar = Progress(total, step)
+    timer = threading.Timer(_PATIENCE_S, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar
+    finally:
+        timer.cancel()
+        bar.close()
+
+
+class Progress:
+    """How far a command has come: steps done of ``total``, and the name of the present one."""
+
+    def __init__(self, total: int, step: str) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        counted = [BarColumn(), MofNCompleteColumn()] if total else []
+        self._bar = Bar(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            *counted,
+            TimeElapsedColumn(),
+            console=err,
+            transient=True,
+        )
+        self._task = self._bar.add_task(step, total=total)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def show(self) -> None:
+        """Draw from now on, where somebody looks."""
+        with self._lock:
+            if err.is_terminal and not self._closed:
+                self._bar.start()
+
+    def step(self, name: str, advance: int = 1) -> None:
+        """The step named begins; ``advance`` more are done."""
+        self._bar.update(self._task, description=name, advance=advance)
+
+    def close(self) -> None:
+        """Draw no more."""
+        with self._lock:
+            self._closed = True
+            self._bar.stop()

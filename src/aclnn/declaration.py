@@ -1,0 +1,165 @@
+"""What an operator is: plain frozen data. Everything else (C headers, entry points, torch operators, tests) follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from aclnn.dtypes import DataType
+from aclnn.products import Product
+from aclnn.tensor import Tensor
+
+
+class Kind(Enum):
+    """What a parameter holds, with its C type in the first phase's signature."""
+
+    INPUT = "const aclTensor *"
+    OUTPUT = "aclTensor *"
+    INT_ARRAY = "const aclIntArray *"
+    BOOL_ARRAY = "const aclBoolArray *"
+    STRING = "char *"
+    DOUBLE = "double "
+    INT64 = "int64_t "
+    INT32 = "int32_t "
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of an operator's first phase."""
+
+    name: str
+    """As the C interface and every error text spell it: gradOutput."""
+    python_name: str
+    """As PyTorch would: grad_output."""
+    kind: Kind
+    meaning: str
+    optional: bool = False
+    """Whether null is accepted in general (checks may still demand it)."""
+    c_type: str | None = None
+    """Where the C signature departs from the kind's own type."""
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is an input or output tensor."""
+        return self.kind in (Kind.INPUT, Kind.OUTPUT)
+
+    @property
+    def declaration(self) -> str:
+        """Its C declaration, such as ``const aclTensor *gradOutput``."""
+        return f"{self.c_type or self.kind.value}{self.name}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call's arguments by C name (tensors, tuples, strings, numbers, None) on one product."""
+
+    operator: Operator
+    arguments: Mapping[str, Any]
+    product: Product
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """The tensors given, by name, in the order of the signature."""
+        for parameter in self.operator.parameters:
+            if parameter.is_tensor and self.arguments[parameter.name] is not None:
+                yield parameter.name, self.arguments[parameter.name]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of an operator's "checks, in order" table."""
+
+    name: str
+    """What must hold, in a few words: ``same shape: self, gradOutput``."""
+    code: int
+    """The status when it does not hold."""
+    complaint: Callable[[Call], str | None]
+    """None when it holds, else a text ``argument: expected …, got …``."""
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """``output = inputs[0]·formula(inputs[1])`` or, with one input, ``output = formula(inputs[0])``."""
+
+    formula: Callable[[float], float]
+    inputs: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True)
+class LayerNormBackward:
+    """The gradients of LayerNorm; names are None for tensors that are absent or not wanted."""
+
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str | None, ...]
+    normalized_dims: int
+    on_every_product: bool = False
+    """Needs no kernel of the product (there is nothing but zeros to write)."""
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """LayerNorm; names are None for tensors that are absent or not wanted."""
+
+    inputs: tuple[str | None, ...]
+    """x, weight, bias."""
+    outputs: tuple[str | None, ...]
+    """out, mean, rstd."""
+    normalized_dims: int
+    eps: float
+    on_every_product: bool = False
+    """Needs no kernel of the product (there are no columns, only mean and rstd to fill)."""
+
+
+Work = Elementwise | LayerNorm | LayerNormBackward
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An aclnn operator: its two-phase C interface, its checks, what it computes."""
+
+    name: str
+    """Snake case; the same string as Python function, torch operator, kernel, test, benchmark and command."""
+    function: str
+    """The C name: aclnnSiluBackward."""
+    summary: str
+    formula: str
+    """As in the operator's document, in plain text."""
+    parameters: tuple[Parameter, ...]
+    support: Mapping[Product, frozenset[DataType]]
+    """Products that have a kernel, and the data types it takes there."""
+    checks: tuple[Check, ...]
+    """In order: the first that fails decides the status."""
+    work: Callable[[Call], Work | None] = field(repr=False)
+    """What to compute for checked arguments; None when there is nothing to do."""
+    infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False)
+    """Data type and shape of each output for the inputs given (masked-out ones left away)."""
+    stream_type: str = "aclrtStream "
+    in_header_of: str | None = None
+    """The operator in whose C header it is declared; None for one of its own."""
+
+    @cached_property
+    def inputs(self) -> tuple[Parameter, ...]:
+        """The input tensors."""
+        return tuple(p for p in self.parameters if p.kind is Kind.INPUT)
+
+    @cached_property
+    def outputs(self) -> tuple[Parameter, ...]:
+        """The output tensors."""
+        return tuple(p for p in self.parameters if p.kind is Kind.OUTPUT)
+
+    @cached_property
+    def attributes(self) -> tuple[Parameter, ...]:
+        """The parameters that are not tensors."""
+        return tuple(p for p in self.parameters if not p.is_tensor)
+
+    @property
+    def header(self) -> str:
+        """The C header's name without folder: aclnn_silu_backward.h."""
+        return f"aclnn_{self.in_header_of or self.name}.h"

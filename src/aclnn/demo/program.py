@@ -1,0 +1,124 @@
+"""An aclnn program as the operators' documents write one, in Python: device memory, tensors, the two phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from aclnn import cann
+from aclnn.declaration import Kind, Operator
+from aclnn.dtypes import DataType, Format
+from aclnn.status import AclnnError
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """Everything between ``aclInit`` and ``aclFinalize``, on device 0 with one stream. A context manager."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        """How many operators have run."""
+        self._stream = 0
+
+    def __enter__(self) -> Program:
+        _expect(cann.aclInit(None))
+        _expect(cann.aclrtSetDevice(0))
+        self._stream = _expect(cann.aclrtCreateStream())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        cann.aclrtDestroyStream(self._stream)
+        cann.aclrtResetDevice(0)
+        cann.aclFinalize()
+
+    def call(self, operator: Operator, arguments: Mapping[str, Any]) -> None:
+        """Copy the arguments to the device, run both phases, wait, and copy the outputs back into their arrays.
+
+        Args:
+            operator: what to call.
+            arguments: by C name, all of them: contiguous arrays for tensors, tuples and strings for attributes, None
+                for null.
+
+        Raises:
+            AclnnError: a call that fails, with its status and text.
+        """
+        releases: list[tuple[Callable[[int], int], int]] = []
+        with _released(releases):
+            addresses, handles = {}, []
+            for parameter in operator.parameters:
+                value = arguments[parameter.name]
+                if isinstance(value, np.ndarray):
+                    address = addresses[parameter.name] = self._upload(value, releases)
+                    handles.append(_tensor(value, address, releases))
+                else:
+                    handles.append(_attribute(parameter.kind, value, releases))
+            size, executor = _expect(getattr(cann, f"{operator.function}GetWorkspaceSize")(*handles))
+            workspace = _malloc(size, releases) if size else 0
+            _expect(getattr(cann, operator.function)(workspace, size, executor, self._stream))
+            _expect(cann.aclrtSynchronizeStream(self._stream))
+            for parameter in operator.outputs:
+                if (array := arguments[parameter.name]) is not None:
+                    _copy(_address(array), addresses[parameter.name], array.nbytes, cann.ACL_MEMCPY_DEVICE_TO_HOST)
+        self.calls += 1
+
+    def _upload(self, array: Array, releases: list[tuple[Callable[[int], int], int]]) -> int:
+        address = _malloc(array.nbytes, releases)
+        _copy(address, _address(array), array.nbytes, cann.ACL_MEMCPY_HOST_TO_DEVICE)
+        return address
+
+
+@contextmanager
+def _released(releases: list[tuple[Callable[[int], int], int]]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for release, handle in reversed(releases):
+            release(handle)
+
+
+def _expect(result: Any) -> Any:
+    """What a C function gives besides its status, once that is 0."""
+    status, *values = result if isinstance(result, tuple) else (result,)
+    if status:
+        raise AclnnError(status, cann.aclGetRecentErrMsg() or "no text")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _address(array: Array) -> int:
+    return int(array.ctypes.data)
+
+
+def _malloc(nbytes: int, releases: list[tuple[Callable[[int], int], int]]) -> int:
+    address: int = _expect(cann.aclrtMalloc(nbytes, cann.ACL_MEM_MALLOC_HUGE_FIRST))
+    releases.append((cann.aclrtFree, address))
+    return address
+
+
+def _copy(destination: int, source: int, nbytes: int, kind: int) -> None:
+    _expect(cann.aclrtMemcpy(destination, nbytes, source, nbytes, kind))
+
+
+def _tensor(array: Array, address: int, releases: list[tuple[Callable[[int], int], int]]) -> int:
+    dtype, shape = DataType.of_numpy(array.dtype), array.shape
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    handle: int = cann.aclCreateTensor(
+        shape, len(shape), dtype, strides, 0, Format.FORMAT_ND, shape, len(shape), address
+    )
+    releases.append((cann.aclDestroyTensor, handle))
+    return handle
+
+
+def _attribute(kind: Kind, value: Any, releases: list[tuple[Callable[[int], int], int]]) -> Any:
+    if kind is Kind.INT_ARRAY:
+        handle = cann.aclCreateIntArray(value, len(value))
+        releases.append((cann.aclDestroyIntArray, handle))
+        return handle
+    if kind is Kind.BOOL_ARRAY:
+        handle = cann.aclCreateBoolArray(value, len(value))
+        releases.append((cann.aclDestroyBoolArray, handle))
+        return handle
+    return value

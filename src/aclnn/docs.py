@@ -1,0 +1,98 @@
+"""The page of all operators, from their declarations: ``python -m aclnn.docs > docs/operators.md``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+
+from aclnn import operators
+from aclnn.declaration import Kind, Operator
+from aclnn.operators import OPERATORS
+from aclnn.products import Product
+from aclnn.rules import FLOATING
+from aclnn.status import name_of
+
+_INTRODUCTION = """\
+# The operators
+
+Made from the declarations by `python -m aclnn.docs > docs/operators.md`. Everything else about an operator is where
+it is declared: `src/aclnn/operators/`.
+
+A data type is listed where the product's kernel takes it. On a product that is not listed, phase one refuses: with the
+checks' own code where they look at the product, else with 561103 after all checks.
+"""
+
+
+def operators_page() -> str:
+    """The text of docs/operators.md."""
+    parts = [_INTRODUCTION, _overview(), *(_section(operator) for operator in OPERATORS)]
+    return "\n".join(parts)
+
+
+def _overview() -> str:
+    rows = [(f"[`{o.name}`](#{o.name})", f"`{o.function}`", f"`aclnnop/{o.header}`", o.summary) for o in OPERATORS]
+    return _table(("Python, torch, command line", "C", "header", "computes"), rows)
+
+
+def _section(operator: Operator) -> str:
+    parameters = [
+        (f"`{p.name}`", f"`{p.python_name}`", _takes(p.kind), "yes" if p.optional else "", p.meaning)
+        for p in operator.parameters
+    ]
+    checks = [
+        (str(i + 1), check.name, f"{check.code} `{name_of(check.code)}`") for i, check in enumerate(operator.checks)
+    ]
+    return "\n".join(
+        [
+            f"## {operator.name}\n",
+            f"{operator.summary}\n",
+            f"```text\n{_lines(operator.formula)}\n```\n",
+            f"```c\n{_prototypes(operator)}\n```\n",
+            f"```text\n{_python_signature(operator)}\n```\n",
+            _table(("C", "Python", "takes", "may be null", "meaning"), parameters),
+            _table(("product", *(dtype.numpy_name or "" for dtype in FLOATING)), _support(operator)),
+            "Checks, the first that fails decides:\n",
+            _table(("no.", "what must hold", "else"), checks),
+        ]
+    )
+
+
+def _lines(formula: str) -> str:
+    return formula.replace(";  ", "\n").replace(",  ", "\n")
+
+
+def _prototypes(operator: Operator) -> str:
+    arguments = [*(p.declaration for p in operator.parameters), "uint64_t *workspaceSize", "aclOpExecutor **executor"]
+    name = f"aclnnStatus {operator.function}"
+    first = ",\n    ".join(arguments)
+    second = f"void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, {operator.stream_type}stream"
+    return f"{name}GetWorkspaceSize(\n    {first});\n{name}(\n    {second});"
+
+
+def _python_signature(operator: Operator) -> str:
+    signature = inspect.signature(getattr(operators, operator.name))
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    arguments = inspect.Signature(bare)
+    return f"aclnn.{operator.name}{arguments}"
+
+
+def _takes(kind: Kind) -> str:
+    named = {Kind.INPUT: "input tensor", Kind.OUTPUT: "output tensor"}
+    return named.get(kind, kind.name.lower().replace("_", " "))
+
+
+def _support(operator: Operator) -> Iterator[tuple[str, ...]]:
+    for product in Product:
+        if product in operator.support:
+            taken = operator.support[product]
+            yield (product.title, *("yes" if dtype in taken else "" for dtype in FLOATING))
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(operators_page())

@@ -1,0 +1,270 @@
+"""The two phases. ``prepare`` judges the arguments and plans; ``Executor.run`` judges the addresses and computes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from aclnn import kernels
+from aclnn.declaration import Call, Elementwise, LayerNorm, Operator, Work
+from aclnn.products import Product, current_product
+from aclnn.rules import sane_view
+from aclnn.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+    AclnnError,
+)
+from aclnn.tensor import Layout, Tensor
+
+
+class Stream(Protocol):
+    """Where an executor's work is queued (see aclnn.runtime)."""
+
+    def enqueue(self, task: Any, short: bool = False) -> object:
+        """Queue a task; it runs after those before it."""
+
+
+class Memory(Protocol):
+    """What knows the live allocations (see aclnn.runtime)."""
+
+    def resolve(self, address: int, nbytes: int) -> object:
+        """The live allocation that holds the whole range, or an AclnnError."""
+
+
+class Prepared:
+    """What phase one decided about one set of argument descriptors; shared by every executor prepared from them."""
+
+    __slots__ = ("inputs", "operator", "outputs", "plan", "workspace_bytes")
+
+    def __init__(
+        self, operator: Operator, plan: kernels.Plan | None, inputs: Sequence[str | None], outputs: Sequence[str | None]
+    ) -> None:
+        self.operator = operator
+        self.plan = plan
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.workspace_bytes = 0 if plan is None else plan.workspace_bytes
+
+
+class Executor:
+    """``aclOpExecutor``: a prepared call bound to its tensors. Single use unless ``repeatable`` is set.
+
+    The tensors' descriptions are taken in phase one; their addresses are read when it runs, so they may be replaced in
+    between or, on a repeatable executor, between runs.
+    """
+
+    __slots__ = ("_inputs", "_outputs", "_runs", "prepared", "repeatable", "tensors", "workspace_bytes")
+
+    def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
+        self.prepared = prepared
+        self.repeatable = False
+        self._runs = count()
+        bound = {p.name: arguments[p.name] for p in prepared.operator.parameters if p.is_tensor}
+        self.tensors: dict[str, Tensor] = {name: tensor for name, tensor in bound.items() if tensor is not None}
+        self._inputs = [_Operand(name, self.tensors) for name in prepared.inputs]
+        self._outputs = [_Operand(name, self.tensors) for name in prepared.outputs]
+        self.workspace_bytes = max(prepared.workspace_bytes, _least_workspace()) if prepared.plan is not None else 0
+
+    def run(
+        self, workspace: int = 0, workspace_size: int = 0, stream: Stream | None = None, memory: Memory | None = None
+    ) -> None:
+        """Queue the work on the stream, or do it at once when there is none.
+
+        Args:
+            workspace: address of at least ``workspace_bytes`` bytes.
+            workspace_size: bytes that the caller put there.
+            stream: the queue; None computes before returning.
+            memory: judges every address of tensors without an owner, and the workspace; what it returns is kept alive
+                until the work is done.
+
+        Raises:
+            AclnnError: 161001 for a second use of a single-use executor or a missing workspace, 161002 for a workspace
+                that is too small, the runtime's code for an address outside live memory. Nothing has been touched then.
+        """
+        # Counted in one step: of two threads with one single-use executor, one is refused.
+        if next(self._runs) and not self.repeatable:
+            raise self._error(ACLNN_ERR_PARAM_NULLPTR, "executor: expected one that may run, got a used single-use one")
+        self._check_workspace(workspace, workspace_size)
+        plan = self.prepared.plan
+        if plan is None:
+            return
+        inputs = [operand.address() for operand in self._inputs]
+        outputs = [operand.address() for operand in self._outputs]
+        held = [] if memory is None else self._resolve(memory, workspace, workspace_size)
+        if stream is None:
+            plan.run(inputs, outputs, workspace)
+            return
+        held.extend(self.tensors.values())
+
+        def task(held: list[object] = held) -> None:
+            plan.run(inputs, outputs, workspace)
+
+        stream.enqueue(task, short=self._elements() <= _SHORT_ELEMENTS)
+
+    def _elements(self) -> int:
+        return sum(operand.size for operand in (*self._inputs, *self._outputs))
+
+    def _check_workspace(self, workspace: int, workspace_size: int) -> None:
+        if workspace_size > 0 and not workspace:
+            raise self._error(
+                ACLNN_ERR_PARAM_NULLPTR, f"workspace: expected the address of {workspace_size} bytes, got null"
+            )
+        if workspace_size < self.workspace_bytes:
+            raise self._error(
+                ACLNN_ERR_PARAM_INVALID,
+                f"workspaceSize: expected at least the {self.workspace_bytes} bytes that phase one asked for, "
+                f"got {workspace_size}",
+            )
+
+    def _resolve(self, memory: Memory, workspace: int, workspace_size: int) -> list[object]:
+        held: list[object] = []
+        for operand in (*self._inputs, *self._outputs):
+            if operand.tensor is not None and operand.tensor.owner is None:
+                begin = operand.address() + operand.span[0]
+                held.append(self._resolve_one(memory, operand.name, begin, operand.span[1] - operand.span[0]))
+        if workspace_size > 0:
+            held.append(self._resolve_one(memory, "workspace", workspace, workspace_size))
+        return held
+
+    def _resolve_one(self, memory: Memory, name: str, begin: int, nbytes: int) -> object:
+        if nbytes == 0:
+            return None
+        try:
+            return memory.resolve(begin, nbytes)
+        except AclnnError as error:
+            raise self._error(error.code, f"{name}: {error.message}") from None
+
+    def _error(self, code: int, text: str) -> AclnnError:
+        return AclnnError(code, f"{self.prepared.operator.function}: {text}")
+
+
+# A task of this many elements takes about as long as waking a stream's thread does (10 µs), so it may run in place.
+_SHORT_ELEMENTS = 1 << 14
+
+
+class _Operand:
+    """One tensor of an executor, with what phase one saw of it; no tensor for one that is absent."""
+
+    __slots__ = ("name", "offset_bytes", "size", "span", "tensor")
+
+    def __init__(self, name: str | None, tensors: Mapping[str, Tensor]) -> None:
+        self.name = name or ""
+        self.tensor = None if name is None else tensors[name]
+        layout = None if self.tensor is None else self.tensor.layout
+        self.span = (0, 0) if layout is None else layout.span
+        self.size = 0 if layout is None else layout.size
+        self.offset_bytes = 0 if self.tensor is None else self.tensor.offset * self.tensor.dtype.itemsize
+
+    def address(self) -> int:
+        return 0 if self.tensor is None else self.tensor.address + self.offset_bytes
+
+
+def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product | None = None) -> Executor:
+    """Phase one: run the operator's checks in order, choose the kernel, size the workspace.
+
+    Args:
+        operator: what to compute.
+        arguments: by C name; every parameter of the operator must be there, absent ones as None.
+        product: whose checks to run; None for the one in force.
+
+    Raises:
+        AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
+    """
+    return Executor(prepare_layouts(operator, arguments, product or current_product()), arguments)
+
+
+def prepare_layouts(
+    operator: Operator, arguments: Mapping[str, Any], product: Product, device: str = "cpu"
+) -> Prepared:
+    """What ``prepare`` decides, from the arguments' descriptions alone (kept for the next call with equal ones)."""
+    descriptions = (_description(arguments[parameter.name]) for parameter in operator.parameters)
+    key = (operator.name, product, device, *descriptions)
+    found = _prepared.get(key)
+    if found is None:
+        found = _prepare(Call(operator, arguments, product), device)
+        if len(_prepared) >= _cache_limit():
+            _prepared.clear()
+        _prepared[key] = found
+    return found
+
+
+_prepared: dict[tuple[Any, ...], Prepared] = {}
+
+
+def _cache_limit() -> int:
+    return min(_environment("ACLNN_CACHE_LIMIT", 10_000), 10_000_000)
+
+
+def _least_workspace() -> int:
+    """Bytes to ask for even where none are needed (ACLNN_WORKSPACE_BYTES): exercises a caller's allocation branch."""
+    return _environment("ACLNN_WORKSPACE_BYTES", 0)
+
+
+def _environment(name: str, default: int) -> int:
+    word = os.environ.get(name) or str(default)
+    if not word.isdecimal():
+        raise ValueError(f"{name}: expected an integer of 0 or more, got {word!r}")
+    return int(word)
+
+
+def _description(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.shape, argument.strides, argument.format
+    return argument
+
+
+def _prepare(call: Call, device: str) -> Prepared:
+    check_arguments(call)
+    work = call.operator.work(call)
+    if work is None:
+        return Prepared(call.operator, None, (), ())
+    if call.product not in call.operator.support and not getattr(work, "on_every_product", False):
+        raise AclnnError(
+            ACLNN_ERR_INNER_NULLPTR,
+            f"{call.operator.function}: expected a product with a kernel for it, got {call.product.title}",
+        )
+    return _plan(call, work, device)
+
+
+def check_arguments(call: Call) -> None:
+    """Run the operator's checks in order.
+
+    Raises:
+        AclnnError: the first that fails.
+    """
+    for check in call.operator.checks:
+        if (text := check.complaint(call)) is not None:
+            raise AclnnError(check.code, f"{call.operator.function}: {text}")
+    for name, tensor in call.tensors():
+        if (text := sane_view(name, tensor)) is not None:
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{call.operator.function}: {text}")
+
+
+def _plan(call: Call, work: Work, device: str) -> Prepared:
+    if isinstance(work, Elementwise):
+        output = call[work.output].layout
+        operands = tuple(_broadcast(call[name].layout, output.shape) for name in work.inputs)
+        plan = kernels.elementwise(work.formula, operands, output, device)
+        return Prepared(call.operator, plan, work.inputs, (work.output,))
+    inputs, outputs = _layouts(call, work.inputs), _layouts(call, work.outputs)
+    if isinstance(work, LayerNorm):
+        plan = kernels.layer_norm(inputs, outputs, work.normalized_dims, work.eps, device)
+    else:
+        plan = kernels.layer_norm_backward(inputs, outputs, work.normalized_dims, device)
+    return Prepared(call.operator, plan, work.inputs, work.outputs)
+
+
+def _layouts(call: Call, names: tuple[str | None, ...]) -> tuple[Layout | None, ...]:
+    return tuple(None if name is None else call[name].layout for name in names)
+
+
+def _broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    missing = len(shape) - len(layout.shape)
+    strides = tuple(
+        0 if axis < missing or layout.shape[axis - missing] == 1 else layout.strides[axis - missing]
+        for axis in range(len(shape))
+    )
+    return Layout(layout.dtype, shape, strides)

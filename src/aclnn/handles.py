@@ -1,0 +1,60 @@
+"""One table for everything that C sees as an opaque pointer: tensors, arrays, executors, contexts, streams, events.
+
+A handle is an integer that is never given out twice, so a stale one is recognised for as long as the process lives. It
+lies outside the address range of any process on x86-64 and AArch64: data addresses and handles cannot be confused, and
+a program that dereferences one faults at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_FIRST = 0x5AC1_0000_0000_0000
+_STEP = 16
+
+_serial = itertools.count(_FIRST, _STEP)
+_objects: dict[int, Any] = {}
+
+# A child process starts empty; its handles continue the parent's numbers, so those from before the fork stay stale.
+os.register_at_fork(after_in_child=_objects.clear)
+
+
+def add(item: object) -> int:
+    """Enter an object; its handle stays valid until ``take``."""
+    handle = next(_serial)
+    _objects[handle] = item
+    return handle
+
+
+def find(handle: int | None, kind: type[T]) -> T | None:
+    """The live object of that class, or None."""
+    item = _objects.get(handle)  # type: ignore[arg-type]  # None is never a key
+    return item if isinstance(item, kind) else None
+
+
+def take(handle: int, kind: type[T]) -> T | None:
+    """Remove and return the live object of that class, or None; of two threads that try, one gets it."""
+    if find(handle, kind) is None:
+        return None
+    item: T | None = _objects.pop(handle, None)
+    return item
+
+
+def live(kind: type[T]) -> Iterator[T]:
+    """The objects of a class that are in the table now."""
+    return (item for item in list(_objects.values()) if isinstance(item, kind))
+
+
+def describe(handle: int | None) -> str:
+    """What a handle is, for an error text: ``null``, ``a live tensor``, ``one that was destroyed`` …"""
+    if not handle:
+        return "null"
+    if handle in _objects:
+        return f"{handle:#x}, a live {type(_objects[handle]).__name__}"
+    given_out = handle >= _FIRST and handle < _FIRST + (1 << 56) and handle % _STEP == 0
+    return f"{handle:#x}, " + ("which was destroyed or never existed" if given_out else "which is not a handle")

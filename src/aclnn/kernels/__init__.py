@@ -1,0 +1,79 @@
+"""What computes. Kernels know layouts and addresses; never operators, rules or the runtime.
+
+Planning (phase one) sees layouts only and may be slow; a plan's run (phase two) sees addresses, may be called from
+several threads at once, and repeatedly. A device's kernels are imported when the first plan asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from aclnn.tensor import Layout
+
+#: A function of one variable over float, compiled for the device; its name finds a hand-tuned version where one exists.
+Formula = Callable[[float], float]
+
+
+class Plan(Protocol):
+    """Everything decided about one call but the addresses."""
+
+    workspace_bytes: int
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """Compute. Addresses are those of each view's first element, 0 for an absent tensor.
+
+        An output may be an input (same address and layout); where they overlap otherwise the result is as if every
+        input had been read before anything was written. ``workspace`` is 64-byte aligned, or 0 when none is needed.
+        """
+
+
+def elementwise(formula: Formula, inputs: tuple[Layout, ...], output: Layout, device: str = "cpu") -> Plan:
+    """Plan ``out = dy·formula(x)`` for inputs (dy, x), or ``out = formula(x)`` for (x,).
+
+    All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
+    float16 and bfloat16. The result is computed in float32 or better and rounded once.
+    """
+    module = import_module(f"aclnn.kernels.{device}.elementwise")
+    return cast(Plan, module.plan(formula, inputs, output))
+
+
+def layer_norm(
+    inputs: tuple[Layout | None, ...],
+    outputs: tuple[Layout | None, ...],
+    normalized_dims: int,
+    eps: float,
+    device: str = "cpu",
+) -> Plan:
+    """Plan LayerNorm over M rows of N columns.
+
+    Args:
+        inputs: x (M, N), weight (N) or None for ones, bias (N) or None for zeros.
+        outputs: out (M, N), mean (M), rstd (M), the last two None when they are not wanted.
+        normalized_dims: how many trailing dimensions of x make up the N columns.
+        eps: added to the variance of each row.
+        device: whose kernels to use.
+
+    Strides, data types and shapes are as free as in ``layer_norm_backward``. With N = 0 mean is 0 and rstd NaN.
+    """
+    module = import_module(f"aclnn.kernels.{device}.layer_norm_forward")
+    return cast(Plan, module.plan(inputs, outputs, normalized_dims, eps))
+
+
+def layer_norm_backward(
+    inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, device: str = "cpu"
+) -> Plan:
+    """Plan the gradients of LayerNorm over M rows of N columns.
+
+    Args:
+        inputs: dy (M, N), x (M, N), mean (M), rstd (M), weight (N) or None for ones.
+        outputs: dx (M, N), dw (N), db (N), each None when it is not wanted.
+        normalized_dims: how many trailing dimensions of x make up the N columns.
+        device: whose kernels to use.
+
+    Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
+    shape with that many elements.
+    """
+    module = import_module(f"aclnn.kernels.{device}.layer_norm")
+    return cast(Plan, module.plan(inputs, outputs, normalized_dims))

@@ -1,0 +1,93 @@
+"""A directory of files that are dear to make: compiled kernels and tables, shared between processes.
+
+A file is named after everything that its contents depend on, written beside its place and moved into it, so that
+readers see whole files only and concurrent writers do no harm. No failure of the file system is an error: what cannot
+be kept is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+
+def _candidates() -> Iterator[Path]:
+    chosen = os.environ.get("ACLNN_CACHE_DIR")
+    if chosen:
+        yield Path(chosen)
+    elif sys.platform == "darwin":
+        yield Path("~/Library/Caches/aclnn").expanduser()
+    elif sys.platform == "win32":
+        yield Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "aclnn"
+    else:
+        yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "aclnn"
+    yield Path(tempfile.gettempdir()) / f"aclnn-{os.getuid() if hasattr(os, 'getuid') else os.environ.get('USERNAME')}"
+
+
+def _usable(path: Path) -> bool:
+    """The directory exists (now), is ours and can be written: what others could have written must not be run."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+            return False
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except (OSError, RuntimeError):  # RuntimeError: no home directory
+        return False
+
+
+@cache
+def directory() -> Path | None:
+    """Where files are kept: ``ACLNN_CACHE_DIR``, the platform's place or a temporary directory; None if none can be."""
+    try:
+        return next((path for path in _candidates() if _usable(path)), None)
+    except RuntimeError:  # a home directory that cannot be determined
+        return None
+
+
+@cache
+def source_stamp() -> str:
+    """A digest of these kernels' source: other code, other files."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _path(name: str, key: tuple[object, ...]) -> Path | None:
+    where = directory()
+    digest = hashlib.sha256(repr((source_stamp(), *key)).encode()).hexdigest()[:32]
+    return None if where is None else where / f"{name}-{digest}"
+
+
+def read(name: str, key: tuple[object, ...]) -> bytes | None:
+    """The contents kept under a name and everything they depend on; None when there are none."""
+    path = _path(name, key)
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def write(name: str, key: tuple[object, ...], contents: bytes) -> None:
+    """Keep contents; quietly not when that is impossible."""
+    path = _path(name, key)
+    if path is None:
+        return
+    with suppress(OSError):
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(contents)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise

@@ -1,0 +1,112 @@
+"""Compile a kernel once per machine: without the GIL, for int64 arguments, kept on disk between processes.
+
+Numba's own cache keeps one index file for all variants of a function, which processes that compile different variants
+at the same time corrupt, and it names closures by the module's file and line only. Here each kernel is one file, named
+after all that it depends on (see ``cache``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import pickle
+import platform
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core import types
+from numba.core.bytecode import FunctionIdentity
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from aclnn.kernels.cpu import cache, target
+
+#: A compiled kernel: integers in, nothing out.
+Kernel = Callable[..., None]
+
+_compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
+_lock = threading.RLock()
+
+
+class _KernelCache(_Cache):
+    """What Numba asks before and tells after it compiles."""
+
+    def __init__(self, name: str, key: tuple[object, ...]) -> None:
+        self._name, self._key = name, key
+
+    @property
+    def cache_path(self) -> str | None:
+        return str(cache.directory())
+
+    def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
+        versions = (numba.__version__, llvmlite.__version__, sys.version, platform.machine())
+        return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        contents = cache.read(self._name, self._full_key(sig, target_context.codegen()))
+        if contents is None:
+            return None
+        try:
+            return CompileResult._rebuild(target_context, *pickle.loads(contents))
+        except Exception:  # damaged or foreign contents can fail anywhere: compile again
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        cache.write(self._name, self._full_key(sig, data.codegen), dumps(data._reduce()))
+
+    def enable(self) -> None:
+        """Always on."""
+
+    def disable(self) -> None:
+        """Always on."""
+
+    def flush(self) -> None:
+        """Files of other keys are never read; there is nothing to flush."""
+
+
+@contextmanager
+def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
+    """Give the symbols of the functions that are compiled meanwhile numbers that no other kernel's have.
+
+    Numba counts functions from 1 in every process. Kernels that two processes compiled, loaded into a third, would
+    share symbols, and one would run the other's inner functions.
+    """
+    before = FunctionIdentity._unique_ids
+    digest = hashlib.sha256(repr((name, key)).encode()).digest()
+    FunctionIdentity._unique_ids = itertools.count(int.from_bytes(digest[:7], "big") << 8)
+    try:
+        yield
+    finally:
+        FunctionIdentity._unique_ids = before
+
+
+def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., None]]) -> Kernel:
+    """The compiled form of the function that ``make`` returns; all its parameters are int64.
+
+    Args:
+        name: what the file in the cache is called.
+        key: what tells this kernel from others of the name; its repr must be the same in every process. The source of
+            this package, the versions of Numba and LLVM and the target need not be mentioned.
+        make: called only when the process has not compiled or loaded this kernel yet.
+    """
+    found = _compiled.get((name, key))
+    if found is not None:
+        return found
+    with _lock:
+        if (name, key) not in _compiled:
+            function = make()
+            dispatcher = numba.njit(nogil=True)(function)
+            dispatcher._cache = _KernelCache(name, key)
+            signature = (types.int64,) * function.__code__.co_argcount
+            with _symbols_of(name, key):
+                dispatcher.compile(signature)
+            # The entry point takes half the time of the dispatcher's call, which would look at the types again.
+            _compiled[name, key] = dispatcher.overloads[signature].entry_point
+        return _compiled[name, key]

@@ -1,0 +1,175 @@
+"""Plans of elementwise operators on the CPU: which loop runs, over which chunks, on how many threads."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aclnn.dtypes import DataType
+from aclnn.kernels import Formula, Plan
+from aclnn.kernels.cpu import entries, formulas, loops, pool
+from aclnn.kernels.cpu.compiler import Kernel, kernel
+from aclnn.kernels.cpu.geometry import Geometry, simplify
+from aclnn.kernels.cpu.tiling import tile
+from aclnn.tensor import Layout
+
+CHUNK = 1 << 16
+"""Elements that a thread takes at a time: at least 30 µs of work against 2 µs for handing it out."""
+
+STREAM_BYTES = 1 << 22
+"""Results at least this large are written around the cache (docs/benchmarks.md shows both sides of the switch)."""
+
+_KINDS = {DataType.FLOAT: loops.FLOAT32, DataType.FLOAT16: loops.FLOAT16, DataType.BF16: loops.BFLOAT16}
+
+
+def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
+    """See ``aclnn.kernels.elementwise``."""
+    if 0 in output.shape:
+        return _Nothing()
+    geometry = simplify((*inputs, output))
+    # A 16-bit result from x of its own type takes its slopes from a table; any other evaluates the float32 slope.
+    x = inputs[-1]
+    table = entries.table(formula, x.dtype) if x.dtype == output.dtype != DataType.FLOAT else None
+    if len({operand.dtype for operand in (*inputs, output)}) == 1 and _is_contiguous(geometry, output.dtype.itemsize):
+        return _Contiguous(formula, len(inputs), output, geometry, table)
+    return _Strided(formula, inputs, output, geometry, table)
+
+
+def _is_contiguous(geometry: Geometry, itemsize: int) -> bool:
+    if any(geometry.starts) or geometry.ordered or len(geometry.axes) > 1:
+        return False
+    return all(step == itemsize for axis in geometry.axes for step in axis.steps)
+
+
+def _copied(address: int, size: int) -> NDArray[np.uint8]:
+    """The bytes at an address in memory of their own."""
+    copy = np.empty(size, np.uint8)
+    ctypes.memmove(copy.ctypes.data, address, size)
+    return copy
+
+
+class _Nothing:
+    """An empty result."""
+
+    workspace_bytes = 0
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """There is nothing to do."""
+
+
+class _Contiguous:
+    """All operands contiguous and of one data type."""
+
+    __slots__ = ("_bytes", "_itemsize", "_kernel", "_size", "_table", "_table_address", "workspace_bytes")
+
+    def __init__(
+        self, formula: Formula, arity: int, output: Layout, geometry: Geometry, table: NDArray[np.float32] | None
+    ) -> None:
+        self.workspace_bytes = 0
+        self._size = math.prod(axis.extent for axis in geometry.axes)
+        self._itemsize = output.dtype.itemsize
+        self._bytes = self._size * self._itemsize
+        self._table = table  # keeps the address valid
+        self._table_address = 0 if table is None else table.ctypes.data
+        self._kernel = _contiguous_kernel(formula, arity == 2, output.dtype)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        dy, x, out = inputs[0], inputs[-1], outputs[0]
+        reach = self._bytes
+        if (out != dy and -reach < out - dy < reach) or (out != x and -reach < out - x < reach):
+            originals = [_copied(address, reach) for address in (dy, x)]
+            dy, x = (original.ctypes.data for original in originals)
+        run, table, size = self._kernel, self._table_address, self._size
+        if size <= CHUNK:
+            run(dy, x, out, table, 0, size, 0)
+        else:
+            streamed = reach >= STREAM_BYTES and out % self._itemsize == 0
+            pool.run(
+                lambda chunk: run(dy, x, out, table, chunk * CHUNK, min(size, (chunk + 1) * CHUNK), streamed),
+                -(-size // CHUNK),
+            )
+
+
+def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
+    form = "binary" if binary else "unary"
+    if dtype != DataType.FLOAT:
+        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: loops.contiguous(None, _KINDS[dtype], binary))
+    return kernel(
+        f"contiguous-{formula.__name__}-{form}",
+        (formulas.fingerprint(formula),),
+        lambda: loops.contiguous(formulas.gradient(formula), loops.FLOAT32, binary),
+    )
+
+
+class _Strided:
+    """Any layouts and data types."""
+
+    __slots__ = (
+        "_description", "_inputs", "_kernel", "_output", "_per_chunk", "_starts", "_table", "_tiles", "workspace_bytes"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        formula: Formula,
+        inputs: tuple[Layout, ...],
+        output: Layout,
+        geometry: Geometry,
+        table: NDArray[np.float32] | None,
+    ) -> None:
+        self.workspace_bytes = 0
+        kinds = [_KINDS[operand.dtype] for operand in (*inputs, output)]
+        tiling = tile(geometry, kinds)
+        self._description = tiling.description
+        self._tiles = tiling.tiles
+        self._per_chunk = tiling.tiles if geometry.ordered else max(1, CHUNK // tiling.tile_elements)
+        self._starts = geometry.starts
+        self._table = table
+        self._kernel = _tiles_kernel(None if table is not None else formula, len(inputs) == 2)
+        # Reading and writing the same element is harmless only where nothing is written twice.
+        alone = not geometry.ordered and all(stride for extent, stride in zip(*output[1:], strict=True) if extent > 1)
+        self._output = output.span
+        self._inputs = [(layout.span, alone and _same_elements(layout, output)) for layout in inputs]
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        begin, end = (outputs[0] + edge for edge in self._output)
+        addresses, originals = list(inputs), []
+        for i, (address, ((below, above), same)) in enumerate(zip(inputs, self._inputs, strict=True)):
+            if address + below < end and begin < address + above and not (same and address == outputs[0]):
+                original = _copied(address + below, above - below)
+                addresses[i] = original.ctypes.data - below
+                originals.append(original)
+        dy, x, out = (
+            address + start
+            for address, start in zip(
+                (addresses[0], addresses[-1], outputs[0]), (self._starts[0], *self._starts[-2:]), strict=True
+            )
+        )
+        run, tiles, step = self._kernel, self._tiles, self._per_chunk
+        description, table = self._description.ctypes.data, 0 if self._table is None else self._table.ctypes.data
+        pool.run(
+            lambda chunk: run(description, dy, x, out, table, chunk * step, min(tiles, (chunk + 1) * step)),
+            -(-tiles // step),
+        )
+
+
+def _same_elements(first: Layout, second: Layout) -> bool:
+    """From the same address both put the same elements in the same places."""
+    return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize
+
+
+def _tiles_kernel(formula: Formula | None, binary: bool) -> Kernel:
+    """The loop over tiles for a formula, or for slopes from a table."""
+    form = "binary" if binary else "unary"
+    if formula is None:
+        return kernel(f"tiles-entries-{form}", (), lambda: loops.tiles(None, binary))
+    return kernel(
+        f"tiles-{formula.__name__}-{form}",
+        (formulas.fingerprint(formula),),
+        lambda: loops.tiles(formulas.gradient(formula), binary),
+    )

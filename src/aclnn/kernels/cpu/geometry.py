@@ -1,0 +1,88 @@
+"""Layouts of several operands with one shape, brought to the simplest equivalent form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aclnn.tensor import Layout
+
+
+class Axis(NamedTuple):
+    """One dimension: its extent, and the bytes between neighbours for each operand, the output last."""
+
+    extent: int
+    steps: tuple[int, ...]
+
+    @property
+    def out(self) -> int:
+        """The output's step."""
+        return self.steps[-1]
+
+
+class Geometry(NamedTuple):
+    """Axes from the outermost to the innermost, and where each operand's walk begins, in bytes from its address."""
+
+    axes: tuple[Axis, ...]
+    starts: tuple[int, ...]
+    ordered: bool
+    """Elements of the output coincide in ways that only writing in logical order resolves: the axes are as given."""
+
+
+def _last_writes(axes: list[Axis], starts: list[int]) -> list[Axis]:
+    """Without the axes along which the output stands still: of their elements only the last is seen in the end."""
+    kept = []
+    for axis in axes:
+        if axis.out == 0:
+            for operand, step in enumerate(axis.steps):
+                starts[operand] += (axis.extent - 1) * step
+        else:
+            kept.append(axis)
+    return kept
+
+
+def _coincide(axes: Sequence[Axis], itemsize: int) -> bool:
+    """False when no two elements of the output share a byte (sorted steps: each passes over all that lie within)."""
+    reach = itemsize
+    for axis in sorted(axes, key=lambda axis: abs(axis.out)):
+        if abs(axis.out) < reach:
+            return True
+        reach += (axis.extent - 1) * abs(axis.out)
+    return False
+
+
+def _forwards(axis: Axis, starts: list[int]) -> Axis:
+    """The axis walked so that the output's address grows."""
+    if axis.out > 0:
+        return axis
+    for operand, step in enumerate(axis.steps):
+        starts[operand] += (axis.extent - 1) * step
+    return Axis(axis.extent, tuple(-step for step in axis.steps))
+
+
+def _merge(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """Neighbouring axes as one wherever every operand steps through them evenly."""
+    merged: list[Axis] = []
+    for axis in axes:
+        if merged and merged[-1].steps == tuple(step * axis.extent for step in axis.steps):
+            merged[-1] = Axis(merged[-1].extent * axis.extent, axis.steps)
+        else:
+            merged.append(axis)
+    return tuple(merged)
+
+
+def simplify(operands: Sequence[Layout]) -> Geometry:
+    """The common walk through operands of one shape without zeros; the last of them is the output."""
+    sizes = [operand.dtype.itemsize for operand in operands]
+    starts = [0] * len(operands)
+    axes = [
+        Axis(extent, tuple(stride * size for stride, size in zip(strides, sizes, strict=True)))
+        for extent, *strides in zip(operands[-1].shape, *(operand.strides for operand in operands), strict=True)
+        if extent > 1
+    ]
+    axes = _last_writes(axes, starts)
+    ordered = _coincide(axes, sizes[-1])
+    if not ordered:
+        axes = [_forwards(axis, starts) for axis in axes]
+        axes.sort(key=lambda axis: axis.steps[::-1], reverse=True)
+    return Geometry(_merge(axes), tuple(starts), ordered)

@@ -1,0 +1,599 @@
+"""LayerNorm's gradients on the CPU: how the work is cut, which kernel does it, and which memory it needs."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aclnn.dtypes import DataType
+from aclnn.kernels import Plan
+from aclnn.kernels.cpu import layer_norm_columns as columns
+from aclnn.kernels.cpu import layer_norm_exact as exact
+from aclnn.kernels.cpu import layer_norm_rows as rows
+from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.compiler import Kernel, kernel
+from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
+from aclnn.tensor import Layout, contiguous_strides
+
+STREAM_BYTES = 1 << 22
+"""From this size on dx is written around the cache, as elementwise results are."""
+WIDE_COLUMNS = 1 << 15
+"""Longer rows do not fit in a core's cache with their neighbours: all threads share them, by columns."""
+BLOCK_ROWS, BLOCKS = 64, 64
+"""A block of rows has its own partial sums of dw and db; there are at most 64 blocks, of at least 64 rows."""
+BATCH_ELEMENTS = 1 << 20
+"""Elements of dy that wide rows are taken at a time, to stay in the last-level cache between their two passes."""
+PARTS = 16
+"""Into how many tasks the columns of a batch are cut."""
+COLUMN_CHUNK = 1 << 14
+"""Columns of dw and db that a thread finishes at a time."""
+
+TILE_ELEMENTS = 1 << 16
+"""Elements that are packed together where they do not lie side by side, or need float64: 768 KiB for dy, x and dx."""
+ONLY_SEGMENTS = 32
+"""Segments whose sums of dw and db are kept in the scratch where there is only one batch: 256 KiB."""
+EXACT_SEGMENTS = 32
+"""Segments of a wide row that are packed together for float64."""
+
+Dims = tuple[tuple[int, int], ...]
+
+_MATRICES = (rows.DY, rows.X, rows.DX)
+
+_ONES = np.ones(rows.SEGMENT, dtype=np.float32)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 64) * 64
+
+
+def _dims(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Dims:
+    """(extent, stride in bytes) innermost first, with dimensions merged wherever one stride continues another."""
+    dims: list[tuple[int, int]] = []
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent == 1:
+            continue
+        if dims and stride * itemsize == dims[-1][0] * dims[-1][1]:
+            dims[-1] = (dims[-1][0] * extent, dims[-1][1])
+        else:
+            dims.append((extent, stride * itemsize))
+    return tuple(dims) or ((1, itemsize),)
+
+
+def _described(dims: Dims) -> list[int]:
+    """Dimensions as compiled code reads them."""
+    return [len(dims), *(number for dim in dims for number in dim)]
+
+
+class _View:
+    """What a plan keeps of a tensor: its dimensions as rows and columns."""
+
+    def __init__(self, layout: Layout, normalized_dims: int) -> None:
+        size = layout.dtype.itemsize
+        self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
+        split = len(layout.shape) - normalized_dims
+        self.rows = _dims(layout.shape[:split], layout.strides[:split], size)
+        self.columns = _dims(layout.shape[split:], layout.strides[split:], size)
+        self.direct = len(self.columns) == 1 and self.columns[0][1] == size
+        """Elements of a row lie side by side."""
+        reach = size
+        self.distinct = True
+        """No two elements share a byte."""
+        for stride, extent in sorted(
+            (abs(stride), extent) for extent, stride in self.rows + self.columns if extent > 1
+        ):
+            self.distinct &= stride >= reach
+            reach += stride * (extent - 1)
+
+    def fields(self, ahead: int = 0) -> list[int]:
+        """What compiled code reads; the address is still missing."""
+        described = _described(self.rows)
+        return [0, int(self.dtype), ahead, rows.ROWS + 8 * len(described), *described, *_described(self.columns)]
+
+
+def _rows_of(layout: Layout) -> _View:
+    """Each element a row."""
+    return _View(layout, 0)
+
+
+def _columns_of(layout: Layout) -> _View:
+    """Each element a column."""
+    return _View(layout, len(layout.shape))
+
+
+class _Scratch(threading.local):
+    """Each thread's own working memory, kept between calls."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, dtype=np.uint8)
+        self.status = np.zeros(1, dtype=np.int64)
+
+    def address(self, size: int) -> int:
+        """Where ``size`` bytes lie, 64-byte aligned."""
+        if self.memory.size < size + 64:
+            self.memory = np.empty(size + 64, dtype=np.uint8)
+        return int(self.memory.ctypes.data + 63) & -64
+
+
+_scratch = _Scratch()
+
+
+class _Regions(NamedTuple):
+    """Where in the workspace things begin, in bytes."""
+
+    partials: int
+    records: int
+    coefficients: int
+    end: int
+
+
+class LayerNormPlan:
+    """Rows of at most 32,768 columns go in blocks, each to one thread; longer or few rows in batches, cut by columns.
+
+    ``workspace_bytes``: 8 for each column, wanted gradient (dw, db) and block; 4 for each column if dx is wanted and
+    the weight is not contiguous float32; in batches, 16 for each row of a batch and 512 columns, 32 for each row of it.
+    """
+
+    def __init__(
+        self, inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int
+    ) -> None:
+        dy, x, mean, rstd, weight = inputs
+        dx, dw, db = outputs
+        assert dy is not None
+        assert x is not None
+        assert mean is not None
+        assert rstd is not None
+        self._wanted = rows.Wanted(dx is not None, dw is not None, db is not None)
+        self._matrices = [_View(layout, normalized_dims) for layout in (dy, x, dx) if layout is not None]
+        self._statistics = [_rows_of(mean), _rows_of(rstd)]
+        self._weight = _columns_of(weight) if weight is not None and dx is not None else None
+        self._gradients = [_columns_of(layout) if layout is not None else None for layout in (dw, db)]
+        split = len(dy.shape) - normalized_dims
+        self._m, self._n = math.prod(dy.shape[:split]), math.prod(dy.shape[split:])
+        self._empty = self._m == 0 or self._n == 0
+        self.workspace_bytes = 0
+        if self._empty:
+            return
+        self._segments = -(-self._n // rows.SEGMENT)
+        self._wide = self._n > WIDE_COLUMNS or self._m < 4 * BLOCK_ROWS
+        self._block_rows = max(BLOCK_ROWS, -(-self._m // (BLOCKS * rows.GROUP)) * rows.GROUP)
+        self._blocks = 1 if self._wide else -(-self._m // self._block_rows)
+        batch = max(1, BATCH_ELEMENTS // self._n)
+        self._batch = min(self._m, batch if batch < rows.GROUP else batch // rows.GROUP * rows.GROUP)
+        self._regions = self._lay_out()
+        self.workspace_bytes = self._regions.end
+        self._template = self._job(packed=False)
+        self._packed_template = self._job(packed=True)
+        same = len({view.dtype for view in self._matrices}) == 1
+        self._direct = same and all(view.direct for view in self._matrices)
+        self._dtype = dy.dtype if self._direct else DataType.FLOAT
+        _rows_kernel(self._dtype, self._wanted)
+
+    def _lay_out(self) -> _Regions:
+        weight = self._weight
+        copied = weight is not None and not (weight.direct and weight.dtype == DataType.FLOAT)
+        partials = _aligned(4 * self._n) if copied else 0
+        records = partials + self._partial_bytes() * self._blocks
+        batch = self._batch if self._wide else 0
+        coefficients = _aligned(records + rows.RECORD * self._segments * batch)
+        return _Regions(partials, records, coefficients, coefficients + rows.COEFFICIENT * batch)
+
+    def _partial_bytes(self) -> int:
+        """Bytes of one block's partial sums, padded to whole vectors."""
+        return 8 * (-(-self._n // 16) * 16) * (self._wanted.dw + self._wanted.db)
+
+    def _pitch(self, segments: int) -> int:
+        """Bytes between the rows of a tile: not a power of two, which would put them into few sets of the cache."""
+        return 4 * min(self._n, segments * rows.SEGMENT) // 64 * 64 + 128  # room for a whole vector at the end
+
+    def _job(self, packed: bool) -> NDArray[np.int64]:
+        """What compiled code reads, addresses still missing; ``packed`` for tiles in place of dy, x and dx."""
+        job = [0] * rows.JOB_FIELDS
+        job[rows.N], job[rows.SEGMENTS] = self._n, self._segments
+        job[rows.WEIGHT_STEP] = 4 * rows.SEGMENT if self._weight is not None else 0
+        job[rows.PARTIAL_BYTES] = self._partial_bytes()
+        job[rows.DB_OFFSET] = self._partial_bytes() // 2 if self._wanted.dw and self._wanted.db else 0
+        for field, view in zip((rows.MEAN, rows.RSTD), self._statistics, strict=True):
+            job[field] = 8 * len(job)
+            job += view.fields()
+        for field, view in zip(_MATRICES, self._matrices, strict=False):
+            job[field] = 8 * len(job)
+            if packed:
+                job += [0, int(DataType.FLOAT), 0, 0, 1, 0, 0]
+                continue
+            # While a group's rows are worked on, the next group's are fetched.
+            job += view.fields(rows.GROUP * view.rows[0][1] if len(view.rows) == 1 and not self._wide else 0)
+        if self._wanted.dx and not packed:
+            dx = self._matrices[2]
+            aligned = all(stride % 16 == 0 for _, stride in dx.rows)
+            job[rows.STREAMED] = int(aligned and self._m * self._n * dx.itemsize >= STREAM_BYTES)
+        return np.array(job, dtype=np.int64)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        if not self._empty:
+            originals = self._originals(inputs, outputs[0]) if self._wanted.dx else {}
+            inputs = [originals[i][0] if i in originals else address for i, address in enumerate(inputs)]
+            job = self._filled(inputs, outputs[0], workspace)
+            kernel = self._chosen(job)
+            if self._wide and self._batch == self._m and self._direct and self._apart(inputs, outputs):
+                self._run_only_batch(job, kernel, outputs, workspace)
+                return
+            if self._wide:
+                for first in range(0, self._m, self._batch):
+                    self._run_batch(job, kernel, first, min(self._m, first + self._batch))
+            else:
+                pool.run(lambda block: self._run_block(job, kernel, block), self._blocks)
+            self._finish(outputs, workspace + self._regions.partials)
+        elif self._m == 0:
+            self._finish(outputs, 0)
+
+    def _originals(self, inputs: Sequence[int], dx: int) -> dict[int, tuple[int, NDArray[np.uint8]]]:
+        """Copies of the inputs that writing dx would change before they are read: the new address and the memory."""
+        begin, end = (dx + edge for edge in self._matrices[2].layout.span)
+        found = {}
+        views = (*self._matrices[:2], *self._statistics, self._weight)
+        for i, (address, view) in enumerate(zip(inputs, views, strict=True)):
+            if view is None or (i < 2 and address == dx and _same_elements(view.layout, self._matrices[2].layout)):
+                continue
+            below, above = view.layout.span
+            if address + below < end and begin < address + above:
+                copied = np.empty(above - below, dtype=np.uint8)
+                ctypes.memmove(copied.ctypes.data, address + below, above - below)
+                found[i] = copied.ctypes.data - below, copied
+        return found
+
+    def _filled(self, inputs: Sequence[int], dx: int, workspace: int) -> NDArray[np.int64]:
+        """The job with its addresses."""
+        regions = self._regions
+        job: NDArray[np.int64] = self._template.copy()
+        for field, address in zip((*_MATRICES, rows.MEAN, rows.RSTD), (*inputs[:2], dx, *inputs[2:4]), strict=True):
+            if job[field]:
+                job[job[field] // 8] = address
+        job[rows.PARTIALS] = workspace + regions.partials
+        job[rows.RECORDS] = workspace + regions.records
+        job[rows.COEFFICIENTS] = workspace + regions.coefficients
+        if self._wanted.dx:
+            if dx % 16:
+                job[rows.STREAMED] = 0
+            job[rows.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
+            count = self._n if self._weight is not None else 1
+            _columns_kernel("top_weight")(weight, count, int(job.ctypes.data) + 8 * rows.TOP_WEIGHT)
+        return job
+
+    def _ready_weight(self, address: int, copy: int) -> int:
+        """The address of contiguous float32 weights."""
+        weight = self._weight
+        if weight is None:
+            return int(_ONES.ctypes.data)
+        if weight.direct and weight.dtype == DataType.FLOAT:
+            return address
+        fields = np.array(weight.fields(), dtype=np.int64)
+        fields[0] = address
+        scratch = _scratch.address(64 + 8 + 8 * COLUMN_CHUNK)
+        for first in range(0, self._n, COLUMN_CHUNK):
+            count = min(COLUMN_CHUNK, self._n - first)
+            view = int(fields.ctypes.data)
+            _columns_kernel("transfer")(view, 0, 0, 1, first, count, copy + 4 * first, 0, scratch)
+        return copy
+
+    # --- blocks of rows, each done by one thread ---
+
+    def _chosen(self, job: NDArray[np.int64]) -> Kernel:
+        """The kernel for the tensors as they are."""
+        if not (self._direct and job[rows.STREAMED]):
+            return _rows_kernel(self._dtype, self._wanted)
+        dx = self._matrices[2]
+        places = (int(job[job[rows.DX] // 8]), *(stride for _, stride in dx.rows))
+        return _rows_kernel(self._dtype, self._wanted, any(place % (16 * dx.itemsize) for place in places))
+
+    def _run_block(self, job: NDArray[np.int64], kernel: Kernel, block: int) -> None:
+        row, last = block * self._block_rows, min(self._m, (block + 1) * self._block_rows)
+        fresh = 1
+        while row < last:
+            if self._direct:
+                row = self._call(kernel, job, rows.ALL, row, last, 0, self._segments, block, fresh)
+                fresh = 0
+            if row < last:
+                stop = min(last, row + self._tile_rows(self._segments))
+                self._run_tile(job, row, stop, block, fresh)
+                row, fresh = stop, 0
+
+    def _call(self, kernel: Kernel, job: NDArray[np.int64], step: int, *arguments: int) -> int:
+        """Call a kernel for rows and columns; the row at which it stopped."""
+        scratch = _scratch.address(rows.RECORD_AT + rows.RECORD * rows.GROUP * self._segments)
+        status = _scratch.status
+        kernel(int(job.ctypes.data), step, *arguments, scratch, int(status.ctypes.data))
+        return int(status[0])
+
+    def _tile_rows(self, segments: int) -> int:
+        """Rows that are packed together: in all 64 Ki elements, or a group."""
+        fitting = TILE_ELEMENTS // min(self._n, segments * rows.SEGMENT)
+        return max(rows.GROUP, fitting // rows.GROUP * rows.GROUP)
+
+    def _run_tile(self, job: NDArray[np.int64], first: int, last: int, block: int, fresh: int) -> None:
+        """Rows of any layout and magnitude."""
+        kernel = _rows_kernel(DataType.FLOAT, self._wanted)
+        tile = _Tile(self, job, first, last, 0, self._segments)
+        tile.fetch()
+        row = first
+        while row < last:
+            row = self._call(kernel, tile.job, rows.ALL, row, last, 0, self._segments, block, fresh)
+            fresh = 0
+            if row < last:
+                stop = min(last, row + rows.GROUP)
+                self._call(kernel, tile.job, rows.FORCED, row, stop, 0, self._segments, block, 0)
+                coefficients = _scratch.address(0) + rows.COEFFICIENT_AT
+                sums = np.zeros((rows.GROUP, 2))
+                tile.add_sums(row, stop, coefficients, sums)
+                tile.apply(row, stop, coefficients, sums, block * self._partial_bytes())
+                row = stop
+        tile.write_back()
+
+    # --- batches of rows, shared by all threads ---
+
+    def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
+        """Whether dw and db may be written while inputs are still being read, and in any order."""
+        views = (*self._matrices[:2], *self._statistics, self._weight)
+        read = [(address, view.layout.span) for address, view in zip(inputs, views, strict=True) if view is not None]
+        for view, target in zip(self._gradients, outputs[1:], strict=True):
+            if view is not None:
+                begin, end = (target + edge for edge in view.layout.span)
+                if not view.distinct or any(at + low < end and begin < at + high for at, (low, high) in read):
+                    return False
+        return True
+
+    def _run_only_batch(self, job: NDArray[np.int64], kernel: Kernel, outputs: Sequence[int], workspace: int) -> None:
+        """As ``_run_batch``, with the sums of dw and db in the scratch, a chunk of columns at a time: less to move."""
+        m, segments = self._m, self._segments
+        parts = min(segments, PARTS)
+        edges = [part * segments // parts for part in range(parts + 1)]
+        finish = _columns_kernel("finish")
+        gradients = [(view, int(at)) for view, at in zip(self._gradients, outputs[1:], strict=True) if view is not None]
+        described = [np.array(_described(view.columns), dtype=np.int64) for view, _ in gradients]
+
+        def sums(part: int) -> None:
+            self._call(kernel, job, rows.SUMS, 0, m, edges[part], edges[part + 1], 0, 0)
+
+        def apply(part: int) -> None:
+            own = job.copy()
+            used = _aligned(rows.RECORD_AT + rows.RECORD * rows.GROUP * segments)
+            for begin in range(edges[part], edges[part + 1], ONLY_SEGMENTS):
+                end = min(edges[part + 1], begin + ONLY_SEGMENTS)
+                first, last = begin * rows.SEGMENT, min(self._n, end * rows.SEGMENT)
+                size = 8 * rows.SEGMENT * (end - begin)
+                scratch = _scratch.address(used + 2 * size)
+                own[rows.PARTIALS] = partial = scratch + used - 8 * first
+                own[rows.DB_OFFSET] = size if len(gradients) == 2 else 0
+                self._call(kernel, own, rows.APPLY, 0, m, begin, end, 0, 1)
+                for (view, target), dims in zip(gradients, described, strict=True):
+                    at = int(dims.ctypes.data)
+                    finish(at, int(view.dtype), target, int(view.direct), partial, 1, 0, first, last, scratch)
+                    partial += size
+
+        pool.run(sums, parts)
+        if self._call(kernel, job, rows.JUDGE, 0, m, 0, segments, 0, 0) == m:
+            pool.run(apply, parts)
+        else:
+            self._run_batch(job, kernel, 0, m)
+            self._finish(outputs, workspace + self._regions.partials)
+
+    def _run_batch(self, job: NDArray[np.int64], kernel: Kernel, first: int, last: int) -> None:
+        segments = self._segments
+        parts = min(segments, PARTS)
+        edges = [part * segments // parts for part in range(parts + 1)]
+
+        def step(step: int, part: int, first_row: int, last_row: int) -> None:
+            begin, end = edges[part], edges[part + 1]
+            fresh = int(step == rows.APPLY and first_row == 0)
+            if self._direct:
+                self._call(kernel, job, step, first_row, last_row, begin, end, first, fresh)
+                return
+            for row in range(first_row, last_row, self._tile_rows(end - begin)):
+                stop = min(last_row, row + self._tile_rows(end - begin))
+                tile = _Tile(self, job, row, stop, begin, end)
+                tile.fetch()
+                self._call(kernel, tile.job, step, row, stop, begin, end, first, fresh * int(row == 0))
+                if step == rows.APPLY:
+                    tile.write_back()
+
+        pool.run(lambda part: step(rows.SUMS, part, first, last), parts)
+        if self._call(kernel, job, rows.JUDGE, first, last, 0, segments, first, 0) == last:
+            pool.run(lambda part: step(rows.APPLY, part, first, last), parts)
+            return
+        sums = {
+            row: self._exact_sums(job, row, min(last, row + rows.GROUP), first) for row in self._unfit(job, first, last)
+        }
+
+        def apply(part: int) -> None:
+            for row in range(first, last, rows.GROUP):
+                stop = min(last, row + rows.GROUP)
+                if row in sums:
+                    self._apply_exactly(job, row, stop, edges[part], edges[part + 1], first, sums[row])
+                else:
+                    step(rows.APPLY, part, row, stop)
+
+        pool.run(apply, parts)
+
+    def _unfit(self, job: NDArray[np.int64], first: int, last: int) -> list[int]:
+        """The first rows of a batch's groups that float32 will not do for."""
+        count = last - first
+        memory = (ctypes.c_float * (count * rows.COEFFICIENT // 4)).from_address(int(job[rows.COEFFICIENTS]))
+        flags = np.ctypeslib.as_array(memory).reshape(count, -1)[:: rows.GROUP, rows.UNFIT // 4]
+        return [first + rows.GROUP * int(group) for group in np.flatnonzero(flags)]
+
+    def _exact_sums(self, job: NDArray[np.int64], first: int, last: int, batch: int) -> NDArray[np.float64]:
+        sums = np.zeros((rows.GROUP, 2))
+        if self._wanted.dx:
+            for begin in range(0, self._segments, EXACT_SEGMENTS):
+                tile = _Tile(self, job, first, last, begin, min(self._segments, begin + EXACT_SEGMENTS))
+                tile.fetch()
+                tile.add_sums(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums)
+        return sums
+
+    def _apply_exactly(
+        self, job: NDArray[np.int64], first: int, last: int, begin: int, end: int, batch: int,
+        sums: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        kernel = _rows_kernel(DataType.FLOAT, self._wanted)
+        for start in range(begin, end, EXACT_SEGMENTS):
+            stop = min(end, start + EXACT_SEGMENTS)
+            tile = _Tile(self, job, first, last, start, stop)
+            tile.fetch()
+            self._call(kernel, tile.job, rows.APPLY, first, last, start, stop, batch, int(first == 0))
+            tile.apply(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums, 0)
+            tile.write_back()
+
+    # --- dw and db ---
+
+    def _finish(self, outputs: Sequence[int], partials: int) -> None:
+        """Add up the blocks' partial sums; zeros when there are no rows."""
+        for view, address in zip(self._gradients, outputs[1:], strict=True):
+            if view is not None:
+                self._finish_one(view, address, partials)
+                partials += self._partial_bytes() // (self._wanted.dw + self._wanted.db)
+
+    def _finish_one(self, view: _View, address: int, partials: int) -> None:
+        finish, n = _columns_kernel("finish"), self._n
+        blocks, stride = 0 if self._empty else self._blocks, self._partial_bytes()
+        description = np.array(_described(view.columns), dtype=np.int64)
+        dtype, direct = int(view.dtype), int(view.direct)
+        chunk = COLUMN_CHUNK if view.distinct else n
+
+        def task(index: int) -> None:
+            first, last = index * chunk, min(n, (index + 1) * chunk)
+            lanes, dims = _scratch.address(64), int(description.ctypes.data)
+            finish(dims, dtype, address, direct, partials, blocks, stride, first, last, lanes)
+
+        pool.run(task, -(-n // chunk))
+
+
+class _Tile:
+    """Rows and segments of dy, x and dx as contiguous float32 in the thread's scratch, and the job that says so."""
+
+    def __init__(
+        self, owner: LayerNormPlan, job: NDArray[np.int64], first: int, last: int, begin: int, end: int
+    ) -> None:
+        self._owner, self._first, self._count = owner, first, last - first
+        self._column = begin * rows.SEGMENT
+        self._columns = min(owner._n, end * rows.SEGMENT) - self._column
+        self._pitch = owner._pitch(end - begin)
+        own = _aligned(rows.RECORD_AT + rows.RECORD * rows.GROUP * owner._segments)
+        size = _aligned(self._pitch * self._count)
+        offsets = 64 + 8 * (self._count + self._columns)
+        start = _scratch.address(own + 3 * size + offsets)
+        self._tiles = [start + own + i * size for i in range(3)]
+        self._offsets = start + own + 3 * size
+        self._views = [int(job.ctypes.data) + int(job[field]) for field in _MATRICES]
+        self._outer = job
+        self.job = job_here = owner._packed_template.copy()
+        kept = rows.JOB_FIELDS - len(_MATRICES)
+        job_here[:kept] = job[:kept]
+        job_here[rows.JOB_FIELDS : job_here[rows.DY] // 8] = job[rows.JOB_FIELDS : job[rows.DY] // 8]
+        job_here[rows.STREAMED] = 0
+        for field, tile in zip(_MATRICES, self._tiles, strict=True):
+            if job_here[field]:
+                view = job_here[field] // 8
+                job_here[view] = tile - first * self._pitch - 4 * self._column
+                job_here[view + rows.ROWS // 8 + 2] = self._pitch
+
+    def _transfer(self, tensor: int, back: int) -> None:
+        _columns_kernel("transfer")(
+            self._views[tensor], back, self._first, self._count, self._column, self._columns, self._tiles[tensor],
+            self._pitch, self._offsets,
+        )  # fmt: skip
+
+    def fetch(self) -> None:
+        """Bring in what is read."""
+        self._transfer(0, 0)
+        if self._owner._wanted.x:
+            self._transfer(1, 0)
+
+    def write_back(self) -> None:
+        """Write dx to where it belongs."""
+        if self._owner._wanted.dx:
+            self._transfer(2, 1)
+
+    def _group(self, first: int, last: int) -> tuple[list[int], int, int, int, int]:
+        """Addresses of a group's rows in the three tiles, its weights and their step, pitch and number of rows."""
+        shift = (first - self._first) * self._pitch
+        stepped = 4 if self._outer[rows.WEIGHT_STEP] else 0
+        weight = int(self._outer[rows.WEIGHT]) + stepped * self._column
+        return [tile + shift for tile in self._tiles], weight, stepped, self._pitch, last - first
+
+    def add_sums(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
+        """Add Σg and Σg·x̂ of the group's slow rows in float64."""
+        if self._owner._wanted.dx:
+            (dy, x, _), *rest = self._group(first, last)
+            _exact_kernel("add_sums")(dy, x, *rest, self._columns, coefficients, int(sums.ctypes.data))
+
+    def apply(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64], partial: int) -> None:
+        """dx of the group's slow rows, and its terms of dw and db if they are large, in float64."""
+        (dy, x, dx), *rest = self._group(first, last)
+        wanted = self._owner._wanted
+        dw = int(self._outer[rows.PARTIALS]) + partial + 8 * self._column
+        db = dw + int(self._outer[rows.DB_OFFSET])
+        _exact_kernel("apply")(
+            self._owner._n, dy, x if wanted.x else 0, dx if wanted.dx else 0, *rest, self._columns, coefficients,
+            int(sums.ctypes.data), dw if wanted.dw else 0, db if wanted.db else 0,
+        )  # fmt: skip
+
+
+class _InOrder:
+    """dx has elements that coincide: the gradients go to memory of their own, and from there in logical order."""
+
+    def __init__(
+        self,
+        inputs: tuple[Layout | None, ...],
+        outputs: tuple[Layout, Layout | None, Layout | None],
+        normalized_dims: int,
+    ) -> None:
+        dx, dw, db = outputs
+        straight = Layout(dx.dtype, dx.shape, contiguous_strides(dx.shape))
+        self._plan = LayerNormPlan(inputs, (straight, dw, db), normalized_dims)
+        self._itemsize, self._count = dx.dtype.itemsize, dx.size
+        self._dims = [np.array(_described(_columns_of(layout).columns), dtype=np.int64) for layout in (straight, dx)]
+        self.workspace_bytes = self._plan.workspace_bytes
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        straight = np.empty(self._itemsize * self._count, dtype=np.uint8)
+        source = int(straight.ctypes.data)
+        self._plan.run(inputs, (source, *outputs[1:]), workspace)
+        dims = (int(description.ctypes.data) for description in self._dims)
+        _columns_kernel("copy")(self._itemsize, self._count, source, outputs[0], *dims)
+
+
+def _same_elements(first: Layout, second: Layout) -> bool:
+    """From the same address both put the same elements in the same places."""
+    return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize
+
+
+def _columns_kernel(name: str) -> Kernel:
+    """One of the functions in ``layer_norm_columns``."""
+    return kernel(f"layer_norm_{name}", (), lambda: getattr(columns, name))
+
+
+def _exact_kernel(name: str) -> Kernel:
+    """One of the functions in ``layer_norm_exact``."""
+    return kernel(f"layer_norm_exact_{name}", (), lambda: getattr(exact, name))
+
+
+def _rows_kernel(dtype: DataType, wanted: rows.Wanted, trickles: bool = False) -> Kernel:
+    """``layer_norm_rows.rows`` for one data type; it streams in whole vectors, or 16 bytes at a time."""
+    element = ELEMENTS[dtype]
+    dx = element._replace(stream=element.trickle) if trickles else element
+    return kernel("layer_norm_rows", (int(dtype), *wanted, trickles), lambda: rows.rows(element, element, dx, wanted))
+
+
+def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
+    """See ``aclnn.kernels.layer_norm_backward``."""
+    dx, dw, db = outputs
+    if dx is not None and 0 not in dx.shape and not _columns_of(dx).distinct:
+        return _InOrder(inputs, (dx, dw, db), normalized_dims)
+    return LayerNormPlan(inputs, outputs, normalized_dims)

@@ -1,0 +1,180 @@
+"""What LayerNorm's kernels need beyond float32 lanes: the ways to reach elements, and sums in float64."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from aclnn.dtypes import DataType
+from aclnn.kernels.cpu import memory
+from aclnn.kernels.cpu.vector import FLOATS, LANES, call_llvm
+
+_INT32 = ir.IntType(32)
+_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+
+
+class Element(NamedTuple):
+    """How elements of a data type are read and written, sixteen at a time (see ``memory``).
+
+    ``stream`` needs an address aligned to the sixteen elements, ``trickle`` one aligned to 16 bytes.
+    """
+
+    size: int
+    load: Any
+    load_part: Any
+    store: Any
+    store_part: Any
+    stream: Any
+    trickle: Any
+
+
+def _element(size: int, name: str) -> Element:
+    patterns = ("load_{}", "load_{}_part", "store_{}", "store_{}_part", "stream_{}", "trickle_{}")
+    return Element(size, *(getattr(memory, pattern.format(name)) for pattern in patterns))
+
+
+ELEMENTS = {
+    DataType.FLOAT: _element(4, "float32"),
+    DataType.FLOAT16: _element(2, "float16"),
+    DataType.BF16: _element(2, "bfloat16"),
+}
+
+
+# --- float64 ---------------------------------------------------------------------------------------------------------
+
+
+def _doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.inttoptr(address, _DOUBLES.as_pointer())
+
+
+@intrinsic
+def accumulate(typingctx: Any, address: Any, value: Any) -> Any:
+    """Add sixteen float32 to the sixteen float64 at the address."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        pointer = _doubles(builder, args[0])
+        total = builder.fadd(builder.load(pointer, align=8), builder.fpext(args[1], _DOUBLES))
+        builder.store(total, pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, FLOATS), emit
+
+
+@intrinsic
+def add_doubles(typingctx: Any, address: Any, other: Any) -> Any:
+    """Add the sixteen float64 at ``other`` to those at ``address``."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        pointer = _doubles(builder, args[0])
+        added = builder.load(_doubles(builder, args[1]), align=8)
+        builder.store(builder.fadd(builder.load(pointer, align=8), added), pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def load_rounded(typingctx: Any, address: Any) -> Any:
+    """Sixteen float64, rounded to float32."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.fptrunc(builder.load(_doubles(builder, args[0]), align=8), FLOATS.llvm)
+
+    return FLOATS(types.int64), emit
+
+
+@intrinsic
+def load_rounded_to_odd(typingctx: Any, address: Any) -> Any:
+    """Sixteen float64 as float32 whose last bit is set where digits were lost.
+
+    A second rounding, to 16 bits, then gives what a single one would have given (Boldo and Melquiond, 2008).
+    """
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        ints = ir.VectorType(_INT32, LANES)
+        one = ir.Constant(ints, [_INT32(1)] * LANES)
+        exact = builder.load(_doubles(builder, args[0]), align=8)
+        nearest = builder.fptrunc(exact, FLOATS.llvm)
+        back = builder.fpext(nearest, _DOUBLES)
+        pattern = builder.bitcast(nearest, ints)
+        # An even neighbour gives way to the odd one on the other side of the exact value.
+        name = f"llvm.fabs.v{LANES}f64"
+        below = builder.fcmp_ordered(
+            "<", call_llvm(builder, name, _DOUBLES, back), call_llvm(builder, name, _DOUBLES, exact)
+        )
+        other = builder.select(below, builder.add(pattern, one), builder.sub(pattern, one))
+        even = builder.icmp_unsigned("==", builder.and_(pattern, one), ir.Constant(ints, [_INT32(0)] * LANES))
+        moved = builder.and_(even, builder.fcmp_ordered("!=", back, exact))
+        return builder.bitcast(builder.select(moved, other, pattern), FLOATS.llvm)
+
+    return FLOATS(types.int64), emit
+
+
+@intrinsic
+def load_double(typingctx: Any, address: Any) -> Any:
+    """A single float64."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.load(builder.inttoptr(args[0], ir.DoubleType().as_pointer()), align=8)
+
+    return types.float64(types.int64), emit
+
+
+@intrinsic
+def store_double(typingctx: Any, address: Any, value: Any) -> Any:
+    """A single float64."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.store(args[1], builder.inttoptr(args[0], ir.DoubleType().as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float64), emit
+
+
+@intrinsic
+def store_int(typingctx: Any, address: Any, value: Any) -> Any:
+    """A single int64."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.store(args[1], builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+# --- magnitudes ------------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def maximum(typingctx: Any, value: Any, largest: Any) -> Any:
+    """Lane by lane the larger; ``largest`` where ``value`` is NaN."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+
+    return FLOATS(FLOATS, FLOATS), emit
+
+
+@intrinsic
+def largest_lane(typingctx: Any, value: Any) -> Any:
+    """The largest of sixteen lanes, none of which is NaN."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        part, width = args[0], LANES
+        while width > 1:
+            width //= 2
+            low, high = (
+                builder.shuffle_vector(
+                    part,
+                    ir.Constant(part.type, ir.Undefined),
+                    ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
+                )
+                for start in (0, width)
+            )
+            part = builder.select(builder.fcmp_ordered(">", low, high), low, high)
+        return builder.extract_element(part, _INT32(0))
+
+    return types.float32(FLOATS), emit

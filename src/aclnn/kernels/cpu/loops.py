@@ -1,0 +1,356 @@
+"""The loops that every elementwise kernel runs in, written once and compiled for each formula.
+
+All parameters are int64, addresses and distances in bytes. A binary loop computes out = dy·f(x), a unary one
+out = f(x) and ignores dy. Any of them may work in place, the output being exactly an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.extending import register_jitable
+
+from aclnn.kernels.cpu.memory import (
+    copy,
+    finish_streams,
+    load_bfloat16,
+    load_entries,
+    load_float16,
+    load_float32,
+    load_one_int64,
+    load_one_uint16,
+    load_one_uint32,
+    prefetch,
+    scratch,
+    store_bfloat16,
+    store_float16,
+    store_float32,
+    store_one_uint16,
+    store_one_uint32,
+    stream_bfloat16,
+    stream_float16,
+    stream_float32,
+    transpose_16,
+    transpose_32,
+)
+from aclnn.kernels.cpu.slopes import Gradient
+from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select, splat
+
+Loop = Callable[..., None]
+
+#: How an operand is stored.
+FLOAT32, FLOAT16, BFLOAT16 = range(3)
+
+SECOND_TABLE = 4 * 65536
+"""Bytes from the first table of slopes to the second (see ``entries``)."""
+
+_AHEAD = 1024
+"""Prefetch distance in bytes; 512 to 2048 are equally good, none at all costs up to a third."""
+
+TILE = 1024
+"""Elements of a tile: three buffers of it, 12 KiB, leave room in an L1 cache of 32 KiB for what they come from."""
+
+
+_LINE = 64
+"""Bytes that go to and from memory together."""
+
+_BUFFER = 4 * TILE
+_REST = 3 * _LINE
+
+
+_LOADS = {FLOAT32: load_float32, FLOAT16: load_float16, BFLOAT16: load_bfloat16}
+_STORES = {FLOAT32: store_float32, FLOAT16: store_float16, BFLOAT16: store_bfloat16}
+_STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16}
+
+
+_TINY = 2.0**-100
+"""Entries below this are also in the second table, times 2^150."""
+_TINY_STEP = 2.0**-75
+_LARGEST = (2.0 - 2.0**-23) * 2.0**127
+
+
+@register_jitable
+def _by_entries(table: int, x: int, dy: Any) -> Any:
+    """dy times the entries for the sixteen 16-bit x at an address.
+
+    Where a tiny slope meets a dy above 1 the product is taken from the second table, because the slope's own digits do
+    not fit into a float32. An infinite dy is multiplied with the slope that does.
+    """
+    entry = load_entries(table, x)
+    product = entry * dy
+    size = absolute(dy)
+    tiny = (absolute(entry) < _TINY) & (size > 1.0)
+    if any_lane(tiny):
+        lifted = load_entries(table + SECOND_TABLE, x)
+        finite = ((dy * _TINY_STEP) * lifted) * _TINY_STEP
+        infinite = dy * ((lifted * _TINY_STEP) * _TINY_STEP)
+        product = select(tiny, select(size <= _LARGEST, finite, infinite), product)
+    return product
+
+
+def _by_gradient(gradient: Gradient) -> Any:
+    gradient = register_jitable(gradient)
+
+    @register_jitable
+    def product(table: int, x: int, dy: Any) -> Any:
+        return gradient(load_float32(x), dy)
+
+    return product
+
+
+def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
+    """Elements [first, last) of contiguous float32, or (without a gradient) of one 16-bit kind by a table.
+
+    ``streamed`` wants ``out`` to be a multiple of the element's size.
+    """
+    product = _by_entries if gradient is None else _by_gradient(gradient)
+    load, store, stream = _LOADS[kind], _STORES[kind], _STREAMS[kind]
+    size = 4 if kind == FLOAT32 else 2
+    vector, vectors = LANES * size, _LINE // (LANES * size)
+
+    def loop(dy: int, x: int, out: int, table: int, first: int, last: int, streamed: int) -> None:
+        dy, x, out, left = dy + first * size, x + first * size, out + first * size, (last - first) * size
+        rest = scratch(_REST)
+        # Up to the output's first whole line, whole lines, what is left: parts of lines go through a buffer.
+        head = min(left, -out & (_LINE - 1)) if streamed else 0
+        for part in range(3):
+            here = head if part == 0 else left
+            lines = here // _LINE if part == 1 else (here + _LINE - 1) // _LINE
+            if lines == 0:
+                continue
+            if part == 1:
+                here = lines * _LINE
+                dy_at, x_at, out_at, around = dy, x, out, streamed
+            else:
+                copy(rest, dy, here)
+                copy(rest + _LINE, x, here)
+                dy_at, x_at, out_at, around = rest, rest + _LINE, rest + 2 * _LINE, 0
+            for line in range(lines):
+                at = line * _LINE
+                prefetch(x_at + at + _AHEAD)
+                if binary:
+                    prefetch(dy_at + at + _AHEAD)
+                for _ in range(vectors):
+                    value = product(table, x_at + at, load(dy_at + at) if binary else splat(1.0))
+                    if around:
+                        stream(out_at + at, value)
+                    else:
+                        store(out_at + at, value)
+                    at += vector
+            if part != 1:
+                copy(out, out_at, here)
+            dy, x, out, left = dy + here, x + here, out + here, left - here
+        if streamed:
+            finish_streams()
+
+    return loop
+
+
+# --- any layout ------------------------------------------------------------------------------------------------------
+#
+# A plan reduces a layout to rows × columns and outer dimensions, and describes that to the loop in an array of int64.
+
+(
+    ROWS, COLUMNS, TILE_ROWS, TILE_COLUMNS, BAND,
+    DY_KIND, DY_DIRECT, DY_ROW, DY_COLUMN,
+    X_KIND, X_DIRECT, X_ROW, X_COLUMN,
+    OUT_KIND, OUT_DIRECT, OUT_ROW, OUT_COLUMN,
+    OUTER,
+) = range(18)  # fmt: skip
+"""Places in the description. BAND: tiles side by side that are done before the tiles below. Kinds as above; direct:
+rows are used where they are, without a buffer. OUTER: the number of outer dimensions, followed by extent and distances
+of dy, x and out for each, the last dimension first."""
+
+
+@register_jitable
+def _size(kind: int) -> int:
+    return 4 if kind == FLOAT32 else 2
+
+
+def _movers(size: int, load: Any, store: Any, transpose: Any) -> tuple[Any, Any]:
+    """How tiles of elements of one size come into a buffer and back."""
+
+    @register_jitable
+    def transposed(to: int, pitch: int, source: int, step: int, rows: int, columns: int) -> None:
+        """``columns`` runs of ``rows`` neighbours, ``step`` apart, become rows that are ``pitch`` apart."""
+        for c in range(0, columns, LANES):
+            for r in range(0, rows, LANES):
+                corner, origin = to + r * pitch + c * size, source + r * size + c * step
+                for i in range(LANES):  # the same block of the tile to the right
+                    prefetch(origin + (columns + i) * step)
+                if c + LANES <= columns and r + LANES <= rows:
+                    transpose(corner, pitch, origin, step)
+                else:
+                    for i in range(min(LANES, columns - c)):
+                        for k in range(min(LANES, rows - r)):
+                            store(corner + k * pitch + i * size, load(origin + k * size + i * step))
+
+    @register_jitable
+    def gather(buffer: int, source: int, rows: int, columns: int, row: int, column: int) -> None:
+        """A tile into a buffer, row by row without gaps."""
+        pitch = columns * size
+        if row == size and column != size and column != 0:
+            transposed(buffer, pitch, source, column, rows, columns)
+        elif column == size and pitch >= 4 * _LINE:
+            for r in range(rows):
+                copy(buffer + r * pitch, source + r * row, pitch)
+        else:
+            for r in range(rows):
+                to, origin = buffer + r * pitch, source + r * row
+                if column == 0:
+                    value = load(origin)
+                    for c in range(columns):
+                        store(to + c * size, value)
+                else:
+                    for c in range(columns):
+                        store(to + c * size, load(origin + c * column))
+
+    @register_jitable
+    def scatter(destination: int, buffer: int, rows: int, columns: int, row: int, column: int) -> None:
+        """The reverse, each row in logical order: where elements coincide, the last one stays."""
+        if row == size and column != size:
+            transposed(destination, column, buffer, columns * size, columns, rows)
+            return
+        for r in range(rows):
+            for c in range(columns):
+                store(destination + r * row + c * column, load(buffer + (r * columns + c) * size))
+
+    return gather, scatter
+
+
+_GATHER_4, _SCATTER_4 = _movers(4, load_one_uint32, store_one_uint32, transpose_32)
+_GATHER_2, _SCATTER_2 = _movers(2, load_one_uint16, store_one_uint16, transpose_16)
+
+
+@register_jitable
+def _gather(buffer: int, source: int, rows: int, columns: int, row: int, column: int, size: int) -> None:
+    if size == 4:
+        _GATHER_4(buffer, source, rows, columns, row, column)
+    else:
+        _GATHER_2(buffer, source, rows, columns, row, column)
+
+
+@register_jitable
+def _scatter(destination: int, buffer: int, rows: int, columns: int, row: int, column: int, size: int) -> None:
+    if size == 4:
+        _SCATTER_4(destination, buffer, rows, columns, row, column)
+    else:
+        _SCATTER_2(destination, buffer, rows, columns, row, column)
+
+
+@register_jitable
+def _load(kind: int, address: int) -> Any:
+    if kind == FLOAT32:
+        return load_float32(address)
+    return load_float16(address) if kind == FLOAT16 else load_bfloat16(address)
+
+
+@register_jitable
+def _by_entries_of_kind(kind: int, table: int, x: int, dy: Any) -> Any:
+    return _by_entries(table, x, dy)
+
+
+@register_jitable
+def _store(kind: int, address: int, value: Any) -> None:
+    if kind == FLOAT32:
+        store_float32(address, value)
+    elif kind == FLOAT16:
+        store_float16(address, value)
+    else:
+        store_bfloat16(address, value)
+
+
+def tiles(gradient: Gradient | None, binary: bool) -> Loop:
+    """Tiles [first, last) of any layouts and kinds, in the order that the description gives them.
+
+    Without a gradient x is of 16 bits and slopes come from a table.
+    """
+    if gradient is None:
+        product = _by_entries_of_kind
+    else:
+        gradient = register_jitable(gradient)
+
+        @register_jitable
+        def product(kind: int, table: int, x: int, dy: Any) -> Any:
+            return gradient(_load(kind, x), dy)
+
+    @register_jitable
+    def block(layout: int, dy: int, x: int, out: int, table: int, rows: int, columns: int, steps: Any) -> None:
+        """rows × columns with unit distance between columns; ``steps`` are the distances between rows."""
+        dy_kind, x_kind, out_kind = (
+            load_one_int64(layout + 8 * DY_KIND),
+            load_one_int64(layout + 8 * X_KIND),
+            load_one_int64(layout + 8 * OUT_KIND),
+        )
+        dy_size, x_size, out_size = _size(dy_kind), _size(x_kind), _size(out_kind)
+        rest, ahead = scratch(_REST), min(_AHEAD, columns * 4)
+        for r in range(rows):
+            c = 0
+            while c < columns:
+                count = min(LANES, columns - c)
+                dy_at = dy + r * steps[0] + c * dy_size
+                x_at = x + r * steps[1] + c * x_size
+                out_at = out + r * steps[2] + c * out_size
+                written = out_at
+                prefetch(dy_at + ahead)
+                prefetch(x_at + ahead)
+                prefetch(out_at + ahead)
+                if count < LANES:
+                    if binary:
+                        copy(rest, dy_at, count * dy_size)
+                        dy_at = rest
+                    copy(rest + 64, x_at, count * x_size)
+                    x_at, written = rest + 64, rest + 128
+                value = product(x_kind, table, x_at, _load(dy_kind, dy_at) if binary else splat(1.0))
+                _store(out_kind, written, value)
+                if count < LANES:
+                    copy(out_at, written, count * out_size)
+                c += count
+
+    def loop(layout: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
+        rows, columns = load_one_int64(layout + 8 * ROWS), load_one_int64(layout + 8 * COLUMNS)
+        tile_rows, tile_columns = load_one_int64(layout + 8 * TILE_ROWS), load_one_int64(layout + 8 * TILE_COLUMNS)
+        dy_row, dy_column = load_one_int64(layout + 8 * DY_ROW), load_one_int64(layout + 8 * DY_COLUMN)
+        x_row, x_column = load_one_int64(layout + 8 * X_ROW), load_one_int64(layout + 8 * X_COLUMN)
+        out_row, out_column = load_one_int64(layout + 8 * OUT_ROW), load_one_int64(layout + 8 * OUT_COLUMN)
+        dy_direct = load_one_int64(layout + 8 * DY_DIRECT)
+        x_direct, out_direct = load_one_int64(layout + 8 * X_DIRECT), load_one_int64(layout + 8 * OUT_DIRECT)
+        dy_size = _size(load_one_int64(layout + 8 * DY_KIND))
+        x_size, out_size = _size(load_one_int64(layout + 8 * X_KIND)), _size(load_one_int64(layout + 8 * OUT_KIND))
+        band, outer = load_one_int64(layout + 8 * BAND), load_one_int64(layout + 8 * OUTER)
+        across, down = (columns + tile_columns - 1) // tile_columns, (rows + tile_rows - 1) // tile_rows
+        dy_buffer, x_buffer, out_buffer = scratch(_BUFFER), scratch(_BUFFER), scratch(_BUFFER)
+        for tile in range(first, last):
+            position, within = tile // (across * down), tile % (across * down)
+            left = within // (band * down) * band
+            width = min(band, across - left)
+            within -= left * down
+            r, c = within // width * tile_rows, (left + within % width) * tile_columns
+            height, width = min(tile_rows, rows - r), min(tile_columns, columns - c)
+            dy_at, x_at = dy + r * dy_row + c * dy_column, x + r * x_row + c * x_column
+            out_at = out + r * out_row + c * out_column
+            for axis in range(outer):
+                entry = layout + 8 * (OUTER + 1) + 32 * axis
+                extent = load_one_int64(entry)
+                index, position = position % extent, position // extent
+                dy_at += index * load_one_int64(entry + 8)
+                x_at += index * load_one_int64(entry + 16)
+                out_at += index * load_one_int64(entry + 24)
+            dy_step, x_step, out_step, written = dy_row, x_row, out_row, out_at
+            if binary and not dy_direct:
+                _gather(dy_buffer, dy_at, height, width, dy_row, dy_column, dy_size)
+                dy_at, dy_step = dy_buffer, width * dy_size
+            if not x_direct:
+                _gather(x_buffer, x_at, height, width, x_row, x_column, x_size)
+                x_at, x_step = x_buffer, width * x_size
+            if not out_direct:
+                written, out_step = out_buffer, width * out_size
+            block_rows, block_columns = height, width
+            if not (dy_direct or x_direct or out_direct):
+                block_rows, block_columns = 1, height * width  # without gaps a tile is one long row
+            block(layout, dy_at, x_at, written, table, block_rows, block_columns, (dy_step, x_step, out_step))
+            if not out_direct:
+                _scatter(out_at, out_buffer, height, width, out_row, out_column, out_size)
+
+    return loop

@@ -1,0 +1,391 @@
+"""Loads and stores of sixteen lanes at raw addresses, for float32, float16 and bfloat16.
+
+``load_<type>(address)`` widens to float32, which is exact; ``store_<type>(address, value)`` rounds once, ties to even,
+and keeps NaN a (quiet) NaN. The ``_part`` forms touch only the first ``count`` elements, 0 ≤ count ≤ 16; lanes beyond
+them read as zero. The ``stream_`` forms go around the cache and need an address aligned to the sixteen elements: 64
+bytes for float32, 32 for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, MASK, call_llvm
+
+Convert = Callable[[Any, ir.IRBuilder, ir.Value], ir.Value]
+
+_INT1, _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+_HALF, _FLOAT = ir.HalfType(), ir.FloatType()
+_SHORTS = ir.VectorType(_INT16, LANES)
+
+
+def _ints(*values: int) -> ir.Constant:
+    return ir.Constant(INTS.llvm, [_INT32(value) for value in (values if len(values) > 1 else values * LANES)])
+
+
+def _floats(value: float) -> ir.Constant:
+    return ir.Constant(FLOATS.llvm, [_FLOAT(value)] * LANES)
+
+
+def _widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
+    return builder.bitcast(builder.shl(builder.zext(raw, INTS.llvm), _ints(16)), FLOATS.llvm)
+
+
+def _narrow_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    pattern = builder.bitcast(value, INTS.llvm)
+    # Adding just under half of the last kept place, or exactly half when that place is odd, rounds ties to even.
+    odd = builder.and_(builder.lshr(pattern, _ints(16)), _ints(1))
+    rounded = builder.add(pattern, builder.add(odd, _ints(0x7FFF)))
+    quiet = builder.or_(pattern, _ints(0x0040_0000))
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+    return builder.trunc(builder.lshr(chosen, _ints(16)), _SHORTS)
+
+
+def _widen_float16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
+    if target.converts_half(context):
+        return builder.fpext(builder.bitcast(raw, ir.VectorType(_HALF, LANES)), FLOATS.llvm)
+    pattern = builder.zext(raw, INTS.llvm)
+    magnitude = builder.and_(pattern, _ints(0x7FFF))
+    sign = builder.shl(builder.and_(pattern, _ints(0x8000)), _ints(16))
+    shifted = builder.shl(magnitude, _ints(13))
+    # The exponents' biases differ by 112; the product is exact and makes subnormals normal.
+    finite = builder.fmul(builder.bitcast(shifted, FLOATS.llvm), _floats(2.0**112))
+    special = builder.or_(shifted, _ints(0x7F80_0000))
+    quiet = builder.or_(special, _ints(0x0040_0000))
+    special = builder.select(builder.icmp_signed(">", magnitude, _ints(0x7C00)), quiet, special)
+    is_special = builder.icmp_signed(">=", magnitude, _ints(0x7C00))
+    chosen = builder.select(is_special, special, builder.bitcast(finite, INTS.llvm))
+    return builder.bitcast(builder.or_(chosen, sign), FLOATS.llvm)
+
+
+def _narrow_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    if target.converts_half(context):
+        return builder.bitcast(builder.fptrunc(value, ir.VectorType(_HALF, LANES)), _SHORTS)
+    pattern = builder.bitcast(value, INTS.llvm)
+    magnitude = builder.and_(pattern, _ints(0x7FFF_FFFF))
+    sign = builder.and_(builder.lshr(pattern, _ints(16)), _ints(0x8000))
+    odd = builder.and_(builder.lshr(magnitude, _ints(13)), _ints(1))
+    normal = builder.lshr(builder.add(magnitude, builder.add(odd, _ints(0xFFF - (112 << 23)))), _ints(13))
+    # Next to 0.5 one unit in the last place of float32 is the smallest subnormal of float16: the sum rounds there.
+    sum_ = builder.fadd(builder.bitcast(magnitude, FLOATS.llvm), _floats(0.5))
+    subnormal = builder.sub(builder.bitcast(sum_, INTS.llvm), _ints(0x3F00_0000))
+    finite = builder.select(builder.icmp_signed("<", magnitude, _ints(0x3880_0000)), subnormal, normal)
+    # 65520, halfway beyond the largest float16, and all above it become infinite.
+    bounded = builder.select(builder.icmp_signed(">=", magnitude, _ints(0x477F_F000)), _ints(0x7C00), finite)
+    payload = builder.and_(builder.lshr(magnitude, _ints(13)), _ints(0x3FF))
+    nan = builder.or_(payload, _ints(0x7E00))
+    chosen = builder.select(builder.icmp_signed(">", magnitude, _ints(0x7F80_0000)), nan, bounded)
+    return builder.trunc(builder.or_(chosen, sign), _SHORTS)
+
+
+def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
+    return builder.inttoptr(address, pointee.as_pointer())
+
+
+def _load(widen: Convert | None, doc: str) -> Any:
+    memory = FLOATS.llvm if widen is None else _SHORTS
+
+    def load(typingctx: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            raw = builder.load(_pointer(builder, args[0], memory), align=1)
+            return raw if widen is None else widen(context, builder, raw)
+
+        return (FLOATS(types.int64), emit) if isinstance(address, types.Integer) else None
+
+    load.__doc__ = doc
+    return intrinsic(load)
+
+
+def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
+
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            raw = args[1] if narrow is None else narrow(context, builder, args[1])
+            written = builder.store(raw, _pointer(builder, args[0], raw.type), align=alignment)
+            if streamed:
+                written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+            return context.get_dummy_value()
+
+        return (types.void(types.int64, FLOATS), emit) if value is FLOATS else None
+
+    store.__doc__ = doc
+    return intrinsic(store)
+
+
+load_float32 = _load(None, "Sixteen float32.")
+load_float16 = _load(_widen_float16, "Sixteen float16, widened.")
+load_bfloat16 = _load(_widen_bfloat16, "Sixteen bfloat16, widened.")
+store_float32 = _store(None, "Sixteen float32.")
+store_float16 = _store(_narrow_float16, "Sixteen values rounded to float16.")
+store_bfloat16 = _store(_narrow_bfloat16, "Sixteen values rounded to bfloat16.")
+stream_float32 = _store(None, "Sixteen float32 to a 64-byte aligned address, around the cache.", True, 64)
+stream_float16 = _store(_narrow_float16, "The same for float16; 32-byte aligned.", True, 32)
+stream_bfloat16 = _store(_narrow_bfloat16, "The same for bfloat16; 32-byte aligned.", True, 32)
+trickle_float32 = _store(None, "The same for an address aligned to 16 bytes, 16 bytes at a time.", True, 16)
+trickle_float16 = _store(_narrow_float16, "The same for float16.", True, 16)
+trickle_bfloat16 = _store(_narrow_bfloat16, "The same for bfloat16.", True, 16)
+
+
+# --- the first few lanes ---------------------------------------------------------------------------------------------
+
+
+def _first_lanes(context: Any, builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    vector = ir.VectorType(_INT32, LANES)
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), builder.trunc(count, _INT32), _INT32(0))
+    limit = builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), _ints(0))
+    return builder.icmp_signed("<", _ints(*range(LANES)), limit)
+
+
+@intrinsic
+def first_lanes(typingctx: Any, count: Any) -> Any:
+    """The mask of the first ``count`` lanes."""
+    if not isinstance(count, types.Integer):
+        return None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return _first_lanes(context, builder, args[0])
+
+    return MASK(types.int64), emit
+
+
+@intrinsic
+def load_float32_part(typingctx: Any, address: Any, count: Any) -> Any:
+    """The first ``count`` of sixteen float32, the other lanes zero."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        pointer = _pointer(builder, args[0], FLOATS.llvm)
+        mask = _first_lanes(context, builder, args[1])
+        return call_llvm(
+            builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.llvm, pointer, _INT32(1), mask, _floats(0.0)
+        )
+
+    return FLOATS(types.int64, types.int64), emit
+
+
+@intrinsic
+def store_float32_part(typingctx: Any, address: Any, value: Any, count: Any) -> Any:
+    """Write the first ``count`` lanes."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        pointer = _pointer(builder, args[0], FLOATS.llvm)
+        mask = _first_lanes(context, builder, args[2])
+        call_llvm(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), args[1], pointer, _INT32(1), mask)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, FLOATS, types.int64), emit
+
+
+def _buffer(builder: ir.IRBuilder) -> ir.Value:
+    """Room for sixteen 16-bit elements; few targets have masked loads of those."""
+    return cgutils.alloca_once_value(builder, ir.Constant(_SHORTS, None))
+
+
+def _part_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    return builder.shl(count, _INT64(1))
+
+
+def _first_sixteen_bit(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
+    """A pointer to sixteen 16-bit elements: the first ``count`` those at the address, the others zero."""
+    buffer = _buffer(builder)
+    builder.store(ir.Constant(_SHORTS, None), buffer)
+    cgutils.raw_memcpy(builder, buffer, _pointer(builder, address, _INT8), _part_bytes(builder, count), 1)
+    return buffer
+
+
+def _load_part(widen: Convert, doc: str) -> Any:
+    def load(typingctx: Any, address: Any, count: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return widen(context, builder, builder.load(_first_sixteen_bit(builder, args[0], args[1])))
+
+        return FLOATS(types.int64, types.int64), emit
+
+    load.__doc__ = doc
+    return intrinsic(load)
+
+
+def _store_part(narrow: Convert, doc: str) -> Any:
+    def store(typingctx: Any, address: Any, value: Any, count: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            buffer = _buffer(builder)
+            builder.store(narrow(context, builder, args[1]), buffer)
+            destination = _pointer(builder, args[0], _INT8)
+            cgutils.raw_memcpy(builder, destination, buffer, _part_bytes(builder, args[2]), 1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, FLOATS, types.int64), emit
+
+    store.__doc__ = doc
+    return intrinsic(store)
+
+
+load_float16_part = _load_part(_widen_float16, "The first ``count`` of sixteen float16, widened, the other lanes zero.")
+load_bfloat16_part = _load_part(_widen_bfloat16, "The first ``count`` of sixteen bfloat16, the other lanes zero.")
+store_float16_part = _store_part(_narrow_float16, "Write the first ``count`` lanes, rounded to float16.")
+store_bfloat16_part = _store_part(_narrow_bfloat16, "Write the first ``count`` lanes, rounded to bfloat16.")
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Start bringing the 64-byte line at the address into the cache; harmless for any address."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        read, keep, data = _INT32(0), _INT32(3), _INT32(1)
+        pointer = _pointer(builder, args[0], _INT8)
+        call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, keep, data)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
+
+
+@intrinsic
+def finish_streams(typingctx: Any) -> Any:
+    """Make streamed stores visible to other threads, as ordinary stores are without asking."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def scratch(typingctx: Any, size: Any) -> Any:
+    """The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
+        room.align = 64
+        return builder.ptrtoint(room, _INT64)
+
+    return types.int64(size), emit
+
+
+@intrinsic
+def copy(typingctx: Any, destination: Any, source: Any, size: Any) -> Any:
+    """Copy bytes between addresses that do not overlap."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        to, from_ = (_pointer(builder, address, _INT8) for address in args[:2])
+        cgutils.raw_memcpy(builder, to, from_, args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
+def _transpose(element: ir.Type, doc: str) -> Any:
+    row = ir.VectorType(element, LANES)
+
+    def order(indices: list[int]) -> ir.Constant:
+        return ir.Constant(INTS.llvm, [_INT32(index) for index in indices])
+
+    def transpose(typingctx: Any, destination: Any, pitch: Any, source: Any, source_pitch: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            def pointer(start: ir.Value, step: ir.Value, i: int) -> ir.Value:
+                return _pointer(builder, builder.add(start, builder.mul(step, _INT64(i))), row)
+
+            rows = [builder.load(pointer(args[2], args[3], i), align=1) for i in range(LANES)]
+            # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
+            for size in (8, 4, 2, 1):
+                upper = order([LANES + e - size if e & size else e for e in range(LANES)])
+                lower = order([LANES + e if e & size else e + size for e in range(LANES)])
+                for i in range(LANES):
+                    if not i & size:
+                        pair = rows[i], rows[i + size]
+                        rows[i], rows[i + size] = (builder.shuffle_vector(*pair, mask) for mask in (upper, lower))
+            for i in range(LANES):
+                builder.store(rows[i], pointer(args[0], args[1], i), align=1)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4), emit
+
+    transpose.__doc__ = doc
+    return intrinsic(transpose)
+
+
+transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into sixteen columns; pitches in bytes.")
+transpose_16 = _transpose(_INT16, "The same for 16-bit elements.")
+
+
+def _entries(context: Any, builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Value:
+    """The float32 of a table for the sixteen unsigned 16-bit integers at a pointer."""
+    if target.flavour(context) == "avx512":
+        index = builder.zext(builder.load(builder.bitcast(indices, _SHORTS.as_pointer()), align=1), INTS.llvm)
+        every = ir.Constant(MASK.llvm, [_INT1(1)] * LANES)
+        base = _pointer(builder, table, _INT8)
+        name = "llvm.x86.avx512.mask.gather.dps.512"
+        return call_llvm(builder, name, FLOATS.llvm, _floats(0.0), base, index, every, _INT32(4))
+    # Elsewhere sixteen scalar loads are at least as fast as a gather instruction.
+    entries = _pointer(builder, table, _FLOAT)
+    found: ir.Value = ir.Constant(FLOATS.llvm, ir.Undefined)
+    for i in range(LANES):
+        index = builder.zext(builder.load(builder.gep(indices, [_INT64(i)]), align=1), _INT64)
+        found = builder.insert_element(found, builder.load(builder.gep(entries, [index])), _INT32(i))
+    return found
+
+
+@intrinsic
+def load_entries(typingctx: Any, table: Any, address: Any) -> Any:
+    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return _entries(context, builder, args[0], _pointer(builder, args[1], _INT16))
+
+    return FLOATS(types.int64, types.int64), emit
+
+
+@intrinsic
+def load_entries_part(typingctx: Any, table: Any, address: Any, count: Any) -> Any:
+    """The same for the first ``count`` of them; the other lanes are ``table[0]``."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        indices = builder.bitcast(_first_sixteen_bit(builder, args[1], args[2]), _INT16.as_pointer())
+        return _entries(context, builder, args[0], indices)
+
+    return FLOATS(types.int64, types.int64, types.int64), emit
+
+
+def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
+    def load(typingctx: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return builder.load(_pointer(builder, args[0], lane), align=1)
+
+        return scalar(types.int64), emit
+
+    load.__doc__ = doc
+    return intrinsic(load)
+
+
+def _store_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            builder.store(args[1], _pointer(builder, args[0], lane), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, scalar), emit
+
+    store.__doc__ = doc
+    return intrinsic(store)
+
+
+load_one_float32 = _load_one(_FLOAT, types.float32, "A single float32.")
+load_one_float64 = _load_one(ir.DoubleType(), types.float64, "A single float64.")
+load_one_uint16 = _load_one(_INT16, types.uint16, "A single 16-bit pattern.")
+load_one_uint32 = _load_one(_INT32, types.uint32, "A single 32-bit pattern.")
+load_one_int64 = _load_one(_INT64, types.int64, "A single int64.")
+store_one_float32 = _store_one(_FLOAT, types.float32, "A single float32.")
+store_one_float64 = _store_one(ir.DoubleType(), types.float64, "A single float64.")
+store_one_uint16 = _store_one(_INT16, types.uint16, "A single 16-bit pattern.")
+store_one_uint32 = _store_one(_INT32, types.uint32, "A single 32-bit pattern.")

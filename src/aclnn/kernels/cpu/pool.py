@@ -1,0 +1,144 @@
+"""A small pool of threads that run compiled, GIL-free kernels over chunks of work.
+
+The caller works too, and never waits for a chunk that nobody has begun, so nested calls and any number of callers at
+once cannot deadlock. A child process after ``fork`` starts its own threads when it first needs them.
+
+Which thread runs which chunk is left to chance: chunks must be independent, whoever does them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from itertools import count
+from queue import SimpleQueue
+
+Task = Callable[[int], object]
+
+
+def _default_threads() -> int:
+    """``ACLNN_NUM_THREADS``, else the number of cores this process may use.
+
+    Raises:
+        ValueError: the variable is not a positive integer.
+    """
+    word = os.environ.get("ACLNN_NUM_THREADS", "")
+    if not word:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if not word.isdecimal() or int(word) < 1:
+        raise ValueError(f"ACLNN_NUM_THREADS: expected a positive integer, got {word!r}")
+    return int(word)
+
+
+class _Job:
+    """One call: chunks are handed out in order until there are none left."""
+
+    __slots__ = ("begun", "chunks", "error", "finished", "lock", "task", "unfinished")
+
+    def __init__(self, task: Task, chunks: int) -> None:
+        self.task = task
+        self.chunks = chunks
+        self.begun = count()
+        self.unfinished = chunks
+        self.lock = threading.Lock()
+        self.finished = threading.Lock()
+        self.finished.acquire()
+        self.error: BaseException | None = None
+
+    def work(self) -> None:
+        """Take chunks until none is left; whoever finishes the last one says so."""
+        done = 0
+        while (chunk := next(self.begun)) < self.chunks:
+            if self.error is None:
+                try:
+                    self.task(chunk)
+                except BaseException as error:  # handed to the caller, whatever it is
+                    self.error = error
+            done += 1
+        if done:
+            with self.lock:
+                self.unfinished -= done
+                last = self.unfinished == 0
+            if last:
+                self.finished.release()
+
+
+class Pool:
+    """``threads`` counts the caller: one thread means that everything runs on the caller's."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._workers = 0
+        self._lock = threading.Lock()
+
+    def run(self, task: Task, chunks: int) -> None:
+        """Call ``task(i)`` once for each i in range(chunks); return when all have returned.
+
+        Raises:
+            BaseException: the first error of a task; chunks not yet begun are then skipped.
+        """
+        helpers = min(self.threads, chunks) - 1
+        if helpers <= 0:
+            for chunk in range(chunks):
+                task(chunk)
+            return
+        if self._workers < self.threads - 1:
+            self._start()
+        job = _Job(task, chunks)
+        for _ in range(helpers):
+            self._jobs.put(job)
+        job.work()
+        job.finished.acquire()
+        if job.error is not None:
+            raise job.error
+
+    def _start(self) -> None:
+        with self._lock:
+            while self._workers < self.threads - 1:
+                worker = threading.Thread(target=self._serve, name="aclnn", daemon=True)
+                try:
+                    worker.start()
+                except RuntimeError:  # the system, or an interpreter that is shutting down, gives no more threads
+                    return
+                self._workers += 1
+
+    def _serve(self) -> None:
+        while True:
+            self._jobs.get().work()
+
+
+_pool: Pool | None = None
+
+
+def _forget() -> None:
+    """Threads do not survive a fork: the child starts afresh, with the same number."""
+    global _pool
+    _pool = None if _pool is None else Pool(_pool.threads)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def shared() -> Pool:
+    """The process's pool."""
+    global _pool
+    if _pool is None:
+        _pool = Pool(_default_threads())
+    return _pool
+
+
+def set_threads(threads: int) -> None:
+    """Use this many threads, the caller's included, from the next call on."""
+    global _pool
+    if threads < 1:
+        raise ValueError(f"set_threads: expected a positive number of threads, got {threads}")
+    _pool = Pool(threads)
+
+
+def run(task: Task, chunks: int) -> None:
+    """Run ``task`` on the process's pool, as ``Pool.run``."""
+    shared().run(task, chunks)

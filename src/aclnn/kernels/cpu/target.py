@@ -1,0 +1,45 @@
+"""Which instructions the vector type may use: a property of the machine that Numba compiles for."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+FLAVOURS = ("avx512", "avx2", "neon", "generic")
+
+
+@cache
+def requested() -> str:
+    """``ACLNN_VECTOR``: auto, or a flavour to be used instead of the machine's own, for tests.
+
+    Raises:
+        ValueError: another word.
+    """
+    word = os.environ.get("ACLNN_VECTOR", "auto")
+    if word not in ("auto", *FLAVOURS):
+        raise ValueError(f"ACLNN_VECTOR: expected auto, {', '.join(FLAVOURS)}, got {word!r}")
+    return word
+
+
+def _features(context: Any) -> tuple[str, set[str]]:
+    triple, _, features = context.codegen().magic_tuple()
+    return triple, {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+
+
+def flavour(context: Any) -> str:
+    """The widest flavour of ``FLAVOURS`` that the target of a compilation has, or the requested one."""
+    if requested() != "auto":
+        return requested()
+    triple, features = _features(context)
+    if triple.startswith(("aarch64", "arm64")):
+        return "neon"
+    if "avx512f" in features:
+        return "avx512"
+    return "avx2" if "avx2" in features else "generic"
+
+
+def converts_half(context: Any) -> bool:
+    """True when float16 is converted by instructions (F16C, or any AArch64) rather than by library calls."""
+    triple, features = _features(context)
+    return requested() != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))

@@ -1,0 +1,87 @@
+"""How a walk through several layouts is cut into tiles, as the description that ``loops.tiles`` reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aclnn.kernels.cpu.geometry import Axis, Geometry
+from aclnn.kernels.cpu.loops import FLOAT32, TILE
+
+_SQUARE = 32
+"""Edge of the tiles of transpositions: 128 bytes of float32 in either direction."""
+
+_BAND = 512
+"""Columns of a transposition that are walked downwards together: a page of each is found in the second-level TLB."""
+
+_DIRECT = 32
+"""Rows at least this long are used in place; shorter ones are gathered, so that vectors are filled across them."""
+
+
+class Tiling(NamedTuple):
+    """The description and what a plan needs to know of it."""
+
+    description: NDArray[np.int64]
+    tiles: int
+    tile_elements: int
+
+
+def _densest(axes: Sequence[Axis], operand: int) -> int | None:
+    """The axis along which an operand's elements lie closest together, if it moves at all."""
+    steps = [abs(axis.steps[operand]) or math.inf for axis in axes]
+    return None if min(steps) == math.inf else steps.index(min(steps))
+
+
+def _rows_and_columns(axes: Sequence[Axis], ordered: bool) -> tuple[int | None, int | None]:
+    """The axes that become a tile's sides; the others stay outside.
+
+    Columns run along the axis that is densest for most operands, for the output in doubt; rows along the one that is
+    for another operand, so that each is read or written along its own lines.
+    """
+    last = len(axes) - 1
+    if ordered or last < 1:
+        return (last - 1 if last > 0 else None), (last if last >= 0 else None)
+    votes = [_densest(axes, operand) for operand in range(len(axes[0].steps))]
+    columns = max(range(len(axes)), key=lambda axis: (votes.count(axis), votes[-1] == axis))
+    others = [axis for axis in votes if axis not in (None, columns)]
+    return (others[-1] if others else max(axis for axis in range(len(axes)) if axis != columns)), columns
+
+
+def _tile_shape(rows: int, columns: int, transposed: bool) -> tuple[int, int]:
+    if not transposed:
+        width = min(columns, TILE)
+    elif rows < _SQUARE:
+        width = min(columns, TILE // rows)
+    else:
+        width = min(columns, _SQUARE)
+    return min(rows, max(1, TILE // width)), width
+
+
+def tile(geometry: Geometry, kinds: Sequence[int]) -> Tiling:
+    """Cut a walk into tiles; ``kinds`` says how each operand is stored, the output last."""
+    unit = Axis(1, (0,) * len(kinds))
+    chosen = _rows_and_columns(geometry.axes, geometry.ordered)
+    rows, columns = (unit if axis is None else geometry.axes[axis] for axis in chosen)
+    outer = [axis for i, axis in enumerate(geometry.axes) if i not in chosen]
+    sizes = [4 if kind == FLOAT32 else 2 for kind in kinds]
+    operands = list(zip(kinds, sizes, rows.steps, columns.steps, strict=True))
+    transposed = not geometry.ordered and any(0 < abs(row) < abs(column) for _, _, row, column in operands)
+    height, width = (
+        (1, min(columns.extent, TILE)) if geometry.ordered else _tile_shape(rows.extent, columns.extent, transposed)
+    )
+    across, down = -(-columns.extent // width), -(-rows.extent // height)
+    band = max(1, _BAND // width) if transposed else across
+    description = [rows.extent, columns.extent, height, width, band]
+    if len(kinds) == 2:
+        description += [FLOAT32, 0, 0, 0]  # no dy
+    for kind, size, row, column in operands:
+        description += [kind, int(column == size and (width >= _DIRECT or rows is unit)), row, column]
+    description += [len(outer)]
+    for axis in reversed(outer):
+        description += [axis.extent, *((0,) if len(kinds) == 2 else ()), *axis.steps]
+    tiles = across * down * math.prod(axis.extent for axis in outer)
+    return Tiling(np.array(description, np.int64), tiles, height * width)

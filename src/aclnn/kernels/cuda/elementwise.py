@@ -1,0 +1,183 @@
+"""Elementwise operators in Triton: one loop over tiles into which each formula is plugged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aclnn.dtypes import DataType
+from aclnn.kernels import Formula, Plan
+from aclnn.kernels.cpu import entries
+from aclnn.kernels.cpu.geometry import simplify
+from aclnn.kernels.cuda import launch
+from aclnn.kernels.cuda.formulas import FORMULAS
+from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
+from aclnn.tensor import Layout, contiguous_strides
+
+TILE = 1024
+"""Elements of a program: eight for each of its 128 threads, two 16-byte accesses in float32, one in 16 bits."""
+NARROW = 64
+"""Columns of a tile where neighbours lie apart: 16 rows share the memory sectors that one row touches."""
+
+
+@triton.jit
+def walk(
+    dy, x, out, table, axes, rows, columns, dy_step, x_step, out_step,
+    DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, SLOPE: tl.constexpr, BINARY: tl.constexpr,
+    OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """One tile of out = dy·SLOPE(x), or SLOPE(x). Steps are in elements along a row.
+
+    ``axes`` describes the dimensions outside the rows, innermost first: extent and the three strides of each. Without a
+    SLOPE ``table`` has an entry for every 16-bit pattern of x.
+    """
+    tiles = tl.cdiv(columns, COLUMNS)
+    program = tl.program_id(0).to(tl.int64)
+    first = program % tiles * COLUMNS
+    row = program // tiles * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    # Triton sees 16-byte accesses only behind a start that is a multiple of the tile.
+    column = tl.multiple_of(first, COLUMNS) + tl.arange(0, COLUMNS)
+    dy_at = (column * dy_step)[None, :]
+    x_at = (column * x_step)[None, :]
+    out_at = (column * out_step)[None, :]
+    valid = (row < rows)[:, None] & (column < columns)[None, :]
+    rest = row
+    for axis in tl.static_range(OUTER):
+        describes = axes.to(tl.pointer_type(tl.int64)) + 4 * axis
+        extent = tl.load(describes)
+        index = (rest % extent)[:, None]
+        rest = rest // extent
+        dy_at = dy_at + index * tl.load(describes + 1)
+        x_at = x_at + index * tl.load(describes + 2)
+        out_at = out_at + index * tl.load(describes + 3)
+    x_pointer = x.to(tl.pointer_type(X)) + x_at
+    out_pointer = out.to(tl.pointer_type(OUT)) + out_at
+    entries = table.to(tl.pointer_type(tl.float32))
+    value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
+    if SLOPE is None:
+        result = tl.load(entries + (value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF))
+    else:
+        result = SLOPE(value.to(tl.float32), entries)
+    if BINARY:
+        dy_pointer = dy.to(tl.pointer_type(DY)) + dy_at
+        gradient = tl.load(dy_pointer) if EVEN else tl.load(dy_pointer, mask=valid, other=0.0)
+        result = gradient.to(tl.float32) * result
+    if EVEN:
+        tl.store(out_pointer, result.to(OUT))
+    else:
+        tl.store(out_pointer, result.to(OUT), mask=valid)
+
+
+def _same(x: float) -> float:
+    """x itself: the formula that copies."""
+    return x
+
+
+_tables: dict[tuple[str, DataType, Any], Any] = {}
+
+
+def _table(formula: Formula, dtype: DataType) -> Any:
+    """The formula's table on the current device: of every 16-bit input, or of the float32 version's coefficients."""
+    where = launch.device()
+    key = formula.__name__, dtype, where
+    if key not in _tables:
+        if dtype == DataType.FLOAT:
+            host = torch.tensor(FORMULAS[formula.__name__][1], dtype=torch.float32).flatten()
+        else:
+            host = torch.from_numpy(entries.table(formula, dtype))
+        _tables[key] = host.to(where)
+    return _tables[key]
+
+
+class _Elementwise:
+    workspace_bytes = 0
+
+    def __init__(self, formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> None:
+        if inputs[-1].dtype == DataType.FLOAT and formula.__name__ not in FORMULAS:
+            raise NotImplementedError(
+                f"{formula.__name__}: expected a formula with a CUDA version for float32, got none"
+            )
+        self._formula, self._inputs, self._output = formula, inputs, output
+        dy, x = inputs[0], inputs[-1]
+        geometry = simplify((dy, x, output))
+        if geometry.ordered:
+            raise NotImplementedError("expected an output whose elements lie apart on a GPU, got overlapping strides")
+        sizes = [layout.dtype.itemsize for layout in (dy, x, output)]
+        self._starts = geometry.starts
+        axes = [
+            [axis.extent, *(step // size for step, size in zip(axis.steps, sizes, strict=True))]
+            for axis in reversed(geometry.axes)
+        ] or [[1, 1, 1, 1]]
+        (columns, *steps), *outer = axes
+        rows = math.prod(axis[0] for axis in outer)
+        near = all(step in (0, 1) for step in steps)
+        wide = min(launch.power_of_two(columns), TILE if near else NARROW)
+        tall = min(launch.power_of_two(rows), TILE // wide)
+        self._outer = [number for axis in outer for number in axis] or [1, 0, 0, 0]
+        self._grid = (-(-rows // tall) * -(-columns // wide),)
+        self._sizes = rows, columns, *steps
+        self._constants = {
+            "DY": TYPES[dy.dtype],
+            "X": TYPES[x.dtype],
+            "OUT": TYPES[output.dtype],
+            "SLOPE": FORMULAS[formula.__name__][0] if x.dtype == DataType.FLOAT or formula is _same else None,
+            "BINARY": len(inputs) == 2,
+            "OUTER": len(outer),
+            "ROWS": tall,
+            "COLUMNS": wide,
+            "EVEN": rows % tall == 0 and columns % wide == 0,
+        }
+        self._axes: dict[Any, Any] = {}
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        out = outputs[0]
+        if any(self._collides(layout, address, out) for layout, address in zip(self._inputs, inputs, strict=True)):
+            self._run_apart(inputs, out)
+            return
+        where = launch.device()
+        if where not in self._axes:
+            self._axes[where] = torch.tensor(self._outer, dtype=torch.int64, device=where)
+        addresses = (inputs[0], inputs[-1], out)
+        dtypes = (self._inputs[0].dtype, self._inputs[-1].dtype, self._output.dtype)
+        walk[self._grid](
+            *(launch.pointer(a + start, d) for a, start, d in zip(addresses, self._starts, dtypes, strict=True)),
+            launch.pointer(_table(self._formula, self._inputs[-1].dtype).data_ptr()),
+            launch.pointer(self._axes[where].data_ptr(), DataType.INT64),
+            *self._sizes,
+            **self._constants,
+            num_warps=4,
+            enable_fp_fusion=False,
+        )
+
+    def _collides(self, layout: Layout, address: int, out: int) -> bool:
+        """Whether writing could change an input that is still to be read: they overlap and are not the same."""
+        if address == out and layout == self._output:
+            return False
+        (low, high), (begin, end) = layout.span, self._output.span
+        return address + low < out + end and out + begin < address + high
+
+    def _run_apart(self, inputs: Sequence[int], out: int) -> None:
+        output = self._output
+        size = math.prod(output.shape)
+        memory = torch.empty(size * output.dtype.itemsize, dtype=torch.uint8, device=launch.device())
+        between = Layout(output.dtype, output.shape, contiguous_strides(output.shape))
+        _Elementwise(self._formula, self._inputs, between).run(inputs, [memory.data_ptr()], 0)
+        _Elementwise(_same, (between,), output).run([memory.data_ptr()], [out], 0)
+
+
+class _Nothing:
+    workspace_bytes = 0
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """There is nothing to do."""
+
+
+def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
+    """See ``aclnn.kernels.elementwise``.
+
+    Raises:
+        NotImplementedError: the formula has no float32 version here, or elements of the output overlap.
+    """
+    return _Nothing() if 0 in output.shape else _Elementwise(formula, inputs, output)

@@ -1,0 +1,73 @@
+"""What every kernel needs to start: Triton itself, the device, and Triton's names of data types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aclnn import extras
+from aclnn.dtypes import DataType
+
+triton: Any = extras.require("triton", "cuda")
+tl: Any = extras.require("triton.language", "cuda")
+torch: Any = extras.require("torch", "cuda")
+
+TYPES = {DataType.FLOAT: tl.float32, DataType.FLOAT16: tl.float16, DataType.BF16: tl.bfloat16}
+
+#: True when Triton interprets kernels on the CPU (TRITON_INTERPRET=1): addresses are then the host's.
+INTERPRETED: bool = triton.knobs.runtime.interpret
+
+
+def device() -> Any:
+    """Where tables and scratch memory go: the current CUDA device.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if INTERPRETED:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise RuntimeError("aclnn: expected an NVIDIA GPU that PyTorch can use, got none (torch.cuda.is_available())")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+_TORCH = {DataType.FLOAT: torch.float32, DataType.FLOAT16: torch.float16, DataType.BF16: torch.bfloat16}
+_TORCH[DataType.INT64] = torch.int64
+
+
+class _Pointer:
+    """An address as Triton takes pointers: it then knows their alignment, without which accesses are 4 bytes wide."""
+
+    __slots__ = ("_address", "dtype")
+
+    def __init__(self, address: int, dtype: Any) -> None:
+        self._address = address
+        self.dtype = dtype
+
+    def data_ptr(self) -> int:
+        """The address."""
+        return self._address
+
+
+def pointer(address: int, dtype: DataType = DataType.FLOAT) -> Any:
+    """An address as a kernel's argument; the interpreter, which would copy the whole tensor, gets it as a number."""
+    return address if INTERPRETED else _Pointer(address, _TORCH[dtype])
+
+
+def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
+    """(extent, stride of each operand) innermost first, merged where one dimension continues another in all of them."""
+    axes: list[list[int]] = []
+    for extent, *steps in zip(reversed(shape), *map(reversed, strides), strict=True):
+        if extent == 1:
+            continue
+        if axes and all(step == inner * axes[-1][0] for step, inner in zip(steps, axes[-1][1:], strict=True)):
+            axes[-1][0] *= extent
+        else:
+            axes.append([extent, *steps])
+    return [number for axis in axes or [[1] + [1] * len(strides)] for number in axis]
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two that is not below a positive number."""
+    return 1 << max(0, math.ceil(math.log2(number)))

@@ -1,0 +1,105 @@
+"""LayerNorm in Triton: one program a row; the variance is taken around the mean, in a pass of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aclnn.kernels import Plan
+from aclnn.kernels.cuda import launch
+from aclnn.kernels.cuda.launch import TYPES, tl, triton
+from aclnn.kernels.cuda.layer_norm import Axes, numbers, place, pointer_to, refuse_overlap
+from aclnn.tensor import Layout
+
+BLOCK = 8192
+"""Columns taken at a time: a shorter row is read from memory once, and twice more from the cache."""
+
+
+@triton.jit
+def rows(
+    x, weight, bias, out, mean, rstd, axes, n, count, eps,
+    X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
+    OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One row. ``count`` is n as float32: NaN when there are no columns, whose mean is 0."""
+    row = tl.program_id(0).to(tl.int64)
+    x_row, out_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[4], COUNT[4])
+    total = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, n, BLOCK):
+        column = first + tl.arange(0, BLOCK).to(tl.int64)
+        total += numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), column < n)
+    high = tl.sum(total) / count
+    # What the sum's roundings lost comes back as the mean of the differences.
+    total = tl.zeros((BLOCK,), tl.float32)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, n, BLOCK):
+        column = first + tl.arange(0, BLOCK).to(tl.int64)
+        valid = column < n
+        d = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid) - high
+        d = tl.where(valid, d, 0.0)
+        total += d
+        squares = tl.fma(d, d, squares)
+    low = tl.sum(total) / count
+    variance = tl.fma(-low, low, tl.sum(squares) / count) + eps
+    scale = tl.math.div_rn(1.0, tl.sqrt_rn(variance))
+    if MEAN is not None:
+        centre = tl.where(n == 0, 0.0, high + low)
+        tl.store(mean.to(tl.pointer_type(MEAN)) + place(row, axes, AT[6], COUNT[6]), centre.to(MEAN))
+    if RSTD is not None:
+        tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), scale.to(RSTD))
+    for first in range(0, n, BLOCK):
+        column = first + tl.arange(0, BLOCK).to(tl.int64)
+        valid = column < n
+        result = ((numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid) - high) - low) * scale
+        if WEIGHT is not None:
+            result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid)
+        if BIAS is not None:
+            result = result + numbers(bias, BIAS, place(column, axes, AT[3], COUNT[3]), valid)
+        target = out.to(tl.pointer_type(OUT)) + out_row + place(column, axes, AT[5], COUNT[5])
+        tl.store(target, result.to(OUT), mask=valid)
+
+
+class _LayerNorm:
+    workspace_bytes = 0
+
+    def __init__(
+        self, inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
+    ) -> None:
+        x, weight, bias = inputs
+        out, mean, rstd = outputs
+        assert x is not None
+        assert out is not None
+        split = len(x.shape) - normalized_dims
+        self._m, self._n, self._eps = math.prod(x.shape[:split]), math.prod(x.shape[split:]), eps
+        self._inputs, self._outputs = inputs, outputs
+        self._axes = Axes()
+        halves, whole = (slice(split), slice(split, None)), (slice(None),)
+        for layout, parts in (
+            (x, halves), (weight, whole), (bias, whole), (out, halves), (mean, whole), (rstd, whole),
+        ):  # fmt: skip
+            for part in parts:
+                self._axes.add(*((layout.shape[part], layout.strides[part]) if layout is not None else ((), ())))
+        names = ("X", "WEIGHT", "BIAS", "OUT", "MEAN", "RSTD")
+        self._types = {
+            name: None if layout is None else TYPES[layout.dtype]
+            for name, layout in zip(names, (*inputs, *outputs), strict=True)
+        }
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        refuse_overlap("LayerNorm", self._inputs, inputs, self._outputs, outputs, replaceable=1)
+        block = min(BLOCK, launch.power_of_two(max(1, self._n)))
+        rows[(self._m,)](
+            *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
+            self._axes.address(), self._n, float(self._n) if self._n else math.nan, self._eps, **self._types,
+            AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), BLOCK=block,
+            num_warps=min(16, max(1, block // 512)), enable_fp_fusion=False,
+        )  # fmt: skip
+
+
+def plan(
+    inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
+) -> Plan:
+    """See ``aclnn.kernels.layer_norm``."""
+    return _LayerNorm(inputs, outputs, normalized_dims, eps)

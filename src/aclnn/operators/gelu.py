@@ -1,0 +1,244 @@
+"""aclnnGelu and aclnnGeluV2, exact (erf) or approximated by tanh, and aclnnGeluBackwardV2, the gradient of both."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Shape
+from aclnn.dtypes import DataType
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.promotion import promote
+from aclnn.rules import (
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    at_most_dims,
+    broadcast_shape,
+    broadcast_shape_of,
+    broadcastable,
+    dtype_in,
+    each,
+    floating,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+)
+
+_INV_SQRT_2 = math.sqrt(0.5)
+_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+_CUBIC = 0.044715
+
+
+def gelu_erf_value(x: float) -> float:
+    """x·Phi(x), the distribution of the standard normal; NaN at -inf."""
+    # erfc keeps the digits of the left tail that 1 + erf cancels.
+    return 0.5 * x * math.erfc(-x * _INV_SQRT_2)
+
+
+def gelu_tanh_value(x: float) -> float:
+    """x·(1 + tanh u)/2 = x / (1 + e^(-2u)) with u = sqrt(2/pi)·(x + 0.044715·x³); NaN at -inf."""
+    return x / (1.0 + math.exp(-2.0 * _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
+
+
+def gelu_erf_slope(x: float) -> float:
+    """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
+    return 0.5 * math.erfc(-x * _INV_SQRT_2) + x * (_INV_SQRT_2PI * math.exp(-0.5 * x * x))
+
+
+def gelu_tanh_slope(x: float) -> float:
+    """(1 + tanh u)/2 + x·(1 - tanh² u)·u'/2 with u = sqrt(2/pi)·(x + 0.044715·x³); 0 at -inf, 1 at inf."""
+    if math.fabs(x) > 100.0:  # where the derivative is 0 or 1 to the last bit, and x³ may overflow
+        return 1.0 if x > 0.0 else -0.0
+    # With p = e^(-2u): (1 + tanh u)/2 = 1/(1 + p) and (1 - tanh² u)/4 = p/(1 + p)², which do not cancel in the tail.
+    u = _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)
+    e = math.exp(-2.0 * math.fabs(u))
+    t = 1.0 / (1.0 + e)
+    bend = 2.0 * x * t * _SQRT_2_OVER_PI * (1.0 + 3.0 * _CUBIC * x * x)
+    return t + e * t * bend if u > 0.0 else e * t * (1.0 + bend)
+
+
+_SLOPES = {"none": gelu_erf_slope, "tanh": gelu_tanh_slope}
+
+
+def _promoted(call: Call) -> DataType | None:
+    return promote(call["gradOutput"].dtype, call["self"].dtype)
+
+
+def _promotable(call: Call) -> str | None:
+    if _promoted(call) is not None:
+        return None
+    return (
+        f"self: expected a data type that promotes with {call['gradOutput'].dtype.c_name} (that of gradOutput), "
+        f"got {call['self'].dtype.c_name}"
+    )
+
+
+def _output_is_promoted(call: Call) -> str | None:
+    promoted = _promoted(call)
+    if promoted is None or call["gradInput"].dtype == promoted:
+        return None
+    return (
+        f"gradInput: expected data type {promoted.c_name} (promotion of gradOutput and self), "
+        f"got {call['gradInput'].dtype.c_name}"
+    )
+
+
+def _work(call: Call) -> Elementwise | None:
+    if call["self"].size == 0 or call["gradOutput"].size == 0:
+        return None
+    return Elementwise(_SLOPES[call["approximate"]], ("gradOutput", "self"), "gradInput")
+
+
+def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
+    dy, x = call["gradOutput"], call["self"]
+    dtype, shape = _promoted(call), broadcast_shape(dy.shape, x.shape)
+    return {"gradInput": (dy.dtype if dtype is None else dtype, dy.shape if shape is None else shape)}
+
+
+_TANH = 1  # GeluV2's approximate; any other number means erf
+
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(
+    (Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16
+)
+
+
+def _public_format(call: Call, name: str) -> str | None:
+    got = call[name].format
+    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
+
+
+def _forward_v2_work(call: Call) -> Elementwise | None:
+    formula = gelu_tanh_value if call["approximate"] == _TANH else gelu_erf_value
+    return None if call["x"].size == 0 else Elementwise(formula, ("x",), "y")
+
+
+GELU = Operator(
+    name="gelu",
+    function="aclnnGelu",
+    summary="Gelu, approximated by tanh.",
+    formula="out = 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))",
+    parameters=(
+        Parameter("self", "self", Kind.INPUT, "x"),
+        Parameter("out", "out", Kind.OUTPUT, "the result"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("self", "out"),
+        dtype_in(floating, "self"),
+        same_dtype("out", "self"),
+        each("no private format", ("self", "out"), _public_format),
+        at_most_dims(8, "self"),
+        same_shape("out", "self"),
+    ),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(gelu_tanh_value, ("self",), "out"),
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+)
+
+GELU_V2 = Operator(
+    name="gelu_v2",
+    function="aclnnGeluV2",
+    summary="Gelu, exact or approximated by tanh.",
+    formula="y = x * Phi(x);  approximate = 1: y = 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))",
+    parameters=(
+        Parameter("x", "x", Kind.INPUT, "x"),
+        Parameter("approximate", "approximate", Kind.INT64, "1 for tanh, any other number for erf"),
+        Parameter("y", "y", Kind.OUTPUT, "the result"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("x", "y"),
+        same_dtype("y", "x"),
+        dtype_in(floating, "x"),
+        same_shape("y", "x"),
+    ),
+    work=_forward_v2_work,
+    infer=lambda call: {"y": (call["x"].dtype, call["x"].shape)},
+)
+
+GELU_BACKWARD_V2 = Operator(
+    name="gelu_backward_v2",
+    function="aclnnGeluBackwardV2",
+    summary="Gradient of Gelu with respect to its input, with broadcasting and type promotion.",
+    formula=(
+        "none: dx = dy * (Phi(x) + x * phi(x));  "
+        "tanh: dx = dy * (0.5 * (1 + tanh(u)) + 0.5 * x * (1 - tanh(u)^2) * u'),  u = sqrt(2/pi) * (x + 0.044715 * x^3)"
+    ),
+    parameters=(
+        Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("self", "self", Kind.INPUT, "x, the forward input"),
+        Parameter("approximate", "approximate", Kind.STRING, '"none" (erf) or "tanh"'),
+        Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("gradOutput", "self", "gradInput", "approximate"),
+        rule("promotable: gradOutput, self", _promotable),
+        # The document's list for both inputs; the vendor's code would also promote an integer partner.
+        dtype_in(floating, "gradOutput", "self"),
+        rule("promoted data type: gradInput", _output_is_promoted),
+        broadcastable("gradOutput", "self"),
+        broadcast_shape_of("gradInput", "gradOutput", "self"),
+        one_of("approximate", *_SLOPES),
+    ),
+    work=_work,
+    infer=_infer,
+    stream_type="const aclrtStream ",
+)
+
+
+def gelu(self: Any, out: Any = None) -> Any:
+    """GELU approximated by tanh: ``x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³)))/2``.
+
+    Args:
+        self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        out: where to write the result, same shape and data type; a new NumPy array by default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnGelu refuses, with its status code.
+    """
+    return arrays.call(GELU, (self,), (), (out,))
+
+
+def gelu_v2(x: Any, approximate: int = 0, out: Any = None) -> Any:
+    """GELU: ``x·Phi(x)``, or its tanh approximation.
+
+    Args:
+        x: float32, float16 or bfloat16, any number of dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        approximate: 1 for tanh, any other number for erf.
+        out: where to write the result, same shape and data type; a new NumPy array by default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnGeluV2 refuses, with its status code.
+    """
+    return arrays.call(GELU_V2, (x,), (approximate,), (out,))
+
+
+def gelu_backward_v2(grad_output: Any, self: Any, approximate: str = "none", out: Any = None) -> Any:
+    """Gradient of GELU: ``dx = dy·(Phi(x) + x·phi(x))``, or that of its tanh approximation.
+
+    Args:
+        grad_output: dy; float32, float16 or bfloat16, any number of dimensions. A NumPy array, or anything on the CPU
+            with ``__dlpack__`` or ``__array_interface__``; any strides. Broadcasts with ``self``.
+        self: x, the forward input. Two different data types promote to float32.
+        approximate: "none" (erf) or "tanh".
+        out: where to write dx, of the broadcast shape and the promoted data type; a new NumPy array by default.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnGeluBackwardV2 refuses, with its status code.
+    """
+    return arrays.call(GELU_BACKWARD_V2, (grad_output, self), (approximate,), (out,))

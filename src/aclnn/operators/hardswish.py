@@ -1,0 +1,152 @@
+"""aclnnHardswish, x·clip(x + 3, 0, 6)/6, also in place, and aclnnHardswishBackward, its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.rules import (
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    at_most_dims,
+    dtype_in,
+    floating,
+    present,
+    same_dtype,
+    same_shape,
+)
+
+
+def hardswish_value(x: float) -> float:
+    """0 up to -3, x from 3 on, x·(x + 3)/6 in between; NaN stays NaN."""
+    if x <= -3.0:
+        return 0.0
+    if x >= 3.0:
+        return x
+    return x * (x + 3.0) / 6.0
+
+
+def hardswish_slope(x: float) -> float:
+    """0 below -3, 1 above 3, x/3 + 1/2 from -3 to 3 inclusive; NaN stays NaN."""
+    if x < -3.0:
+        return 0.0
+    if x > 3.0:
+        return 1.0
+    return (x + 1.5) / 3.0  # exact near the zero at -1.5, where x/3 + 0.5 cancels
+
+
+def _work(call: Call) -> Elementwise | None:
+    return None if call["self"].size == 0 else Elementwise(hardswish_slope, ("gradOutput", "self"), "out")
+
+
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16}
+
+HARDSWISH = Operator(
+    name="hardswish",
+    function="aclnnHardswish",
+    summary="Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.",
+    formula="out = 0 if x <= -3, x if x >= 3, else x * (x + 3) / 6",
+    parameters=(
+        Parameter("self", "self", Kind.INPUT, "x"),
+        Parameter("out", "out", Kind.OUTPUT, "the result; its data type may differ", c_type="const aclTensor *"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("self", "out"),
+        dtype_in(floating, "self", "out"),
+        same_shape("out", "self"),
+    ),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), "out"),
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+)
+
+INPLACE_HARDSWISH = Operator(
+    name="inplace_hardswish",
+    function="aclnnInplaceHardswish",
+    summary="Hardswish, its result written back into its argument.",
+    formula=HARDSWISH.formula.replace("out", "x"),
+    # Written, though the C interface takes it as an input: without inputs an operator works in place.
+    parameters=(Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),),
+    support=_SUPPORT,
+    checks=(present("self"), dtype_in(floating, "self")),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), "self"),
+    infer=lambda call: {},
+    in_header_of="hardswish",
+)
+
+HARDSWISH_BACKWARD = Operator(
+    name="hardswish_backward",
+    function="aclnnHardswishBackward",
+    summary="Gradient of Hardswish with respect to its input.",
+    formula="out = gradOutput * (0 if x < -3, x / 3 + 0.5 if -3 <= x <= 3, 1 if x > 3)",
+    parameters=(
+        Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("self", "self", Kind.INPUT, "x, the forward input"),
+        Parameter("out", "out", Kind.OUTPUT, "dx"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("gradOutput", "self", "out"),
+        dtype_in(floating, "self", "gradOutput"),
+        same_dtype("gradOutput", "self"),
+        same_dtype("out", "self"),
+        at_most_dims(8, "gradOutput", "self"),
+        same_shape("gradOutput", "self"),
+        same_shape("out", "self"),
+    ),
+    work=_work,
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+    stream_type="const aclrtStream ",
+)
+
+
+def hardswish(self: Any, out: Any = None) -> Any:
+    """Hardswish: 0 for x <= -3, x for x >= 3, x·(x + 3)/6 in between.
+
+    Args:
+        self: x; float32, float16 or bfloat16, any number of dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        out: where to write the result, same shape, any of the three data types; a new NumPy array of x's by default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnHardswish refuses, with its status code.
+    """
+    return arrays.call(HARDSWISH, (self,), (), (out,))
+
+
+def inplace_hardswish(self: Any) -> Any:
+    """Hardswish written back into its argument.
+
+    Args:
+        self: x, which the result replaces; a writable array as for ``hardswish``.
+
+    Returns:
+        ``self``.
+
+    Raises:
+        AclnnError: an argument that aclnnInplaceHardswish refuses, with its status code.
+    """
+    return arrays.call(INPLACE_HARDSWISH, (), (), (self,))
+
+
+def hardswish_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+    """Gradient of Hardswish: dy times 0 for x < -3, 1 for x > 3, x/3 + 1/2 from -3 to 3 inclusive.
+
+    Args:
+        grad_output: dy; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        self: x, the forward input; same shape and data type.
+        out: where to write dx, same shape and data type; a new NumPy array by default.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnHardswishBackward refuses, with its status code.
+    """
+    return arrays.call(HARDSWISH_BACKWARD, (grad_output, self), (), (out,))

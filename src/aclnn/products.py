@@ -1,0 +1,87 @@
+"""Ascend products: their SoC names and architecture, and which one this process stands for."""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import Enum
+
+from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+
+DEFAULT_SOC_NAME = "Ascend910B2"
+
+
+class Product(Enum):
+    """A product family: title, architecture number, pattern of the long SoC names."""
+
+    ASCEND_950 = "Ascend 950PR / 950DT", 3510, r"Ascend950(PR|DT)_\w+"
+    ATLAS_A3 = "Atlas A3", 2201, r"Ascend910_93\d\d"
+    ATLAS_A2 = "Atlas A2", 2201, r"Ascend910B\d\w*(-\d)?"
+    ATLAS_200I_500_A2 = "Atlas 200I/500 A2", 3002, r"Ascend310B\d"
+    ATLAS_INFERENCE = "Atlas inference", 2002, r"Ascend310P\d"
+    # The bare long name Ascend910B is a training part; A2 parts always carry a digit.
+    ATLAS_TRAINING = "Atlas training", 1001, r"Ascend910(A|B|ProA|ProB|PremiumA)"
+
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is Python code, on every call's path
+
+    def __init__(self, title: str, architecture: int, long_names: str) -> None:
+        self.title = title
+        self.architecture = architecture
+        self.long_names = long_names
+
+    @property
+    def has_bfloat16(self) -> bool:
+        """BF16 exists on the 2201 and 3510 architectures only."""
+        return self in A2_CLASS or self in CLASS_950
+
+
+A2_CLASS = frozenset({Product.ATLAS_A2, Product.ATLAS_A3})
+CLASS_950 = frozenset({Product.ASCEND_950})
+ALL_PRODUCTS = frozenset(Product)
+
+
+def product_of(soc_name: str) -> Product:
+    """The family of a long SoC name, such as ``Ascend910B2`` or ``Ascend950DT_9571``.
+
+    Raises:
+        AclnnError: 161002, the name belongs to no product.
+    """
+    for product in Product:
+        if re.fullmatch(product.long_names, soc_name):
+            return product
+    raise AclnnError(
+        ACLNN_ERR_PARAM_INVALID,
+        "SoC name (ACLNN_SOC_NAME or aclnn.set_soc_name): expected a long name such as Ascend910B2, Ascend910_9391, "
+        f"Ascend950DT_9571, Ascend310P3 or Ascend910A, got {soc_name!r}",
+    )
+
+
+_selected: tuple[str, Product] | None = None
+
+
+def _selection() -> tuple[str, Product]:
+    global _selected
+    if _selected is None:
+        set_soc_name(os.environ.get("ACLNN_SOC_NAME") or DEFAULT_SOC_NAME)
+    assert _selected is not None
+    return _selected
+
+
+def set_soc_name(name: str) -> None:
+    """Choose the product that this process stands for; executors prepared earlier keep theirs.
+
+    Raises:
+        AclnnError: 161002, the name belongs to no product.
+    """
+    global _selected
+    _selected = name, product_of(name)
+
+
+def soc_name() -> str:
+    """The long SoC name in force: the last ``set_soc_name``, else ACLNN_SOC_NAME, else Ascend910B2."""
+    return _selection()[0]
+
+
+def current_product() -> Product:
+    """The product family in force."""
+    return _selection()[1]

@@ -1,0 +1,190 @@
+"""The checks that operators are declared with: small, named, each with a text that says what was expected and came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from aclnn.declaration import Call, Check
+from aclnn.dtypes import DataType
+from aclnn.products import Product
+from aclnn.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.tensor import Tensor
+
+FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
+
+#: What the five operators' kernels take: bfloat16 exists on the A2, A3 and 950 products only.
+WITH_BFLOAT16 = frozenset(FLOATING)
+WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
+
+#: An argument's complaint, given the tensor by that name.
+Complaint = Callable[[Call, str], str | None]
+
+
+def listing(items: Iterable[str], last: str = "or") -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    words = list(items)
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "none"
+
+
+def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+    """A check with a text of its own."""
+    return Check(name, code, complaint)
+
+
+def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+    """The same complaint about several arguments, in order; those that are null are passed over."""
+
+    def find(call: Call) -> str | None:
+        for argument in names:
+            if call[argument] is not None and (text := complaint(call, argument)) is not None:
+                return f"{argument}: {text}"
+        return None
+
+    return Check(f"{name}: {', '.join(names)}", code, find)
+
+
+def present(*names: str) -> Check:
+    """None of the arguments is null."""
+
+    def find(call: Call) -> str | None:
+        missing = next((name for name in names if call[name] is None), None)
+        return None if missing is None else f"{missing}: expected an object, got null"
+
+    return Check(f"present: {', '.join(names)}", ACLNN_ERR_PARAM_NULLPTR, find)
+
+
+def dtype_in(allowed: Callable[[Product], Collection[DataType]], *names: str) -> Check:
+    """Each tensor's data type is one that the product in force takes."""
+
+    def complain(call: Call, name: str) -> str | None:
+        accepted, dtype = allowed(call.product), call[name].dtype
+        if dtype in accepted:
+            return None
+        expected = listing(member.c_name for member in FLOATING if member in accepted)
+        return f"expected data type {expected} on {call.product.title}, got {dtype.c_name}"
+
+    return each("data type", names, complain)
+
+
+def floating(product: Product) -> frozenset[DataType]:
+    """float32 and float16 everywhere, bfloat16 where the product has it."""
+    return WITH_BFLOAT16 if product.has_bfloat16 else WITHOUT_BFLOAT16
+
+
+def same_dtype(name: str, other: str) -> Check:
+    """The two tensors have one data type."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].dtype, call[other].dtype
+        return None if mine == theirs else f"expected data type {theirs.c_name} (that of {other}), got {mine.c_name}"
+
+    return each(f"same data type as {other}", (name,), complain)
+
+
+def same_shape(name: str, other: str) -> Check:
+    """The two tensors have one view shape."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].shape, call[other].shape
+        return None if mine == theirs else f"expected shape {list(theirs)} (that of {other}), got {list(mine)}"
+
+    return each(f"same shape as {other}", (name,), complain)
+
+
+def same_format(name: str, other: str) -> Check:
+    """The two tensors carry one storage format label."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].format, call[other].format
+        return None if mine == theirs else f"expected format {theirs.c_name} (that of {other}), got {mine.c_name}"
+
+    return each(f"same format as {other}", (name,), complain)
+
+
+def at_most_dims(limit: int, *names: str) -> Check:
+    """No tensor has more dimensions."""
+
+    def complain(call: Call, name: str) -> str | None:
+        rank = len(call[name].shape)
+        return None if rank <= limit else f"expected at most {limit} dimensions, got {rank}: {list(call[name].shape)}"
+
+    return each(f"at most {limit} dimensions", names, complain)
+
+
+def one_of(name: str, *allowed: str) -> Check:
+    """A string attribute is one of those given, case and all."""
+
+    def complain(call: Call, name: str) -> str | None:
+        value = call[name]
+        return None if value in allowed else f"expected {listing(map(repr, allowed))}, got {value!r}"
+
+    return each("allowed value", (name,), complain)
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """The common shape, aligned at the right, 1 giving way to anything (0 too); None when there is none."""
+    rank = max(map(len, shapes))
+    result = []
+    for extents in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):
+        # Extents may be symbolic, which have no hash.
+        wanted = next((extent for extent in extents if extent != 1), 1)
+        if any(extent not in (1, wanted) for extent in extents):
+            return None
+        result.append(wanted)
+    return tuple(result)
+
+
+def broadcastable(name: str, other: str) -> Check:
+    """The two tensors' shapes broadcast."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].shape, call[other].shape
+        if broadcast_shape(mine, theirs) is not None:
+            return None
+        return f"expected a shape that broadcasts with {list(theirs)} (that of {other}), got {list(mine)}"
+
+    return each(f"broadcasts with {other}", (name,), complain)
+
+
+def broadcast_shape_of(name: str, first: str, second: str) -> Check:
+    """The tensor has exactly the shape that two broadcastable others broadcast to."""
+
+    def complain(call: Call, name: str) -> str | None:
+        expected = broadcast_shape(call[first].shape, call[second].shape)
+        if expected is None or call[name].shape == expected:
+            return None
+        return f"expected shape {list(expected)} (broadcast of {first} and {second}), got {list(call[name].shape)}"
+
+    return each(f"broadcast shape of {first} and {second}", (name,), complain)
+
+
+def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
+    """The checks, in force on these products only."""
+    return tuple(_only_if(check, lambda call: call.product in products) for check in checks)
+
+
+def elsewhere(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
+    """The checks, in force on all other products."""
+    return tuple(_only_if(check, lambda call: call.product not in products) for check in checks)
+
+
+def _only_if(check: Check, applies: Callable[[Call], bool]) -> Check:
+    return Check(check.name, check.code, lambda call: check.complaint(call) if applies(call) else None)
+
+
+_LARGEST_EXTENT_BYTES = 2**63 - 1
+
+
+def sane_view(name: str, tensor: Tensor) -> str | None:
+    """The complaint about a view that no memory can hold: negative dimensions, or more bytes than addresses."""
+    if any(extent < 0 for extent in tensor.shape):
+        return f"{name}: expected dimensions of 0 or more, got {list(tensor.shape)}"
+    if len(tensor.strides) != len(tensor.shape):
+        return f"{name}: expected {len(tensor.shape)} strides, got {list(tensor.strides)}"
+    begin, end = tensor.layout.span
+    if max(end - begin, tensor.size * tensor.dtype.itemsize) > _LARGEST_EXTENT_BYTES:
+        return (
+            f"{name}: expected shape and strides that stay within {_LARGEST_EXTENT_BYTES} bytes, "
+            f"got shape {list(tensor.shape)} with strides {list(tensor.strides)}"
+        )
+    return None

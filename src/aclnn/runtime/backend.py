@@ -1,0 +1,58 @@
+"""What the runtime asks of the machine behind its devices: memory and queues. ``host`` is the CPU."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from aclnn.runtime.streams import Stream
+
+
+class Block(Protocol):
+    """Memory that is given back when the last reference to this object goes."""
+
+    address: int
+    """A multiple of 64."""
+
+
+class Backend(Protocol):
+    """A kind of device."""
+
+    def memory_bytes(self) -> int:
+        """Size of one device's memory."""
+
+    def allocate(self, nbytes: int, huge: bool) -> Block | None:
+        """Device memory, in huge pages if wanted and possible; None when there is no more."""
+
+    def allocate_host(self, nbytes: int) -> Block | None:
+        """Host memory that the device copies from and to without a detour."""
+
+    def owns(self, address: int) -> bool:
+        """Whether the address belongs to the range that blocks come from, be it allocated or not."""
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        """Copy between any two addresses, as if through a temporary; returns when done."""
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """Set every byte; returns when done."""
+
+    def stream(self, priority: int, flags: int) -> Stream:
+        """A new queue."""
+
+
+#: Module of each kind of device.
+_MODULES = {"cpu": "aclnn.runtime.host"}
+
+
+def create(device: str | None = None) -> Backend:
+    """The backend of a kind of device, ACLNN_DEVICE by default (cpu); its module is imported on first use.
+
+    Raises:
+        ValueError: there is no such backend.
+    """
+    wanted = device or os.environ.get("ACLNN_DEVICE") or "cpu"
+    if wanted not in _MODULES:
+        raise ValueError(f"ACLNN_DEVICE: expected {' or '.join(_MODULES)}, got {wanted!r}")
+    return cast(Backend, import_module(_MODULES[wanted]).Backend())

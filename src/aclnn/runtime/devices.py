@@ -1,0 +1,327 @@
+"""Devices and contexts. The current context belongs to the thread; everything else to the process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from enum import Enum
+
+from aclnn import handles
+from aclnn.runtime import memory
+from aclnn.runtime.settings import positive
+from aclnn.runtime.streams import Stream
+from aclnn.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_CONTEXT_NULL,
+    ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
+    ACL_ERROR_RT_INVALID_DEVICEID,
+    ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_STREAM_CONTEXT,
+    AclnnError,
+)
+
+
+class _Life(Enum):
+    LIVE = 1
+    ENDING = 2
+    OVER = 3
+
+
+class Context:
+    """Owner of streams on one device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.life = _Life.LIVE
+        self.streams: set[Stream] = set()
+        self.default_stream = self.new_stream(0, 0)
+        self.handle = handles.add(self)
+
+    def new_stream(self, priority: int, flags: int) -> Stream:
+        """A stream of this context."""
+        stream = memory.backend().stream(priority, flags)
+        stream.context = self
+        self.streams.add(stream)
+        return stream
+
+    def end(self) -> None:
+        """Wait for the work of every stream and release them; the caller has set ``life`` to ENDING."""
+        failures = [_close(stream, force=False) for stream in list(self.streams)]
+        self.life = _Life.OVER
+        handles.take(self.handle, Context)
+        _raise_first(failures)
+
+
+class Device:
+    """A device: its memory, its contexts, and how often ``aclrtSetDevice`` was called for it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.budget = memory.Budget(memory.backend().memory_bytes())
+        self.count = 0
+        self.default: Context | None = None
+        self.contexts: set[Context] = set()
+
+    def new_context(self) -> Context:
+        """A context on this device."""
+        context = Context(self)
+        self.contexts.add(context)
+        return context
+
+
+class _Thread(threading.local):
+    explicit: Context | None = None
+    """Set by aclrtCreateContext or aclrtSetCurrentContext."""
+    device: Device | None = None
+    """Set by aclrtSetDevice: its default context is current unless there is an explicit one."""
+
+
+class _Process:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread = _Thread()
+        self._devices: list[Device] = []
+
+    @property
+    def devices(self) -> list[Device]:
+        if not self._devices:
+            self._devices = [Device(number) for number in range(positive("ACLNN_DEVICE_COUNT", 1))]
+        return self._devices
+
+
+_process = _Process()
+
+
+def _start_afresh() -> None:
+    global _process
+    _process = _Process()
+
+
+os.register_at_fork(after_in_child=_start_afresh)
+
+
+def device_count() -> int:
+    """ACLNN_DEVICE_COUNT, 1 by default."""
+    return len(_process.devices)
+
+
+def _device(number: int, argument: str) -> Device:
+    devices = _process.devices
+    if not 0 <= number < len(devices):
+        raise AclnnError(
+            ACL_ERROR_RT_INVALID_DEVICEID, f"{argument}: expected a device from 0 to {len(devices) - 1}, got {number}"
+        )
+    return devices[number]
+
+
+def set_device(number: int) -> None:
+    """Use a device: its default context becomes the calling thread's current one.
+
+    Raises:
+        AclnnError: 107001, there is no such device.
+    """
+    device = _device(number, "deviceId")
+    with _process.lock:
+        device.count += 1
+        if device.default is None:
+            device.default = device.new_context()
+    _process.thread.device, _process.thread.explicit = device, None
+
+
+def reset_device(number: int, force: bool = False) -> None:
+    """Undo one ``set_device`` (by force: all); the last waits for pending work and releases the default context.
+
+    Raises:
+        AclnnError: 107001, there is no such device; 507007, it is not in use; 507000, a task had failed.
+    """
+    device = _device(number, "deviceId")
+    with _process.lock:
+        if device.count == 0:
+            raise AclnnError(
+                ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
+                f"deviceId: expected a device in use (aclrtSetDevice), got {number}, which is not",
+            )
+        device.count = 0 if force else device.count - 1
+        if device.count or device.default is None:
+            return
+        context, device.default = device.default, None
+        device.contexts.discard(context)
+        context.life = _Life.ENDING
+    context.end()
+
+
+def create_context(number: int) -> Context:
+    """A new context, current for the calling thread.
+
+    Raises:
+        AclnnError: 107001, there is no such device.
+    """
+    device = _device(number, "deviceId")
+    with _process.lock:
+        context = device.new_context()
+    _process.thread.explicit = context
+    return context
+
+
+def destroy_context(handle: int) -> None:
+    """Wait for a context's work and release it with its streams.
+
+    Raises:
+        AclnnError: 100000 for null; 107002, not a live context or a device's default one; 507007, another thread is
+            destroying it; 507000, a task had failed.
+    """
+    context = handles.find(handle, Context)
+    if not handle:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "context: expected a context, got null")
+    with _process.lock:
+        if context is None or context.life is _Life.OVER:
+            raise AclnnError(
+                ACL_ERROR_RT_CONTEXT_NULL, f"context: expected a live context, got {handles.describe(handle)}"
+            )
+        if context is context.device.default:
+            raise AclnnError(
+                ACL_ERROR_RT_CONTEXT_NULL,
+                f"context: expected one from aclrtCreateContext, got device {context.device.number}'s default context",
+            )
+        if context.life is _Life.ENDING:
+            raise AclnnError(
+                ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
+                f"context: expected a live context, got {handle:#x}, which another thread is destroying",
+            )
+        context.life = _Life.ENDING
+        context.device.contexts.discard(context)
+    if _process.thread.explicit is context:
+        _process.thread.explicit = None
+    context.end()
+
+
+def set_current(handle: int) -> None:
+    """Make a context current for the calling thread.
+
+    Raises:
+        AclnnError: 100000 for null; 107000, not a live context.
+    """
+    if not handle:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "context: expected a context, got null")
+    context = handles.find(handle, Context)
+    if context is None or context.life is not _Life.LIVE:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"context: expected a live context, got {handles.describe(handle)}"
+        )
+    _process.thread.explicit = context
+
+
+def current() -> Context:
+    """The calling thread's current context.
+
+    Raises:
+        AclnnError: 107002, it has none.
+    """
+    thread = _process.thread
+    context = thread.explicit
+    if context is None and thread.device is not None:
+        context = thread.device.default
+    if context is None or context.life is not _Life.LIVE:
+        raise AclnnError(
+            ACL_ERROR_RT_CONTEXT_NULL,
+            "context: expected a current context of this thread (aclrtSetDevice, aclrtSetCurrentContext), got none",
+        )
+    return context
+
+
+def synchronize_device() -> None:
+    """Wait for every stream of the current context's device.
+
+    Raises:
+        AclnnError: 107002, no current context; 507000, a task had failed.
+    """
+    contexts = list(current().device.contexts)
+    streams = [stream for context in contexts for stream in list(context.streams)]
+    for stream in streams:
+        stream.wait()
+    _raise_first([_failure(stream) for stream in streams])
+
+
+def create_stream(priority: int = 0, flags: int = 0) -> Stream:
+    """A new stream of the current context.
+
+    Raises:
+        AclnnError: 107002, no current context.
+    """
+    with _process.lock:
+        # Within the lock, so that no context ends between the two lines.
+        stream = current().new_stream(priority, flags)
+    stream.handle = handles.add(stream)
+    return stream
+
+
+def stream_of(handle: int | None) -> Stream:
+    """The stream of a handle; null means the current context's default stream.
+
+    Raises:
+        AclnnError: 107002, null and no current context; 107000, not a live stream.
+    """
+    if not handle:
+        return current().default_stream
+    stream = handles.find(handle, Stream)
+    if stream is None:
+        raise _not_a_stream(handle)
+    return stream
+
+
+def _not_a_stream(handle: int) -> AclnnError:
+    return AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"stream: expected a live stream, got {handles.describe(handle)}")
+
+
+def own_stream_of(handle: int | None) -> Stream:
+    """The same, for calls that insist on a stream of the current context.
+
+    Raises:
+        AclnnError: 107002, no current context; 107000, not a live stream; 107003, another context's.
+    """
+    context = current()
+    stream = stream_of(handle)
+    if stream.context is not context:
+        raise AclnnError(
+            ACL_ERROR_RT_STREAM_CONTEXT,
+            f"stream: expected a stream of the current context {context.handle:#x}, got {handle:#x} of another",
+        )
+    return stream
+
+
+def destroy_stream(handle: int, force: bool = False) -> None:
+    """Wait for a stream's work, or by force drop what has not begun, and release it.
+
+    Raises:
+        AclnnError: 100000 for null; 107002, no current context; 107000, not a live stream; 107003, another context's;
+            507000, a task had failed.
+    """
+    if not handle:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "stream: expected a stream, got null")
+    stream = own_stream_of(handle)
+    if handles.take(handle, Stream) is None:
+        raise _not_a_stream(handle)
+    failure = _close(stream, force)
+    stream.context.streams.discard(stream)
+    if not force:
+        _raise_first([failure])
+
+
+def _close(stream: Stream, force: bool) -> AclnnError | None:
+    handles.take(stream.handle, Stream)
+    stream.close(force)
+    return _failure(stream)
+
+
+def _failure(stream: Stream) -> AclnnError | None:
+    try:
+        stream.raise_failure()
+    except AclnnError as error:
+        return error
+    return None
+
+
+def _raise_first(failures: list[AclnnError | None]) -> None:
+    for failure in failures:
+        if failure is not None:
+            raise failure

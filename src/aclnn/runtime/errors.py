@@ -1,0 +1,47 @@
+"""Each thread's recent errors: their texts, and the last code."""
+
+from __future__ import annotations
+
+import threading
+
+from aclnn.status import ACL_ERROR_INVALID_PARAM, AclnnError
+
+# A thread that never asks keeps its newest texts only.
+_TEXTS_KEPT = 64
+
+
+class _Recent(threading.local):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.code = 0
+
+
+_recent = _Recent()
+
+
+def record(code: int, text: str) -> None:
+    """Note a refusal of the calling thread."""
+    _recent.code = code
+    _recent.texts.append(f"{text} [{code}]")
+    del _recent.texts[:-_TEXTS_KEPT]
+
+
+def take_texts() -> str | None:
+    """Texts since the last call in this thread, newest first, one a line; None when there are none."""
+    texts = "\n".join(reversed(_recent.texts))
+    _recent.texts.clear()
+    return texts or None
+
+
+def last_code(level: int, clear: bool) -> int:
+    """The thread's last code, 0 when there was no error.
+
+    Raises:
+        AclnnError: 100000, the level is not ACL_RT_THREAD_LEVEL.
+    """
+    if level != 0:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"level: expected ACL_RT_THREAD_LEVEL (0), got {level}")
+    code = _recent.code
+    if clear:
+        _recent.code = 0
+    return code

@@ -1,0 +1,147 @@
+"""Events: points in streams that others wait for and that carry a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from aclnn.runtime.streams import Stream
+from aclnn.status import (
+    ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+    ACL_ERROR_RT_INTERNAL_ERROR,
+    ACL_ERROR_RT_PARAM_INVALID,
+    AclnnError,
+)
+
+SYNC = 0x1
+CAPTURE_STREAM_PROGRESS = 0x2
+TIME_LINE = 0x8
+DEVICE_USE_ONLY = 0x10
+EXTERNAL = 0x20
+IPC = 0x40
+
+_KNOWN = SYNC | CAPTURE_STREAM_PROGRESS | TIME_LINE | DEVICE_USE_ONLY | EXTERNAL | IPC
+_ALONE = (DEVICE_USE_ONLY, EXTERNAL, IPC)
+
+
+class Record:
+    """One recording of an event: done when its stream has come to it."""
+
+    __slots__ = ("_gate", "done", "time_ns")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.time_ns: int | None = None
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def arrive(self) -> None:
+        """The stream has come to it."""
+        self.time_ns = time.perf_counter_ns()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The stream will not come to it: hold nobody up."""
+        self.done = True
+        self._gate.release()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is done within the time."""
+        if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            self._gate.release()
+        return self.done
+
+
+class Event:
+    """The latest record counts; a wait refers to the record that was the latest when it was asked for."""
+
+    def __init__(self, flags: int = TIME_LINE, reusable: bool = False) -> None:
+        self.flags = flags
+        self.reusable = reusable
+        """From aclrtCreateEventExWithFlag: complete as long as it was not recorded, rather than not ready."""
+        self.latest: Record | None = None
+
+    def record(self, stream: Stream) -> None:
+        """Mark the stream's tasks queued so far."""
+        record = Record()
+        stream.enqueue(record.arrive, short=True, dropped=record.abandon)
+        self.latest = record
+
+    def reset(self, stream: Stream) -> None:
+        """Forget the latest record when the stream comes here."""
+        record = self.latest
+
+        def forget() -> None:
+            if self.latest is record:
+                self.latest = None
+
+        stream.enqueue(forget, short=True)
+
+    def complete(self) -> bool:
+        """Whether the tasks that the latest record marks have finished."""
+        return self.reusable if self.latest is None else self.latest.done
+
+    def hold_up(self, stream: Stream) -> None:
+        """Let the stream's next tasks wait for the latest record.
+
+        Raises:
+            AclnnError: 107000, there is no record to wait for.
+        """
+        record = self._awaited()
+        if record is not None and not record.done:
+            stream.enqueue(record.wait)
+
+    def synchronize(self, timeout_s: float | None = None) -> bool:
+        """Wait for the latest record; whether it came within the time.
+
+        Raises:
+            AclnnError: 107000, there is no record to wait for.
+        """
+        record = self._awaited()
+        return record is None or record.wait(timeout_s)
+
+    def _awaited(self) -> Record | None:
+        if self.latest is None and not self.reusable:
+            raise AclnnError(
+                ACL_ERROR_RT_PARAM_INVALID, "event: expected an event that was recorded, got one that was not"
+            )
+        return self.latest
+
+
+def checked_flags(flags: int) -> int:
+    """Flags as aclrtCreateEventWithFlag takes them.
+
+    Raises:
+        AclnnError: 107000; none, unknown ones, or a combination that excludes itself.
+    """
+    if not flags or flags & ~_KNOWN or any(flags & flag and flags != flag for flag in _ALONE):
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID,
+            f"flag: expected ACL_EVENT_SYNC (1), CAPTURE_STREAM_PROGRESS (2) and TIME_LINE (8) or'ed, or one of "
+            f"DEVICE_USE_ONLY (0x10), EXTERNAL (0x20) and IPC (0x40), got {flags:#x}",
+        )
+    return flags
+
+
+def elapsed_ms(start: Event, end: Event) -> float:
+    """Milliseconds from one event's latest record to another's; negative in the other order.
+
+    Raises:
+        AclnnError: 507000, one was never recorded; 107006, one has no time (no TIME_LINE, or not finished).
+    """
+    times = []
+    for name, event in (("startEvent", start), ("endEvent", end)):
+        if event.latest is None:
+            raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"{name}: expected a recorded event, got one that was not")
+        times.append((name, event.flags, event.latest.time_ns))
+    for name, flags, time_ns in times:
+        if not flags & TIME_LINE or time_ns is None:
+            why = "whose work has not finished" if flags & TIME_LINE else f"with flags {flags:#x}"
+            raise AclnnError(
+                ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+                f"{name}: expected a finished event with ACL_EVENT_TIME_LINE, got one {why}",
+            )
+    (_, _, began_ns), (_, _, ended_ns) = times
+    assert began_ns is not None
+    assert ended_ns is not None
+    return (ended_ns - began_ns) / 1e6

@@ -1,0 +1,121 @@
+"""aclInit and aclFinalize: how often, and with which configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from aclnn.status import (
+    ACL_ERROR_INVALID_FILE,
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_REPEAT_FINALIZE,
+    ACL_ERROR_REPEAT_INITIALIZE,
+    CODES,
+    AclnnError,
+)
+
+
+class _State:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+        self.finalized = False
+        self.configured = False
+        self.configuration: Any = None
+
+
+_state = _State()
+
+
+def _start_afresh() -> None:
+    global _state
+    _state = _State()
+
+
+os.register_at_fork(after_in_child=_start_afresh)
+
+
+def initialize(config_path: str | None) -> None:
+    """Count one more user.
+
+    Args:
+        config_path: a JSON file; None or "" for none. Nothing in it applies here, but it must be one.
+
+    Raises:
+        AclnnError: 100003, the file cannot be read; 100006, it is not a JSON object; 100002, initialised already (and
+            counted); 100000, not the configuration with which the process was first initialised.
+    """
+    configuration = _read(config_path) if config_path else {}
+    state = _state
+    with state.lock:
+        if state.count:
+            state.count += 1
+            raise AclnnError(
+                ACL_ERROR_REPEAT_INITIALIZE,
+                f"aclInit: expected to be called once, got called again (now {state.count} users)",
+            )
+        if state.configured and configuration != state.configuration:
+            raise AclnnError(
+                ACL_ERROR_INVALID_PARAM,
+                f"configPath: expected the content of the process's first aclInit, got another in {config_path!r}",
+            )
+        state.configured, state.configuration = True, configuration
+        state.count, state.finalized = 1, False
+
+
+def _read(path: str) -> Any:
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise AclnnError(
+            ACL_ERROR_INVALID_FILE, f"configPath: expected a readable file, got {path!r} ({error})"
+        ) from None
+    try:
+        configuration = json.loads(text)
+    except ValueError as error:
+        raise AclnnError(
+            CODES["ACL_ERROR_PARSE_FILE"], f"configPath: expected a JSON object, got {path!r} ({error})"
+        ) from None
+    if not isinstance(configuration, dict):
+        raise AclnnError(
+            CODES["ACL_ERROR_PARSE_FILE"],
+            f"configPath: expected a JSON object, got {path!r} with {text.strip()[:40]!r}",
+        )
+    return configuration
+
+
+def finalize() -> None:
+    """Drop every user.
+
+    Raises:
+        AclnnError: 100037, finalised already.
+    """
+    state = _state
+    with state.lock:
+        if state.finalized:
+            raise AclnnError(
+                ACL_ERROR_REPEAT_FINALIZE, "aclFinalize: expected an initialised process, got a finalised one"
+            )
+        state.finalized = state.count > 0
+        state.count = 0
+
+
+def finalize_reference() -> int:
+    """Drop one user; how many remain.
+
+    Raises:
+        AclnnError: 100037, there are none.
+    """
+    state = _state
+    with state.lock:
+        if not state.count:
+            raise AclnnError(
+                ACL_ERROR_REPEAT_FINALIZE,
+                "aclFinalizeReference: expected an initialised process, got one without users",
+            )
+        state.count -= 1
+        state.finalized = state.count == 0
+        return state.count

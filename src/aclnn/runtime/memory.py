@@ -1,0 +1,312 @@
+"""Device memory that knows its allocations.
+
+Every address that a program hands over is either inside a live allocation or registered buffer, and then the whole
+range must be; or in the device's address range but in no live allocation, which is refused; or ordinary host memory,
+which is the caller's to answer for. An allocation's memory is returned when the last reference to it goes: a queued
+task keeps what it uses, so freeing it early is safe.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections import deque
+
+from aclnn.runtime import backend as backends
+from aclnn.runtime.backend import Backend
+from aclnn.status import (
+    ACL_ERROR_RT_MEMORY_ALLOCATION,
+    ACL_ERROR_RT_PARAM_INVALID,
+    CODES,
+    AclnnError,
+)
+
+_ALREADY_REGISTERED = CODES["ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED"]
+_NOT_REGISTERED = CODES["ACL_ERROR_HOST_MEMORY_NOT_REGISTERED"]
+_FREED_REMEMBERED = 4096
+# No process on x86-64 (five page table levels) or AArch64 has addresses on the first page or beyond the highest.
+_LOWEST, _BEYOND_HIGHEST = 4096, 1 << 56
+
+DEVICE = "device allocation"
+PINNED = "pinned host allocation"
+REGISTERED = "registered host buffer"
+
+
+class Budget:
+    """How much of one device's memory is taken, in bytes. Freed bytes are free at once, whoever still holds them."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.used = 0
+
+
+class Allocation:
+    """A live range of bytes. Whoever holds this object keeps the memory."""
+
+    __slots__ = ("_keep", "address", "budget", "charged", "end", "kind", "nbytes")
+
+    def __init__(
+        self, address: int, nbytes: int, kind: str, keep: object, budget: Budget | None = None, charged: int = 0
+    ) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.end = address + nbytes
+        self.kind = kind
+        self.budget = budget
+        self.charged = charged
+        self._keep = keep
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.address:#x} of {self.nbytes} bytes"
+
+
+class _Table:
+    """The live allocations of one process. Their ranges never overlap."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.lock = threading.RLock()
+        self.starts: list[int] = []
+        self.allocations: dict[int, Allocation] = {}
+        self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
+
+    def find(self, address: int) -> Allocation | None:
+        # Without the lock: a concurrent change can only hide an allocation, so a miss is repeated with it.
+        allocation = self._look(address)
+        if allocation is None:
+            with self.lock:
+                allocation = self._look(address)
+        return allocation
+
+    def _look(self, address: int) -> Allocation | None:
+        at = bisect_right(self.starts, address) - 1
+        if at < 0:
+            return None
+        try:
+            allocation = self.allocations.get(self.starts[at])
+        except IndexError:
+            return None
+        return allocation if allocation is not None and address < allocation.end else None
+
+    def enter(self, allocation: Allocation) -> None:
+        self.allocations[allocation.address] = allocation
+        self.starts.insert(bisect_right(self.starts, allocation.address), allocation.address)
+
+    def remove(self, allocation: Allocation) -> None:
+        del self.allocations[allocation.address]
+        del self.starts[bisect_right(self.starts, allocation.address) - 1]
+        self.freed.append((allocation.address, allocation.end, allocation.kind))
+
+
+_table = _Table(backends.create())
+_inherited: list[_Table] = []
+
+
+def use(backend: Backend) -> None:
+    """Take memory from this backend from now on; what was allocated before is forgotten."""
+    global _table
+    _table = _Table(backend)
+
+
+def _start_afresh() -> None:
+    # What the parent allocated stays mapped, in case somebody still looks at it; a child's device starts empty.
+    _inherited.append(_table)
+    use(type(_table.backend)())
+
+
+os.register_at_fork(after_in_child=_start_afresh)
+
+
+def backend() -> Backend:
+    """The machine behind the devices."""
+    return _table.backend
+
+
+def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> Allocation:
+    """Device memory; its contents are undefined, its address is a multiple of 64.
+
+    Args:
+        nbytes: at least 1.
+        budget: the device that pays.
+        huge: whether blocks of 2 MiB or more are wanted in huge pages.
+        unit: what the size is rounded up to when it is charged.
+
+    Raises:
+        AclnnError: 207001, the device has not that much left.
+    """
+    charged = -(-nbytes // unit) * unit
+    table = _table
+    with table.lock:
+        _charge(budget, nbytes, charged)
+    block = table.backend.allocate(nbytes, huge)
+    with table.lock:
+        if block is None:
+            budget.used -= charged
+            raise _exhausted(budget, nbytes)
+        allocation = Allocation(block.address, nbytes, DEVICE, block, budget, charged)
+        table.enter(allocation)
+    return allocation
+
+
+def _charge(budget: Budget, nbytes: int, charged: int) -> None:
+    if budget.used + charged > budget.total:
+        raise _exhausted(budget, nbytes)
+    budget.used += charged
+
+
+def _exhausted(budget: Budget, nbytes: int) -> AclnnError:
+    free = budget.total - budget.used
+    return AclnnError(
+        ACL_ERROR_RT_MEMORY_ALLOCATION,
+        f"size: expected at most the {free} bytes that are free of the device's {budget.total}, got {nbytes}",
+    )
+
+
+def allocate_host(nbytes: int) -> Allocation:
+    """Pinned host memory, 64-byte aligned.
+
+    Raises:
+        AclnnError: 207001, there is not that much left.
+    """
+    table = _table
+    total = table.backend.memory_bytes()
+    block = table.backend.allocate_host(nbytes) if nbytes <= total else None
+    if block is None:
+        raise AclnnError(
+            ACL_ERROR_RT_MEMORY_ALLOCATION, f"size: expected at most {total} bytes of host memory, got {nbytes}"
+        )
+    allocation = Allocation(block.address, nbytes, PINNED, block)
+    with table.lock:
+        table.enter(allocation)
+    return allocation
+
+
+def free(address: int, argument: str, kind: str = DEVICE) -> None:
+    """End a life: the address must be the beginning of a live allocation of that kind. Never waits for anything.
+
+    Raises:
+        AclnnError: 107000, it is not.
+    """
+    table = _table
+    with table.lock:
+        allocation = table.allocations.get(address)
+        if allocation is None or allocation.kind != kind:
+            raise AclnnError(
+                ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected the address of a live {kind}, {_what(address, 0)}"
+            )
+        table.remove(allocation)
+        if allocation.budget is not None:
+            allocation.budget.used -= allocation.charged
+
+
+def register(address: int, nbytes: int, owner: object) -> Allocation:
+    """Make a host buffer, such as a NumPy array's, known; ``owner`` is kept until ``unregister``.
+
+    Raises:
+        AclnnError: 107000 for no bytes or a null address; 507910, the range overlaps a live allocation or buffer.
+    """
+    if address <= 0 or nbytes <= 0:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"address: expected the address of 1 byte or more, got {_span(address, nbytes)}"
+        )
+    allocation = Allocation(address, nbytes, REGISTERED, owner)
+    table = _table
+    with table.lock:
+        other = table.find(address)
+        after = bisect_right(table.starts, address)
+        if other is None and after < len(table.starts) and table.starts[after] < allocation.end:
+            other = table.allocations[table.starts[after]]
+        if other is not None:
+            raise AclnnError(
+                _ALREADY_REGISTERED,
+                f"address: expected a buffer that is not known yet, {_span(address, nbytes)} overlaps {other}",
+            )
+        table.enter(allocation)
+    return allocation
+
+
+def unregister(address: int) -> None:
+    """Forget a registered host buffer.
+
+    Raises:
+        AclnnError: 507911, it is not one.
+    """
+    try:
+        free(address, "address", REGISTERED)
+    except AclnnError as error:
+        raise AclnnError(_NOT_REGISTERED, error.message) from None
+
+
+def find(address: int) -> Allocation | None:
+    """The live allocation that contains the address, in O(log n)."""
+    return _table.find(address)
+
+
+def resolve(address: int, nbytes: int) -> Allocation:
+    """The live allocation or registered buffer that contains the whole range, in O(log n).
+
+    Raises:
+        AclnnError: 107000; the text names the range and the allocation it misses.
+    """
+    allocation = _table.find(address)
+    if allocation is None or address + nbytes > allocation.end:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_what(address, nbytes)}")
+    return allocation
+
+
+def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:
+    """What a copy may touch: a range inside a live allocation (returned), or host memory unknown here (None).
+
+    Raises:
+        AclnnError: 107000, the range leaves the allocation it begins in, is the device's but not allocated, or is no
+            process's.
+    """
+    allocation = _table.find(address)
+    if allocation is None:
+        if address < _LOWEST or address + nbytes > _BEYOND_HIGHEST or _table.backend.owns(address):
+            raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected live memory, {_what(address, nbytes)}")
+    elif address + nbytes > allocation.end:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected a range inside {allocation}, {_what(address, nbytes)}"
+        )
+    return allocation
+
+
+def _span(address: int, nbytes: int) -> str:
+    return f"[{address:#x}, {address + nbytes:#x}) of {nbytes} bytes" if nbytes else f"{address:#x}"
+
+
+def _what(address: int, nbytes: int) -> str:
+    """What a refused range is, for an error text."""
+    got = f"got {_span(address, nbytes)}"
+    if address < _LOWEST:
+        return f"{got}, which is null or next to it"
+    if address + nbytes > _BEYOND_HIGHEST:
+        return f"{got}, which is not an address of this process"
+    table = _table
+    with table.lock:
+        inside = table.find(address)
+        if inside is not None and address + nbytes > inside.end:
+            return f"{got}, which reaches {address + nbytes - inside.end} bytes beyond {inside}"
+        if inside is not None:
+            return f"{got}, which is {address - inside.address} bytes into {inside}"
+        for begin, end, kind in reversed(table.freed):
+            if begin <= address < end:
+                return f"{got}, which lies in the {kind} {begin:#x} of {end - begin} bytes that was freed"
+        return f"{got}; {_nearest(table, address, address + nbytes)}"
+
+
+def _nearest(table: _Table, begin: int, end: int) -> str:
+    after = bisect_right(table.starts, begin)
+    neighbours = [table.allocations[start] for start in table.starts[max(after - 1, 0) : after + 1]]
+    if not neighbours:
+        return "nothing is allocated"
+
+    def distance(allocation: Allocation) -> int:
+        return max(begin - allocation.end + 1, allocation.address - begin)
+
+    nearest = min(neighbours, key=distance)
+    if nearest.address > begin:
+        return f"the nearest is {nearest}, {nearest.address - begin} bytes above"
+    return f"the nearest is {nearest}, which ends {begin - nearest.end} bytes below"

@@ -1,0 +1,142 @@
+"""Copies and fills: the tests in their documented order, then the work, at once or on a stream."""
+
+from __future__ import annotations
+
+from aclnn.products import Product, current_product
+from aclnn.runtime import devices, memory
+from aclnn.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+    ACL_ERROR_RT_INVALID_MEMORY_TYPE,
+    ACL_ERROR_RT_PARAM_INVALID,
+    AclnnError,
+)
+
+HOST_TO_HOST = 0
+_KINDS = range(6)
+_ATTRIBUTES = range(18)
+# ACL_DDR_MEM, its huge and normal pages, and those for peers: on products with HBM they name nothing.
+_DDR = {0, 2, 3, 6, 7}
+_WITHOUT_HBM = {Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE}
+# What takes about as long as waking a stream's thread (10 µs at 6 GB/s).
+_SHORT_BYTES = 1 << 16
+
+
+def copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -> None:
+    """``aclrtMemcpy``: copy, and return when done. The direction follows from the addresses.
+
+    Raises:
+        AclnnError: the first test that fails, with its code; 107000 for a range that leaves its allocation.
+    """
+    if _nothing_to_copy(destination, capacity, source, nbytes, kind):
+        return
+    devices.current()
+    held = _ranges(destination, source, nbytes)
+    memory.backend().copy(destination, source, nbytes)
+    del held
+
+
+def copy_async(destination: int, capacity: int, source: int, nbytes: int, kind: int, stream_handle: int | None) -> None:
+    """``aclrtMemcpyAsync``: copy when the stream comes to it; from or to unknown host memory, wait until it has.
+
+    Raises:
+        AclnnError: as ``copy``; 107003 for another context's stream; 207000 from host to host.
+    """
+    if _nothing_to_copy(destination, capacity, source, nbytes, kind):
+        return
+    stream = devices.own_stream_of(stream_handle)
+    if kind == HOST_TO_HOST:
+        raise AclnnError(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            "kind: expected a copy from or to the device, got ACL_MEMCPY_HOST_TO_HOST (0)",
+        )
+    held = _ranges(destination, source, nbytes)
+    backend = memory.backend()
+
+    def task(held: object = held) -> None:
+        backend.copy(destination, source, nbytes)
+
+    ticket = stream.enqueue(task, short=nbytes <= _SHORT_BYTES)
+    if None in held:
+        stream.wait(ticket)
+
+
+def _nothing_to_copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -> bool:
+    if nbytes == 0:
+        return True
+    for name, address in (("dst", destination), ("src", source)):
+        if not address:
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected an address, got null")
+    if kind not in _KINDS:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"kind: expected an aclrtMemcpyKind from 0 to 5, got {kind}")
+    _fits("destMax", capacity, nbytes)
+    return destination == source
+
+
+def _fits(name: str, capacity: int, nbytes: int) -> None:
+    if nbytes > capacity:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"{name}: expected at least count ({nbytes} bytes), got {capacity}"
+        )
+
+
+def _ranges(destination: int, source: int, nbytes: int) -> tuple[memory.Allocation | None, memory.Allocation | None]:
+    return memory.check_range(destination, nbytes, "dst"), memory.check_range(source, nbytes, "src")
+
+
+def fill(address: int, capacity: int, value: int, nbytes: int) -> None:
+    """``aclrtMemset``: set every byte to the low 8 bits of ``value``.
+
+    Raises:
+        AclnnError: 100000 for null; 107000 for more bytes than fit, or a range that leaves its allocation.
+    """
+    if _nothing_to_fill(address, capacity, nbytes):
+        return
+    held = memory.check_range(address, nbytes, "devPtr")
+    memory.backend().fill(address, value & 0xFF, nbytes)
+    del held
+
+
+def fill_async(address: int, capacity: int, value: int, nbytes: int, stream_handle: int | None) -> None:
+    """``aclrtMemsetAsync``: the same when the stream comes to it.
+
+    Raises:
+        AclnnError: as ``fill``; 107002 and 107003 about the stream.
+    """
+    if _nothing_to_fill(address, capacity, nbytes):
+        return
+    stream = devices.own_stream_of(stream_handle)
+    held = memory.check_range(address, nbytes, "devPtr")
+    backend = memory.backend()
+
+    def task(held: object = held) -> None:
+        backend.fill(address, value & 0xFF, nbytes)
+
+    ticket = stream.enqueue(task, short=nbytes <= _SHORT_BYTES)
+    if held is None:
+        stream.wait(ticket)
+
+
+def _nothing_to_fill(address: int, capacity: int, nbytes: int) -> bool:
+    if nbytes == 0:
+        return True
+    if not address:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "devPtr: expected an address, got null")
+    _fits("maxCount", capacity, nbytes)
+    return False
+
+
+def info(attribute: int) -> tuple[int, int]:
+    """Free and total bytes of the current device's memory with that ``aclrtMemAttr``; 0, 0 where it has none.
+
+    Raises:
+        AclnnError: 107016, not an attribute; 107002, no current context.
+    """
+    if attribute not in _ATTRIBUTES:
+        raise AclnnError(
+            ACL_ERROR_RT_INVALID_MEMORY_TYPE, f"attr: expected an aclrtMemAttr from 0 to 17, got {attribute}"
+        )
+    budget = devices.current().device.budget
+    if attribute in _DDR and current_product() not in _WITHOUT_HBM:
+        return 0, 0
+    return budget.total - budget.used, budget.total

@@ -1,0 +1,43 @@
+"""How each C parameter crosses from C to Python: handles and addresses as numbers, arrays and results by pointer."""
+
+from __future__ import annotations
+
+from aclnn.cann.prototype import HANDLES, CFunction, CParameter
+
+_NUMBERS = frozenset({"bool", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"})
+_SYNONYMS = {"aclFloat16": "uint16_t"}
+_TEXT = "const char*"
+
+
+def number_type(c_type: str) -> str:
+    """The C type that carries a value of a type without further stars: enumerations and statuses travel as int."""
+    c_type = c_type.removeprefix("const ").removesuffix("const").strip()
+    if c_type.endswith("*") or c_type in HANDLES:
+        return "uintptr_t"
+    return c_type if c_type in _NUMBERS else _SYNONYMS.get(c_type, "int")
+
+
+def parameter_type(parameter: CParameter) -> str:
+    """The C type in which a parameter reaches Python."""
+    if parameter.is_output or parameter.counted_by is not None:
+        stars = "**" if parameter.is_output and parameter.counted_by is not None else "*"
+        pointee = parameter.c_type.removesuffix(stars)
+        constant = "" if parameter.is_output else "const "
+        return f"{constant}{number_type(pointee)} {stars}"
+    return "const char *" if is_text(parameter) else number_type(parameter.c_type)
+
+
+def is_text(parameter: CParameter) -> bool:
+    """Whether it is a string that the callee reads."""
+    return parameter.c_type in (_TEXT, "char*") and not parameter.is_output
+
+
+def result_type(function: CFunction) -> str:
+    """The C type in which Python's answer returns to C."""
+    return "const char *" if function.returns == _TEXT else number_type(function.returns)
+
+
+def entry_declaration(function: CFunction) -> str:
+    """What Python implements: the prototype in these types, named ``py_…``."""
+    arguments = ", ".join(f"{parameter_type(p)} {p.name}".replace("* ", "*") for p in function.parameters)
+    return f"{result_type(function)} py_{function.name}({arguments or 'void'})"

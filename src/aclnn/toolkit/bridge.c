@@ -1,0 +1,128 @@
+/* The part that is compiled against Python: starts an interpreter that nobody's environment variables can redirect. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdio.h>
+
+#include "config.h"
+#include "entries.h"
+#include "start.h"
+
+/* Memory that a C++ program releases with delete[]. */
+void *_Znam(size_t size);
+
+static void *aclnn_new_array(size_t size)
+{
+    return _Znam(size);
+}
+
+static int set(PyConfig *config, wchar_t **field, const char *value, const char **error)
+{
+    PyStatus status = PyConfig_SetBytesString(config, field, value);
+
+    *error = status.err_msg;
+    return !PyStatus_Exception(status);
+}
+
+static int start_python(const char **error)
+{
+    PyPreConfig before;
+    PyConfig config;
+    PyStatus status;
+    int started = 0;
+
+    PyPreConfig_InitIsolatedConfig(&before);
+    before.utf8_mode = 1;
+    status = Py_PreInitialize(&before);
+    *error = status.err_msg;
+    if (PyStatus_Exception(status)) {
+        return 0;
+    }
+    PyConfig_InitIsolatedConfig(&config);
+    if (set(&config, &config.program_name, ACLNN_PYTHON, error)
+        && set(&config, &config.executable, ACLNN_PYTHON, error)) {
+        status = Py_InitializeFromConfig(&config);
+        *error = status.err_msg;
+        started = !PyStatus_Exception(status);
+    }
+    PyConfig_Clear(&config);
+    return started;
+}
+
+static void describe_exception(char *reason, size_t size)
+{
+    PyObject *type, *value, *traceback, *text;
+    const char *words;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    text = value == NULL ? NULL : PyObject_Str(value);
+    words = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    snprintf(reason, size, "%s: %s", type == NULL ? "no exception" : ((PyTypeObject *)type)->tp_name,
+             words == NULL ? "" : words);
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
+/* Everything that may fail for a reason outside of this file, so that cffi's own start cannot. */
+static int import_server(char *reason, size_t size)
+{
+    PyObject *globals = PyDict_New();
+    PyObject *result = NULL;
+
+    if (globals != NULL && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0) {
+        result = PyRun_String(ACLNN_IMPORT_SERVER, Py_file_input, globals, globals);
+    }
+    if (result == NULL) {
+        describe_exception(reason, size);
+    }
+    Py_XDECREF(result);
+    Py_XDECREF(globals);
+    return result != NULL;
+}
+
+static int cffi_start_python(void);
+static const struct aclnn_entries aclnn_table;
+
+/* Before Python 3.12 cffi borrows this type's version tag as a lock and aborts unless it is 0; any look-up of a
+   capsule's attribute, which NumPy and PyTorch do, has set it. Needs the interpreter's lock until cffi is done. */
+static void forget_version_of_capsules(void)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    PyType_Modified(&PyCapsule_Type);
+    PyCapsule_Type.tp_version_tag = 0;
+#endif
+}
+
+__attribute__((visibility("default")))
+const struct aclnn_entries *aclnn_bridge_open(char *reason, size_t size)
+{
+    const char *error = NULL;
+    PyGILState_STATE state;
+    int imported, attached = 0;
+
+    if (!Py_IsInitialized()) {
+        if (!start_python(&error)) {
+            snprintf(reason, size, "%s", error == NULL ? "no reason given" : error);
+            return NULL;
+        }
+        PyEval_SaveThread();
+    }
+    state = PyGILState_Ensure();
+    imported = import_server(reason, size);
+    if (imported) {
+        forget_version_of_capsules();
+        attached = cffi_start_python() == 0;
+    }
+    PyGILState_Release(state);
+    if (!imported) {
+        return NULL;
+    }
+    if (!attached) {
+        snprintf(reason, size, "the entry points could not be attached");
+        return NULL;
+    }
+    return &aclnn_table;
+}

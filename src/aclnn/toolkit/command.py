@@ -1,0 +1,142 @@
+"""``aclnn toolkit``: C and C++ programs against the aclnn interfaces, without an NPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aclnn.extras import MissingExtraError, require
+from aclnn.status import name_of
+from aclnn.toolkit import tree
+from aclnn.toolkit.compiler import ToolkitError, c_compiler, compile, cxx_compiler
+from aclnn.toolkit.trace import Record, read
+
+app = typer.Typer(
+    help="C and C++ programs against the aclnn interfaces, without an NPU.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+#: What a program links.
+LINKED = ("-lopapi", "-lnnopbase", "-lascendcl")
+_C_SUFFIXES = (".c",)
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    try:
+        yield
+    except (ToolkitError, MissingExtraError, OSError, ValueError) as error:
+        typer.echo(f"aclnn toolkit: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.command("build")
+def build_command(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Where to lay the tree out; a cache folder by default.")
+    ] = None,
+) -> None:
+    """Lay out headers, libraries and set_env.sh, and print where."""
+    with _complaints():
+        typer.echo(tree.build(directory or tree.default_root()))
+
+
+@app.command("path")
+def path_command() -> None:
+    """Print the tree's folder; lay it out first if it is not there."""
+    with _complaints():
+        typer.echo(tree.ensure())
+
+
+@app.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def run_command(
+    program: Annotated[Path, typer.Argument(help="One C or C++ file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]", help="The program's own.")] = None,
+) -> None:
+    """Compile one file, link it and run it; the exit status is the program's."""
+    with _complaints(), tempfile.TemporaryDirectory(prefix="aclnn-run-") as folder:
+        executable = compile_program(program, Path(folder) / program.stem)
+        status = subprocess.run([executable, *(arguments or [])], check=False).returncode
+    raise typer.Exit(status if status >= 0 else 128 - status)
+
+
+def compile_program(source: Path, executable: Path, root: Path | None = None, options: Sequence[str] = ()) -> Path:
+    """Compile and link one C or C++ program against the tree.
+
+    Raises:
+        ToolkitError: no compiler, or it refuses the program.
+    """
+    if not source.is_file():
+        raise ToolkitError(f"expected a C or C++ file, got {source}")
+    root = tree.ensure(root)
+    is_c = source.suffix in _C_SUFFIXES
+    standard = ["-std=gnu11"] if is_c else ["-std=c++17"]
+    flags = os.environ.get("CFLAGS" if is_c else "CXXFLAGS", "").split()
+    folders = [f"-I{root / 'include'}", f"-L{root / 'lib64'}", f"-Wl,-rpath,{root / 'lib64'}"]
+    command = [*(c_compiler() if is_c else cxx_compiler()), *standard, "-O1", "-g", *flags, *options, *folders]
+    compile([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])
+    return executable
+
+
+@app.command("trace")
+def trace_command(
+    file: Annotated[Path, typer.Argument(help="What a program run with ACLNN_TRACE=FILE has written.")],
+    summary: Annotated[bool, typer.Option("--summary", help="One row for each function instead of each call.")] = False,
+) -> None:
+    """Show a trace as a table."""
+    with _complaints():
+        records = list(read(file))
+        _print_table(*(_summary(records) if summary else _calls(records)))
+
+
+_Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+def _calls(records: Sequence[Record]) -> _Table:
+    rows = [(r.name, r.arguments, _status(r), f"{r.microseconds:.1f}") for r in records]
+    return ("call", "arguments", "status", "µs"), rows
+
+
+def _summary(records: Sequence[Record]) -> _Table:
+    by_name: dict[str, list[Record]] = {}
+    for record in records:
+        by_name.setdefault(record.name, []).append(record)
+    rows = []
+    for name, calls in sorted(by_name.items(), key=lambda item: -sum(r.microseconds for r in item[1])):
+        spent = [call.microseconds for call in calls]
+        refused = sum(_is_refusal(call) for call in calls)
+        rows.append((name, str(len(calls)), str(refused), f"{sum(spent):.1f}", f"{max(spent):.1f}"))
+    return ("call", "calls", "refused", "µs in all", "slowest µs"), rows
+
+
+def _is_refusal(record: Record) -> bool:
+    return _code(record) != 0 and name_of(_code(record)) != record.status
+
+
+def _code(record: Record) -> int:
+    return int(record.status) if record.status.lstrip("-").isdigit() else 0
+
+
+def _status(record: Record) -> str:
+    return f"{record.status} {name_of(_code(record))}" if _is_refusal(record) else record.status
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    require("rich", "cli")
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

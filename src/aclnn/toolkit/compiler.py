@@ -1,0 +1,115 @@
+"""The system's C and C++ compilers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from aclnn.extras import require
+
+
+class ToolkitError(RuntimeError):
+    """Something that the toolkit needs is missing or refuses; the text says what to do."""
+
+
+def c_compiler() -> list[str]:
+    """The command of the C compiler: ``$CC``, else cc, gcc or clang.
+
+    Raises:
+        ToolkitError: there is none.
+    """
+    return _find("CC", ("cc", "gcc", "clang"))
+
+
+def cxx_compiler() -> list[str]:
+    """The command of the C++ compiler: ``$CXX``, else c++, g++ or clang++.
+
+    Raises:
+        ToolkitError: there is none.
+    """
+    return _find("CXX", ("c++", "g++", "clang++"))
+
+
+def _find(variable: str, names: Sequence[str]) -> list[str]:
+    command = shlex.split(os.environ.get(variable, ""))
+    if command:
+        if shutil.which(command[0]):
+            return command
+        raise ToolkitError(f"{variable} names {command[0]!r}, which is not an executable file on PATH")
+    for name in names:
+        if shutil.which(name):
+            return [name]
+    language = "C++" if variable == "CXX" else "C"
+    raise ToolkitError(
+        f"the toolkit needs a {language} compiler, and found none of {', '.join(names)}: install one "
+        "(Debian, Ubuntu: apt-get install g++ python3-dev; Fedora: dnf install gcc-c++ python3-devel) or set "
+        f"{variable}"
+    )
+
+
+def python_headers() -> Path:
+    """The folder of Python.h.
+
+    Raises:
+        ToolkitError: the headers are not installed.
+    """
+    folder = Path(sysconfig.get_paths()["include"])
+    if not (folder / "Python.h").exists():
+        raise ToolkitError(
+            f"the toolkit needs Python's C headers, and {folder} has no Python.h: install them (Debian, Ubuntu: "
+            "apt-get install python3-dev; Fedora: dnf install python3-devel)"
+        )
+    return folder
+
+
+def python_library() -> Path:
+    """Python as a shared library, which a C program loads.
+
+    Raises:
+        ToolkitError: this Python has none.
+    """
+    variables = sysconfig.get_config_vars()
+    version = sysconfig.get_python_version()
+    names = [variables.get(key) or "" for key in ("INSTSONAME", "LDLIBRARY")]
+    names += [f"libpython{version}.so.1.0", f"libpython{version}.so"]
+    folders = [variables.get(key) or "" for key in ("LIBDIR", "LIBPL")]
+    folders += [f"{variables.get('LIBDIR')}/{variables.get('MULTIARCH')}", f"{sysconfig.get_config_var('base')}/lib"]
+    for name in names:
+        for folder in folders:
+            path = Path(folder, name)
+            if folder and ".so" in name and path.is_file():
+                return path.resolve()
+    raise ToolkitError(
+        f"the toolkit needs Python {version} as a shared library (libpython{version}.so), and this interpreter has "
+        f"none in {variables.get('LIBDIR')}: install it (Debian, Ubuntu: apt-get install python3-dev) or use a "
+        "Python that was configured with --enable-shared"
+    )
+
+
+def check() -> None:
+    """Look for everything that building the toolkit takes.
+
+    Raises:
+        ToolkitError: a compiler, Python's headers or its shared library is missing; the text says what to install.
+        MissingExtraError: cffi is not installed.
+    """
+    for find in (c_compiler, cxx_compiler, python_headers, python_library):
+        find()
+    require("cffi", "toolkit")
+
+
+def compile(command: Sequence[str | os.PathLike[str]]) -> None:
+    """Run a compiler.
+
+    Raises:
+        ToolkitError: it failed; the text has its own messages.
+    """
+    result = subprocess.run([os.fspath(part) for part in command], capture_output=True, text=True, check=False)
+    if result.returncode:
+        line = shlex.join(os.fspath(part) for part in command)
+        raise ToolkitError(f"the compiler refused: {line}\n{result.stderr}{result.stdout}")

@@ -1,0 +1,177 @@
+"""The C headers: every function of the table, every enumeration, every status, each declared once."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+
+from aclnn.cann.constants import ENUMS, FLAGS
+from aclnn.cann.prototype import FUNCTIONS, HANDLES, CFunction
+from aclnn.declaration import Operator
+from aclnn.operators import OPERATORS
+from aclnn.status import CODES
+from aclnn.toolkit.lower_runtime import FORWARDS
+
+BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"
+META, ACLNN = "aclnn/acl_meta.h", "aclnn/aclnn_base.h"
+LOWER_RUNTIME = "runtime/rt.h"
+
+#: Functions whose header their name's beginning does not tell.
+_EXCEPTIONS = {
+    ACL: ("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
+    BASE: ("aclDataTypeSize", "aclFloat16ToFloat", "aclFloatToFloat16"),
+    ACLNN: ("aclnnInit", "aclnnFinalize"),
+}
+_BASE_ENUMS = ("aclDataType", "aclFormat", "aclLogLevel", "aclMemType")
+
+_OBJECT = re.compile(r"\b(acl(?:Tensor|Scalar|IntArray|FloatArray|BoolArray|TensorList|ScalarList|OpExecutor))\b")
+
+
+def operator_header(function: CFunction) -> str | None:
+    """The header of an operator's function; None for other functions."""
+    for operator in OPERATORS:
+        if function.name in (operator.function, f"{operator.function}GetWorkspaceSize"):
+            return f"aclnnop/{operator.header}"
+    return None
+
+
+def header_of(function: CFunction) -> str:
+    """The header that declares a function, as a program includes it."""
+    for header, names in _EXCEPTIONS.items():
+        if function.name in names:
+            return header
+    return operator_header(function) or (RUNTIME if function.name.startswith("aclrt") else META)
+
+
+def by_header() -> dict[str, list[CFunction]]:
+    """Every function, under its header."""
+    found: dict[str, list[CFunction]] = {}
+    for function in FUNCTIONS.values():
+        found.setdefault(header_of(function), []).append(function)
+    return found
+
+
+def texts() -> dict[str, str]:
+    """Every header's text by its path in the include folder."""
+    functions = by_header()
+    written: dict[str, Callable[[list[CFunction]], str]] = {
+        BASE: _base,
+        RUNTIME: _runtime,
+        ACL: _acl,
+        META: _meta,
+        ACLNN: _aclnn,
+    }
+    result = {header: _file(header, write(functions.get(header, []))) for header, write in written.items()}
+    result[LOWER_RUNTIME] = _file(LOWER_RUNTIME, _lower_runtime())
+    for header in ("acl/acl_op.h", "acl/acl_mdl.h"):
+        result[header] = _file(header, _includes(BASE))
+    for header, declared in functions.items():
+        if header.startswith("aclnnop/"):
+            result[header] = _file(header, _operators(header, declared))
+    return result
+
+
+def _file(header: str, body: str) -> str:
+    guard = re.sub(r"\W", "_", f"ACLNN_TOOLKIT_{header}").upper()
+    return f"#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
+
+
+def _includes(*headers: str) -> str:
+    lines = (f"#include <{header}>" if header.startswith("std") else f'#include "{header}"' for header in headers)
+    return "\n".join(lines) + "\n"
+
+
+def _declarations(functions: Iterable[CFunction], describe: Callable[[CFunction], str] = lambda function: "") -> str:
+    declared = "\n".join(f"{describe(function)}{declaration(function)};" for function in functions)
+    return _extern_c(declared)
+
+
+def _extern_c(declared: str) -> str:
+    return f'#ifdef __cplusplus\nextern "C" {{\n#endif\n\n{declared}\n\n#ifdef __cplusplus\n}}\n#endif\n'
+
+
+def declaration(function: CFunction) -> str:
+    """A function's prototype as C11 wants it, without the semicolon."""
+    return re.sub(r"\(\s*\)$", "(void)", function.prototype)
+
+
+def _comment(text: str) -> str:
+    lines = textwrap.wrap(text.replace("*/", "* /"), 110, break_long_words=False)
+    return "/* " + "\n   ".join(lines) + " */\n"
+
+
+def _described(function: CFunction) -> str:
+    summary = (function.implementation.__doc__ or "").strip().split("\n\n")[0]
+    return _comment(" ".join(summary.split())) if summary else ""
+
+
+def _enumeration(name: str, members: Mapping[str, int]) -> str:
+    lines = "".join(f"    {member} = {value},\n" for member, value in members.items()).removesuffix(",\n")
+    return f"typedef enum {{\n{lines}\n}} {name};\n"
+
+
+def _codes(names: Iterable[str], c_type: str) -> str:
+    return "".join(f"static const {c_type} {name} = {CODES[name]};\n" for name in names)
+
+
+def _is_operator_status(name: str) -> bool:
+    return name.startswith("ACLNN_") or name == "OK"
+
+
+def _base(functions: list[CFunction]) -> str:
+    handles = "".join(f"typedef void *{name};\n" for name in HANDLES)
+    statuses = _codes((name for name in CODES if not _is_operator_status(name)), "aclError")
+    enumerations = "\n".join(_enumeration(name, ENUMS[name]) for name in _BASE_ENUMS)
+    return "\n".join(
+        [
+            _includes("stdbool.h", "stddef.h", "stdint.h"),
+            f"typedef int aclError;\ntypedef uint16_t aclFloat16;\n{handles}",
+            statuses,
+            enumerations,
+            _declarations(functions, _described),
+        ]
+    )
+
+
+def _runtime(functions: list[CFunction]) -> str:
+    enumerations = "\n".join(_enumeration(*item) for item in ENUMS.items() if item[0] not in _BASE_ENUMS)
+    flags = "".join(f"#define {name} 0x{value:08X}U\n" for name, value in FLAGS.items())
+    return "\n".join([_includes(BASE), enumerations, flags, _declarations(functions, _described)])
+
+
+def _acl(functions: list[CFunction]) -> str:
+    return _includes(BASE, RUNTIME, "acl/acl_op.h", "acl/acl_mdl.h") + "\n" + _declarations(functions, _described)
+
+
+def _meta(functions: list[CFunction]) -> str:
+    objects = sorted({name for function in FUNCTIONS.values() for name in _OBJECT.findall(function.prototype)})
+    opaque = "".join(f"typedef struct {name} {name};\n" for name in objects)
+    statuses = _codes(filter(_is_operator_status, CODES), "aclnnStatus")
+    return "\n".join(
+        [_includes(BASE), f"typedef int32_t aclnnStatus;\n{opaque}", statuses, _declarations(functions, _described)]
+    )
+
+
+def _aclnn(functions: list[CFunction]) -> str:
+    return _includes(META) + "\n" + _declarations(functions, _described)
+
+
+def _lower_runtime() -> str:
+    declared = "\n".join(f"{forward.prototype};" for forward in FORWARDS)
+    return "\n".join([_includes("stdint.h"), "typedef int32_t rtError_t;\n", _extern_c(declared)])
+
+
+def _operators(header: str, functions: list[CFunction]) -> str:
+    operators = {operator.function: operator for operator in OPERATORS if f"aclnnop/{operator.header}" == header}
+
+    def describe(function: CFunction) -> str:
+        name = function.name.removesuffix("GetWorkspaceSize")
+        return _about(operators[name]) if name != function.name else "/* Queues what the executor was made for. */\n"
+
+    return _includes(ACLNN) + "\n" + _declarations(functions, describe)
+
+
+def _about(operator: Operator) -> str:
+    parameters = "; ".join(f"{parameter.name}: {parameter.meaning}" for parameter in operator.parameters)
+    return _comment(operator.summary) + _comment(operator.formula) + _comment(parameters)

@@ -1,0 +1,126 @@
+"""Compiles the shared libraries: one for each set of declared functions, and what they share to reach Python."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aclnn.cann.prototype import FUNCTIONS, CFunction
+from aclnn.extras import require
+from aclnn.toolkit import border, trampolines
+from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
+from aclnn.toolkit.lower_runtime import Forward
+
+#: The module that serves the calls, inside of Python.
+SERVER = "aclnn.toolkit.server"
+
+_COMPILE = ("-std=c11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-c")
+_LINK = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN:$ORIGIN/aclnn", "-Wl,--allow-shlib-undefined")
+_NEEDED = ("-Wl,--no-as-needed", "-lstdc++")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library that programs link."""
+
+    name: str
+    """As the linker knows it: ``ascendcl``."""
+    functions: tuple[CFunction | Forward, ...]
+    headers: tuple[str, ...]
+    """What declares them, as a program includes it."""
+
+    @property
+    def file(self) -> str:
+        """``libascendcl.so``."""
+        return f"lib{self.name}.so"
+
+
+def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) -> None:
+    """Compile every library into ``lib`` and the shared parts into ``lib/aclnn``.
+
+    Args:
+        include: the headers' folder.
+        lib: where to put the libraries; exists.
+        work: an existing folder for the generated C.
+
+    Raises:
+        ToolkitError: a compiler, Python's headers or its shared library is missing.
+    """
+    c, cxx = c_compiler(), cxx_compiler()
+    inner = lib / "aclnn"
+    inner.mkdir(exist_ok=True)
+    functions = list(FUNCTIONS.values())
+    _write(work, _shared_sources(functions))
+    _emit_bridge(functions, work / "bridge.c")
+    for library in libraries:
+        source = trampolines.library(library.functions, library.headers)
+        exports = trampolines.exports(function.name for function in library.functions)
+        _write(work, {f"{library.name}.c": source, f"{library.name}.map": exports})
+
+    folders = [f"-I{folder}" for folder in (work, include, python_headers())]
+    for name in ("start", "bridge", *(library.name for library in libraries)):
+        compile([*c, *_COMPILE, *folders, "-o", work / f"{name}.o", work / f"{name}.c"])
+    start = inner / "libaclnn_start.so"
+    _link(cxx, start, work / "start", "-ldl", "-lpthread")
+    # The bridge's undefined symbols are Python's: whichever Python the process has.
+    _link(cxx, inner / "bridge.so", work / "bridge", *_NEEDED)
+    # All of them need one another, so that a symbol is found through any of their handles. Linked twice, for the first
+    # time there is nothing to need yet.
+    files = [lib / library.file for library in libraries]
+    for others in ([], files):
+        for library in libraries:
+            rest = [file for file in others if file.name != library.file]
+            _link(cxx, lib / library.file, work / library.name, *_NEEDED, start, *rest)
+
+
+def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> None:
+    fresh = file.with_suffix(".new")
+    names = [f"-Wl,-soname,{file.name}", f"-Wl,--version-script,{stem}.map"]
+    compile([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
+    fresh.replace(file)
+
+
+def _shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
+    return {
+        "config.h": trampolines.config(_machine()),
+        "entries.h": trampolines.entries_header(functions),
+        "start.h": trampolines.source("start.h"),
+        "start.c": trampolines.source("start.c"),
+        "start.map": trampolines.exports(["aclnn_entries"]),
+        "bridge.map": trampolines.exports(["aclnn_bridge_open"]),
+    }
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _machine() -> dict[str, str]:
+    """Where this machine's Python is, for ``config.h``."""
+    import_paths = sorted({path for path in sys.path if path and Path(path).exists()}, key=sys.path.index)
+    return {
+        "ACLNN_LIBPYTHON": str(python_library()),
+        "ACLNN_PYTHON": sys.executable,
+        "ACLNN_PYTHON_VERSION": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "ACLNN_IMPORT_SERVER": (
+            f"import sys\nsys.path += [path for path in {import_paths!r} if path not in sys.path]\nimport {SERVER}\n"
+        ),
+    }
+
+
+def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
+    cffi = require("cffi", "toolkit")
+    ffi = cffi.FFI()
+    ffi.embedding_api("\n".join(f"{border.entry_declaration(function)};" for function in functions))
+    ffi.cdef("void *aclnn_new_array(size_t size);")
+    ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
+    ffi.embedding_init_code(
+        f"import {SERVER}\nimport _aclnn_bridge\n{SERVER}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"
+    )
+    with contextlib.redirect_stdout(io.StringIO()):  # cffi says which file it writes
+        ffi.emit_c_code(str(path))

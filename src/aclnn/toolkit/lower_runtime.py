@@ -1,0 +1,56 @@
+"""``libruntime.so``: the layer below ``acl``, of which some programs take memory, contexts and streams."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A function that is another under an older name."""
+
+    prototype: str
+    to: str
+    """The function of the table that does the work."""
+    arguments: str
+    """What it is given; the other parameters do not matter here."""
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        return self.prototype.split("(", 1)[0].split()[-1]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters' names."""
+        return [re.findall(r"\w+", part)[-1] for part in self.prototype.split("(", 1)[1].split(",")]
+
+
+FORWARDS = (
+    Forward(
+        "rtError_t rtCtxCreate(void **context, uint32_t mode, int32_t device)", "aclrtCreateContext", "context, device"
+    ),
+    Forward("rtError_t rtCtxDestroy(void *context)", "aclrtDestroyContext", "context"),
+    Forward("rtError_t rtStreamCreate(void **stream, int32_t priority)", "aclrtCreateStream", "stream"),
+    Forward("rtError_t rtStreamDestroy(void *stream)", "aclrtDestroyStream", "stream"),
+    Forward("rtError_t rtStreamDestroyForce(void *stream)", "aclrtDestroyStreamForce", "stream"),
+    Forward("rtError_t rtStreamSynchronize(void *stream)", "aclrtSynchronizeStream", "stream"),
+    Forward(
+        "rtError_t rtStreamSynchronizeWithTimeout(void *stream, int32_t timeout)",
+        "aclrtSynchronizeStreamWithTimeout",
+        "stream, timeout",
+    ),
+    Forward(
+        "rtError_t rtMalloc(void **devPtr, uint64_t size, uint32_t type, uint16_t moduleId)",
+        "aclrtMalloc",
+        "devPtr, size, 0",
+    ),
+    Forward("rtError_t rtFree(void *devPtr)", "aclrtFree", "devPtr"),
+    Forward(
+        "rtError_t rtMemcpy(void *dst, uint64_t destMax, const void *src, uint64_t count, int32_t kind)",
+        "aclrtMemcpy",
+        "dst, destMax, src, count, kind",
+    ),
+    Forward("rtError_t rtSetDeviceSatMode(int32_t mode)", "aclrtSetDeviceSatMode", "mode"),
+)

@@ -1,0 +1,206 @@
+"""The Python side of the C libraries: each entry point calls the function of the same name in ``aclnn.cann``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from aclnn import cann
+from aclnn.cann.prototype import FUNCTIONS, CFunction
+from aclnn.status import ACLNN_ERR_INNER, CODES, AclnnError
+from aclnn.toolkit.border import is_text, result_type
+
+Entry = Callable[..., Any]
+
+#: More elements than any array that a program can mean; C cannot say how long it really is.
+_LONGEST_ARRAY = 1 << 28
+# Its text lives until the thread's next call; every other text as long as the process.
+_SHORT_LIVED = "aclGetRecentErrMsg"
+
+__all__ = ["attach", "cann"]
+
+
+class _Border:
+    """cffi's two objects, and what is built from them."""
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        self.ffi = ffi
+        self.lib = lib
+        self.null = ffi.NULL
+        self.texts: dict[str, Any] = {}
+        self.recent = threading.local()
+
+    def text(self, function: CFunction, value: str | None) -> Any:
+        """A C string that outlives the call."""
+        if value is None:
+            return self.null
+        if function.name == _SHORT_LIVED:
+            self.recent.text = self.ffi.new("char[]", value.encode("utf-8", "replace"))
+            return self.recent.text
+        if value not in self.texts:
+            self.texts[value] = self.ffi.new("char[]", value.encode("utf-8", "replace"))
+        return self.texts[value]
+
+    def array(self, values: Sequence[int]) -> Any:
+        """A new array of int64_t that C++ releases with ``delete[]``."""
+        array = self.ffi.cast("int64_t *", self.lib.aclnn_new_array(8 * len(values)))
+        array[0 : len(values)] = list(values)
+        return array
+
+    def elements(self, pointer: Any, count: int) -> tuple[Any, ...] | None:
+        """What an array parameter holds; None for null."""
+        if not pointer:
+            return None
+        if count > _LONGEST_ARRAY:
+            raise MemoryError
+        return tuple(self.ffi.unpack(pointer, count))
+
+    def string(self, pointer: Any) -> str | None:
+        """What a string parameter holds; None for null."""
+        return os.fsdecode(self.ffi.string(pointer)) if pointer else None
+
+
+def attach(ffi: Any, lib: Any) -> None:
+    """Give every C entry point its Python function; cffi calls this once."""
+    border = _Border(ffi, lib)
+    wrap = _tracing(border)
+    for function in FUNCTIONS.values():
+        error = _fallback(function, border)
+        entry = wrap(function, _entry(function, border))
+        ffi.def_extern(name=f"py_{function.name}", error=error, onerror=_onerror(function))(entry)
+
+
+def _tracing(border: _Border) -> Callable[[CFunction, Entry], Entry]:
+    path = os.environ.get("ACLNN_TRACE")
+    if not path:
+        return lambda function, entry: entry
+    from aclnn.toolkit.trace import Trace
+
+    trace = Trace(path)
+    return lambda function, entry: trace.wrap(function, entry, border.elements, border.string)
+
+
+def _fallback(function: CFunction, border: _Border) -> Any:
+    """What C gets when Python itself fails: an error status, null or 0."""
+    if function.returns_status:
+        return ACLNN_ERR_INNER if function.returns == "aclnnStatus" else CODES["ACL_ERROR_INTERNAL_ERROR"]
+    return border.null if result_type(function) == "const char *" else 0
+
+
+def _onerror(function: CFunction) -> Callable[..., None]:
+    def note(kind: type[BaseException], value: BaseException, traceback: object) -> None:
+        text = f"{function.name}: internal error: {kind.__name__}: {value}"
+        function.refuse(AclnnError(ACLNN_ERR_INNER, text))
+        if kind is not MemoryError:
+            print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
+
+    return note
+
+
+def _entry(function: CFunction, border: _Border) -> Entry:
+    compute = _with_inputs(function, border)
+    if not function.returns_status:
+        return _value_entry(function, border, compute)
+    return _status_entry(function, compute) if not function.outputs else _result_entry(function, border, compute)
+
+
+def _with_inputs(function: CFunction, border: _Border) -> Entry:
+    """The implementation, taking all of C's arguments as they come, out-parameters too."""
+    implementation = function.implementation
+    names = [parameter.name for parameter in function.parameters]
+    inputs = [names.index(parameter.name) for parameter in function.inputs]
+    arrays = [(names.index(p.name), names.index(p.counted_by)) for p in function.inputs if p.counted_by is not None]
+    texts = [names.index(parameter.name) for parameter in function.inputs if is_text(parameter)]
+    if len(inputs) == len(names):
+        pick: Entry = lambda values: values  # noqa: E731  (one of three ways to say the same)
+    else:
+        pick = itemgetter(*inputs) if len(inputs) > 1 else lambda values: [values[at] for at in inputs]
+    if not arrays and not texts:
+        return lambda *values: implementation(*pick(values))
+
+    def converted(*values: Any) -> Any:
+        given = list(values)
+        for at, counter in arrays:
+            given[at] = border.elements(values[at], values[counter])
+        for at in texts:
+            given[at] = border.string(values[at])
+        return implementation(*pick(given))
+
+    return converted
+
+
+def _value_entry(function: CFunction, border: _Border, compute: Entry) -> Entry:
+    is_string = result_type(function) == "const char *"
+    refused = _fallback(function, border)
+
+    def value(*values: Any) -> Any:
+        try:
+            result = compute(*values)
+        except AclnnError as error:
+            function.refuse(error)
+            return refused
+        return border.text(function, result) if is_string else result
+
+    return value
+
+
+def _status_entry(function: CFunction, compute: Entry) -> Entry:
+    def status(*values: Any) -> Any:
+        try:
+            result = compute(*values)
+        except AclnnError as error:
+            return function.refuse(error)
+        # Two functions answer with a status that is not about the call itself.
+        return 0 if result is None else result
+
+    return status
+
+
+def _result_entry(function: CFunction, border: _Border, compute: Entry) -> Entry:
+    names = [parameter.name for parameter in function.parameters]
+    required = [names.index(parameter.name) for parameter in function.outputs if not parameter.nullable]
+    store = _store(function, border)
+
+    def results(*values: Any) -> int:
+        for at in required:
+            if not values[at]:
+                return _null(function, names[at])
+        try:
+            store(values, compute(*values))
+        except AclnnError as error:
+            return function.refuse(error)
+        return 0
+
+    return results
+
+
+def _null(function: CFunction, name: str) -> int:
+    return function.refuse(
+        AclnnError(function.null_status, f"{function.name}: {name}: expected an address for the result, got null")
+    )
+
+
+def _store(function: CFunction, border: _Border) -> Entry:
+    """What writes the implementation's results where C's out-parameters point."""
+    names = [parameter.name for parameter in function.parameters]
+    outputs = [names.index(parameter.name) for parameter in function.outputs]
+    lists = [parameter.counted_by is not None for parameter in function.outputs]
+    if len(outputs) == 1 and not lists[0]:
+        only = outputs[0]
+
+        def store_one(values: Sequence[Any], result: Any) -> None:
+            if values[only]:
+                values[only][0] = result
+
+        return store_one
+
+    def store(values: Sequence[Any], results: Sequence[Any]) -> None:
+        for at, is_list, result in zip(outputs, lists, results, strict=True):
+            if values[at]:
+                values[at][0] = border.array(result) if is_list else result
+
+    return store

@@ -1,0 +1,157 @@
+/* Finds the Python of this process or starts one, once, and hands out the entry points that it serves.
+
+   This library knows Python only through dlopen: where Python cannot start, a program still starts, and every call
+   gets an error status. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "start.h"
+
+enum { PATH_BYTES = PATH_MAX + 32, REASON_BYTES = 1024 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(const struct aclnn_entries *) entries;
+static atomic_int failed;
+static int (*python_is_initialized)(void);
+static char folder[PATH_MAX] = ".";
+
+/* At load time: a path relative to the working folder is only good until the program changes that. */
+__attribute__((constructor)) static void find_folder(void)
+{
+    Dl_info self;
+    char *slash;
+
+    if (dladdr((void *)&lock, &self) != 0 && realpath(self.dli_fname, folder) != NULL
+        && (slash = strrchr(folder, '/')) != NULL) {
+        *slash = '\0';
+    }
+}
+
+static const struct aclnn_entries *fail(const char *format, ...)
+{
+    char line[2 * REASON_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    for (char *c = line; *c != '\0'; c++) {
+        if (*c == '\n') {
+            *c = ' ';
+        }
+    }
+    fprintf(stderr, "aclnn: %s\n", line);
+    atomic_store(&failed, 1);
+    return NULL;
+}
+
+static void forked(void)
+{
+    /* The child has none of the interpreter's threads, and perhaps a lock that one of them held. */
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+    lock = fresh;
+    if (atomic_exchange(&entries, NULL) != NULL) {
+        atomic_store(&failed, 2);
+    }
+}
+
+/* Makes Python's symbols visible to every library of the process: extension modules do not name libpython. */
+static int find_python(void)
+{
+    const char *(*version)(void);
+
+    if (dlsym(RTLD_DEFAULT, "Py_IsInitialized") == NULL && dlopen(ACLNN_LIBPYTHON, RTLD_NOW | RTLD_GLOBAL) == NULL) {
+        fail("Python could not be loaded: %s. Run 'aclnn toolkit build' again.", dlerror());
+        return 0;
+    }
+    *(void **)&python_is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    *(void **)&version = dlsym(RTLD_DEFAULT, "Py_GetVersion");
+    if (strncmp(version(), ACLNN_PYTHON_VERSION ".", sizeof ACLNN_PYTHON_VERSION) != 0) {
+        fail("the toolkit was built for Python " ACLNN_PYTHON_VERSION ", this process has Python %.16s. "
+             "Run 'aclnn toolkit build' with that Python.", version());
+        return 0;
+    }
+    return 1;
+}
+
+static const struct aclnn_entries *open_bridge(void)
+{
+    char path[PATH_BYTES];
+    char reason[REASON_BYTES] = "";
+    void *bridge;
+    aclnn_open open_entries;
+    const struct aclnn_entries *found;
+    int ours = !python_is_initialized();
+
+    snprintf(path, sizeof path, "%s/bridge.so", folder);
+    bridge = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (bridge == NULL) {
+        return fail("%s. Run 'aclnn toolkit build' again.", dlerror());
+    }
+    *(void **)&open_entries = dlsym(bridge, "aclnn_bridge_open");
+    found = open_entries(reason, sizeof reason);
+    if (found == NULL) {
+        return fail("Python could not start: %s. Run 'aclnn toolkit build' again.", reason);
+    }
+    if (ours) {
+        pthread_atfork(NULL, NULL, forked);
+    }
+    atomic_store_explicit(&entries, found, memory_order_release);
+    return found;
+}
+
+static const struct aclnn_entries *start(void)
+{
+    const struct aclnn_entries *found;
+    int (*holds_lock)(void) = NULL;
+    void *(*save)(void) = NULL;
+    void (*restore)(void *) = NULL;
+    void *thread = NULL;
+
+    if (atomic_load(&failed) != 0) {
+        if (atomic_load(&failed) == 2) {
+            return fail("this process was forked after the first aclnn call; fork before it.");
+        }
+        return NULL;
+    }
+    *(void **)&python_is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (python_is_initialized != NULL && python_is_initialized()) {
+        /* Whoever starts needs the interpreter's lock, so it is not kept while waiting for them. */
+        *(void **)&holds_lock = dlsym(RTLD_DEFAULT, "PyGILState_Check");
+        *(void **)&save = dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
+        *(void **)&restore = dlsym(RTLD_DEFAULT, "PyEval_RestoreThread");
+        if (holds_lock()) {
+            thread = save();
+        }
+    }
+    pthread_mutex_lock(&lock);
+    found = atomic_load_explicit(&entries, memory_order_acquire);
+    if (found == NULL && atomic_load(&failed) == 0 && find_python()) {
+        found = open_bridge();
+    }
+    pthread_mutex_unlock(&lock);
+    if (thread != NULL) {
+        restore(thread);
+    }
+    return found;
+}
+
+const struct aclnn_entries *aclnn_entries(void)
+{
+    const struct aclnn_entries *found = atomic_load_explicit(&entries, memory_order_acquire);
+
+    if (found == NULL) {
+        return start();
+    }
+    /* Exit handlers and destructors may still call when the interpreter of a Python program has ended. */
+    return python_is_initialized() ? found : NULL;
+}

@@ -1,0 +1,121 @@
+"""``ACLNN_TRACE=file``: one line for every call of a C program, and reading such a file again.
+
+A line has four fields with tabs between them: name, arguments, status (or value), microseconds spent in Python.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aclnn.cann.prototype import CFunction, CParameter
+from aclnn.toolkit.border import is_text, number_type
+
+_SHOWN_ELEMENTS = 16
+
+
+@dataclass(frozen=True)
+class Record:
+    """One call."""
+
+    name: str
+    arguments: str
+    """``size=64, policy=0, devPtr -> 0x7f0000000000``: inputs, then results."""
+    status: str
+    microseconds: float
+
+
+class Trace:
+    """Appends to a file; lines of several threads and processes never mix."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def wrap(
+        self,
+        function: CFunction,
+        entry: Callable[..., Any],
+        elements: Callable[[Any, int], tuple[Any, ...] | None],
+        string: Callable[[Any], str | None],
+    ) -> Callable[..., Any]:
+        """The entry point, noting each call.
+
+        Args:
+            function: what it serves.
+            entry: takes C's arguments as they come.
+            elements: reads an array parameter.
+            string: reads a string parameter.
+        """
+        describe = _description(function, elements, string)
+
+        def traced(*values: Any) -> Any:
+            begin = time.perf_counter_ns()
+            result = entry(*values)
+            spent_us = (time.perf_counter_ns() - begin) / 1000
+            status = str(result) if isinstance(result, (int, float)) else repr(string(result))
+            line = f"{function.name}\t{describe(values)}\t{status}\t{spent_us:.1f}\n"
+            os.write(self._file, line.encode("utf-8", "replace"))
+            return result
+
+        return traced
+
+
+def _description(
+    function: CFunction,
+    elements: Callable[[Any, int], tuple[Any, ...] | None],
+    string: Callable[[Any], str | None],
+) -> Callable[[tuple[Any, ...]], str]:
+    parameters = function.parameters
+    positions = {parameter.name: at for at, parameter in enumerate(parameters)}
+
+    def array(pointer: Any, count: int) -> str:
+        shown = elements(pointer, min(count, _SHOWN_ELEMENTS))
+        return "null" if shown is None else f"{list(shown)}{' …' if count > _SHOWN_ELEMENTS else ''}"
+
+    def given(parameter: CParameter, values: tuple[Any, ...]) -> str:
+        value = values[positions[parameter.name]]
+        if parameter.counted_by is not None:
+            return array(value, values[positions[parameter.counted_by]])
+        return repr(string(value)) if is_text(parameter) else _shown(value, number_type(parameter.c_type))
+
+    def got(parameter: CParameter, values: tuple[Any, ...]) -> str:
+        pointer = values[positions[parameter.name]]
+        if not pointer:
+            return "null"
+        if parameter.counted_by is not None:
+            counter = values[positions[parameter.counted_by]]
+            return array(pointer[0], counter[0]) if counter else "?"
+        return _shown(pointer[0], number_type(parameter.element))
+
+    def describe(values: tuple[Any, ...]) -> str:
+        inputs = [f"{parameter.name}={given(parameter, values)}" for parameter in function.inputs]
+        outputs = [f"{parameter.name} -> {got(parameter, values)}" for parameter in function.outputs]
+        return ", ".join(inputs + outputs).replace("\t", " ").replace("\n", " ")
+
+    return describe
+
+
+def _shown(value: Any, c_type: str) -> str:
+    if c_type == "uintptr_t":
+        return f"{value:#x}" if value else "null"
+    return str(value)
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The calls that a trace file holds.
+
+    Raises:
+        ValueError: a line is not one of a trace.
+    """
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            fields = line.rstrip("\n").split("\t")
+            try:
+                name, arguments, status, microseconds = fields
+                yield Record(name, arguments, status, float(microseconds))
+            except ValueError:
+                raise ValueError(f"{path}:{number}: expected a line of an ACLNN_TRACE file, got {line!r}") from None

@@ -1,0 +1,91 @@
+"""``torch.func.vmap``: the batch becomes one more leading dimension, without copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aclnn.declaration import Operator
+from aclnn.operators import OPERATORS
+from aclnn.torch_ops import LIBRARY, default_arguments, is_functional, torch
+
+Tensor = Any
+
+
+def _leading(tensor: Tensor, dim: int | None, batch_size: int, rank: int = 0) -> Tensor:
+    """The tensor with its batch in front, or repeated without copies, and ones up to ``rank`` other dimensions."""
+    tensor = tensor.expand(batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    for _ in range(rank - tensor.dim() + 1):
+        tensor = tensor.unsqueeze(1)
+    return tensor
+
+
+def _elementwise(call: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
+    def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+        pairs = list(zip(arguments, in_dims, strict=True))
+        rank = max(a.dim() - (d is not None) for a, d in pairs if isinstance(a, torch.Tensor))
+        moved = [_leading(a, d, info.batch_size, rank) if isinstance(a, torch.Tensor) else a for a, d in pairs]
+        return call(*moved), 0
+
+    return rule
+
+
+def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: Any) -> tuple[Any, Any]:
+    """A call for each member of the batch: parameters' gradients are sums over rows that must stay apart."""
+    pairs = list(zip(arguments, in_dims, strict=True))
+    batched = [isinstance(a, torch.Tensor) and d is not None for a, d in pairs]
+    calls = [
+        call(*(a.select(d, i) if moves else a for (a, d), moves in zip(pairs, batched, strict=True)))
+        for i in range(info.batch_size)
+    ]
+    results = tuple(None if parts[0] is None else torch.stack(parts) for parts in zip(*calls, strict=True))
+    return results, tuple(None if result is None else 0 for result in results)
+
+
+def _layer_norm(call: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: Any, x: Tensor, shape: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+        if in_dims[2] is not None or in_dims[3] is not None:
+            return _one_by_one(call, info, in_dims, (x, shape, weight, bias, *rest))
+        return call(_leading(x, in_dims[0], info.batch_size), shape, weight, bias, *rest), (0, 0, 0)
+
+    return rule
+
+
+def _layer_norm_backward(call: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(
+        info: Any, in_dims: Any, dy: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any, *rest: Any
+    ) -> Any:
+        bias, mask = rest
+        if in_dims[5] is not None or mask[1] or mask[2]:
+            return _one_by_one(call, info, in_dims, (dy, x, shape, mean, rstd, weight, *rest))
+        tensors = (dy, in_dims[0]), (x, in_dims[1]), (mean, in_dims[3]), (rstd, in_dims[4])
+        dy, x, mean, rstd = (_leading(tensor, dim, info.batch_size) for tensor, dim in tensors)
+        # The bias is never used, so a batched one is left out.
+        results = call(dy, x, shape, mean, rstd, weight, bias if in_dims[6] is None else None, mask)
+        return results, tuple(None if result is None else 0 for result in results)
+
+    return rule
+
+
+_LAYER_NORM = {
+    "layer_norm": _layer_norm,
+    "layer_norm_with_impl_mode": _layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
+}
+
+
+def _register(operator: Operator) -> None:
+    make: Callable[..., Callable[..., Any]] = _LAYER_NORM.get(operator.name, _elementwise)
+    call = getattr(torch.ops.aclnn, operator.name).default
+    rule, defaults = make(call), default_arguments(operator)
+
+    def with_defaults(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        missing = defaults[len(arguments) :]
+        return rule(info, (*in_dims, *[None] * len(missing)), *arguments, *missing)
+
+    torch.library.register_vmap(f"aclnn::{operator.name}", with_defaults, lib=LIBRARY)
+
+
+for _operator in OPERATORS:
+    if is_functional(_operator):
+        _register(_operator)

@@ -1,0 +1,177 @@
+"""Gradients: each forward operator's is our backward operator; a backward operator's are PyTorch's own.
+
+Second derivatives come from the same gradient written in operations that PyTorch differentiates, any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from torch._functorch.utils import enable_single_level_autograd_function
+
+from aclnn.operators import BY_NAME
+from aclnn.torch_ops import KERNELS, LIBRARY, default_arguments, torch
+
+Tensor = Any
+_OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
+
+_TANH = 1
+
+
+_AFTER = torch._C._after_ADInplaceOrView_keyset
+
+
+def _register(name: str, backward: Callable[..., Any], setup: Callable[..., None]) -> None:
+    """Give an operator its gradient; ``setup(ctx, inputs, output)`` sees every argument, defaults included.
+
+    ``torch.library.register_autograd`` would do, but refuses ``torch.func``, and sends calls without gradients through
+    the dispatcher a second time, which takes as long as all the rest of a small call.
+    """
+    overload = getattr(_OURS, name).default
+    attributes = {
+        "forward": staticmethod(lambda *arguments: overload(*arguments)),
+        "setup_context": staticmethod(setup),
+        "backward": staticmethod(backward),
+    }
+    function = type(f"Aclnn_{name}", (torch.autograd.Function,), attributes)
+    # Function.apply itself would start torch.func's transforms, which have been seen to when the kernel is called.
+    apply = super(torch.autograd.Function, function).apply
+    direct = {key: kernel for (operator, key), kernel in KERNELS.items() if operator == name}
+    defaults = default_arguments(BY_NAME[name])
+
+    def kernel(keyset: Any, *arguments: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments):
+            transformed = torch._C._are_functorch_transforms_active()
+            with enable_single_level_autograd_function() if transformed else nullcontext():
+                return apply(*arguments, *defaults[len(arguments) :])
+        below = keyset & _AFTER
+        found = direct.get(below.highestPriorityTypeId())
+        if found is not None:
+            return found(*arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return overload.redispatch(below, *arguments)
+
+    LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
+
+
+def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
+    """Register the gradient of an elementwise forward operator of x and, perhaps, a number."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, *ctx.attributes = inputs
+        ctx.save_for_backward(x)
+
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return differentiate(grad, x, *ctx.attributes), *[None] * len(ctx.attributes)
+
+    _register(name, backward, setup)
+
+
+_first("fast_gelu", lambda grad, x: _OURS.fast_gelu_backward(grad, x))
+_first("silu", lambda grad, x: _OURS.silu_backward(grad, x))
+_first("hardswish", lambda grad, x: _OURS.hardswish_backward(grad.to(x.dtype), x))
+_first("gelu", lambda grad, x: _OURS.gelu_backward_v2(grad, x, "tanh"))
+_first("gelu_v2", lambda grad, x, mode: _OURS.gelu_backward_v2(grad, x, "tanh" if mode == _TANH else "none"))
+
+
+def _setup_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, ctx.normalized_shape, weight, bias, *attributes = inputs
+    ctx.attributes = len(attributes)
+    _, mean, rstd = output
+    ctx.save_for_backward(x, weight, bias, mean, rstd)
+    ctx.mark_non_differentiable(mean, rstd)
+
+
+def _layer_norm(ctx: Any, grad: Tensor, *_: Any) -> Any:
+    x, weight, bias, mean, rstd = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    mask = [needs[0], needs[2] and weight is not None, needs[3] and bias is not None]
+    dx, dw, db = _OURS.layer_norm_backward(grad, x, ctx.normalized_shape, mean, rstd, weight, bias, mask)
+    return dx, None, dw, db, *[None] * ctx.attributes
+
+
+for _name in ("layer_norm", "layer_norm_with_impl_mode"):
+    _register(_name, _layer_norm, _setup_layer_norm)
+
+
+def _second(name: str, alike: Callable[..., Any]) -> None:
+    """Register the gradients of a backward operator: those of ``alike``, equal to it in PyTorch's operations."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.places = [place for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
+        ctx.others = [None if place in ctx.places else value for place, value in enumerate(inputs)]
+        ctx.save_for_backward(*(inputs[place] for place in ctx.places))
+
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        arguments = list(ctx.others)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            arguments[place] = tensor
+        wanted = [place for place, needed in enumerate(ctx.needs_input_grad) if needed]
+        further = torch.is_grad_enabled()
+        with torch.enable_grad():
+            for place in wanted:
+                # A view, so that only this use of the tensor is differentiated.
+                arguments[place] = arguments[place].view_as(arguments[place]) if further else _leaf(arguments[place])
+            results = alike(*arguments)
+            results = results if isinstance(results, tuple) else (results,)
+            pairs = [(r, g) for r, g in zip(results, grads, strict=True) if r is not None and g is not None]
+            found = torch.autograd.grad(
+                [result for result, _ in pairs],
+                [arguments[place] for place in wanted],
+                [grad for _, grad in pairs],
+                create_graph=further,
+                allow_unused=True,
+            )
+        gradients: list[Any] = [None] * len(arguments)
+        for place, gradient in zip(wanted, found, strict=True):
+            gradients[place] = gradient
+        return tuple(gradients)
+
+    _register(name, backward, setup)
+
+
+def _leaf(tensor: Tensor) -> Tensor:
+    return tensor.detach().requires_grad_()
+
+
+_QUICK = 1.702  # fast_gelu(x) = silu(1.702·x) / 1.702
+
+
+def _silu_slope(x: Tensor) -> Tensor:
+    s = torch.sigmoid(x)
+    return s * (1.0 + x * (1.0 - s))
+
+
+_second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))
+_second("silu_backward", lambda dy, x: dy * _silu_slope(x))
+_second("hardswish_backward", lambda dy, x: _THEIRS.hardswish_backward(dy, x))
+# PyTorch's own does not broadcast.
+_second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))
+
+
+def _layer_norm_backward(
+    dy: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any
+) -> tuple[Any, Any, Any]:
+    """The same gradients by operations that PyTorch differentiates, mean and rstd as functions of x.
+
+    That is what mean and rstd are in a model; PyTorch's own second derivative assumes it too.
+    """
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    rows = list(range(x.dim() - len(shape)))
+    centred = x - x.mean(dims, keepdim=True)
+    # rstd's value is kept, with the dependence on x that it has for any eps.
+    spread = rstd.reshape(x.shape[: len(rows)] + (1,) * len(dims)).detach()
+    variance = (centred * centred).mean(dims, keepdim=True)
+    scale = (spread**-2 + (variance - variance.detach())) ** -0.5
+    hat = centred * scale
+    g = dy if weight is None else dy * weight
+    dx = (g - g.mean(dims, keepdim=True) - hat * (g * hat).mean(dims, keepdim=True)) * scale
+    dw = (dy * hat).sum(rows) if rows else dy * hat
+    db = dy.sum(rows) if rows else dy
+    return tuple(r if wanted else None for r, wanted in zip((dx, dw, db), mask, strict=True))  # type: ignore[return-value]
+
+
+_second("layer_norm_backward", _layer_norm_backward)

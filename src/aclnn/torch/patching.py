@@ -1,0 +1,53 @@
+"""Swapping a model's PyTorch modules for ours, and back."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from aclnn.torch import nn
+from aclnn.torch_ops import torch
+
+Model = TypeVar("Model")
+
+_OURS: dict[type, type] = {
+    torch.nn.SiLU: nn.SiLU,
+    torch.nn.GELU: nn.GELU,
+    torch.nn.Hardswish: nn.Hardswish,
+    torch.nn.LayerNorm: nn.LayerNorm,
+}
+_THEIRS = {ours: theirs for theirs, ours in _OURS.items()}
+
+
+def patch(model: Model) -> Model:
+    """Make the SiLU, GELU, Hardswish and LayerNorm modules of a model compute with our operators, in place.
+
+    Each module stays the same object with the same parameters, hooks and state dict; only its class changes. Subclasses
+    of those modules, and functions that a model calls itself (``F.gelu``), are left alone.
+
+    Returns:
+        The model.
+
+    Raises:
+        TypeError: it is no ``torch.nn.Module``.
+    """
+    return _swap("patch", model, _OURS)
+
+
+def unpatch(model: Model) -> Model:
+    """Undo ``patch``: give every module of ours its PyTorch class back, in place.
+
+    Returns:
+        The model.
+
+    Raises:
+        TypeError: it is no ``torch.nn.Module``.
+    """
+    return _swap("unpatch", model, _THEIRS)
+
+
+def _swap(function: str, model: Model, classes: dict[type, type]) -> Model:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"{function}(): model: expected a torch.nn.Module, got {type(model).__qualname__}")
+    for module in model.modules():
+        module.__class__ = classes.get(type(module), type(module))
+    return model

@@ -1,0 +1,99 @@
+"""DTensor rules: how each operator runs on tensors that are spread over several processes.
+
+Elementwise operators take any sharding, the same for all arguments. LayerNorm takes any over its rows: results follow
+the rows, the gradients of weight and bias are partial sums, and the normalised dimensions are whole everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aclnn.declaration import Operator
+from aclnn.operators import OPERATORS
+from aclnn.torch_ops import arguments_of, is_functional, torch
+
+# A rule: placements of the outputs and of the arguments; None for whatever is no tensor or is absent.
+Rule = tuple[list[Any], list[Any]]
+
+
+def _elementwise(*arguments: Any) -> list[Rule]:
+    from torch.distributed.tensor import Replicate, Shard
+
+    tensors = [a for a in arguments if _is_tensor(a)]
+    rank = max(len(t.shape) for t in tensors)
+
+    def placement(argument: Any, dim: int | None) -> Any:
+        if not _is_tensor(argument):
+            return None
+        own = -1 if dim is None else dim - (rank - len(argument.shape))
+        return Replicate() if own < 0 or argument.shape[own] == 1 else Shard(own)
+
+    whole: list[Rule] = [([Replicate()], [placement(a, None) for a in arguments])]
+    return whole + [([Shard(d)], [placement(a, d) for a in arguments]) for d in range(rank)]
+
+
+def _layer_norm(x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, *rest: Any) -> list[Rule]:
+    from torch.distributed.tensor import Replicate, Shard
+
+    rules = []
+    for rows in [Replicate(), *map(Shard, range(len(x.shape) - len(shape)))]:
+        parameters = [None if parameter is None else Replicate() for parameter in (weight, bias)]
+        rules.append(([rows] * 3, [rows, None, *parameters, *[None] * len(rest)]))
+    return rules
+
+
+def _layer_norm_backward(
+    dy: Any,
+    x: Any,
+    shape: Sequence[int],
+    mean: Any,
+    rstd: Any,
+    weight: Any = None,
+    bias: Any = None,
+    mask: Sequence[bool] = (True, True, True),
+) -> list[Rule]:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    leading = tuple(x.shape[: len(x.shape) - len(shape)])
+    # mean may have any shape with one element a row; only one that begins with the rows' own is cut like them.
+    dims = range(len(leading)) if tuple(mean.shape[: len(leading)]) == leading else range(0)
+    rules = []
+    for rows in [Replicate(), *map(Shard, dims)]:
+        sums = Replicate() if isinstance(rows, Replicate) else Partial()
+        outputs = [placement if wanted else None for placement, wanted in zip((rows, sums, sums), mask, strict=True)]
+        parameters = [None if parameter is None else Replicate() for parameter in (weight, bias)]
+        arguments = [rows, rows, None, rows, rows, *parameters]
+        rules.append((outputs, arguments if mask is None else [*arguments, None]))
+    return rules
+
+
+def _is_tensor(argument: Any) -> bool:
+    return hasattr(argument, "shape")
+
+
+_RULES: dict[str, Callable[..., list[Rule]]] = {
+    "layer_norm": _layer_norm,
+    "layer_norm_with_impl_mode": _layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
+}
+
+
+def _register(operator: Operator) -> None:
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+    from torch.distributed.tensor.experimental import register_sharding
+
+    overload = getattr(torch.ops.aclnn, operator.name).default
+    register_sharding(overload)(_RULES.get(operator.name, _elementwise))
+    # The rule is remembered by its arguments' sharding; the attributes (normalized_shape, output_mask) decide it too.
+    first = next((place for place, p in enumerate(arguments_of(operator)) if not p.is_tensor), None)
+    if first is not None:
+        propagator = DTensor._op_dispatcher.sharding_propagator
+        propagator.op_to_schema_info[overload] = RuntimeSchemaInfo(first, needs_pytree=True)
+
+
+if torch.distributed.is_available():
+    for _operator in OPERATORS:
+        if is_functional(_operator):
+            _register(_operator)

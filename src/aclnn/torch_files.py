@@ -1,0 +1,254 @@
+"""The pickle inside a torch.save archive, as data: a tiny machine that knows tensors and nothing else.
+
+Unpickling runs whatever the file names. This reads the opcodes, allows those that torch.save emits for tensors,
+dictionaries, lists and plain values, and calls nothing: a global is a word from a fixed list or the file is refused.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aclnn.dtypes import DataType
+
+MAX_PICKLE_BYTES = 1 << 26
+_MAX_OBJECTS = 100_000
+_MAX_DEPTH = 32
+
+
+class RefusedPickleError(ValueError):
+    """An opcode, global or structure that plain tensors do not need."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor as torch.save describes it: a strided view of a storage."""
+
+    storage: str
+    dtype: DataType
+    storage_elements: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+_STORAGES = {
+    "FloatStorage": DataType.FLOAT, "HalfStorage": DataType.FLOAT16, "BFloat16Storage": DataType.BF16,
+    "DoubleStorage": DataType.DOUBLE, "LongStorage": DataType.INT64, "IntStorage": DataType.INT32,
+    "ShortStorage": DataType.INT16, "CharStorage": DataType.INT8, "ByteStorage": DataType.UINT8,
+    "BoolStorage": DataType.BOOL,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Storage:
+    name: str
+    dtype: DataType
+    elements: int
+
+
+def describe(data: bytes) -> dict[str, Saved]:
+    """The tensors of a torch.save pickle by name; nested containers give names joined by dots, a lone tensor "".
+
+    Raises:
+        RefusedPickleError: anything that a file of tensors would not contain.
+    """
+    try:
+        root = _execute(data)
+    except (ValueError, IndexError, TypeError, KeyError, struct.error, RecursionError) as error:
+        raise RefusedPickleError(f"expected tensors as torch.save writes them ({error})") from error
+    found = dict(_tensors(root))
+    if not found:
+        raise RefusedPickleError("expected at least one tensor, got none")
+    return found
+
+
+def _tensors(root: Any) -> Iterator[tuple[str, Saved]]:
+    pending: list[tuple[str, Any, int]] = [("", root, 0)]
+    seen = 0
+    while pending:
+        name, value, depth = pending.pop()
+        seen += 1
+        if seen > _MAX_OBJECTS or depth > _MAX_DEPTH:
+            raise RefusedPickleError(f"expected at most {_MAX_OBJECTS} objects, {_MAX_DEPTH} deep")
+        if isinstance(value, Saved):
+            yield name, value
+        elif isinstance(value, (dict, list, tuple)):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            prefix = f"{name}." if name else ""
+            pending.extend((f"{prefix}{key}", item, depth + 1) for key, item in reversed(list(items)))
+
+
+class _Mark:
+    pass
+
+
+def _execute(data: bytes) -> Any:
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+
+    def popped_to_mark() -> list[Any]:
+        for at in range(len(stack) - 1, -1, -1):
+            if isinstance(stack[at], _Mark):
+                items = stack[at + 1 :]
+                del stack[at:]
+                return items
+        raise RefusedPickleError("expected a mark on the stack")
+
+    def set_items(items: list[Any]) -> None:
+        if not isinstance(stack[-1], dict) or len(items) % 2:
+            raise RefusedPickleError("expected a dictionary on the stack")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, (str, int)):
+                raise RefusedPickleError("expected text or numbers as names")
+            stack[-1][key] = value
+
+    def extend(items: list[Any]) -> None:
+        if not isinstance(stack[-1], list):
+            raise RefusedPickleError("expected a list on the stack")
+        stack[-1].extend(items)
+
+    def tuple_of(count: int) -> None:
+        if len(stack) < count:
+            raise RefusedPickleError("expected more on the stack")
+        items = tuple(stack[len(stack) - count :])
+        del stack[len(stack) - count :]
+        stack.append(items)
+
+    def store(at: int) -> None:
+        memo[at] = stack[-1]
+
+    actions: dict[str, Callable[[Any], Any]] = {
+        "PROTO": lambda arg: None,
+        "FRAME": lambda arg: None,
+        "MARK": lambda arg: stack.append(_Mark()),
+        "EMPTY_DICT": lambda arg: stack.append({}),
+        "EMPTY_LIST": lambda arg: stack.append([]),
+        "EMPTY_TUPLE": lambda arg: stack.append(()),
+        "NONE": lambda arg: stack.append(None),
+        "NEWTRUE": lambda arg: stack.append(True),
+        "NEWFALSE": lambda arg: stack.append(False),
+        "GLOBAL": lambda arg: stack.append(_known(arg)),
+        "STACK_GLOBAL": lambda arg: stack.append(_known(" ".join((stack.pop(-2), stack.pop())))),
+        "MEMOIZE": lambda arg: store(len(memo)),
+        "TUPLE": lambda arg: stack.append(tuple(popped_to_mark())),
+        "TUPLE1": lambda arg: tuple_of(1),
+        "TUPLE2": lambda arg: tuple_of(2),
+        "TUPLE3": lambda arg: tuple_of(3),
+        "BINPERSID": lambda arg: stack.append(_storage(stack.pop())),
+        "REDUCE": lambda arg: stack.append(_reduced(stack.pop(-2), stack.pop())),
+        "BUILD": lambda arg: stack.pop(),  # attributes of an OrderedDict (state_dict's _metadata): not tensors
+        "SETITEM": lambda arg: set_items([stack.pop(-2), stack.pop()]),
+        "SETITEMS": lambda arg: set_items(popped_to_mark()),
+        "APPEND": lambda arg: extend([stack.pop()]),
+        "APPENDS": lambda arg: extend(popped_to_mark()),
+    }
+    for name in ("BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"):
+        actions[name] = stack.append
+    for name in ("BINPUT", "LONG_BINPUT"):
+        actions[name] = store
+    for name in ("BINGET", "LONG_BINGET"):
+        actions[name] = lambda arg: stack.append(memo[arg])
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name == "STOP":
+            break
+        if opcode.name not in actions:
+            raise RefusedPickleError(f"expected tensors only, got the pickle opcode {opcode.name}")
+        actions[opcode.name](argument)
+    if len(stack) != 1:
+        raise RefusedPickleError("expected one object")
+    return stack[0]
+
+
+def _known(name: str) -> str:
+    module, _, word = name.partition(" ")
+    if name in _CALLS or (module == "torch" and word in _STORAGES):
+        return name
+    raise RefusedPickleError(f"expected tensors only, got {name.replace(' ', '.')!r}, which is not called")
+
+
+def _storage(identifier: Any) -> _Storage:
+    kind, word, name, _, elements = identifier
+    if kind != "storage" or not isinstance(name, str) or not _is_count(elements):
+        raise RefusedPickleError(f"expected a storage, got {identifier!r}")
+    return _Storage(name, _STORAGES[word.partition(" ")[2]], elements)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _rebuilt(arguments: tuple[Any, ...]) -> Saved:
+    storage, offset, shape, strides = arguments[:4]
+    if not (
+        isinstance(storage, _Storage)
+        and isinstance(shape, tuple)
+        and isinstance(strides, tuple)
+        and len(shape) == len(strides) <= 64
+        and all(map(_is_count, (offset, *shape, *strides)))
+    ):
+        raise RefusedPickleError("expected storage, offset, shape and strides")
+    return Saved(storage.name, storage.dtype, storage.elements, offset, shape, strides)
+
+
+_CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    "torch._utils _rebuild_tensor_v2": _rebuilt,
+    "torch._utils _rebuild_parameter": lambda arguments: arguments[0],
+    "collections OrderedDict": lambda arguments: {},
+    "torch Size": lambda arguments: tuple(arguments[0]),
+}
+
+
+def _reduced(function: Any, arguments: Any) -> Any:
+    if not isinstance(function, str) or function not in _CALLS or not isinstance(arguments, tuple):
+        raise RefusedPickleError(f"expected tensors only, got a call of {function!r}")
+    return _CALLS[function](arguments)
+
+
+def pickled(tensors: Mapping[str, tuple[DataType, tuple[int, ...]]]) -> bytes:
+    """The pickle of contiguous tensors (data type, shape), storage k being the k-th; the name "" alone for a lone one.
+
+    Raises:
+        RefusedPickleError: a data type that torch has no storage for.
+    """
+    pieces = [b"\x80\x02"]
+    if list(tensors) == [""]:
+        pieces.append(_pickled_tensor(0, *tensors[""]))
+    else:
+        pieces.append(b"}(")
+        for number, (name, (dtype, shape)) in enumerate(tensors.items()):
+            pieces += [_text(name), _pickled_tensor(number, dtype, shape)]
+        pieces.append(b"u")
+    return b"".join(pieces) + b"."
+
+
+def _pickled_tensor(number: int, dtype: DataType, shape: tuple[int, ...]) -> bytes:
+    words = {kind: word for word, kind in _STORAGES.items()}
+    if dtype not in words:
+        raise RefusedPickleError(f"expected one of {', '.join(map(str, words))}, got {dtype.c_name}")
+    strides: list[int] = []
+    elements = 1
+    for extent in reversed(shape):
+        strides.insert(0, elements)
+        elements *= extent
+    storage = b"(" + _text("storage") + b"ctorch\n" + words[dtype].encode() + b"\n"
+    storage += _text(str(number)) + _text("cpu") + _integer(elements) + b"tQ"
+    layout = _integer(0) + _integers(shape) + _integers(strides)
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + layout + b"\x89ccollections\nOrderedDict\n)RtR"
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return b"X" + struct.pack("<I", len(encoded)) + encoded
+
+
+def _integer(value: int) -> bytes:
+    encoded = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + bytes([len(encoded)]) + encoded
+
+
+def _integers(values: Any) -> bytes:
+    return b"(" + b"".join(map(_integer, values)) + b"t"

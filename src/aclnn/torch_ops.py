@@ -1,0 +1,350 @@
+"""torch.ops.aclnn.<operator>: every operator as an ordinary PyTorch operator, registered from its declaration.
+
+One loop over OPERATORS defines each schema, its kernels for the CPU and CUDA, what it does to fake tensors, and its
+``out=`` overload. ``aclnn.torch`` adds gradients, batching and sharding; import that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+from aclnn import extras, operators
+from aclnn.declaration import Call, Kind, Operator, Parameter
+from aclnn.dtypes import DataType
+from aclnn.executor import prepare_layouts
+from aclnn.kernels import Plan
+from aclnn.operators import OPERATORS
+from aclnn.products import current_product
+from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.tensor import Tensor
+
+OLDEST_TORCH = (2, 8)
+
+torch: Any = extras.require("torch", "torch")
+if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+    raise extras.MissingExtraError(
+        f"expected torch {'.'.join(map(str, OLDEST_TORCH))} or newer, got {torch.__version__}: "
+        "pip install --upgrade 'aclnn[torch]'"
+    )
+
+_SCHEMA_TYPES = {
+    Kind.INPUT: "Tensor",
+    Kind.INT_ARRAY: "SymInt[]",
+    Kind.BOOL_ARRAY: "bool[]",
+    Kind.STRING: "str",
+    Kind.DOUBLE: "float",
+    Kind.INT64: "int",
+    Kind.INT32: "int",
+}
+
+LIBRARY = torch.library.Library("aclnn", "DEF")
+
+_DTYPES: dict[Any, DataType] = {
+    getattr(torch, member.torch_name): member
+    for member in DataType
+    if member.torch_name is not None and hasattr(torch, member.torch_name)
+}
+_TORCH_DTYPES = {member: dtype for dtype, member in _DTYPES.items()}
+
+
+def is_functional(operator: Operator) -> bool:
+    """Whether it makes new tensors; one without inputs writes back into its argument."""
+    return bool(operator.inputs)
+
+
+def arguments_of(operator: Operator) -> tuple[Parameter, ...]:
+    """The torch operator's positional arguments, in order; none but its output for one that works in place."""
+    return tuple(p for p in operator.parameters if p.kind is not Kind.OUTPUT)
+
+
+def schema(operator: Operator) -> str:
+    """Its schema, such as ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
+    if not is_functional(operator):
+        return f"{operator.name}({_outputs_schema(operator)}) -> Tensor(a!)"
+    returns = ", ".join(["Tensor"] * len(operator.outputs))
+    return f"{operator.name}({_arguments_schema(operator)}) -> {_tuple(returns, operator)}"
+
+
+def out_schema(operator: Operator) -> str:
+    """The schema of its ``out`` overload, one keyword-only tensor for each output."""
+    returns = ", ".join(f"Tensor({letter}!)" for letter in _letters(operator))
+    arguments = f"{_arguments_schema(operator)}, *, {_outputs_schema(operator)}"
+    return f"{operator.name}.out({arguments}) -> {_tuple(returns, operator)}"
+
+
+def _letters(operator: Operator) -> str:
+    return "abc"[: len(operator.outputs)]
+
+
+def _tuple(returns: str, operator: Operator) -> str:
+    return returns if len(operator.outputs) == 1 else f"({returns})"
+
+
+def out_names(operator: Operator) -> list[str]:
+    """The keywords of the ``out`` overload, one for each output."""
+    outputs = operator.outputs
+    return [p.python_name for p in outputs] if len(outputs) > 1 or not is_functional(operator) else ["out"]
+
+
+def _outputs_schema(operator: Operator) -> str:
+    names = zip(_letters(operator), out_names(operator), strict=True)
+    return ", ".join(f"Tensor({letter}!) {name}" for letter, name in names)
+
+
+def _arguments_schema(operator: Operator) -> str:
+    defaults = inspect.signature(getattr(operators, operator.name)).parameters
+    return ", ".join(_argument_schema(p, defaults[p.python_name].default) for p in arguments_of(operator))
+
+
+def _argument_schema(parameter: Parameter, default: Any) -> str:
+    text = f"{_SCHEMA_TYPES[parameter.kind]}{'?' if parameter.optional else ''} {parameter.python_name}"
+    if default is inspect.Parameter.empty:
+        return text
+    return f"{text}={list(default) if isinstance(default, tuple) else repr(default)}".replace("'", '"')
+
+
+class _Recipe(NamedTuple):
+    """A call that has been judged: only memory and addresses are left to find."""
+
+    plan: Plan | None
+    inputs: tuple[int, ...]
+    """For each tensor that the plan reads, its place among the call's arguments and results; -1 when absent."""
+    outputs: tuple[int, ...]
+    """For each tensor that the plan writes, its place among the results; -1 when absent."""
+    fresh: tuple[tuple[Any, Any, Any] | None, ...]
+    """Shape, strides and data type of each result to allocate; None for one that is masked out."""
+    workspace_bytes: int
+    where: Any
+    """The device of all tensors."""
+
+
+# Judging takes tens of µs; equal calls are judged once.
+_recipes: dict[Any, _Recipe] = {}
+_RECIPE_LIMIT = 10_000
+
+
+def evaluate(device: str, operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+    """Run the operator on tensors of one device type; ``outs`` are tensors to write, None allocates them."""
+    key: list[Any] = [operator.name, device, current_product(), outs is None]
+    for argument in arguments if outs is None else (*arguments, *outs):
+        if isinstance(argument, torch.Tensor):
+            key += argument.dtype, argument.shape, argument.stride(), argument.device
+        else:
+            key.append(tuple(argument) if isinstance(argument, list) else argument)
+    judged = tuple(key)
+    recipe = _recipes.get(judged)
+    if recipe is None:
+        recipe = _judge(operator, device, arguments, outs)
+        if len(_recipes) >= _RECIPE_LIMIT:
+            _recipes.clear()
+        _recipes[judged] = recipe
+    where = recipe.where
+    results: list[Any] = list(outs or ())
+    if outs is None:
+        results = [
+            None if spec is None else torch.empty_strided(spec[0], spec[1], dtype=spec[2], device=where)
+            for spec in recipe.fresh
+        ]
+    if recipe.plan is not None:
+        tensors: tuple[Any, ...] = (*arguments, *results)
+        inputs = [tensors[place].data_ptr() if place >= 0 else 0 for place in recipe.inputs]
+        outputs = [results[place].data_ptr() if place >= 0 else 0 for place in recipe.outputs]
+        scratch = torch.empty(recipe.workspace_bytes, dtype=torch.uint8, device=where)
+        recipe.plan.run(inputs, outputs, scratch.data_ptr())
+    return results
+
+
+def evaluate_cuda(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+    """``evaluate`` on the GPU that holds the first tensor."""
+    given = (a for a in (*arguments, *(outs or ())) if isinstance(a, torch.Tensor) and a.is_cuda)
+    with torch.cuda.device_of(next(given)):
+        return evaluate("cuda", operator, arguments, outs)
+
+
+def _judge(operator: Operator, device: str, arguments: Sequence[Any], outs: Sequence[Any] | None) -> _Recipe:
+    parameters = (*arguments_of(operator), *(() if outs is None else operator.outputs))
+    given = [
+        (parameter, argument)
+        for parameter, argument in zip(parameters, (*arguments, *(outs or ())), strict=True)
+        if isinstance(argument, torch.Tensor)
+    ]
+    where = given[0][1].device
+    for parameter, tensor in given:
+        if tensor.device != where:
+            raise AclnnError(
+                ACLNN_ERR_PARAM_INVALID,
+                f"{operator.function}: {parameter.name}: expected all tensors to be on the same device, {where} "
+                f"(that of {given[0][0].name}), got one on {tensor.device}",
+            )
+    call, fresh = _describe_call(operator, arguments, outs)
+    prepared = prepare_layouts(operator, call.arguments, call.product, device)
+    # An in-place operator reads what it writes.
+    places = {p.name: place for place, p in enumerate((*arguments_of(operator), *operator.outputs))}
+    results = {p.name: place for place, p in enumerate(operator.outputs)}
+    return _Recipe(
+        prepared.plan,
+        tuple(-1 if name is None else places[name] for name in prepared.inputs),
+        tuple(-1 if name is None else results[name] for name in prepared.outputs),
+        fresh,
+        prepared.workspace_bytes,
+        where,
+    )
+
+
+def _describe_call(
+    operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None
+) -> tuple[Call, tuple[tuple[Any, Any, Any] | None, ...]]:
+    """The call's arguments by C name, and what to allocate when no ``outs`` are given."""
+    given: dict[str, Any] = {
+        parameter.name: _view(operator, parameter.name, argument)
+        for parameter, argument in zip(arguments_of(operator), arguments, strict=True)
+    }
+    call = Call(operator, given, current_product())
+    if outs is not None:
+        views = (_view(operator, p.name, out) for p, out in zip(operator.outputs, outs, strict=True))
+        given.update(zip((p.name for p in operator.outputs), views, strict=True))
+        return call, ()
+    inferred: Mapping[str, tuple[DataType, Any]] = operator.infer(call)
+    fresh = tuple(_fresh(inferred[p.name], arguments) if p.name in inferred else None for p in operator.outputs)
+    for parameter, spec in zip(operator.outputs, fresh, strict=True):
+        given[parameter.name] = None if spec is None else Tensor(_DTYPES[spec[2]], spec[0], spec[1])
+    return call, fresh
+
+
+def _view(operator: Operator, name: str, argument: Any) -> Any:
+    if not isinstance(argument, torch.Tensor):
+        return tuple(argument) if isinstance(argument, list) else argument
+    dtype = _DTYPES.get(argument.dtype)
+    if dtype is None or argument.layout is not torch.strided:
+        got = f"{str(argument.layout).removeprefix('torch.')} {str(argument.dtype).removeprefix('torch.')}"
+        raise AclnnError(
+            ACLNN_ERR_PARAM_INVALID,
+            f"{operator.function}: {name}: expected a strided float32, float16 or bfloat16 tensor, got {got}",
+        )
+    return Tensor(dtype, tuple(argument.shape), tuple(argument.stride()))
+
+
+def _fresh(inferred: tuple[DataType, Any], arguments: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Shape, strides and data type of a result: dense, its dimensions ordered in memory as PyTorch orders a sum's.
+
+    The arguments that broadcast to the result's shape decide; without any it is row-major.
+    """
+    dtype, shape = inferred
+    result = torch.empty(shape, device="meta")
+    if len(shape) > 1:
+        alike = [a for a in arguments if isinstance(a, torch.Tensor) and _broadcasts(a.shape, shape)]
+        views = [torch.empty_strided(a.shape, a.stride(), device="meta") for a in alike]
+        total = reduce(torch.add, views) if views else result
+        result = torch.empty_like(total) if total.shape == result.shape else result
+    return shape, result.stride(), _TORCH_DTYPES[dtype]
+
+
+def _broadcasts(shape: Any, target: Any) -> bool:
+    missing = len(target) - len(shape)
+    return missing >= 0 and all(a == b or a == 1 for a, b in zip(shape, target[missing:], strict=True))
+
+
+def _fake(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+    """Judge the arguments' descriptions alone, and make results without memory."""
+    call, fresh = _describe_call(operator, arguments, outs)
+    for check in operator.checks:
+        if (text := check.complaint(call)) is not None:
+            raise AclnnError(check.code, f"{operator.function}: {text}")
+    if outs is not None:
+        return list(outs)
+    where = next(a.device for a in arguments if isinstance(a, torch.Tensor))
+    return [spec and torch.empty_strided(spec[0], spec[1], dtype=spec[2], device=where) for spec in fresh]
+
+
+def _unwrap(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _functional(
+    run: Callable[[Operator, Sequence[Any], Sequence[Any] | None], list[Any]], operator: Operator
+) -> Callable[..., Any]:
+    """The functional overload's kernel. The dispatcher leaves out trailing arguments that equal their defaults."""
+    defaults = default_arguments(operator)
+
+    def kernel(*arguments: Any) -> Any:
+        return _unwrap(run(operator, (*arguments, *defaults[len(arguments) :]), None))
+
+    return kernel
+
+
+def _out(
+    run: Callable[[Operator, Sequence[Any], Sequence[Any] | None], list[Any]], operator: Operator
+) -> Callable[..., Any]:
+    """The kernel of the overload that writes tensors given by keyword, or of an in-place operator."""
+    defaults, names = default_arguments(operator), out_names(operator)
+
+    def kernel(*arguments: Any, **outs: Any) -> Any:
+        if not is_functional(operator):
+            written, arguments = arguments, ()
+        else:
+            written, arguments = tuple(outs[name] for name in names), (*arguments, *defaults[len(arguments) :])
+        results = _unwrap(run(operator, arguments, written))
+        for tensor in written:
+            if not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
+        return results
+
+    return kernel
+
+
+def default_arguments(operator: Operator) -> tuple[Any, ...]:
+    """The default of every argument, None for those without one."""
+    parameters = inspect.signature(getattr(operators, operator.name)).parameters
+    values = (parameters[p.python_name].default for p in arguments_of(operator))
+    return tuple(None if value is inspect.Parameter.empty else value for value in values)
+
+
+def _no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
+    """Refuse to write into memory that a gradient would have to flow through; else go on below autograd."""
+
+    def kernel(keyset: Any, *arguments: Any, **outs: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs):
+            raise RuntimeError(
+                f"{operator.name}(): functions with out=... arguments and in-place ones don't support automatic "
+                "differentiation, but one of the arguments requires grad."
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            return overload.redispatch(keyset & torch._C._after_autograd_keyset, *arguments, **outs)
+
+    return kernel
+
+
+def _define(operator: Operator) -> None:
+    tags = [torch.Tag.pt2_compliant_tag]
+    if is_functional(operator):
+        LIBRARY.define(schema(operator), tags=tags)
+        _implement(operator.name, operator, _functional)
+        written, tag = f"{operator.name}.out", "out"
+        text = out_schema(operator)
+    else:
+        written, tag = operator.name, "inplace"
+        text = schema(operator)
+    # PyTorch has had these two tags since 2.12; they let torch.compile functionalise such operators.
+    LIBRARY.define(text, tags=tags + [getattr(torch.Tag, tag)] * hasattr(torch.Tag, tag))
+    _implement(written, operator, _out)
+    packet = getattr(torch.ops.aclnn, operator.name)
+    overload = packet.out if is_functional(operator) else packet.default
+    LIBRARY.impl(written, _no_gradient(operator, overload), "Autograd", with_keyset=True)
+
+
+def _implement(name: str, operator: Operator, wrap: Callable[..., Callable[..., Any]]) -> None:
+    for key, run in (("CPU", partial(evaluate, "cpu")), ("CUDA", evaluate_cuda)):
+        kernel = wrap(run, operator)
+        LIBRARY.impl(name, kernel, key)
+        KERNELS[name, getattr(torch._C.DispatchKey, key)] = kernel
+    torch.library.register_fake(f"aclnn::{name}", wrap(_fake, operator), lib=LIBRARY)
+
+
+#: The kernels registered above by schema name and dispatch key.
+KERNELS: dict[tuple[str, Any], Callable[..., Any]] = {}
+
+for _operator in OPERATORS:
+    _define(_operator)

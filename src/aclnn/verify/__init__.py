@@ -1,0 +1,10 @@
+"""Golden values that can be trusted, every published precision standard, and why a result fails them."""
+
+from __future__ import annotations
+
+from aclnn.verify.checking import check
+from aclnn.verify.golden import golden
+from aclnn.verify.report import Report
+from aclnn.verify.testing import assert_close_to_golden
+
+__all__ = ["Report", "assert_close_to_golden", "check", "golden"]

@@ -1,0 +1,155 @@
+"""The command: from dumps to a verdict. Exit status 0 pass, 1 precision failure, 2 unusable arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aclnn import console
+from aclnn.extras import MissingExtraError, require
+from aclnn.files import FileError
+from aclnn.status import AclnnError
+from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
+from aclnn.verify.brief import details, figures
+from aclnn.verify.cases import Case
+from aclnn.verify.checking import chosen_standards, judge_case, rechecks
+from aclnn.verify.loading import Request, listed, load, outputs
+from aclnn.verify.report import Report, document
+from aclnn.words import Raw, pairs
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+_UNUSABLE = 2
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Whatever makes the arguments unusable, as a text and exit status 2."""
+    try:
+        yield
+    except (AclnnError, FileError, MissingExtraError, ValueError, OSError) as error:
+        console.err.print(f"aclnn verify: {error}", soft_wrap=True, style="red")
+        raise typer.Exit(_UNUSABLE) from error
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def verify(
+    operator: Annotated[str, typer.Argument(help='Its name, such as silu_backward; "self" judges this installation.')],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Inputs as name=FILE (or FILE:TENSOR), attributes as --name value or name=value."),
+    ] = None,
+    actual: Annotated[list[str] | None, typer.Option(help="The output to judge: name=FILE, once for each.")] = None,
+    third: Annotated[
+        list[str] | None, typer.Option(help="The same output from elsewhere, for the commercial standards.")
+    ] = None,
+    cases: Annotated[Path | None, typer.Option(help="Several cases: a CSV or JSON list, or a directory.")] = None,
+    standard: Annotated[
+        list[str] | None, typer.Option(help="Judge by this standard; repeatable. Default: all that apply.")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Recheck a failing commercial standard over so many cases ({LEAST_SEEDS} or more, "
+            f"{RECOMMENDED_SEEDS} recommended): those of --cases, or generated ones for self."
+        ),
+    ] = None,
+    eps: Annotated[
+        float | None, typer.Option(help="LayerNorm's eps: judge its backward in cascade with the forward.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="Of raw files: float16, or name=float16 for one.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help="Of raw files: 4,8, or name=4,8 for one.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page.")] = None,
+) -> None:
+    """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
+
+    Exit status: 0 pass, 1 precision failure, 2 unusable arguments.
+    """
+    with _usage():
+        if html is not None:
+            require("jinja2", "verify")
+        if operator == "self":
+            _judge_self(arguments or [], seeds, json)
+            return
+        words = pairs(arguments or [])
+        raw = Raw.of_words(dtype or [], shape or [])
+        requests: Iterable[Request]
+        if cases is None:
+            requests = [Request(operator, words, outputs(actual or [], "actual"), outputs(third or [], "third"))]
+        else:
+            if actual or third:
+                raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
+            requests = list(listed(cases, operator, words))
+        report = _judge(requests, raw, standard, seeds, eps)
+        report.to_json(json) if json is not None else None
+        report.to_html(html) if html is not None else None
+    _show(report.data)
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _judge(
+    requests: Iterable[Request], raw: Raw, standard: Sequence[str] | None, seeds: int | None, eps: float | None
+) -> Report:
+    chosen = chosen_standards(standard)
+    loaded: list[Case] = [load(request, raw) for request in requests]
+    again = None
+    if seeds is not None:
+        if seeds < LEAST_SEEDS or len(loaded) < seeds:
+            raise ValueError(
+                f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and {len(loaded)}"
+            )
+        again = rechecks(lambda _: loaded, eps)
+    documents = []
+    with console.progress(100 * len(loaded), "judging") as bar:
+        for number, case in enumerate(loaded):
+            done = 100 * number
+
+            def told(fraction: float, begin: int = 100 * number, name: str = case.name or case.operator.name) -> None:
+                nonlocal done
+                bar.step(f"judging {name}", advance=begin + int(100 * fraction) - done)
+                done = begin + int(100 * fraction)
+
+            documents.append(judge_case(case, chosen, standard is not None, eps, told, again))
+    return Report(document(documents))
+
+
+_STYLES = {"pass": "bold green", "fail": "bold red", "warning": "bold yellow", "undecided": "bold yellow"}
+
+
+def _show(report: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    for case in report["cases"]:
+        attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
+        title = f"{case['name']}: " if case["name"] else ""
+        verdict = Text(case["verdict"].upper(), _STYLES[case["verdict"]])
+        console.out.print(verdict, f"{title}{case['operator']}{attributes}")
+        for output in case["outputs"]:
+            console.out.print(f"  {output['name']}: {output['dtype']} {output['shape']}")
+            table = Table.grid(padding=(0, 1))
+            for row in output["standards"]:
+                table.add_row("   ", Text(row["verdict"], _STYLES[row["verdict"]]), row["name"], figures(row))
+            console.out.print(table)
+            for line in details(output):
+                console.out.print(f"    {line}", soft_wrap=True)
+
+
+def _judge_self(words: Sequence[str], seeds: int | None, json: Path | None) -> None:
+    from aclnn.verify.selfcheck import run
+
+    if words:
+        raise ValueError(f"self: expected no further arguments, got {' '.join(words)}")
+    with console.progress(0, "judging") as bar:
+        table = run(seeds, bar.step)
+    if json is not None:
+        table.to_json(json)
+    console.out.print(table.markdown(), soft_wrap=True)
+    if not table.own_pass:
+        raise typer.Exit(1)

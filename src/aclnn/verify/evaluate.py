@@ -1,0 +1,253 @@
+"""A case measured: golden values block by block, every standard's tally and the picture of each output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aclnn.verify import norm
+from aclnn.verify.cases import Case
+from aclnn.verify.golden import BLOCK_ELEMENTS, SLOPE_NAMES, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
+from aclnn.verify.measures import Block, Outcome, Standard, Tally, agree
+from aclnn.verify.number_formats import NumberFormat, format_of
+from aclnn.verify.picture import Picture
+from aclnn.verify.standards import mixed_tolerance
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Measured:
+    """One output measured as a whole."""
+
+    name: str
+    target: NumberFormat
+    shape: tuple[int, ...]
+    tallies: dict[str, Tally]
+    picture: Picture
+    settled: int
+    """Elements whose golden value float64 could not decide."""
+    source: Source
+
+    def outcome(self, standard: Standard) -> Outcome:
+        """A standard's verdict."""
+        return standard.judge(self.tallies[standard.name], self.target)
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Some elements of an output with all that is known of them; flat arrays in row-major order."""
+
+    start: int
+    golden: Golden
+    actual: Array
+    x: Array
+    """What errors are drawn against: the forward input; for sums over rows the golden value."""
+    inputs: Mapping[str, Array]
+
+
+class Source:
+    """Where an output's golden values and the values around them come from, block by block."""
+
+    def __init__(self, case: Case, name: str) -> None:
+        self.case, self.name = case, name
+        actual = case.actual[name]
+        self.shape = actual.shape
+        self.size = actual.size
+        self.target = format_of(actual.dtype)
+        self.actual = Flat(actual)
+        self.third = None if name not in case.third else Flat(case.third[name])
+
+    def elements(self, begin: int, end: int) -> Elements:
+        """Elements begin to end."""
+        raise NotImplementedError
+
+
+class ElementwiseSource(Source):
+    """The single output of an activation's gradient."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, next(iter(case.actual)))
+        self.slope = SLOPE_NAMES[case.operator.name, case.attributes.get("approximate")]
+        dy, x = case.inputs["grad_output"], case.inputs["self"]
+        self.whole = Elementwise(self.slope, dy, x, case.actual[self.name].dtype)
+
+    def elements(self, begin: int, end: int) -> Elements:
+        """Elements begin to end."""
+        dy, x = self.whole.inputs(begin, end)
+        golden = self.whole.block(begin, end)
+        return Elements(begin, golden, self.actual[begin:end], x, {"grad_output": dy, "self": x})
+
+
+class NormInputSource(Source):
+    """dx of LayerNorm: whole rows."""
+
+    def __init__(self, case: Case, whole: LayerNorm) -> None:
+        super().__init__(case, "grad_input")
+        self.whole = whole
+        self._dy, self._x = Flat(case.inputs["grad_out"]), Flat(case.inputs["input"])
+
+    def elements(self, begin: int, end: int) -> Elements:
+        """Elements begin to end, widened to whole rows."""
+        columns = self.whole.columns
+        first, last = begin // columns, -(-end // columns)
+        golden = self.whole.block(first, last, self.target)
+        part = slice(begin - first * columns, end - first * columns)
+        dy, x = self._dy[begin:end], self._x[begin:end]
+        rows, places = np.divmod(np.arange(begin, end), columns)
+        inputs = {"grad_out": dy, "input": x}
+        for name, at in (("mean", rows), ("rstd", rows), ("weight", places)):
+            if name in self.case.inputs:
+                inputs[name] = self.case.inputs[name].reshape(-1)[at]
+        cut = Golden(golden.value[part], golden.rounded[part], golden.settled)
+        return Elements(begin, cut, self.actual[begin:end], x, inputs)
+
+
+class NormSumSource(Source):
+    """dw or db of LayerNorm, whose golden values are known once every row has been seen."""
+
+    def __init__(self, case: Case, name: str, golden: Golden) -> None:
+        super().__init__(case, name)
+        self.golden = golden
+
+    def elements(self, begin: int, end: int) -> Elements:
+        """Elements begin to end; x is the golden value."""
+        part = slice(begin, end)
+        golden = Golden(self.golden.value[part], self.golden.rounded[part])
+        return Elements(begin, golden, self.actual[part], golden.value, {})
+
+
+@dataclass
+class _Part:
+    tallies: dict[str, Tally]
+    picture: Picture
+    settled: int
+    sums: tuple[Array, Array] | None = None
+
+
+def evaluate(
+    case: Case, standards: Sequence[Standard], eps: float | None = None, progress: Progress | None = None
+) -> list[Measured]:
+    """Measure every output of a case.
+
+    Args:
+        case: what to judge.
+        standards: what to measure; those that need a third output only where the case has one.
+        eps: judge LayerNorm's backward in cascade, with mean and rstd computed from the input with this eps.
+        progress: called with the fraction done.
+    """
+    if case.operator.name == "layer_norm_backward":
+        return _evaluate_norm(case, standards, eps, progress)
+    source = ElementwiseSource(case)
+    blocks = in_order(lambda begin, end: _measure(source, begin, end, standards), source.size, BLOCK_ELEMENTS)
+    return [_whole(source, standards, _told(blocks, source.size, BLOCK_ELEMENTS, progress))]
+
+
+def ulp_error(actual: Array, golden: Golden, target: NumberFormat) -> Array:
+    """Distance of each element from the exact value in ULP; 0 or infinite where one of the two is not finite."""
+    a = actual.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        ulps = np.abs(a - golden.value) / target.ulp(golden.value)
+    rounded = golden.rounded.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(rounded)
+    error: Array = np.where(finite, ulps, np.where(agree(a, rounded), 0.0, np.inf))
+    return error
+
+
+def _grid(source: Source) -> tuple[int, int]:
+    columns = source.shape[-1] if source.shape else 1
+    if len(source.shape) < 2 and columns > 4096:  # a long vector: fold it, so that the map shows where in it
+        columns = 1 << (columns.bit_length() // 2)
+    return max(1, -(-source.size // max(columns, 1))), max(columns, 1)
+
+
+def _measure(source: Source, begin: int, end: int, standards: Sequence[Standard]) -> _Part:
+    elements = source.elements(begin, end)
+    golden = elements.golden
+    third = None if source.third is None else source.third[begin:end]
+    block = Block(elements.actual, golden.rounded, third, begin)
+    tallies = {
+        standard.name: standard.measure(block)
+        for standard in standards
+        if third is not None or not standard.needs_third
+    }
+    picture = Picture(*_grid(source))
+    failing = block.error > mixed_tolerance(block.g, block.target)
+    ulps = ulp_error(elements.actual, golden, source.target)
+    picture.add(ulps, agree(block.a, block.g), failing, elements.x.astype(np.float64), begin)
+    return _Part(tallies, picture, golden.settled)
+
+
+def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
+    for number, block in enumerate(blocks, 1):
+        if progress is not None:
+            progress(min(1.0, number * step / size))
+        yield block
+
+
+def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]) -> Measured:
+    first = _measure(source, 0, 0, standards) if source.size == 0 else next(parts)
+    measured = Measured(source.name, source.target, source.shape, first.tallies, first.picture, first.settled, source)
+    for part in parts:
+        for name, tally in part.tallies.items():
+            measured.tallies[name].merge(tally)
+        measured.picture.merge(part.picture)
+        measured.settled += part.settled
+    return measured
+
+
+def norm_golden(case: Case, eps: float | None = None) -> LayerNorm:
+    """The golden values' source of a LayerNorm case."""
+    inputs = case.inputs
+    columns = math.prod(case.attributes["normalized_shape"])
+    return LayerNorm(
+        inputs["grad_out"], inputs["input"], inputs["mean"], inputs["rstd"], inputs.get("weight"), columns, eps
+    )
+
+
+def _evaluate_norm(
+    case: Case, standards: Sequence[Standard], eps: float | None, progress: Progress | None
+) -> list[Measured]:
+    whole = norm_golden(case, eps)
+    source = NormInputSource(case, whole) if "grad_input" in case.actual else None
+    totals = np.zeros((4, whole.columns)), np.zeros((4, whole.columns))
+    step = max(1, BLOCK_ELEMENTS // max(1, whole.columns))
+
+    def rows(begin: int, end: int) -> _Part:
+        columns = whole.columns
+        part = _Part({}, Picture(1, 1), 0)
+        if source is not None:
+            part = _measure(source, begin * columns, end * columns, standards)
+        if len(case.actual) > (source is not None):
+            part.sums = whole.sums(begin, end)
+        return part
+
+    def summed(parts: Iterator[_Part]) -> Iterator[_Part]:
+        for part in parts:
+            for total, more in zip(totals, part.sums or (), strict=False):
+                norm.merge_sums(total, more)
+            yield part
+
+    parts = summed(_told(in_order(rows, whole.rows, step), whole.rows, step, progress))
+    found = []
+    if source is not None:
+        found.append(_whole(source, standards, parts))
+    for _ in parts:
+        pass
+    for name, total in zip(("grad_weight", "grad_bias"), totals, strict=True):
+        if name in case.actual:
+            target = format_of(case.actual[name].dtype)
+            sums = NormSumSource(case, name, whole.columns_golden(total, target, name == "grad_bias"))
+            measure = _measure_columns(sums, standards)
+            measured = _whole(sums, standards, in_order(measure, sums.size, BLOCK_ELEMENTS))
+            measured.settled = sums.golden.settled
+            found.append(measured)
+    return found
+
+
+def _measure_columns(source: Source, standards: Sequence[Standard]) -> Callable[[int, int], _Part]:
+    return lambda begin, end: _measure(source, begin, end, standards)

@@ -1,0 +1,117 @@
+"""The three number formats that results come in: rounding to them, their spacing, their bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from aclnn.dtypes import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """A binary floating-point format narrower than float64."""
+
+    dtype: DataType
+    digits: int
+    """Bits of the significand, the hidden one included."""
+    least_exponent: int
+    """Of the smallest normal number, 2**least_exponent."""
+    greatest_exponent: int
+
+    @property
+    def name(self) -> str:
+        """NumPy's name: float32, float16, bfloat16."""
+        return str(self.dtype.numpy_name)
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return (2.0 - 2.0 ** (1 - self.digits)) * 2.0**self.greatest_exponent
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number that is not subnormal."""
+        return 2.0**self.least_exponent
+
+    def round(self, values: Array) -> Array:
+        """float64 values rounded once to this format, to nearest, ties to even."""
+        with np.errstate(over="ignore", under="ignore"):
+            if self.dtype != DataType.BF16:
+                return values.astype(self.dtype.numpy)
+            return _bfloat16_from_bits(_round_to_odd_float32(values)).view(self.dtype.numpy)
+
+    def round_exact(self, value: Fraction) -> float:
+        """An exact rational rounded to this format, to nearest, ties to even; ±inf beyond the largest."""
+        if value == 0:
+            return 0.0
+        step = Fraction(2) ** (max(_exponent(abs(value)), self.least_exponent) - self.digits + 1)
+        rounded = float(round(value / step) * step)
+        return rounded if abs(rounded) <= self.largest else float(np.copysign(np.inf, rounded))
+
+    def ulp(self, values: Array) -> Array:
+        """Distance between neighbours at the magnitude of float64 ``values``; of the largest binade for ±inf."""
+        finite = np.where(np.isfinite(values), values, self.largest)
+        exponents = np.frexp(finite)[1] - 1
+        clipped = np.clip(np.where(finite == 0, self.least_exponent, exponents), self.least_exponent, None)
+        spacing: Array = np.ldexp(1.0, np.minimum(clipped, self.greatest_exponent) - self.digits + 1)
+        return spacing
+
+    def bits(self, values: Array) -> Array:
+        """The bit patterns of values in this format, as unsigned integers."""
+        return np.ascontiguousarray(values).view(np.dtype(f"u{self.dtype.numpy.itemsize}"))
+
+    def hex(self, value: Any) -> str:
+        """One value's bit pattern, such as 0x3f800000."""
+        width = 2 * self.dtype.numpy.itemsize
+        return f"0x{int(self.bits(np.asarray([value], self.dtype.numpy))[0]):0{width}x}"
+
+
+FORMATS = {
+    number_format.name: number_format
+    for number_format in (
+        NumberFormat(DataType.FLOAT, 24, -126, 127),
+        NumberFormat(DataType.FLOAT16, 11, -14, 15),
+        NumberFormat(DataType.BF16, 8, -126, 127),
+    )
+}
+
+
+def format_of(dtype: np.dtype[Any]) -> NumberFormat:
+    """The format of a NumPy data type.
+
+    Raises:
+        TypeError: not float32, float16 or bfloat16.
+    """
+    if dtype.name not in FORMATS:
+        raise TypeError(f"expected float32, float16 or bfloat16, got {dtype}")
+    return FORMATS[dtype.name]
+
+
+def _exponent(magnitude: Fraction) -> int:
+    """The e with 2**e <= magnitude < 2**(e + 1)."""
+    guess = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    return guess if magnitude >= Fraction(2) ** guess else guess - 1
+
+
+def _round_to_odd_float32(values: Array) -> Array:
+    """float32 bits of float64 values where inexact results have an odd last bit: a second rounding does no harm."""
+    nearest = values.astype(np.float32)
+    bits = nearest.view(np.uint32)
+    widened = nearest.astype(np.float64)
+    even = (widened != values) & (bits & 1 == 0) & ~np.isnan(values)
+    too_small = np.abs(widened) < np.abs(values)
+    odd: Array = np.where(even, np.where(too_small, bits + 1, bits - 1), bits)
+    return odd
+
+
+def _bfloat16_from_bits(bits: Array) -> Array:
+    is_nan = bits & 0x7FFFFFFF > 0x7F800000
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    narrow: Array = np.where(is_nan, bits >> 16 | 0x40, rounded).astype(np.uint16)
+    return narrow

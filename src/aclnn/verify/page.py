@@ -1,0 +1,45 @@
+"""The report as one HTML page, from its JSON alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from aclnn.extras import require
+from aclnn.verify import charts
+from aclnn.verify.brief import exact, figures, short
+
+Json = dict[str, Any]
+
+
+def render(report: Json) -> str:
+    """The page: no network, scripts or other files.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    jinja2 = require("jinja2", "verify")
+    markup = require("markupsafe", "verify").Markup
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters.update(short=short, exact=exact, figures=figures, summary=summary)
+    for name in ("histogram", "by_x", "match_map"):
+        environment.filters[name] = _drawn(getattr(charts, name), markup)
+    template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    # "<" is escaped so that no name in the report can end the script element that holds it.
+    data = markup(json.dumps(report, allow_nan=False).replace("<", "\\u003c"))
+    page: str = template.render(report=report, data=data)
+    return page
+
+
+def _drawn(draw: Any, markup: Any) -> Any:
+    return lambda output: markup(draw(output))
+
+
+def summary(output: Json) -> str:
+    """One sentence: how many standards fail, and which."""
+    counting = [standard for standard in output["standards"] if standard["counts"]]
+    failing = [standard["name"] for standard in counting if standard["verdict"] == "fail"]
+    if not failing:
+        return f"passes all {len(counting)} standards" if len(counting) != 1 else f"passes {counting[0]['name']}"
+    return f"fails {len(failing)} of {len(counting)} standards: {', '.join(failing)}"

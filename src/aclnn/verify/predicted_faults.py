@@ -1,0 +1,259 @@
+"""Faults that move (nearly) every element: recognised by computing what they would give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.verify.evaluate import ElementwiseSource, NormInputSource, NormSumSource
+from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
+from aclnn.verify.golden import LayerNorm, elementwise
+from aclnn.verify.number_formats import FORMATS, NumberFormat
+
+Array = np.ndarray[Any, Any]
+
+_FEW = 16
+
+
+def edge_rule(evidence: Evidence) -> Cause | None:
+    """Hardswish whose middle branch ends before x = ±3."""
+    if evidence.source.case.operator.name != "hardswish_backward":
+        return None
+    exclusive = np.where(evidence.x > 0, evidence.dy, 0.0 * evidence.dy)
+    explained = evidence.wrong & (np.abs(evidence.x) == 3.0) & (evidence.a == exclusive)
+    if np.count_nonzero(explained) < ENOUGH * evidence.wrong_count:
+        return None
+    text = "x = ±3 is treated as outside (slope 0 or 1); the middle branch includes both: slope -0.5 at -3, 1.5 at 3"
+    return evidence.cause("hardswish-edge", text, explained)
+
+
+def other_mode(evidence: Evidence) -> Cause | None:
+    """GELU's gradient in the mode that was not asked for."""
+    source = evidence.source
+    other = {"gelu_erf": ("gelu_tanh", "none", "tanh"), "gelu_tanh": ("gelu_erf", "tanh", "none")}
+    if not isinstance(source, ElementwiseSource) or source.slope not in other:
+        return None
+    slope, asked, used = other[source.slope]
+    inputs = evidence.elements.inputs
+    prediction = elementwise(slope, inputs["grad_output"], inputs["self"], evidence.target).value
+    distance = np.abs(prediction - evidence.v)
+    # The implementation may have flaws of its own, which are much smaller than what lies between the modes.
+    apart = distance > 4.0 * SOUND_ULP[evidence.target.name] * evidence.ulp
+    fits = evidence.near(prediction, 0.05 * distance)
+    if np.count_nonzero(apart) < _FEW or np.count_nonzero(fits & apart) < ENOUGH * np.count_nonzero(apart):
+        return None
+    return evidence.cause("wrong-mode", f'computed with approximate "{used}" although "{asked}" was asked for', fits)
+
+
+_SHIFTS = 1 << 15
+_PROBES = 24
+
+
+def moved_data(evidence: Evidence) -> Cause | None:
+    """The result, or one input of an activation alone, transposed or shifted."""
+    if isinstance(evidence.source, NormSumSource) or evidence.wrong_count < max(_FEW, evidence.a.size // 4):
+        return None
+    ones = np.ones(evidence.a.size)
+    parts = [("the result", ones, evidence.v)]
+    if isinstance(evidence.source, ElementwiseSource):
+        parts += [("self alone", evidence.dy, evidence.slope), ("grad_output alone", evidence.slope, evidence.dy)]
+    for what, fixed, moving in parts:
+        for how, moved in _movements(evidence, fixed, moving):
+            cause = evidence.if_predicted("moved-data", f"{what} is {how}", fixed * moved)
+            if cause is not None:
+                return cause
+    return None
+
+
+def _movements(evidence: Evidence, fixed: Array, moving: Array) -> Iterator[tuple[str, Array]]:
+    shape = evidence.source.shape
+    if evidence.whole and len(shape) >= 2 and min(shape[-2:]) > 1:
+        yield "transposed (last two dimensions)", moving.reshape((-1, *shape[-2:])).swapaxes(1, 2).reshape(-1)
+        yield "transposed (columns read as rows)", _columns_as_rows(moving, shape)
+    shift = _shift(evidence, fixed, moving)
+    if shift:
+        yield f"shifted by {shift} elements", np.roll(moving, shift)
+
+
+def _columns_as_rows(array: Array, shape: tuple[int, ...]) -> Array:
+    turned: Array = array.reshape((-1, shape[-1], shape[-2])).swapaxes(1, 2).reshape(-1)
+    return turned
+
+
+def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
+    """The smallest k with output[i] = fixed[i]·moving[i - k] at most of a few places; None when too many k fit."""
+    size = evidence.a.size
+    reach = min(_SHIFTS, size // 2)
+    candidates = np.arange(-reach, reach + 1)
+    wrong = np.flatnonzero(evidence.wrong)
+    places = wrong[np.linspace(0, wrong.size - 1, min(_PROBES, wrong.size)).astype(int)]
+    votes = np.zeros(candidates.size, int)
+    for place in places.tolist():
+        predicted = fixed[place] * moving[(place - candidates) % size]
+        with np.errstate(invalid="ignore"):
+            reach_of = (SOUND_ULP[evidence.target.name] + 1.0) * evidence.target.ulp(predicted)
+            votes += np.abs(predicted - evidence.a[place]) <= reach_of
+    fitting = candidates[votes >= ENOUGH * places.size]
+    if fitting.size == 0 or fitting.size > reach // 4:
+        return None
+    return int(fitting[np.argmin(np.abs(fitting))])
+
+
+def narrow_statistics(evidence: Evidence) -> Cause | None:
+    """LayerNorm with mean and rstd rounded to 16 bits."""
+    source = evidence.source
+    if not isinstance(source, (NormInputSource, NormSumSource)):
+        return None
+    inputs = source.case.inputs
+    for target in (FORMATS["float16"], FORMATS["bfloat16"]):
+        mean, rstd = (target.round(inputs[name].astype(np.float64)) for name in ("mean", "rstd"))
+        if np.array_equal(mean, inputs["mean"]) and np.array_equal(rstd, inputs["rstd"]):
+            continue
+        columns = math.prod(source.case.attributes["normalized_shape"])
+        changed = LayerNorm(inputs["grad_out"], inputs["input"], mean, rstd, inputs.get("weight"), columns)
+        prediction = _norm_prediction(evidence, changed)
+        # A tenth of what the fault moves is left to the implementation's own roundings.
+        extra = 0.1 * np.abs(prediction - evidence.v)
+        cause = evidence.if_predicted("narrow-statistics", f"mean and rstd kept in {target.name}", prediction, extra)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _norm_prediction(evidence: Evidence, changed: LayerNorm) -> Array:
+    source, begin = evidence.source, evidence.elements.start
+    end = begin + evidence.a.size
+    if isinstance(source, NormInputSource):
+        first, last = begin // changed.columns, -(-end // changed.columns)
+        part = slice(begin - first * changed.columns, end - first * changed.columns)
+        return changed.block(first, last, evidence.target).value[part]
+    sums = changed.sums(0, changed.rows)[source.name == "grad_bias"]
+    return changed.columns_golden(sums, evidence.target, source.name == "grad_bias").value[begin:end]
+
+
+_SIMULATED_COLUMNS = 256
+
+
+def narrow_sums(evidence: Evidence) -> Cause | None:
+    """LayerNorm's dw or db with the sum over rows kept in 16 bits, row after row, or (by its size) in another order."""
+    source = evidence.source
+    if not isinstance(source, NormSumSource):
+        return None
+    every = np.flatnonzero(evidence.wrong)[:_SIMULATED_COLUMNS]
+    terms = _terms(source, evidence.elements.start + every)
+    # Every bfloat16 of common size is a float16 too, so that the narrower of the two is tried first.
+    narrow = [FORMATS["bfloat16"], FORMATS["float16"]]
+    found = next((target for target in narrow if _summed_in_order(evidence, every, terms, target)), None)
+    found = found or _summed_somehow(evidence, every, terms, narrow)
+    if found is None:
+        return None
+    text = f"{source.name} summed over the rows in {found.name} instead of float32"
+    return evidence.cause("narrow-sums", text, evidence.wrong)
+
+
+def _terms(source: NormSumSource, columns: Array) -> Array:
+    """What the rows add to some columns: (M, columns)."""
+    inputs, shape = source.case.inputs, (-1, source.size)
+    dy = inputs["grad_out"].reshape(shape)[:, columns].astype(np.float64)
+    if source.name == "grad_bias":
+        return dy
+    x = inputs["input"].reshape(shape)[:, columns].astype(np.float64)
+    mean, rstd = (inputs[name].reshape(-1, 1).astype(np.float64) for name in ("mean", "rstd"))
+    return dy * (x - mean) * rstd
+
+
+def _summed_in_order(evidence: Evidence, every: Array, terms: Array, target: NumberFormat) -> bool:
+    """Whether adding row after row in the type gives the output."""
+    a, v = evidence.a[every], evidence.v[every]
+    total = np.zeros(every.size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for row in terms:
+            total = target.round(total + target.round(row).astype(np.float64)).astype(np.float64)
+        exactly = np.abs(total - a) <= np.maximum(0.1 * np.abs(total - v), evidence.target.ulp(v))
+    return bool(np.count_nonzero(exactly) >= ENOUGH * every.size)
+
+
+def _summed_somehow(
+    evidence: Evidence, every: Array, terms: Array, targets: Sequence[NumberFormat]
+) -> NumberFormat | None:
+    """The type in which the sums were kept, in whatever order.
+
+    Sums without digits beyond a type narrower than the output's give it away. Else the error's size does: each of M
+    additions may be off by half a unit of the running sum's last place.
+    """
+    a, v = evidence.a[every], evidence.v[every]
+    for target in targets:
+        exact = np.array_equal(target.round(a).astype(np.float64), a)
+        if exact and evidence.target.digits > target.digits and every.size >= _FEW:
+            return target
+    largest = np.maximum(np.abs(np.cumsum(terms, axis=0)).max(axis=0), 1e-30)
+    error = np.sqrt(np.mean(np.square(a - v)) / max(1, len(terms)))
+    sizes = {target: float(error / np.mean(target.ulp(largest))) for target in targets}
+    possible = [target for target in targets if 0.003 < sizes[target] < 0.5]
+    if evidence.target.digits < FORMATS["float32"].digits:  # its own last rounding is of a similar size
+        possible = [target for target in possible if sizes[target] > 0.02]
+    return min(possible, key=lambda target: abs(math.log(sizes[target] / _USUAL_SIZE)), default=None)
+
+
+_USUAL_SIZE = 0.1
+"""Of the error of one addition in units of the largest running sum's last place, measured on random data."""
+
+
+def rounding(evidence: Evidence) -> Cause | None:
+    """Another direction of the last rounding: toward zero, up, down, or ties not to even."""
+    target, v, g, a = evidence.target, evidence.v, evidence.g, evidence.a
+    finite = np.isfinite(g) & np.isfinite(a) & (v != 0.0)
+    if np.count_nonzero(evidence.wrong & finite) > 0.001 * a.size:
+        return None
+    magnitude, away = np.abs(g), np.abs(g) > np.abs(v)
+    # Neighbours of the golden value on the other side of the exact one, by counting bit patterns.
+    bits = target.bits(evidence.elements.golden.rounded).astype(np.int64)
+    lower = np.where(away, bits - 1, bits)
+    upper = np.where(away, bits, bits + (magnitude < np.abs(v)))
+    exact = magnitude == np.abs(v)
+    toward_zero, from_zero = (_values(target, np.where(exact, bits, moved)) for moved in (lower, upper))
+    positive = v > 0.0
+    directions = {
+        "toward zero": toward_zero,
+        "away from zero": from_zero,
+        "toward +inf": np.where(positive, from_zero, toward_zero),
+        "toward -inf": np.where(positive, toward_zero, from_zero),
+    }
+    ties = _ties(evidence, finite, toward_zero, from_zero)
+    if ties is not None:
+        return ties
+    for direction, rounded in directions.items():
+        differing = finite & (rounded != g)
+        if np.count_nonzero(differing) >= _FEW and _mostly(a == rounded, differing) and _mostly(a == rounded, finite):
+            return _rounding_cause(evidence, f"results are rounded {direction}", a == rounded)
+    return None
+
+
+def _ties(evidence: Evidence, finite: Array, toward_zero: Array, from_zero: Array) -> Cause | None:
+    tie = finite & (toward_zero != from_zero) & (np.abs(evidence.v - toward_zero) == np.abs(evidence.v - from_zero))
+    for direction, rounded in (("away from zero", from_zero), ("toward zero", toward_zero)):
+        differing = tie & (rounded != evidence.g)
+        elsewhere_right = _mostly(evidence.a == evidence.g, finite & ~tie)
+        if np.count_nonzero(differing) >= _FEW and _mostly(evidence.a == rounded, tie) and elsewhere_right:
+            return _rounding_cause(evidence, f"ties are rounded {direction}", differing)
+    return None
+
+
+def _rounding_cause(evidence: Evidence, what: str, explained: Array) -> Cause:
+    text = f"{what} instead of to nearest, ties to even"
+    differing = int(np.count_nonzero(evidence.a != evidence.g))
+    count = int(np.count_nonzero(explained & (evidence.a != evidence.g)))
+    return Cause("rounding", text, count, count / max(differing, 1))
+
+
+def _mostly(condition: Array, among: Array) -> bool:
+    return bool(np.count_nonzero(condition & among) >= 0.98 * np.count_nonzero(among))
+
+
+def _values(target: NumberFormat, bits: Array) -> Array:
+    unsigned = np.dtype(f"u{target.dtype.numpy.itemsize}")
+    values: Array = bits.astype(unsigned).view(target.dtype.numpy).astype(np.float64)
+    return values

@@ -1,0 +1,256 @@
+"""Faults that strike some x or some stretch of the buffer: recognised by where they strike and how.
+
+The size of an error is judged against dy: an intermediate that was rounded in float32 leaves about 2**-24·|dy|, however
+small the result is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from aclnn.verify.evaluate import ElementwiseSource
+from aclnn.verify.evidence import ENOUGH, Cause, Evidence
+from aclnn.verify.number_formats import FORMATS, NumberFormat
+
+Array = np.ndarray[Any, Any]
+
+_FEW = 8
+_WORTH_NAMING = 0.05
+_WORTH_TRUSTING = 0.25
+"""Faults that together leave more than three quarters of the wrong elements unexplained are a coincidence."""
+
+_ZEROS = {
+    "silu": -1.27846454276,
+    "gelu_erf": -0.751791524694,
+    "gelu_tanh": -0.752461422071,
+    "fast_gelu": -0.751154255441,
+    "hardswish": -1.5,
+}
+"""Where each derivative crosses zero."""
+
+Finding = tuple[str, str, Array]
+"""A fault's name, its text and the elements that it explains."""
+
+
+def regional(evidence: Evidence) -> list[Cause]:
+    """The faults that account for the wrong elements, each element given to the first that fits; weightiest first."""
+    left = evidence.wrong.copy()
+    causes = []
+    for find in (_buffer_edge, _flush_to_zero, _overflow, _cancellation_at_zero, _one_plus_tail, _constant_beyond):
+        finding = find(evidence, left)
+        if finding is None:
+            continue
+        name, text, explained = finding
+        if np.count_nonzero(explained & left) >= max(1, _WORTH_NAMING * evidence.wrong_count):
+            causes.append(evidence.cause(name, text, explained & left))
+            left &= ~explained
+    if sum(cause.share for cause in causes) < _WORTH_TRUSTING:
+        return []
+    return sorted(causes, key=lambda cause: -cause.elements)
+
+
+def _slope_of(evidence: Evidence) -> str | None:
+    return evidence.source.slope if isinstance(evidence.source, ElementwiseSource) else None
+
+
+def _buffer_edge(evidence: Evidence, left: Array) -> Finding | None:
+    """One constant at the beginning or the end of the buffer, in a stretch of it, or at an end of every row."""
+    places = np.flatnonzero(left)
+    if places.size < _FEW or places.size > left.size // 2:
+        return None
+    values = evidence.a[places]
+    constant = float(np.median(np.where(np.isnan(values), np.inf, values)))
+    same = (evidence.a == constant) | ((constant == np.inf) & np.isnan(evidence.a))
+    if np.count_nonzero(same & left) < ENOUGH * places.size:
+        return None
+    shown = "NaN" if constant == np.inf and np.isnan(values).any() else f"{constant:g}"
+    struck = np.flatnonzero(left & same)
+    first, last = int(struck[0]), int(struck[-1])
+    stretch = np.zeros(evidence.a.size, bool)
+    stretch[first : last + 1] = True
+    count = last + 1 - first
+    if np.count_nonzero(same & stretch) >= 0.98 * count and not _follows_x(evidence, left):
+        text = f"the {count} elements {_where(evidence, first, last)} are all {shown} instead of the gradient"
+        return "constant-at-edge", text, stretch & same
+    return _row_edge(evidence, left, same, shown)
+
+
+def _where(evidence: Evidence, first: int, last: int) -> str:
+    if evidence.whole and last >= evidence.a.size - 2:
+        return "at the end of the buffer"
+    if evidence.whole and first <= 1:
+        return "at the beginning of the buffer"
+    return f"from index {evidence.elements.start + first} on"
+
+
+def _row_edge(evidence: Evidence, left: Array, same: Array, shown: str) -> Finding | None:
+    shape = evidence.source.shape
+    if not evidence.whole or len(shape) < 2 or shape[-1] < 2:
+        return None
+    columns = shape[-1]
+    struck = left.reshape(-1, columns).mean(axis=0) > 0.8
+    count = int(np.count_nonzero(struck))
+    if count == 0 or count == columns or np.count_nonzero(left.reshape(-1, columns)[:, ~struck]):
+        return None
+    where = "last" if struck[-count:].all() else "first" if struck[:count].all() else None
+    if where is None:
+        return None
+    explained = same & np.tile(struck, left.size // columns)
+    text = f"the {where} {count} elements of every row are all {shown} instead of the gradient"
+    return "constant-at-edge", text, explained
+
+
+def _follows_x(evidence: Evidence, left: Array) -> bool:
+    """Whether x alone tells wrong elements from right ones (then it is no matter of the buffer)."""
+    x, right = evidence.x, ~left & np.isfinite(evidence.x)
+    if not right.any():
+        return False
+    struck = x[left]
+    beyond, below = np.count_nonzero(x[right] >= struck.min()), np.count_nonzero(x[right] <= struck.max())
+    return bool(min(beyond, below) <= 0.02 * np.count_nonzero(right))
+
+
+def _flush_to_zero(evidence: Evidence, left: Array) -> Finding | None:
+    """Zero instead of a subnormal result, of a result whose slope is subnormal in float32, or of a subnormal input."""
+    least = evidence.target.smallest_normal
+    tiny = (np.abs(evidence.v) < least) | (np.abs(evidence.slope) < FORMATS["float32"].smallest_normal)
+    zeros = left & (evidence.a == 0.0) & (evidence.g != 0.0)
+    if not zeros.any() or np.count_nonzero(zeros & tiny) < ENOUGH * np.count_nonzero(zeros):
+        return None
+    # Results that survive although they are as small speak against it.
+    survivors = (evidence.a != 0.0) & (np.abs(evidence.g) < least) & (evidence.g != 0.0)
+    if np.count_nonzero(survivors) > 0.1 * np.count_nonzero(zeros & tiny):
+        return None
+    text = f"flush to zero: results below the smallest normal {evidence.target.name} ({least:.3g}) come out as 0"
+    return "flush-to-zero", text, zeros & tiny
+
+
+def _intermediates(slope: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Base-2 logarithms of what naive formulas compute on the way."""
+    log2_e = float(np.log2(np.e))
+    if slope in ("silu", "fast_gelu"):
+        factor = 1.702 if slope == "fast_gelu" else 1.0
+        yield "exp(-x)" if factor == 1.0 else "exp(-1.702·x)", lambda x: -factor * x * log2_e
+    if slope == "gelu_tanh":
+        yield "exp(-2·u)", lambda x: -2.0 * np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3) * log2_e
+        yield "exp(2·u)", lambda x: 2.0 * np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3) * log2_e
+    if slope in ("gelu_erf", "gelu_tanh"):
+        yield "x²", lambda x: 2.0 * np.log2(np.abs(x))
+    if slope == "gelu_tanh":
+        yield "x³", lambda x: 3.0 * np.log2(np.abs(x))
+
+
+def _overflow(evidence: Evidence, left: Array) -> Finding | None:
+    """Zero, NaN or infinity where an intermediate of the usual formula exceeds the largest float32 or float16."""
+    slope = _slope_of(evidence)
+    if slope is None:
+        return None
+    broken = left & (~np.isfinite(evidence.a) | (evidence.a == 0.0)) & np.isfinite(evidence.x)
+    count = np.count_nonzero(broken)
+    if count < 1:
+        return None
+    for target in (FORMATS["float32"], FORMATS["float16"]):
+        for what, logarithm in _intermediates(slope):
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                beyond = logarithm(evidence.x) > np.log2(target.largest)
+            explained = broken & beyond
+            # Past the threshold hardly anything may have come out right that is not zero anyway.
+            survivors = beyond & ~left & (evidence.g != 0.0)
+            if np.count_nonzero(explained) < ENOUGH * count:
+                continue
+            if (
+                np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(explained)
+                or not np.isfinite(evidence.a[explained]).any()
+            ):
+                became = _shown(evidence, explained)
+                text = f"overflow: {what} exceeds the largest {target.name}, and the result becomes {became}"
+                return "overflow", text, explained
+    unnatural = left & ~np.isfinite(evidence.a) & np.isfinite(evidence.g)
+    if np.count_nonzero(unnatural) >= ENOUGH * count:
+        return "overflow", "overflow of an intermediate: NaN or infinity instead of a finite result", unnatural
+    return None
+
+
+def _shown(evidence: Evidence, at: Array) -> str:
+    values = evidence.a[at]
+    kinds = [("NaN", np.isnan(values)), ("infinite", np.isinf(values)), ("0", values == 0.0)]
+    return " or ".join(name for name, where in kinds if where.any())
+
+
+def _constant_beyond(evidence: Evidence, left: Array) -> Finding | None:
+    """dy times one constant on one side of an x, where the gradient is not constant."""
+    if _slope_of(evidence) is None:
+        return None
+    usable = left & np.isfinite(evidence.a) & (evidence.dy != 0.0) & np.isfinite(evidence.x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seen = np.where(usable, evidence.a / evidence.dy, np.nan)
+    for side in (1.0, -1.0):
+        here = usable & (side * evidence.x > 0.0)
+        if np.count_nonzero(here) < _FEW:
+            continue
+        # The outermost wrong elements show the constant best: near the edge dy's own flaws may mix in.
+        constant = float(np.median(seen[here]))
+        allowed = 4.0 * evidence.target.ulp(np.full(1, constant))[0]
+        alike = here & (np.abs(seen - constant) <= allowed)
+        if np.count_nonzero(alike) < max(_FEW, 0.5 * np.count_nonzero(here)):
+            continue
+        edge = float(np.quantile(side * evidence.x[alike], 0.001))
+        beyond = (side * evidence.x >= edge) & (evidence.dy != 0.0) & np.isfinite(evidence.a)
+        predicted = evidence.near(evidence.dy * constant, allowed * np.abs(evidence.dy))
+        if np.count_nonzero(predicted & beyond) < 0.95 * np.count_nonzero(beyond):
+            continue
+        sign = ">" if side > 0 else "<"
+        text = f"constant {constant:.4g} instead of the gradient for x {sign} {side * edge:.5g}"
+        return "constant-at-edge", text, alike
+    return None
+
+
+def _levels(target: NumberFormat) -> Iterator[tuple[str, float]]:
+    """Errors relative to dy that a sum near 1, or near the cancelling terms, leaves when it is kept in a type."""
+    yield "float32", 2.0**-20
+    if target.name != "float32":
+        yield target.name, 4.0 * 2.0**-target.digits
+
+
+def _absolute_error_only(evidence: Evidence, region: Array) -> tuple[str, Array] | None:
+    """The narrowest type whose rounding explains (nearly) all errors of a region; and the elements it explains."""
+    count = np.count_nonzero(region)
+    if count == 0:
+        return None
+    with np.errstate(invalid="ignore"):
+        error = np.abs(evidence.a - evidence.v)
+    for name, level in _levels(evidence.target):
+        explained = region & (error <= level * np.abs(evidence.dy) + evidence.ulp)
+        if np.count_nonzero(explained) >= ENOUGH * count:
+            return name, explained
+    return None
+
+
+def _cancellation_at_zero(evidence: Evidence, left: Array) -> Finding | None:
+    slope = _slope_of(evidence)
+    if slope is None:
+        return None
+    zero = _ZEROS[slope]
+    found = _absolute_error_only(evidence, left & (np.abs(evidence.x - zero) < 0.3))
+    if found is None:
+        return None
+    text = (
+        f"cancellation at the derivative's zero (x = {zero:.6f}): terms that cancel there were rounded in {found[0]}, "
+        "so that the difference has few digits left"
+    )
+    return "cancellation-at-zero", text, found[1]
+
+
+def _one_plus_tail(evidence: Evidence, left: Array) -> Finding | None:
+    slope = _slope_of(evidence)
+    if slope not in ("gelu_erf", "gelu_tanh"):
+        return None
+    found = _absolute_error_only(evidence, left & (evidence.x < -1.0))
+    if found is None:
+        return None
+    what = "1 + erf(x/√2)" if slope == "gelu_erf" else "1 + tanh(u)"
+    text = f"{what} cancels in the negative tail when kept in {found[0]} (use erfc, or a form without the 1 +)"
+    return "one-plus-erf", text, found[1]

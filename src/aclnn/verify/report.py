@@ -1,0 +1,254 @@
+"""The report: a JSON document first; the page and the terminal's text are drawn from it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aclnn.files import replacing
+from aclnn.verify.bootstrap import Recheck
+from aclnn.verify.cases import Case
+from aclnn.verify.certified import backend
+from aclnn.verify.diagnosis import diagnose
+from aclnn.verify.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
+from aclnn.verify.golden import VALUE_BOUND_ULP
+from aclnn.verify.measures import Figure, Outcome, Standard, Verdict
+from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.picture import AXIS_BINS, axis_edges, histogram_labels
+from aclnn.version import __version__
+
+Json = dict[str, Any]
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """Verdicts on one or several cases."""
+
+    data: Json
+    """What to_json writes: see docs/verify.md for the fields."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no standard that counts has failed."""
+        return bool(self.data["verdict"] == Verdict.PASS.value)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The document as text; also written to ``path``, in one step."""
+        text = json.dumps(self.data, indent=1, allow_nan=False) + "\n"
+        return written(text, path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One page without any network use, light and dark; also written to ``path``, in one step.
+
+        Raises:
+            MissingExtraError: jinja2 is not installed.
+        """
+        from aclnn.verify.page import render
+
+        return written(render(self.data), path)
+
+    def brief(self) -> str:
+        """The verdict, the figures of every standard, the worst element and the probable cause, as text."""
+        from aclnn.verify.brief import brief
+
+        return brief(self.data)
+
+
+def written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """The text, also written to a file in one step where there is a path."""
+    if path is not None:
+        with replacing(Path(path)) as file:
+            file.write(text.encode())
+    return text
+
+
+def number(value: float) -> float | str:
+    """A float as JSON can hold it: "inf", "-inf" and "nan" as text."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def document(cases: Sequence[Json]) -> Json:
+    """The whole report from its cases."""
+    failed = any(case["verdict"] == Verdict.FAIL.value for case in cases)
+    return {
+        "format": FORMAT_VERSION,
+        "tool": f"aclnn {__version__}",
+        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "cases": list(cases),
+    }
+
+
+def case_document(case: Case, outputs: Sequence[Json]) -> Json:
+    """One case: what was judged, and its outputs."""
+    failed = any(output["verdict"] == Verdict.FAIL.value for output in outputs)
+    arrays = [
+        {"name": name, "role": role, "dtype": array.dtype.name, "shape": list(array.shape)}
+        | ({"file": case.sources[f"{role} {name}"]} if f"{role} {name}" in case.sources else {})
+        for role, group in (("input", case.inputs), ("actual", case.actual), ("third", case.third))
+        for name, array in group.items()
+    ]
+    return {
+        "name": case.name,
+        "operator": case.operator.name,
+        "function": case.operator.function,
+        "formula": case.operator.formula,
+        "attributes": {name: _plain(value) for name, value in case.attributes.items()},
+        "arrays": arrays,
+        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "outputs": list(outputs),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One standard's outcome on an output, and whether it decides about the output."""
+
+    standard: Standard
+    outcome: Outcome
+    counts: bool
+    recheck: tuple[Recheck, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The standard's verdict, after the recheck where there was one."""
+        if self.recheck and self.outcome.verdict is Verdict.FAIL and all(item.holds for item in self.recheck):
+            return Verdict.PASS
+        return self.outcome.verdict
+
+
+def output_document(measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str]) -> Json:
+    """One output: verdicts, elements, pictures, causes."""
+    failed = any(judged.counts and judged.verdict is Verdict.FAIL for judged in judgements)
+    clean = all(judged.verdict is Verdict.PASS for judged in judgements)
+    picture = measured.picture
+    wrong = picture.histogram[0] < picture.histogram.sum()
+    return {
+        "name": measured.name,
+        "dtype": measured.target.name,
+        "shape": list(measured.shape),
+        "elements": int(math.prod(measured.shape)),
+        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "standards": [_standard(measured, judged) for judged in judgements],
+        "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
+        "worst": _element(measured, picture.worst) if wrong else None,
+        "causes": [] if clean else [vars(cause) for cause in diagnose(measured)],
+        "golden": _golden(measured),
+        "histogram": [
+            {"label": label, "count": int(count)}
+            for label, count in zip(histogram_labels(), picture.histogram, strict=True)
+        ],
+        "axis": "golden value" if isinstance(measured.source, NormSumSource) else _axis(measured),
+        "by_x": [_bin(measured, index) for index in range(AXIS_BINS) if picture.by_x[0, index]],
+        "map": _map(measured),
+    }
+
+
+def _axis(measured: Measured) -> str:
+    return "self" if isinstance(measured.source, ElementwiseSource) else "input"
+
+
+def _golden(measured: Measured) -> Json:
+    norm = not isinstance(measured.source, ElementwiseSource)
+    settled = "rationals" if norm or measured.source.case.operator.name == "hardswish_backward" else backend()
+    return {
+        "arithmetic": "twice float64" if norm else "float64",
+        "bound_ulp": 0.5,
+        "exact_bound_ulp": VALUE_BOUND_ULP,
+        "settled": measured.settled,
+        "settled_by": settled,
+    }
+
+
+def _standard(measured: Measured, judged: Judgement) -> Json:
+    outcome = judged.outcome
+    return {
+        "name": judged.standard.name,
+        "edition": judged.standard.edition,
+        "verdict": judged.verdict.value,
+        "counts": judged.counts,
+        "reason": _reason(judged),
+        "figures": [_figure(figure) for figure in outcome.figures],
+        "first": _element(measured, outcome.first),
+        "worst": _element(measured, outcome.worst),
+        "recheck": [
+            {key: number(value) if isinstance(value, float) else value for key, value in vars(item).items()}
+            for item in judged.recheck
+        ],
+    }
+
+
+def _reason(judged: Judgement) -> str:
+    if judged.recheck:
+        ends = ", ".join(f"{item.name} {item.lower:.3g}" for item in judged.recheck)
+        return f"recheck over {judged.recheck[0].seeds} seeds: lower ends of the median's 95 % interval {ends}"
+    return judged.outcome.reason
+
+
+def _figure(figure: Figure) -> Json:
+    return {
+        "name": figure.name,
+        "value": number(figure.value),
+        "relation": figure.relation,
+        "limit": number(figure.limit),
+        "holds": figure.holds,
+    }
+
+
+def _element(measured: Measured, index: int | None) -> Json | None:
+    if index is None:
+        return None
+    elements = measured.source.elements(index, index + 1)
+    target, actual = measured.target, elements.actual[0]
+    coordinates = np.unravel_index(index, measured.shape) if measured.shape else ()
+    golden = elements.golden
+    return {
+        "index": index,
+        "coordinates": [int(at) for at in coordinates],
+        "inputs": [
+            {"name": name} | _value(FORMATS[str(array.dtype)].hex(array[0]), float(array[0]))
+            for name, array in elements.inputs.items()
+        ],
+        "expected": _value(target.hex(golden.rounded[0]), float(golden.rounded[0])),
+        "exact": number(float(golden.value[0])),
+        "actual": _value(target.hex(actual), float(actual)),
+        "ulp": number(float(ulp_error(elements.actual, golden, target)[0])),
+    }
+
+
+def _value(hexadecimal: str, value: float) -> Json:
+    return {"value": number(value), "hex": hexadecimal}
+
+
+def _bin(measured: Measured, index: int) -> Json:
+    low, high = axis_edges(index)
+    elements, failing, total, most = measured.picture.by_x[:, index].tolist()
+    return {
+        "low": low,
+        "high": high,
+        "elements": int(elements),
+        "failing": int(failing),
+        "mean_ulp": number(total / elements),
+        "max_ulp": number(most),
+    }
+
+
+def _map(measured: Measured) -> Json:
+    rows, columns = measured.picture.map_shape
+    elements, failing = measured.picture.cells[:, :rows, :columns].tolist()
+    return {
+        "of": [measured.picture.rows, measured.picture.columns],
+        "elements": elements,
+        "failing": failing,
+    }

@@ -1,0 +1,204 @@
+"""Which implementation passes which standard: every standard's own generated cases, every operator and data type."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aclnn.verify.bootstrap import LEAST_SEEDS
+from aclnn.verify.cases import Case, make_case
+from aclnn.verify.checking import Recheckers, chosen_standards, generated, like, rechecks
+from aclnn.verify.evaluate import evaluate
+from aclnn.verify.implementations import LITERAL, Implementation, implementations, literal
+from aclnn.verify.measures import Standard, Verdict
+from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.report import FORMAT_VERSION, written
+from aclnn.verify.standards import STANDARDS
+
+Array = np.ndarray[Any, Any]
+
+OPERATORS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("fast_gelu_backward", {}),
+    ("silu_backward", {}),
+    ("gelu_backward_v2", {"approximate": "none"}),
+    ("gelu_backward_v2", {"approximate": "tanh"}),
+    ("hardswish_backward", {}),
+    ("layer_norm_backward", {"normalized_shape": (255,)}),
+)
+CASES = 10
+"""Cases of each generator: all ten kinds of the L1 and L2 one, both kinds of the others five times."""
+SIZES = (15, 1024, 32767, 65536)
+_RECHECK_ELEMENTS = 2048
+_EPS = 1e-5
+_REPEATS, _REPEATS_L2 = 50, 1000
+
+
+@dataclass
+class Row:
+    """One implementation of one operator in one data type: passed and judged cases by standard."""
+
+    operator: str
+    dtype: str
+    implementation: str
+    passed: dict[str, int] = field(default_factory=dict)
+    judged: dict[str, int] = field(default_factory=dict)
+
+    def count(self, standard: str, passed: bool) -> None:
+        """Take in one case."""
+        self.judged[standard] = self.judged.get(standard, 0) + 1
+        self.passed[standard] = self.passed.get(standard, 0) + passed
+
+
+@dataclass(frozen=True)
+class Table:
+    """What ``aclnn verify self`` found."""
+
+    rows: list[Row]
+
+    @property
+    def own_pass(self) -> bool:
+        """Whether this project's operators pass every case of the default standard (mixed) and repeat their bits.
+
+        Others cannot be the measure: on LayerNorm's dx no float32 result passes mere-mare where the terms cancel.
+        """
+        return all(
+            row.passed[name] == row.judged[name]
+            for row in self.rows
+            if row.implementation == "aclnn"
+            for name in ("mixed", "repeats")
+        )
+
+    def markdown(self) -> str:
+        """A table for people: ✓ where all cases pass, else how many of them do."""
+        names = [*STANDARDS, "repeats"]
+        lines = [
+            f"| operator | type | implementation | {' | '.join(names)} |",
+            f"|---|---|---|{'---|' * len(names)}",
+        ]
+        for row in self.rows:
+            cells = " | ".join(_cell(row.passed.get(name), row.judged.get(name)) for name in names)
+            lines.append(f"| {row.operator} | {row.dtype} | {row.implementation} | {cells} |")
+        return "\n".join(lines)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The rows as a document; also written to ``path``."""
+        import json
+
+        return written(json.dumps({"format": FORMAT_VERSION, "rows": [vars(row) for row in self.rows]}) + "\n", path)
+
+
+def _cell(passed: int | None, judged: int | None) -> str:
+    if judged is None or passed is None:
+        return "–"
+    return "✓" if passed == judged else f"{passed}/{judged}"
+
+
+def run(
+    seeds: int | None = None, step: Callable[[str], Any] = lambda name: None, cases: int = CASES, most: int = SIZES[-1]
+) -> Table:
+    """Judge every implementation.
+
+    Args:
+        seeds: how many generated cases recheck a failing commercial one; 200 when None.
+        step: told what is judged next.
+        cases: of each generator.
+        most: elements of the largest case.
+    """
+    rows = []
+    for operator, attributes in OPERATORS:
+        for dtype in FORMATS:
+            for name, implementation in implementations(operator).items():
+                shown = " ".join((operator, *(str(v) for v in attributes.values() if isinstance(v, str))))
+                step(f"judging {shown} {dtype}, {name}")
+                row = Row(shown, dtype, name)
+                _judge(row, operator, attributes, implementation, name != LITERAL, seeds, cases, most)
+                rows.append(row)
+    return Table(rows)
+
+
+def _judge(
+    row: Row,
+    operator: str,
+    attributes: Mapping[str, Any],
+    implementation: Implementation,
+    compared: bool,
+    seeds: int | None,
+    cases: int,
+    most: int,
+) -> None:
+    third = literal(operator) if compared else None
+    # "classified" may come down to a comparison with a native reference, which the literal formula itself is.
+    direct = [s for s in chosen_standards(None) if not s.needs_third and (compared or s.name != "classified")]
+    groups: list[tuple[str, list[Standard]]] = [("mixed", direct)]
+    if third is not None:
+        groups += [(s.name, [s]) for s in STANDARDS.values() if s.needs_third]
+    for generator, standards in groups:
+        eps = _EPS if operator == "layer_norm_backward" and standards[0].needs_third else None
+        again: Recheckers | None = None
+        for case in _cases(operator, attributes, row.dtype, implementation, third, generator, cases, most):
+            outcomes = evaluate(case, standards, eps)
+            for standard in standards:
+                failing = [m for m in outcomes if m.outcome(standard).verdict is Verdict.FAIL]
+                passed = not failing
+                if failing and third is not None and standard.needs_third:
+                    if again is None:
+                        small = _shaped(operator, attributes, row.dtype, _RECHECK_ELEMENTS)
+                        again = rechecks(generated(small, implementation, third, seeds or LEAST_SEEDS, eps), eps)
+                    passed = all(item.holds for m in failing for item in again[standard.name](m.name))
+                row.count(standard.name, passed)
+    row.count("repeats", _repeats(operator, attributes, row.dtype, implementation))
+
+
+def _cases(
+    operator: str,
+    attributes: Mapping[str, Any],
+    dtype: str,
+    implementation: Implementation,
+    third: Implementation | None,
+    generator: str,
+    cases: int,
+    most: int,
+) -> Iterator[Case]:
+    for seed in range(cases):
+        inputs = _inputs(operator, attributes, dtype, min(SIZES[seed % len(SIZES)], most), seed, generator)
+        actual = implementation(**inputs, **attributes)
+        other = None if third is None else third(**inputs, **attributes)
+        yield make_case(operator, inputs, actual, other, attributes)
+
+
+def _inputs(
+    operator: str, attributes: Mapping[str, Any], dtype: str, size: int, seed: int, generator: str
+) -> dict[str, Array]:
+    return like(_shaped(operator, attributes, dtype, size), seed, generator, _EPS)
+
+
+def _shaped(operator: str, attributes: Mapping[str, Any], dtype: str, size: int) -> Case:
+    """A case of about so many elements, filled with zeros."""
+    kind = FORMATS[dtype].dtype.numpy
+    if operator != "layer_norm_backward":
+        empty = np.zeros(size, kind)
+        return make_case(operator, {"grad_output": empty, "self": empty}, empty, None, attributes)
+    columns = int(np.prod(attributes["normalized_shape"]))
+    rows = max(2, size // columns)
+    x, statistics = np.zeros((rows, columns), kind), np.zeros((rows, 1), np.float32)
+    weight = np.zeros(columns, np.float32)
+    inputs = {"grad_out": x, "input": x, "mean": statistics, "rstd": statistics, "weight": weight}
+    return make_case(operator, inputs, (x, weight, weight), None, attributes)
+
+
+def _repeats(operator: str, attributes: Mapping[str, Any], dtype: str, implementation: Implementation) -> bool:
+    """Bit for bit the same result, 1,000 times on a small case (what L2 asks for) and 50 times on a larger one."""
+    for size, times in ((1023, _REPEATS_L2), (65535, _REPEATS)):
+        inputs = _inputs(operator, attributes, dtype, size, 0, "mixed")
+        first = _bytes(implementation(**inputs, **attributes))
+        if any(_bytes(implementation(**inputs, **attributes)) != first for _ in range(times - 1)):
+            return False
+    return True
+
+
+def _bytes(outputs: Any) -> list[bytes]:
+    return [array.tobytes() for array in (outputs if isinstance(outputs, tuple) else (outputs,))]

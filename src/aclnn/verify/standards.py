@@ -1,0 +1,319 @@
+"""Every precision standard of the Ascend ecosystem, each a pure function of (actual, golden, third).
+
+A standard measures blocks of elements and judges the sum of what it measured, so that a dump may be larger than memory;
+``compare`` does both for arrays. MARE and MERE are the maximum and mean of RE, RMSE is √mean((a - g)²), ULP a unit of
+the last place of g.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aclnn.verify.measures import (
+    Block,
+    Figure,
+    Outcome,
+    Standard,
+    Tally,
+    Verdict,
+    absolute_error,
+    agree,
+    mean,
+    outcome_of,
+    relative_error,
+    tally_of,
+)
+from aclnn.verify.number_formats import NumberFormat
+
+Array = np.ndarray[Any, Any]
+
+
+def compare(name: str, actual: Array, golden: Array, third: Array | None = None) -> Outcome:
+    """One standard's outcome for whole arrays of one data type.
+
+    Raises:
+        KeyError: no such standard.
+        ValueError: it needs a third output.
+    """
+    standard = STANDARDS[name]
+    if standard.needs_third and third is None:
+        raise ValueError(f"{name}: expected a third output")
+    flat = [None if array is None else np.asarray(array).reshape(-1) for array in (actual, golden, third)]
+    assert flat[0] is not None
+    assert flat[1] is not None
+    block = Block(flat[0], flat[1], flat[2])
+    return standard.judge(standard.measure(block), block.target)
+
+
+MIXED_LIMITS = {
+    "float16": (2.0**-9, 2.0**-9, max(0.1, 32 * 2.0**-10)),
+    "bfloat16": (2.0**-6, 2.0**-6, max(1.0, 32 * 2.0**-7)),
+    "float32": (2.0**-10, 2.0**-16, max(0.01, 32 * 2.0**-23)),
+}
+"""rtol, atol and the limit on max|a - g|."""
+
+
+def mixed_tolerance(g: Array, target: NumberFormat) -> Array:
+    """atol + rtol·|g|: how far an element may be off and still match."""
+    rtol, atol, _ = MIXED_LIMITS[target.name]
+    tolerance: Array = atol + rtol * np.where(np.isfinite(g), np.abs(g), 0.0)
+    return tolerance
+
+
+def _measure_mixed(block: Block) -> Tally:
+    excess = block.error / mixed_tolerance(block.g, block.target)
+    failing = excess > 1.0
+    worst = float(block.error.max(initial=0.0))
+    return tally_of(block, failing, excess, {"matched": float(np.count_nonzero(~failing))}, {"max error": worst})
+
+
+def _judge_mixed(tally: Tally, target: NumberFormat) -> Outcome:
+    return outcome_of(
+        tally,
+        Figure("matched fraction", mean(tally, "matched", 1.0), ">=", 0.99),
+        Figure("max |a - g|", tally.maxima["max error"], "<=", MIXED_LIMITS[target.name][2]),
+    )
+
+
+MERE_LIMITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-13}
+"""T: MERE stays below it, MARE below ten times it."""
+
+
+def _measure_relative(block: Block) -> Tally:
+    relative = block.relative
+    failing = relative >= 10.0 * MERE_LIMITS[block.target.name]
+    return tally_of(block, failing, relative, {"RE": float(relative.sum())}, {"RE": float(relative.max(initial=0.0))})
+
+
+def _judge_relative(tally: Tally, target: NumberFormat) -> Outcome:
+    limit = MERE_LIMITS[target.name]
+    return outcome_of(
+        tally,
+        Figure("MERE", mean(tally, "RE"), "<", limit),
+        Figure("MARE", tally.maxima["RE"], "<", 10.0 * limit),
+    )
+
+
+COMMERCIAL_LIMITS = {"L0": (10.0, 2.0, 2.0), "L1": (5.0, 1.5, 1.5), "L2": (2.0, 1.2, 1.2)}
+"""Ratios test / third of MARE, MERE and RMSE."""
+SMALL_VALUES = {
+    "float16": (2.0**-11, 2.0**-16),
+    "bfloat16": (2.0**-8, 2.0**-16),
+    "float32": (2.0**-14, 2.0**-30),
+}
+"""Values below the first count as small; their absolute error may reach the second."""
+
+
+def ratio(test: float, third: float) -> float:
+    """test / third; 0 when the test has no error, infinite when only the third has none."""
+    if test == 0.0:
+        return 0.0
+    return test / third if third else math.inf
+
+
+def _measure_dual(block: Block) -> Tally:
+    a, g, p = block.a, block.g, block.p
+    finite = np.isfinite(a) & np.isfinite(g) & np.isfinite(p)
+    wrong = _wrong_non_finite(a, g, p, finite)
+    small_below, small_error = SMALL_VALUES[block.target.name]
+    small = finite & (np.abs(g) < small_below)
+    sums, maxima = {"wrong non-finite": float(np.count_nonzero(wrong))}, {}
+    for name, values in (("test", a), ("third", p)):
+        error = np.where(finite, absolute_error(values, g), 0.0)
+        relative = relative_error(error, g)
+        sums[f"RE {name}"], maxima[f"RE {name}"] = float(relative.sum()), float(relative.max(initial=0.0))
+        sums[f"squares {name}"] = float(np.square(error).sum())
+        sums[f"small {name}"] = float(np.count_nonzero(small & (error > small_error)))
+    severity = np.where(wrong, np.inf, np.where(finite, block.relative, 0.0))
+    beyond = severity >= 10.0 * MERE_LIMITS[block.target.name]
+    return tally_of(block, beyond, severity, sums, maxima)
+
+
+def _wrong_non_finite(a: Array, g: Array, p: Array, finite: Array) -> Array:
+    """Where the golden is non-finite, the third agrees and the test does not; or the test alone is non-finite."""
+    golden_non_finite = ~np.isfinite(g)
+    fine = agree(a, p) | (golden_non_finite & agree(a, g))
+    missed = golden_non_finite & agree(p, g)
+    invented = ~golden_non_finite & ~np.isfinite(a)
+    wrong: Array = ~finite & ~fine & (missed | invented)
+    return wrong
+
+
+def error_ratios(tally: Tally) -> dict[str, float]:
+    """The three ratios test / third of a dual-benchmark tally."""
+    return {
+        "MARE ratio": ratio(tally.maxima["RE test"], tally.maxima["RE third"]),
+        "MERE ratio": ratio(mean(tally, "RE test"), mean(tally, "RE third")),
+        "RMSE ratio": ratio(math.sqrt(mean(tally, "squares test")), math.sqrt(mean(tally, "squares third"))),
+    }
+
+
+def _judge_dual(level: str) -> Callable[[Tally, NumberFormat], Outcome]:
+    def judge(tally: Tally, target: NumberFormat) -> Outcome:
+        limits = zip(error_ratios(tally).items(), COMMERCIAL_LIMITS[level], strict=True)
+        small = tally.sums["small test"] / max(tally.sums["small third"], 1.0)
+        return outcome_of(
+            tally,
+            *(Figure(name, value, "<=", limit) for (name, value), limit in limits),
+            Figure("small-value ratio", small, "<=", 2.0),
+            Figure("wrong non-finite", tally.sums["wrong non-finite"], "<=", 0.0),
+        )
+
+    return judge
+
+
+CANCELLATION_BELOW = {"float32": 2.0**-8, "float16": 2.0**-5, "bfloat16": 2.0**-3}
+_CLASSES = ("small", "cancellation", "normal")
+
+
+def _measure_classified(block: Block) -> Tally:
+    largest = block.target.largest
+    golden = np.clip(block.g, -largest, largest)
+    limit = 10.0 * MERE_LIMITS[block.target.name]
+    magnitude = np.abs(golden)
+    small_below, cancelled_below = SMALL_VALUES[block.target.name][0], CANCELLATION_BELOW[block.target.name]
+    classes = np.where(magnitude < small_below, 0, np.where(magnitude < cancelled_below, 1, 2))
+    sums: dict[str, float] = {}
+
+    def relative_of(values: Array) -> Array:
+        return relative_error(absolute_error(np.clip(values, -largest, largest), golden), golden)
+
+    def count(name: str, relative: Array) -> None:
+        beyond = np.bincount(classes[(relative > limit) & ~np.isnan(block.g)], minlength=3)
+        sums.update({f"{kind} {name}": float(beyond[k]) for k, kind in enumerate(_CLASSES)})
+
+    one_sided_nan = np.isnan(block.a) != np.isnan(block.g)
+    relative = np.where(one_sided_nan, np.inf, relative_of(block.a))
+    count("test", np.where(one_sided_nan, 0.0, relative))
+    if block.third is not None:
+        count("native", relative_of(block.p))
+    sums |= {"RE": float(relative.sum()), "one-sided NaN": float(np.count_nonzero(one_sided_nan))}
+    return tally_of(block, relative > limit, relative, sums, {"RE": float(relative.max(initial=0.0))})
+
+
+def _judge_classified(tally: Tally, target: NumberFormat) -> Outcome:
+    nan = Figure("one-sided NaN", tally.sums["one-sided NaN"], "<=", 0.0)
+    quick = _judge_relative(tally, target)
+    if not nan.holds or quick.verdict is Verdict.PASS:
+        return outcome_of(tally, nan, *quick.figures) if nan.holds else outcome_of(tally, nan)
+    compared = "normal native" in tally.sums
+    figures = [nan]
+    for kind in _CLASSES:
+        native = tally.sums.get(f"{kind} native", 0.0)
+        value = tally.sums[f"{kind} test"]
+        if kind == "normal" and native == 0.0:
+            figures.append(Figure("normal points beyond 10·T", value, "<=", 0.0))
+        else:
+            figures.append(Figure(f"{kind} points, ratio to native", value / max(native, 1.0), "<=", 2.0))
+    outcome = outcome_of(tally, *figures)
+    if outcome.verdict is Verdict.FAIL and not compared:
+        reason = "needs a native reference in the same type (--third) to compare the points beyond 10·T with"
+        return Outcome(Verdict.UNDECIDED, outcome.figures, tally.first, tally.worst, reason)
+    return outcome
+
+
+CLOSE_LIMITS = {"float16": (1e-3, 1e-3), "bfloat16": (1e-3, 1e-3), "float32": (1e-4, 1e-4)}
+"""Relative tolerance of an element (1e-8 is the absolute one), and the fraction of elements that may fail."""
+
+
+def _measure_close(block: Block) -> Tally:
+    magnitude = np.where(np.isfinite(block.g), np.abs(block.g), 0.0)
+    excess = block.error / (1e-8 + CLOSE_LIMITS[block.target.name][0] * magnitude)
+    failing = excess > 1.0
+    return tally_of(block, failing, excess, {"failing": float(np.count_nonzero(failing))})
+
+
+def _judge_close(tally: Tally, target: NumberFormat) -> Outcome:
+    return outcome_of(tally, Figure("failing fraction", mean(tally, "failing"), "<=", CLOSE_LIMITS[target.name][1]))
+
+
+MSPROBE_DIGITS = {"float16": (2, 3), "bfloat16": (2, 3), "float32": (3, 4)}
+"""The k whose "double 10^-k" missing is an error, and the k whose missing is a warning."""
+
+
+def _measure_single(block: Block) -> Tally:
+    finite = np.isfinite(block.a) & np.isfinite(block.g)
+    a, g = np.where(finite, block.a, 0.0), np.where(finite, block.g, 0.0)
+    sums = {"aa": float(a @ a), "gg": float(g @ g), "ag": float(a @ g)}
+    for k in MSPROBE_DIGITS[block.target.name]:
+        sums[f"beyond {k}"] = float(np.count_nonzero(block.relative > 10.0**-k))
+    failing = block.error >= 1e-3
+    return tally_of(block, failing, block.error, sums, {"error": float(block.error.max(initial=0.0))})
+
+
+def cosine(tally: Tally) -> float:
+    """Cosine similarity; 1 for two zero vectors, 0 for one."""
+    norms = math.sqrt(tally.sums["aa"]) * math.sqrt(tally.sums["gg"])
+    if norms == 0.0:
+        return 1.0 if tally.sums["aa"] == tally.sums["gg"] else 0.0
+    return min(1.0, tally.sums["ag"] / norms)
+
+
+def _judge_single(tally: Tally, target: NumberFormat) -> Outcome:
+    similarity = Figure("cosine similarity", cosine(tally), ">", 0.99)
+    absolute = Figure("max |a - g|", tally.maxima["error"], "<", 1e-3)
+    error_k, warning_k = MSPROBE_DIGITS[target.name]
+    error, warning = (
+        Figure(f"fraction with RE > 1e-{k}", mean(tally, f"beyond {k}"), "<", 10.0**-k) for k in (error_k, warning_k)
+    )
+    figures = (similarity, absolute, error, warning)
+    if not similarity.holds:
+        verdict = Verdict.FAIL
+    elif absolute.holds or (error.holds and warning.holds):
+        verdict = Verdict.PASS
+    else:
+        verdict = Verdict.WARNING if error.holds else Verdict.FAIL
+    return Outcome(verdict, figures, tally.first, tally.worst)
+
+
+def _measure_ulp(block: Block) -> Tally:
+    ulps = block.error / block.target.ulp(block.g)
+    sums = {"ulps": float(ulps.sum())}
+    sums |= {f"beyond {k}": float(np.count_nonzero(ulps > k)) for k in (1, 32)}
+    return tally_of(block, ulps > (32 if block.target.name == "float32" else 1), ulps, sums)
+
+
+def _judge_ulp(tally: Tally, target: NumberFormat) -> Outcome:
+    if target.name != "float32":
+        return outcome_of(tally, Figure("fraction beyond 1 ULP", mean(tally, "beyond 1"), "<", 0.001))
+    figures = (
+        Figure("mean ULP", mean(tally, "ulps"), "<", 64.0),
+        Figure("fraction beyond 32 ULP", mean(tally, "beyond 32"), "<", 0.05),
+    )
+    verdict = Verdict.PASS if any(figure.holds for figure in figures) else Verdict.FAIL
+    return Outcome(verdict, figures, tally.first, tally.worst, "either of the two suffices")
+
+
+def _measure_bitwise(block: Block) -> Tally:
+    bits = block.target.bits
+    differ = (bits(block.actual) != bits(block.golden)) & ~(np.isnan(block.a) & np.isnan(block.g))
+    severity = np.where(differ, block.error / block.target.ulp(block.g), -1.0)
+    return tally_of(block, differ, severity, {"differing": float(np.count_nonzero(differ))})
+
+
+def _judge_bitwise(tally: Tally, target: NumberFormat) -> Outcome:
+    return outcome_of(tally, Figure("differing elements", tally.sums["differing"], "<=", 0.0))
+
+
+_COMMERCIAL = "CANN commercial standard, dual benchmark"
+
+STANDARDS: dict[str, Standard] = {
+    standard.name: standard
+    for standard in (
+        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _judge_mixed),
+        Standard("mere-mare", "CANN ecosystem standard, earlier and English", _measure_relative, _judge_relative),
+        Standard("commercial-L0", _COMMERCIAL, _measure_dual, _judge_dual("L0"), needs_third=True),
+        Standard("commercial-L1", _COMMERCIAL, _measure_dual, _judge_dual("L1"), needs_third=True),
+        Standard("commercial-L2", _COMMERCIAL, _measure_dual, _judge_dual("L2"), needs_third=True),
+        Standard("classified", "cann-bench", _measure_classified, _judge_classified),
+        Standard("close", "double thousandth", _measure_close, _judge_close),
+        Standard("msprobe-single", "msprobe, single benchmark", _measure_single, _judge_single),
+        Standard("msprobe-ulp", "msprobe, ULP", _measure_ulp, _judge_ulp),
+        Standard("bitwise", "equal bit for bit", _measure_bitwise, _judge_bitwise, counts=False),
+    )
+}
+"""By name, in the order of reports."""

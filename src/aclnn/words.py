@@ -1,0 +1,120 @@
+"""What a command line says of an operator's arguments: files of tensors, values of attributes, layouts of raw files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aclnn import files
+from aclnn.declaration import Kind, Parameter
+
+Array = np.ndarray[Any, Any]
+
+
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """``name=value``, ``--name value`` and ``--name=value`` by name; hyphens in names become underscores.
+
+    Raises:
+        ValueError: something else, or a name twice.
+    """
+    found: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, sign, value = word.partition("=")
+        if name.startswith("--") and not sign and rest:
+            sign, value = "=", rest.pop(0)
+        name = name.removeprefix("--").replace("-", "_")
+        if not sign or not name:
+            raise ValueError(f"expected name=FILE, name=value or --name value, got {word!r}")
+        if name in found:
+            raise ValueError(f"{name}: expected once, got it again")
+        found[name] = value
+    return found
+
+
+def attribute(parameter: Parameter, text: str) -> Any:
+    """An attribute's value: ``4,8`` for integers, ``1,1,0`` or ``true,true,false`` for truth values.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    try:
+        match parameter.kind:
+            case Kind.STRING:
+                return text
+            case Kind.INT_ARRAY:
+                return tuple(map(int, _items(text)))
+            case Kind.BOOL_ARRAY:
+                return tuple(_TRUTH[word.lower()] for word in _items(text))
+            case Kind.DOUBLE:
+                return float(text)
+            case _:
+                return int(text)
+    except (ValueError, KeyError):
+        wanted = _SPELLING.get(parameter.kind, "an integer")
+        raise ValueError(f"{parameter.python_name}: expected {wanted}, got {text!r}") from None
+
+
+def _items(text: str) -> list[str]:
+    return [word for word in text.strip("()[] ").replace(" ", ",").split(",") if word]
+
+
+_TRUTH = {"1": True, "true": True, "0": False, "false": False}
+
+_SPELLING = {
+    Kind.INT_ARRAY: "integers such as 4,8",
+    Kind.BOOL_ARRAY: "truth values such as 1,1,0",
+    Kind.DOUBLE: "a number",
+}
+
+
+def located(text: str) -> tuple[Path, str | None]:
+    """``x.npz:member`` as path and member; no member for any other name."""
+    path, _, member = text.rpartition(":")
+    return (Path(path), member) if Path(path).suffix.lower() in files.SUFFIXES else (Path(text), None)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What files without a header hold: data type and shape, by argument or, under "", for all."""
+
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of_words(cls, dtypes: Sequence[str], shapes: Sequence[str]) -> Raw:
+        """From ``float16`` or ``name=float16``, and ``4,8`` or ``name=4,8``.
+
+        Raises:
+            ValueError: a shape that is none.
+        """
+        return cls(_by_name(dtypes), {name: _extents(text) for name, text in _by_name(shapes).items()})
+
+    def of(self, name: str) -> tuple[str | None, tuple[int, ...] | None]:
+        """Data type and shape of one argument."""
+        return self.dtypes.get(name, self.dtypes.get("")), self.shapes.get(name, self.shapes.get(""))
+
+    def read(self, text: str, name: str) -> Array:
+        """The tensor that a word such as ``x.npz:member`` locates, for the argument of that name.
+
+        Raises:
+            FileError: as ``files.read``.
+        """
+        path, member = located(text)
+        return files.read(path, member, *self.of(name))
+
+
+def _by_name(words: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (word.rpartition("=") for word in words)}
+
+
+def _extents(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, _items(text)))
+    except ValueError:
+        raise ValueError(f"--shape: expected extents such as 4,8, got {text!r}") from None

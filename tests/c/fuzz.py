@@ -1,0 +1,489 @@
+"""Random sequences of calls through the C libraries: no crash, no hang, no status that is not documented.
+
+    python -m tests.c.fuzz                     ten million calls, in processes of a hundred thousand
+    python -m tests.c.fuzz --calls 100000      what the tests run
+    python -m tests.c.fuzz --seed 7 --only     one process again, as a finding asks for
+    python -m tests.c.fuzz --asan              under AddressSanitizer
+
+Arguments are valid, null, stale, foreign, extreme. Pointers to host memory are always good ones and counts of arrays
+never exceed them, for C cannot judge those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import faulthandler
+import mmap
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from aclnn.cann.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.declaration import Kind, Operator
+from aclnn.operators import OPERATORS
+from aclnn.toolkit import tree
+from aclnn.toolkit.border import is_text, number_type, parameter_type
+from toolkit_client import ctype, load
+
+CALLS_A_PROCESS = 100_000
+HANG_SECONDS = 300
+MEMORY_BYTES = 1 << 26
+HOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 16
+
+#: The statuses that the documents give an implementation without an NPU.
+ACLNN_STATUSES = frozenset({0, 161001, 161002, 361001, 561000, 561003, 561101, 561103})
+ACL_STATUSES = frozenset(
+    {0, 100000, 100002, 100003, 100037, 200001, 500000}
+    | {107000, 107001, 107002, 107003, 107006, 107016, 207000, 207001, 507000, 507007, 507046, 507047}
+)
+
+#: What the parameters of object types point to, by the function that makes one.
+MAKERS = {
+    "aclCreateTensor": "aclTensor",
+    "aclCreateScalar": "aclScalar",
+    "aclCreateIntArray": "aclIntArray",
+    "aclCreateFloatArray": "aclFloatArray",
+    "aclCreateBoolArray": "aclBoolArray",
+    "aclCreateTensorList": "aclTensorList",
+    "aclCreateScalarList": "aclScalarList",
+}
+#: Rare, for they end what everything else lives on, or wait.
+RARE = {"aclFinalize", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDestroyContext", "aclFinalizeReference"}
+KEPT = 12
+TEXTS = (None, b"", b"none", b"tanh", b"TANH", b"n\xffne", b"/nonexistent/acl.json", b"x" * 5000)
+FORMATS = (2, 2, 2, 0, 1, 29, -1, 77)
+DTYPES = (0, 0, 0, 0, 0, 1, 27, 3, 11, 17, -1, 28, 99)
+EXTREMES = {
+    "int": (0, 1, -1, 2**31 - 1, -(2**31)),
+    "bool": (False, True),
+    "uint16_t": (0, 1, 0x7C00, 0xFFFF),
+    "int32_t": (0, 0, 1, -1, 2, 10, 2**31 - 1, -(2**31)),
+    "uint32_t": (0, 1, 2, 8, 0x10, 0x20, 2**32 - 1),
+    "int64_t": (0, 1, 2, -1, 7, 2**40, 2**63 - 1, -(2**63)),
+    "uint64_t": (0, 1, 64, 4096, 2**40, 2**63, 2**64 - 1),
+    "size_t": (0, 1, 4, 64, 4096, MOST_BYTES, 2**40, 2**63, 2**64 - 1),
+    "float": (0.0, 1.0, -1.0, float("inf"), float("nan"), 65504.0, 1e-8),
+    "double": (1e-5, 0.0, -1.0, float("inf"), float("nan")),
+}
+
+
+class FindingError(AssertionError):
+    """Something that must not happen."""
+
+
+class Fuzzer:
+    """One process's worth of calls; deterministic for a seed as far as addresses allow."""
+
+    def __init__(self, root: Path, seed: int, note: mmap.mmap) -> None:
+        self.lib = load(root)
+        self.random = random.Random(seed)
+        self.note = note
+        self.calls = 0
+        self.live: dict[str, list[int]] = {}
+        self.stale: dict[str, list[int]] = {}
+        self.host = ctypes.create_string_buffer(HOST_BYTES)
+        self.scratch = (ctypes.c_uint64 * 64)()
+        self.entries = {function.name: (function, getattr(self.lib, function.name)) for function in FUNCTIONS.values()}
+        self.names = [name for name in self.entries if name not in RARE]
+        self.canary = self.make_canary()
+
+    def make_canary(self) -> int:
+        """Device memory that nothing else may touch."""
+        address = ctypes.c_void_p()
+        self.lib.aclInit(None)
+        self.lib.aclrtSetDevice(0)
+        assert self.lib.aclrtMalloc(ctypes.byref(address), 256, 0) == 0
+        assert address.value is not None
+        assert self.lib.aclrtMemset(address, 256, 0x5A, 256) == 0
+        return address.value
+
+    def check_canary(self) -> None:
+        self.lib.aclrtSetDevice(0)
+        back = ctypes.create_string_buffer(256)
+        if self.lib.aclrtMemcpy(back, 256, self.canary, 256, 2) == 0 and back.raw != b"\x5a" * 256:
+            raise FindingError("memory that belongs to somebody else was written")
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """One call, noted first; its status must be one of the documents'."""
+        function, entry = self.entries[name]
+        line = f"{self.calls} {name}{arguments!r}".encode("utf-8", "replace")[: len(self.note) - 1]
+        self.note[: len(line) + 1] = line + b"\0"
+        self.calls += 1
+        result = entry(*arguments)
+        if function.returns_status:
+            known = ACLNN_STATUSES | ACL_STATUSES if function.returns == "aclnnStatus" else ACL_STATUSES
+            if "LastError" in name:
+                known = ACLNN_STATUSES | ACL_STATUSES
+            if result not in known:
+                raise FindingError(f"{name}{arguments!r} gave {result}, which is not documented")
+        return result
+
+    # Arguments
+
+    def handle(self, kind: str) -> int | None:
+        """Mostly a live object of the kind; else a stale or a foreign one, null, or anything."""
+        choice = self.random.random()
+        pools = (
+            (0.70, self.live.get(kind)),
+            (0.80, self.stale.get(kind)),
+            (0.88, self.live.get(self.random.choice(list(self.live))) if self.live else None),
+        )
+        for limit, pool in pools:
+            if choice < limit and pool:
+                return self.random.choice(pool)
+        return self.random.choice((None, 8, 2**47, 2**64 - 16, ctypes.addressof(self.host)))
+
+    def address(self) -> int | None:
+        """Of device memory, live, inside, behind, freed; of good host memory; null."""
+        choice = self.random.random()
+        live, stale = self.live.get("memory"), self.stale.get("memory")
+        if choice < 0.55 and live:
+            return self.random.choice(live)
+        if choice < 0.65 and live:
+            return self.random.choice(live) + self.random.choice((1, 4, 60, 64, 512, 1 << 20))
+        if choice < 0.75 and stale:
+            return self.random.choice(stale)
+        return self.random.choice((None, ctypes.addressof(self.host), ctypes.addressof(self.host) + 4096))
+
+    def is_host(self, address: int | None) -> bool:
+        begin = ctypes.addressof(self.host)
+        return address is not None and begin <= address < begin + HOST_BYTES
+
+    def number(self, parameter: CParameter) -> Any:
+        name, c_type = parameter.name, parameter.c_type
+        if c_type == "aclDataType":
+            return self.random.choice(DTYPES)
+        if c_type == "aclFormat":
+            return self.random.choice(FORMATS)
+        if name in ("size", "count", "destMax", "maxCount") and self.random.random() < 0.7:
+            return self.random.choice((1, 4, 16, 64, 100, 4096, MOST_BYTES))
+        return self.random.choice(EXTREMES[number_type(c_type)])
+
+    def elements(self, parameter: CParameter) -> tuple[Any, int]:
+        """An array, or null, and a count that it can bear."""
+        if self.random.random() < 0.1:
+            return None, self.random.choice((0, 1, 8, 2**63))
+        count = self.random.choice((0, 1, 2, 2, 3, 4, 9))
+        element = number_type(parameter.element)
+        if element == "uintptr_t":
+            values = [self.handle(parameter.element.replace("const", "").strip(" *")) for _ in range(count)]
+        elif element == "int64_t":
+            values = [self.random.choice((0, 1, 2, 3, 4, 4, 8)) for _ in range(count)]
+            if count and self.random.random() < 0.1:
+                values[0] = self.random.choice(EXTREMES["int64_t"])
+        else:
+            values = [self.random.choice(EXTREMES[element]) for _ in range(count)]
+        declared = count if self.random.random() < 0.98 else 2**62
+        return (ctype(element) * max(count, 1))(*values), declared
+
+    def output(self) -> Any:
+        return None if self.random.random() < 0.05 else ctypes.byref(self.scratch, 8 * self.random.randrange(8))
+
+    def arguments(self, function: CFunction) -> list[Any]:
+        values: dict[str, Any] = {}
+        for parameter in function.parameters:
+            if parameter.name in values:
+                continue
+            if parameter.is_output:
+                values[parameter.name] = self.output()
+            elif parameter.counted_by is not None:
+                count = values.get(parameter.counted_by)
+                values[parameter.name], declared = self.elements(parameter)
+                if count is not None:
+                    declared = min(count, declared, len(values[parameter.name] or range(2**62)))
+                values[parameter.counted_by] = declared
+            elif is_text(parameter):
+                values[parameter.name] = self.random.choice(TEXTS)
+            elif parameter_type(parameter) == "uintptr_t":
+                values[parameter.name] = self.pointer(parameter)
+            else:
+                values[parameter.name] = self.number(parameter)
+        self.spare_host_memory(values)
+        return [values[parameter.name] for parameter in function.parameters]
+
+    def pointer(self, parameter: CParameter) -> int | None:
+        kind = parameter.c_type.replace("const", "").replace("*", "").strip()
+        return self.address() if kind == "void" else self.handle(kind)
+
+    def spare_host_memory(self, values: dict[str, Any]) -> None:
+        """Never let a copy or a fill run over the end of host memory, and keep tensors small enough to compute."""
+        pointers = [values[name] for name in ("dst", "src", "devPtr") if name in values]
+        if "count" in values and pointers and all(map(self.is_host, pointers)):
+            values["count"] = min(values["count"], MOST_BYTES)
+        dims = values.get("viewDims")
+        if dims is not None and "stride" in values:
+            size = 1
+            for extent in list(dims)[: min(values["viewDimsNum"], len(dims))]:
+                size *= max(abs(extent), 1)
+            if size > 1 << 14:
+                values["stride"] = None
+
+    # Steps
+
+    def keep(self, kind: str, handle: int) -> None:
+        pool = self.live.setdefault(kind, [])
+        pool.append(handle)
+        if len(pool) > 4 * KEPT:
+            self.drop(kind, pool[0])
+
+    def drop(self, kind: str, handle: int) -> None:
+        pool = self.live.get(kind, [])
+        if handle in pool:
+            pool.remove(handle)
+        stale = self.stale.setdefault(kind, [])
+        stale.append(handle)
+        del stale[:-KEPT]
+
+    def any_call(self) -> None:
+        rare = self.random.random() < 0.01
+        name = self.random.choice(sorted(RARE) if rare else self.names)
+        function, _ = self.entries[name]
+        arguments = self.arguments(function)
+        for at, parameter in enumerate(function.parameters):
+            if parameter.is_output and arguments[at] is not None:
+                arguments[at] = ctypes.byref(self.scratch, 8 * at)  # apart from one another
+        if name == "aclrtFree" and arguments[0] == self.canary:
+            return
+        result = self.call(name, *arguments)
+        self.learn(function, arguments, result)
+
+    def learn(self, function: CFunction, arguments: Sequence[Any], result: Any) -> None:
+        """Keep what was made, and remember as stale what was destroyed."""
+        if function.name in MAKERS:
+            if result:
+                self.keep(MAKERS[function.name], result)
+            return
+        if not function.returns_status or result != 0:
+            return
+        for at, parameter in enumerate(function.parameters):
+            kind = parameter.c_type.replace("const", "").replace("*", "").strip()
+            made = self.scratch[at]
+            if (
+                parameter.is_output
+                and arguments[at] is not None
+                and made
+                and number_type(parameter.element) == "uintptr_t"
+            ):
+                self.keep("memory" if kind == "void" else kind, made)
+            if parameter.is_output and parameter.counted_by is not None and arguments[at] is not None:
+                self.lib._ZdaPv(ctypes.c_void_p(made))
+        if "Destroy" in function.name or "Free" in function.name:
+            kind = function.parameters[0].c_type.replace("const", "").replace("*", "").strip()
+            if arguments[0]:
+                self.drop("memory" if kind == "void" else kind, arguments[0])
+
+    def operator_call(self) -> None:
+        """A call that fits together, sometimes with one thing wrong, in all its steps."""
+        operator = self.random.choice(OPERATORS)
+        shape = [self.random.choice((1, 2, 3, 8, 16)) for _ in range(self.random.randrange(1, 4))]
+        if self.random.random() < 0.05:
+            shape[0] = self.random.choice((0, 1000))
+        # One data type for LayerNorm, whose kernels take long to compile.
+        dtype = 0 if "layer_norm" in operator.name else self.random.choice((0, 0, 0, 1, 27))
+        arguments, made = self.fitting(operator, shape, dtype)
+        if self.random.random() < 0.25:
+            self.spoil(operator, arguments)
+        self.scratch[0] = self.scratch[1] = 0
+        status = self.call(
+            f"{operator.function}GetWorkspaceSize",
+            *arguments,
+            ctypes.byref(self.scratch, 0),
+            ctypes.byref(self.scratch, 8),
+        )
+        if status == 0:
+            self.second_phase(operator, self.scratch[0], self.scratch[1])
+        for kind, handle in made:
+            if self.random.random() < 0.9:
+                name = {"memory": "aclrtFree"}.get(kind, f"aclDestroy{kind.removeprefix('acl')}")
+                self.call(name, handle)
+                self.drop(kind, handle)
+            else:
+                self.keep(kind, handle)
+
+    def fitting(self, operator: Operator, shape: list[int], dtype: int) -> tuple[list[Any], list[tuple[str, int]]]:
+        made: list[tuple[str, int]] = []
+
+        def tensor(dims: list[int]) -> int:
+            size = 4
+            for extent in dims:
+                size *= extent
+            memory = self.scratch_result("aclrtMalloc", size + 64, 0)
+            if memory:
+                made.append(("memory", memory))
+            array = (ctypes.c_int64 * len(dims))(*dims)
+            handle = self.call("aclCreateTensor", array, len(dims), dtype, None, 0, 2, array, len(dims), memory or None)
+            made.append(("aclTensor", handle))
+            return int(handle)
+
+        normalized = shape[-1:]
+        dims = {"mean": shape[:-1] + [1], "rstd": shape[:-1] + [1], "meanOutOptional": shape[:-1] + [1]}
+        dims["rstdOutOptional"] = dims["meanOutOptional"]
+        for name in ("weightOptional", "biasOptional", "gradWeightOut", "gradBiasOut"):
+            dims[name] = normalized
+        arguments: list[Any] = []
+        for parameter in operator.parameters:
+            if parameter.is_tensor:
+                arguments.append(tensor(dims.get(parameter.name, shape)))
+            elif parameter.kind is Kind.INT_ARRAY:
+                handle = self.call("aclCreateIntArray", (ctypes.c_int64 * 1)(*normalized), 1)
+                made.append(("aclIntArray", handle))
+                arguments.append(handle)
+            elif parameter.kind is Kind.BOOL_ARRAY:
+                mask = [self.random.random() < 0.7 for _ in range(3)]
+                handle = self.call("aclCreateBoolArray", (ctypes.c_bool * 3)(*mask), 3)
+                made.append(("aclBoolArray", handle))
+                arguments.append(handle)
+            elif parameter.kind is Kind.STRING:
+                arguments.append(self.random.choice((b"none", b"tanh")))
+            else:
+                arguments.append(1e-5 if parameter.kind is Kind.DOUBLE else self.random.choice((0, 1)))
+        return arguments, made
+
+    def scratch_result(self, name: str, *rest: Any) -> int:
+        self.scratch[2] = 0
+        self.call(name, ctypes.byref(self.scratch, 16), *rest)
+        return self.scratch[2]
+
+    def spoil(self, operator: Operator, arguments: list[Any]) -> None:
+        at = self.random.randrange(len(arguments))
+        parameter = operator.parameters[at]
+        if parameter.is_tensor:
+            arguments[at] = self.handle("aclTensor")
+        elif parameter.kind in (Kind.INT_ARRAY, Kind.BOOL_ARRAY):
+            arguments[at] = self.handle("aclIntArray")
+        elif parameter.kind is Kind.STRING:
+            arguments[at] = self.random.choice(TEXTS)
+        elif parameter.kind is not Kind.DOUBLE:
+            arguments[at] = self.random.choice(EXTREMES["int32_t"])
+
+    def second_phase(self, operator: Operator, size: int, executor: int) -> None:
+        other = self.random.choice(OPERATORS) if self.random.random() < 0.05 else operator
+        if self.random.random() < 0.1:
+            self.keep("aclOpExecutor", executor)
+            return
+        workspace = self.scratch_result("aclrtMalloc", size, 0) if size else 0
+        stream = self.handle("aclrtStream")
+        if self.random.random() < 0.1:
+            self.call("aclSetAclOpExecutorRepeatable", executor)
+        for _ in range(self.random.choice((1, 1, 1, 2))):
+            self.call(other.function, workspace or None, size, executor, stream)
+        self.drop("aclOpExecutor", executor)
+        if self.random.random() < 0.3:
+            self.call("aclrtSynchronizeStream", stream)
+        if workspace:
+            self.call("aclrtFree", workspace)
+
+    def start_again(self) -> None:
+        """Something current to work with, whatever the calls before have ended."""
+        self.call("aclInit", None)
+        self.call("aclrtSetDevice", 0)
+        if len(self.live.get("aclrtStream", [])) < 2:
+            stream = self.scratch_result("aclrtCreateStream")
+            if stream:
+                self.keep("aclrtStream", stream)
+        for handle in self.live.get("memory", [])[KEPT:]:
+            self.call("aclrtFree", handle)
+            self.drop("memory", handle)
+
+    def run(self, calls: int) -> None:
+        while self.calls < calls:
+            if self.calls % 50 == 0 or self.random.random() < 0.01:
+                self.start_again()
+            if self.random.random() < 0.15:
+                self.operator_call()
+            else:
+                self.any_call()
+        self.check_canary()
+
+
+def work(root: Path, seed: int, calls: int, note_path: str) -> None:
+    """What a process does: most calls one after the other, the last tenth from four threads at once."""
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+    with open(note_path, "r+b") as file:
+        note = mmap.mmap(file.fileno(), 4096)
+    alone = Fuzzer(root, seed, note)
+    alone.run(calls - calls // 10)
+    together = [Fuzzer(root, seed * 4 + number, note) for number in range(4)]
+    findings: list[BaseException] = []
+
+    def guarded(run: Callable[[int], None]) -> None:
+        try:
+            run(calls // 40)
+        except BaseException as error:
+            findings.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(fuzzer.run,)) for fuzzer in together]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if findings:
+        raise findings[0]
+    print(alone.calls + sum(fuzzer.calls for fuzzer in together))
+
+
+def sanitized(environment: dict[str, str]) -> dict[str, str]:
+    """An environment in which the process's memory calls are AddressSanitizer's; the interpreter never frees all."""
+    library = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    # delete[] is looked up through a library's handle, past the sanitizer's own, as clients do it.
+    options = "detect_leaks=0:alloc_dealloc_mismatch=0:allocator_may_return_null=1"
+    return environment | {"LD_PRELOAD": library.stdout.strip(), "ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"}
+
+
+def one_process(root: Path, seed: int, calls: int, asan: bool) -> int:
+    """Run a process to its end; the calls that it made. Exits with the finding if there is one."""
+    environment = os.environ | {"ACLNN_MEMORY_BYTES": str(MEMORY_BYTES), "ACLNN_DEVICE_COUNT": "2"}
+    with tempfile.NamedTemporaryFile() as note:
+        note.write(bytes(4096))
+        note.flush()
+        done = subprocess.run(
+            [sys.executable, __file__, "--worker", str(root), note.name, "--seed", str(seed), "--calls", str(calls)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=sanitized(dict(environment)) if asan else environment,
+            check=False,
+        )
+        last = Path(note.name).read_bytes().split(b"\0")[0].decode("utf-8", "replace")
+    if done.returncode or done.stderr:
+        print(f"FINDING with --seed {seed} --calls {calls} --only, exit status {done.returncode}\nlast call: {last}")
+        print(done.stderr[-6000:])
+        sys.exit(1)
+    return int(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=10_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="store_true", help="one process, whatever the number of calls")
+    parser.add_argument("--asan", action="store_true", help="under AddressSanitizer")
+    parser.add_argument("--root", type=Path, help="the toolkit's tree; built if missing")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(Path(options.worker[0]), options.seed, options.calls, options.worker[1])
+        return
+    root = options.root or tree.ensure()
+    begin, made, seed = time.monotonic(), 0, options.seed
+    while made < options.calls:
+        calls = options.calls if options.only else min(CALLS_A_PROCESS, options.calls - made)
+        made += one_process(root, seed, calls, options.asan)
+        print(f"{made} calls, seeds {options.seed} to {seed}, {time.monotonic() - begin:.0f} s", flush=True)
+        seed += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""What every test relies on: hypothesis profiles, and the product in force put back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from aclnn.products import set_soc_name, soc_name
+from fresh_runtime import device, fresh  # noqa: F401  (fixtures)
+from toolkit_support import compiled, toolkit_root  # noqa: F401  (fixtures)
+
+# HYPOTHESIS_PROFILE=thorough looks for longer; the default keeps the whole suite within minutes on two cores.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("quick", max_examples=60, derandomize=True, **_COMMON)
+settings.register_profile("thorough", max_examples=3000, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(autouse=True)
+def _the_product_stays() -> Iterator[None]:
+    name = soc_name()
+    yield
+    set_soc_name(name)

@@ -1,0 +1,93 @@
+"""Exact values: derivatives of forward functions by automatic differentiation in ball arithmetic, and errors in ULP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from flint import arb, arb_series, ctx
+
+from aclnn.dtypes import DataType as D
+
+#: A forward function over power series, which flint differentiates.
+Forward = Callable[[Any], Any]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+NUMPY: dict[D, np.dtype[Any]] = {D.FLOAT: np.dtype(np.float32), D.FLOAT16: np.dtype(np.float16), D.BF16: BFLOAT16}
+
+# Bits of the significand, exponent of the largest and of the smallest normal numbers.
+_FORMATS = {D.FLOAT: (24, 127, -126), D.FLOAT16: (11, 15, -14), D.BF16: (8, 127, -126)}
+
+# Beyond this every forward here is 0 or x to within 1e-400, whatever dy multiplies it.
+_FAR = 1000.0
+
+
+@cache
+def derivative(forward: Forward, x: float, order: int = 1) -> float:
+    """forward'(x) for finite x (forward(x) for order 0), rounded once to float64; its limit where |x| is large."""
+    if abs(x) > _FAR:
+        return x ** (1 - order) if x > 0 else -0.0
+    precision = ctx.prec, ctx.cap
+    try:
+        ctx.cap = 2
+        for ctx.prec in (128, 1024, 8192):
+            value = forward(arb_series([arb(x), 1], 2))[order]
+            # Certified digits, or certified to be nothing in float32 even after the largest dy.
+            if value.rel_accuracy_bits() >= 60 or abs(value) < 1e-100:
+                return float(value)
+    finally:
+        ctx.prec, ctx.cap = precision
+    raise ArithmeticError(f"no certified value at {x!r}")
+
+
+def derivatives(forward: Forward, x: np.ndarray[Any, Any], order: int = 1) -> np.ndarray[Any, Any]:
+    """forward' at finite float64 values, elementwise."""
+    distinct, places = np.unique(x, return_inverse=True)
+    found = np.array([derivative(forward, value, order) for value in distinct.tolist()])
+    return found[places].reshape(x.shape)
+
+
+def values(forward: Forward, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """forward at finite float64 values, elementwise."""
+    return derivatives(forward, x, order=0)
+
+
+def ulp_of(exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
+    """The unit of the last place of each value, in a format."""
+    bits, largest, smallest = _FORMATS[dtype]
+    with np.errstate(invalid="ignore"):
+        exponent = np.clip(np.frexp(np.abs(np.nan_to_num(exact, nan=1.0)))[1] - 1, smallest, largest)
+    return np.asarray(np.ldexp(1.0, exponent - bits + 1))
+
+
+def ulps(got: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
+    """Distance of results from exact values in units of the last place of the exact one; an infinity counts as the
+    first power of two that does not fit."""
+    limit = 2.0 ** (_FORMATS[dtype][1] + 1)
+    exact = np.clip(np.asarray(exact, np.float64), -limit, limit)
+    got = np.clip(np.asarray(got).astype(np.float64), -limit, limit)
+    return np.asarray(np.abs(got - exact) / ulp_of(exact, dtype))
+
+
+def every_16_bit(dtype: D) -> np.ndarray[Any, Any]:
+    """All 65,536 values of a 16-bit type, NaNs and infinities too."""
+    return np.arange(1 << 16, dtype=np.uint16).view(NUMPY[dtype])
+
+
+def rounded(exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
+    """Float64 values rounded once (ml_dtypes goes through float32, hence by hand there)."""
+    if dtype != D.BF16:
+        with np.errstate(over="ignore", under="ignore"):
+            return exact.astype(NUMPY[dtype])
+    # To float32 by rounding to odd, which keeps the second rounding innocent.
+    with np.errstate(over="ignore", under="ignore"):
+        near = exact.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.int32).copy()
+    bits[np.abs(back) > np.abs(exact)] -= 1
+    inexact = np.isfinite(exact) & (back != exact)
+    bits[inexact] |= 1
+    return bits.view(np.float32).astype(NUMPY[D.BF16])

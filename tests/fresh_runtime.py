@@ -1,0 +1,61 @@
+"""A runtime of its own for each test: two devices of 64 MiB, nothing allocated, nothing set."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from aclnn import cann, handles
+from aclnn.runtime import backend, devices, errors, lifecycle, memory
+from aclnn.runtime.streams import Stream
+
+MEMORY_BYTES = 1 << 26
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("ACLNN_DEVICE_COUNT", "2")
+    monkeypatch.setenv("ACLNN_MEMORY_BYTES", str(MEMORY_BYTES))
+    monkeypatch.setattr(memory, "_table", memory._Table(backend.create("cpu")))
+    monkeypatch.setattr(devices, "_process", devices._Process())
+    monkeypatch.setattr(lifecycle, "_state", lifecycle._State())
+    monkeypatch.setattr(errors, "_recent", errors._Recent())
+    yield
+    for number in range(2):
+        cann.aclrtResetDeviceForce(number)
+
+
+@pytest.fixture
+def device(fresh: None) -> None:
+    assert cann.aclrtSetDevice(0) == 0
+
+
+def refusal() -> str:
+    """The newest refusal's text; there must be one."""
+    text = cann.aclGetRecentErrMsg()
+    assert text, "a refusal without a text"
+    return text.split("\n")[0]
+
+
+def stream_behind(gate: threading.Event) -> int:
+    """A new stream whose tasks wait until the gate is set."""
+    status, handle = cann.aclrtCreateStream()
+    assert status == 0
+    queue(handle).enqueue(lambda: pass_gate(gate))
+    return handle
+
+
+def pass_gate(gate: threading.Event) -> None:
+    """Wait until the gate is set; a test that forgets fails, rather than hang the resets behind it."""
+    if not gate.wait(PATIENCE_S):
+        raise TimeoutError("nobody opened the gate")
+
+
+def queue(handle: int) -> Stream:
+    """The queue behind a stream's handle."""
+    stream = handles.find(handle, Stream)
+    assert stream is not None
+    return stream

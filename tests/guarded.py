@@ -1,0 +1,97 @@
+"""Views in the middle of poisoned memory, which tell afterwards whether anything outside them was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from aclnn.dtypes import DataType as D
+from aclnn.tensor import Layout, Tensor, contiguous_strides
+from exact import NUMPY
+
+GUARD = 70  # elements before and after a view: more than a vector and a cache line
+
+# NaNs with a payload, so that a poisoned input shows in the result and a written guard in its bits.
+_POISON = {4: np.uint32(0x7FC0DEAD), 2: np.uint16(0x7FDE)}
+
+
+class Guarded:
+    """A view of its own storage: poison before it, after it and in the holes between its elements."""
+
+    def __init__(self, dtype: D, shape: Sequence[int], strides: Sequence[int] | None = None, shift: int = 0) -> None:
+        self.dtype, self.shape = dtype, tuple(shape)
+        self.strides = contiguous_strides(self.shape) if strides is None else tuple(strides)
+        low, high = Layout(dtype, self.shape, self.strides).span
+        itemsize = dtype.itemsize
+        self.offset = GUARD + shift - low // itemsize
+        elements = self.offset + max(high // itemsize, 0) + GUARD
+        self.bits = np.full(elements, _POISON[itemsize])
+        self.storage = self.bits.view(NUMPY[dtype])
+        self.array: np.ndarray[Any, Any] = as_strided(
+            self.storage[self.offset :], self.shape, [stride * itemsize for stride in self.strides]
+        )
+        self._inside = np.zeros(elements, bool)
+        as_strided(self._inside[self.offset :], self.shape, self.strides)[...] = True
+        self._before = self.bits.copy()
+
+    def fill(self, values: np.ndarray[Any, Any]) -> Guarded:
+        self.array[...] = values
+        self._before = self.bits.copy()
+        return self
+
+    @property
+    def tensor(self) -> Tensor:
+        address = self.storage.__array_interface__["data"][0]
+        return Tensor(self.dtype, self.shape, self.strides, self.offset, address=address, owner=self.storage)
+
+    def place(self, storage: np.ndarray[Any, Any]) -> None:
+        """Move the view to another, larger storage, with what that holds."""
+        self.storage = storage
+        self.array = as_strided(
+            storage[self.offset :], self.shape, [stride * self.dtype.itemsize for stride in self.strides]
+        )
+
+    def mask(self, elements: int) -> np.ndarray[Any, Any]:
+        """Which elements of a storage belong to the view."""
+        inside = np.zeros(elements, bool)
+        inside[: self._inside.size] = self._inside
+        return inside
+
+    def unchanged(self) -> bool:
+        return bool((self.bits == self._before).all())
+
+    def unchanged_outside(self) -> bool:
+        return bool((self.bits == self._before)[~self._inside].all())
+
+
+@st.composite
+def strides(draw: st.DrawFn, shape: Sequence[int], overlap: bool) -> tuple[int, ...]:
+    """Strides of a view of that shape: axes in any order, forwards, backwards, with holes; zero only on request."""
+    order = draw(st.permutations(range(len(shape))))
+    result = [0] * len(shape)
+    reach = 1
+    for axis in order:
+        step = reach * draw(st.sampled_from((1, 1, 1, 2, 3)))
+        result[axis] = step * draw(st.sampled_from((1, 1, -1)))
+        reach = step * max(shape[axis], 1)
+        if overlap and draw(st.integers(0, 5)) == 0:
+            result[axis] = 0
+    return tuple(result)
+
+
+def layouts(shape: Sequence[int], overlap: bool) -> st.SearchStrategy[tuple[int, ...] | None]:
+    """None for contiguous, every third time or so."""
+    return st.one_of(st.none(), strides(shape, overlap), strides(shape, overlap))
+
+
+SHAPES = st.one_of(
+    st.lists(st.integers(0, 5), max_size=4).map(tuple),
+    st.lists(st.integers(1, 3), min_size=5, max_size=8).map(tuple),
+    st.sampled_from(
+        [(1,), (15,), (16,), (17,), (63,), (64,), (65,), (257,), (3, 100), (100, 3), (2, 1, 130), (33, 65)]
+    ),
+)

@@ -1,0 +1,39 @@
+"""Compile kernels for another machine and count instructions in their machine code.
+
+    python machine_code.py TRIPLE CPU FEATURES
+
+Prints a line for each kernel: its name, then mnemonic=count for every mnemonic. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+
+import llvmlite.binding as llvm
+
+triple, cpu, features = sys.argv[1:]
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+llvm.get_process_triple = lambda: triple
+llvm.get_default_triple = lambda: triple
+
+import numba  # noqa: E402  (what it compiles for is decided at import)
+from numba.core import config, types  # noqa: E402
+
+config.CPU_NAME, config.CPU_FEATURES = cpu, features
+
+from aclnn.kernels.cpu import loops, slopes  # noqa: E402
+
+for name, function in {
+    "contiguous": loops.contiguous(slopes.silu, loops.FLOAT32, True),
+    "table": loops.contiguous(None, loops.FLOAT16, True),
+    "tiles": loops.tiles(slopes.gelu_tanh, True),
+}.items():
+    compiled = numba.njit(nogil=True)(function)
+    compiled.compile((types.int64,) * function.__code__.co_argcount)
+    (assembly,) = compiled.inspect_asm().values()
+    found = Counter(re.findall(r"^\t([a-z][a-z0-9.]*)", assembly, re.MULTILINE))
+    found.update("zmm" for _ in re.findall(r"zmm\d", assembly))
+    print(name, *(f"{mnemonic}={count}" for mnemonic, count in found.items()))

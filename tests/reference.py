@@ -1,0 +1,55 @@
+"""What an operator's outputs must be, exactly, and how far they may be off: from the table's forward functions and the
+documents' formulas, in float64 or better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.dtypes import DataType as D
+from cases import Case, Curve, T
+from exact import derivatives, ulp_of, values
+
+Array = np.ndarray[Any, Any]
+#: Exact values and the largest error allowed, elementwise.
+Expected = tuple[Array, Array]
+
+#: Errors in units of the last place: float32 slope and product, each rounded; 16-bit results are rounded once.
+ULPS = {D.FLOAT: 2.0, D.FLOAT16: 0.501, D.BF16: 0.501}
+
+
+def expected(case: Case, arrays: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[str, Expected]:
+    """For the input arrays and attributes by C name, the outputs that are written."""
+    if case.curves:
+        (name,) = outputs
+        inputs = [p.name for p in case.operator.inputs] or [name]  # none: in place
+        exact = elementwise(curve_of(case, arrays), [arrays[of].astype(np.float64) for of in inputs])
+        return {name: (exact, ULPS[outputs[name].dtype] * ulp_of(exact, outputs[name].dtype))}
+    assert case.reference is not None
+    return case.reference(arrays, outputs)
+
+
+def curve_of(case: Case, arguments: Mapping[str, Any]) -> Curve:
+    (curve,) = (
+        curve
+        for curve in case.curves.values()
+        if all(arguments[name] == value for name, value in curve.attributes.items())
+    )
+    return curve
+
+
+def elementwise(curve: Curve, inputs: list[Array]) -> Array:
+    """The exact forward of (x,) or gradient of (dy, x), with what the document says of infinities."""
+    x = inputs[-1]
+    finite = np.isfinite(x)
+    result = np.full(x.shape, np.nan)
+    function = values if len(inputs) == 1 else derivatives
+    result[finite] = function(curve.forward, x[finite])
+    result[np.isneginf(x)], result[np.isposinf(x)] = curve.at_infinity
+    if len(inputs) == 1:
+        return result
+    dy, slope = np.broadcast_arrays(inputs[0], result)
+    with np.errstate(invalid="ignore", under="ignore", over="ignore"):
+        return np.where(np.isinf(dy), dy * slope.astype(np.float32), dy * slope)

@@ -1,0 +1,413 @@
+"""The Python functions: what they take for arrays and attributes, what they refuse, and that they copy nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aclnn
+from aclnn import arrays
+from aclnn.dtypes import DataType as D
+from aclnn.executor import prepare
+from aclnn.products import set_soc_name
+from aclnn.status import AclnnError
+from cases import CASES, INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
+from exact import BFLOAT16, NUMPY
+
+torch = pytest.importorskip("torch")  # an extra
+
+X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
+DY = np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4)
+
+
+class Interface:
+    """Only ``__array_interface__``."""
+
+    def __init__(self, array: np.ndarray[Any, Any], **changes: Any) -> None:
+        self.array = array
+        self.__array_interface__ = array.__array_interface__ | changes
+
+
+class Elsewhere:
+    """An array on a CUDA device, as DLPack sees it."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **_: Any) -> object:
+        raise AssertionError("an array on another device must not be exported")
+
+
+def refusal(call: Any, *arguments: Any, **keywords: Any) -> AclnnError:
+    with pytest.raises(AclnnError) as caught:
+        call(*arguments, **keywords)
+    return caught.value
+
+
+def silu_of(dy: Any, x: Any, **keywords: Any) -> Any:
+    return aclnn.silu_backward(dy, x, **keywords)
+
+
+# --- what is taken ---------------------------------------------------------------------------------------------------
+
+
+def test_a_view_is_of_the_array_itself() -> None:
+    for array in (X, X.T, X[::-1, ::2], X[1:, 1:], X.astype(BFLOAT16)[::2], np.float32(1) + X[:0]):
+        tensor = arrays.view(array)
+        assert tensor.address == array.__array_interface__["data"][0]
+        assert tensor.shape == array.shape
+        assert tuple(stride * array.itemsize for stride in tensor.strides) == array.strides
+        assert tensor.owner is array
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_torch_tensor_is_viewed_in_place(dtype: Any) -> None:
+    storage = torch.arange(24).reshape(4, 6).to(dtype)
+    for tensor in (storage, storage.t(), storage[1:, ::2], storage[0, 0], storage[:0], storage.expand(2, 4, 6)):
+        view = arrays.view(tensor)
+        # An empty tensor has no address in DLPack.
+        assert view.address == (tensor.data_ptr() if tensor.numel() else 0)
+        assert view.shape == tuple(tensor.shape)
+        assert [s for s, e in zip(view.strides, view.shape, strict=True) if e > 1] == [
+            s for s, e in zip(tensor.stride(), tensor.shape, strict=True) if e > 1
+        ]
+        assert view.dtype.torch_name == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_torch_tensors_give_what_numpy_arrays_give(dtype: Any) -> None:
+    dy, x = torch.from_numpy(DY).to(dtype), torch.from_numpy(X).to(dtype)
+    out = torch.full_like(x, torch.nan).t().contiguous().t()
+    name = {torch.float32: np.float32, torch.float16: np.float16, torch.bfloat16: BFLOAT16}[dtype]
+    expected = silu_of(DY.astype(name), X.astype(name))
+    assert silu_of(dy, x, out=out) is out
+    assert out.float().numpy().tolist() == expected.astype(np.float32).tolist()
+    assert silu_of(dy.t(), x.t()).T.tobytes() == expected.tobytes()
+
+
+def test_an_array_interface_is_read_and_written_in_place() -> None:
+    out = np.full_like(X, np.nan)
+    wrapped = Interface(out)
+    assert silu_of(Interface(DY), Interface(X), out=wrapped) is wrapped
+    assert out.tobytes() == silu_of(DY, X).tobytes()
+
+
+def test_subclasses_of_arrays_are_arrays(tmp_path: Any) -> None:
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=X.shape)
+    mapped[...] = X
+    assert silu_of(DY, mapped).tobytes() == silu_of(DY, X).tobytes()
+    silu_of(DY, X, out=mapped)
+    assert mapped.tobytes() == silu_of(DY, X).tobytes()
+
+
+def test_a_scalar_is_an_input_of_no_dimensions() -> None:
+    result = silu_of(np.float32(1), np.float32(0))
+    assert result.shape == ()
+    assert result == 0.5
+
+
+def test_fields_of_records_are_strided_arrays() -> None:
+    record = np.zeros(5, [("x", np.float32), ("y", np.float32)])
+    record["x"] = np.arange(5) - 2
+    assert silu_of(np.ones(5, np.float32), record["x"]).tobytes() == (
+        silu_of(np.ones(5, np.float32), np.arange(5, dtype=np.float32) - 2).tobytes()
+    )
+    silu_of(np.ones(5, np.float32), record["x"], out=record["y"])
+    assert record["x"].tolist() == [-2, -1, 0, 1, 2]
+    assert record["y"].tobytes() == silu_of(np.ones(5, np.float32), record["x"]).tobytes()
+
+
+def test_a_packed_field_is_no_multiple_of_elements_apart() -> None:
+    record = np.zeros(5, np.dtype([("x", np.float32), ("tag", np.int16)]))
+    error = refusal(silu_of, np.ones(5, np.float32), record["x"])
+    assert error.message == "aclnnSiluBackward: self: expected strides in multiples of 4 bytes, got [6]"
+    # Of a single element there is nothing to step over.
+    assert silu_of(np.ones(1, np.float32), record["x"][:1]).tolist() == [0.5]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_unaligned_arrays(dtype: Any, shift: int) -> None:
+    def unaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        buffer = np.zeros(array.nbytes + 8, np.uint8)
+        view = buffer[shift : shift + array.nbytes].view(dtype).reshape(array.shape)
+        view[...] = array
+        return view
+
+    rng = np.random.default_rng(shift)
+    for n in (1, 5, 64, 1000, 70_001):
+        dy, x = (rng.normal(size=n).astype(dtype) for _ in range(2))
+        out = unaligned(np.zeros(n, dtype))
+        silu_of(unaligned(dy), unaligned(x), out=out)
+        assert out.tobytes() == silu_of(dy, x).tobytes()
+
+
+def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    original = arrays.prepare
+
+    def spy(operator: Any, arguments: Any) -> Any:
+        executor = original(operator, arguments)
+        seen.append([tensor.first for tensor in executor.tensors.values()])
+        return executor
+
+    monkeypatch.setattr(arrays, "prepare", spy)
+    dy, x = torch.from_numpy(DY.copy()).t(), Interface(X.T)
+    out = np.empty((8, 6), np.float32)[::2, ::2]
+    silu_of(dy, x, out=out)
+    assert seen == [[dy.data_ptr(), X.ctypes.data, out.ctypes.data]]
+
+
+def test_results_are_new_contiguous_arrays_of_the_inputs_type() -> None:
+    for dtype in (np.float32, np.float16, BFLOAT16):
+        result = silu_of(DY.astype(dtype).T, X.astype(dtype).T)
+        assert type(result) is np.ndarray
+        assert result.flags.c_contiguous
+        assert result.flags.writeable
+        assert result.dtype == dtype
+        assert result.shape == (4, 3)
+
+
+def test_large_results_start_on_a_cache_line() -> None:
+    x = np.zeros(100_000, np.float32)
+    assert all(silu_of(x, x).ctypes.data % 64 == 0 for _ in range(5))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+NOT_ARRAYS = {
+    "a list": ([[1.0]], "expected an array on the CPU", "builtins.list"),
+    "a number": (1.0, "expected an array on the CPU", "builtins.float"),
+    "text": ("x", "expected an array on the CPU", "builtins.str"),
+    "objects": (np.array([object()]), "expected a data type that ACL has", "dtype('O')"),
+    "strings": (np.array(["x"]), "expected a data type that ACL has", "<U1"),
+    "dates": (np.zeros(1, "datetime64[s]"), "expected a data type that ACL has", "<M8[s]"),
+    "records": (np.zeros(1, [("x", "f4")]), "expected a data type that ACL has", "[('x', '<f4')]"),
+    "long double": (np.zeros(1, np.longdouble), "expected a data type that ACL has", "float"),
+    "another byte order": (X.astype(">f4"), "expected a data type that ACL has", ">f4"),
+    "another device": (Elsewhere(), "expected an array on the CPU", "DLPack device 2:0"),
+    "a tensor with gradient": (torch.ones(3, 4, requires_grad=True), "use tensor.detach()", "torch.Tensor"),
+    "a tensor without memory": (torch.ones(3, 4, device="meta"), "expected an array on the CPU", "torch.Tensor"),
+    "a conjugate": (torch.ones(3, 4, dtype=torch.complex64).conj(), "conjugate bit", "torch.Tensor"),
+    "a sparse tensor": (torch.ones(3, 4).to_sparse(), "layout", "torch.Tensor"),
+    "torch's own 8-bit float": (torch.ones(3, 4, dtype=torch.float8_e5m2), "expected a data type", "8 bits"),
+    "a broken interface": (Interface(X, shape=(-1,)), "expected a sound __array_interface__", "Interface"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_ARRAYS)
+def test_what_is_no_array_is_refused(kind: str) -> None:
+    value, expected, got = NOT_ARRAYS[kind]
+    out = np.full_like(X, 7)
+    for arguments, name in (((value, X, out), "gradOutput"), ((DY, value, out), "self"), ((DY, X, value), "gradInput")):
+        error = refusal(aclnn.silu_backward, *arguments)
+        assert error.code == INVALID
+        assert error.message.startswith(f"aclnnSiluBackward: {name}: expected ")
+        assert expected in error.message
+        assert got in error.message.rsplit(", got ", 1)[1]
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_none_is_null(case: Case) -> None:
+    required = [p for p in case.operator.parameters if p.kind.name in ("INPUT", "STRING") and not p.optional]
+    for parameter in required:
+        arguments = case.call(D.FLOAT) | {parameter.name: None}
+        inputs, attributes, _ = python_arguments(case, arguments)
+        error = refusal(arrays.call, case.operator, inputs, tuple(attributes), (None,) * len(case.operator.outputs))
+        assert error.code == NULL
+        assert error.message == f"{case.operator.function}: {parameter.name}: expected an object, got null"
+
+
+def test_outputs_that_cannot_be_written_are_refused() -> None:
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    cases = {
+        "a read-only one": frozen,
+        "a read-only one ": np.broadcast_to(np.float32(0), X.shape),
+        "the value numpy.float32": np.float32(0),
+    }
+    for got, out in cases.items():
+        error = refusal(silu_of, DY, X, out=out)
+        assert error.code == INVALID
+        assert error.message.startswith("aclnnSiluBackward: gradInput: expected a")
+        assert error.message.endswith(f"got {got.strip()}")
+    assert frozen.tobytes() == X.tobytes()
+    read_only_interface = Interface(X, data=(X.ctypes.data, True))
+    assert "read-only" in refusal(silu_of, DY, X, out=read_only_interface).message
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        (np.full((4, 3), 7, np.float32), "expected shape [4, 3] (that of gradInput), got [3, 4]"),
+        (np.full((3, 4), 7, np.float16), "expected data type ACL_FLOAT16 (that of gradInput), got ACL_FLOAT"),
+        (np.full((3, 4), 7, np.int32), "expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"),
+    ],
+)
+def test_outputs_that_do_not_fit_are_refused_untouched(out: np.ndarray[Any, Any], text: str) -> None:
+    error = refusal(silu_of, DY, X, out=out)
+    assert error.code == INVALID
+    assert text in error.message
+    assert (out == 7).all()
+
+
+def test_several_outputs_come_in_a_tuple() -> None:
+    x, mean, rstd = X, X.mean(1), np.ones(3, np.float32)
+    for out in (np.zeros((3, 4), np.float32), (None, None), "abc", None):
+        error = refusal(aclnn.layer_norm_backward, DY, x, (4,), mean, rstd, out=out)
+        assert error.code == INVALID
+        assert error.message.startswith("aclnnLayerNormBackward: out: expected a tuple of 3 arrays or None, got ")
+
+
+def test_gradients_that_are_not_wanted_are_none_and_untouched() -> None:
+    given = [np.full(shape, 7, np.float32) for shape in ((3, 4), (4,), (4,))]
+    for mask in ((True, False, True), (False, True, False), (False, False, False)):
+        for _ in range(2):  # judged, and judged before
+            results = aclnn.layer_norm_backward(
+                DY, X, (4,), X.mean(1), np.ones(3, np.float32), output_mask=mask, out=given
+            )
+            for wanted, out, result in zip(mask, given, results, strict=True):
+                assert result is (out if wanted else None)
+                assert (out == 7).all() != wanted
+                out[...] = 7
+            assert [
+                r is not None
+                for r in aclnn.layer_norm_backward(DY, X, (4,), X.mean(1), np.ones(3, np.float32), output_mask=mask)
+            ] == list(mask)
+
+
+ATTRIBUTES: list[tuple[dict[str, Any], str]] = [
+    ({"normalized_shape": 4}, "normalizedShape: expected a sequence of integers, got 4"),
+    ({"normalized_shape": (4.0,)}, "normalizedShape: expected a sequence of integers, got (4.0,)"),
+    ({"normalized_shape": "4"}, "normalizedShape: expected a sequence of integers, got '4'"),
+    ({"normalized_shape": (float("inf"),)}, "normalizedShape: expected a sequence of integers, got (inf,)"),
+    ({"normalized_shape": (-4,)}, "input: expected trailing dimensions [-4], got [4]"),
+    ({"normalized_shape": (2**62,)}, f"input: expected trailing dimensions [{2**62}], got [4]"),
+    ({"normalized_shape": (1, 2, 3)}, "input: expected at least 3 dimensions (as normalizedShape), got 2"),
+    ({"normalized_shape": ()}, "normalizedShape: expected at least 1 dimension, got 0"),
+    ({"output_mask": (True, True)}, "outputMask: expected 3 values, got 2"),
+    ({"output_mask": (True,) * 4}, "outputMask: expected 3 values, got 4"),
+    ({"output_mask": True}, "outputMask: expected a sequence of booleans, got True"),
+    ({"output_mask": (2, 0, 0)}, "outputMask: expected a sequence of booleans, got (2, 0, 0)"),
+    ({"output_mask": None}, "outputMask: expected an object, got null"),
+    ({"normalized_shape": None}, "normalizedShape: expected an object, got null"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "text"), ATTRIBUTES)
+def test_attributes_of_layer_norm_backward(keywords: dict[str, Any], text: str) -> None:
+    arguments = {"normalized_shape": (4,), "mean": X.mean(1), "rstd": np.ones(3, np.float32)} | keywords
+    assert refusal(aclnn.layer_norm_backward, DY, X, **arguments).message == f"aclnnLayerNormBackward: {text}"
+
+
+def test_attributes_may_be_any_sequence() -> None:
+    mean, rstd = X.mean(1), np.ones(3, np.float32)
+    expected = aclnn.layer_norm_backward(DY, X, (4,), mean, rstd, output_mask=(True, False, True))
+    for shape, mask in (
+        ([4], [True, False, True]),
+        (np.array([4]), np.array([True, False, True])),
+        (torch.Size([4]), (1, 0, 1)),
+        ((np.int32(4),), (np.True_, np.False_, 1)),
+    ):
+        results = aclnn.layer_norm_backward(DY, X, shape, mean, rstd, output_mask=mask)
+        assert results[1] is None
+        assert [r.tobytes() for r in results[::2]] == [e.tobytes() for e in expected[::2]]
+
+
+@pytest.mark.parametrize("value", ["Tanh", "", "none "])
+def test_unknown_approximations(value: str) -> None:
+    error = refusal(aclnn.gelu_backward_v2, DY, X, value)
+    assert error.message == f"aclnnGeluBackwardV2: approximate: expected 'none' or 'tanh', got {value!r}"
+
+
+@pytest.mark.parametrize("value", [1, ["none"], b"none"])
+def test_approximations_that_are_no_text(value: Any) -> None:
+    error = refusal(aclnn.gelu_backward_v2, DY, X, value)
+    assert error.message == f"aclnnGeluBackwardV2: approximate: expected a string, got {value!r}"
+
+
+def test_the_forward_attributes_are_numbers() -> None:
+    for value in ("tanh", 1.0, None, [1]):
+        error = refusal(aclnn.gelu_v2, X, value)
+        assert error.message == f"aclnnGeluV2: approximate: expected an integer, got {value!r}"
+    for eps in ("1e-5", None, [1], 1j):
+        error = refusal(aclnn.layer_norm, X, (4,), eps=eps)
+        assert error.message == f"aclnnLayerNorm: eps: expected a number, got {eps!r}"
+
+
+# --- one text everywhere, and nothing touched ------------------------------------------------------------------------
+
+
+def python_arguments(case: Case, arguments: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def array(value: Any) -> Any:
+        return np.full(value.shape, 1, value.dtype.numpy) if isinstance(value, T) else value
+
+    operator = case.operator
+    return (
+        [array(arguments[p.name]) for p in operator.inputs],
+        [arguments[p.name] for p in operator.attributes],
+        [array(arguments[p.name]) for p in operator.outputs],
+    )
+
+
+def of_arrays(refusal: Refusal) -> bool:
+    """Whether arrays can say it: they have no format, no undefined data type, and an output of None is made anew."""
+    for name, new in refusal.change.items():
+        if isinstance(new, dict) and ("format" in new or new.get("dtype") == D.DT_UNDEFINED):
+            return False
+        if new is None and any(p.name == name for case in CASES for p in case.operator.outputs):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("case", "row"),
+    [
+        pytest.param(case, row, id=f"{case.name}-{place}-{row.argument}")
+        for case in CASES
+        for place, row in enumerate(case.refusals)
+        if of_arrays(row)
+    ],
+)
+def test_refusals_read_as_the_executors_and_touch_nothing(case: Case, row: Refusal) -> None:
+    product = row.products[0]
+    set_soc_name(SOC_NAMES[product])
+    dtype = row.dtypes[0]
+    inputs, attributes, outs = python_arguments(case, changed(case.call(dtype), row.change))
+    before = [None if array is None else array.tobytes() for array in (*inputs, *outs)]
+    error = refusal(arrays.call, case.operator, inputs, tuple(attributes), tuple(outs))
+    assert [None if array is None else array.tobytes() for array in (*inputs, *outs)] == before
+    views = [None if array is None else arrays.view(array) for array in (*inputs, *outs)]
+    names = [p.name for p in (*case.operator.inputs, *case.operator.outputs)]
+    bound = dict(zip(names, views, strict=True)) | dict(
+        zip((p.name for p in case.operator.attributes), attributes, strict=True)
+    )
+    with pytest.raises(AclnnError) as caught:
+        prepare(case.operator, bound, product)
+    assert (error.code, error.message) == (caught.value.code, caught.value.message)
+    assert error.code == row.code
+
+
+def test_every_product_is_asked() -> None:
+    x = X.astype(BFLOAT16)
+    for product, name in SOC_NAMES.items():
+        set_soc_name(name)
+        if product in MODERN:
+            assert silu_of(x, x).dtype == BFLOAT16
+        else:
+            assert refusal(silu_of, x, x).code == INVALID
+
+
+@pytest.mark.parametrize("dtype", NUMPY.values(), ids=str)
+def test_equal_calls_give_equal_results(dtype: np.dtype[Any]) -> None:
+    dy, x = DY.astype(dtype), X.astype(dtype)
+    first = silu_of(dy, x)
+    for _ in range(3):
+        again = silu_of(dy, x)
+        assert again is not first
+        assert again.tobytes() == first.tobytes()
+    other = silu_of(dy[::-1], x[::-1])
+    assert other[::-1].tobytes() == first.tobytes()

@@ -1,0 +1,340 @@
+"""The command line: parsing, files in and out, exit statuses, lazy start."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+import aclnn
+from aclnn import console, files, products
+from aclnn.cli import app as app_module
+from aclnn.cli.app import app
+from aclnn.docs import operators_page
+from aclnn.operators import OPERATORS
+from aclnn.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
+
+DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(products, "_selected", None)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def save(**arrays: Any) -> None:
+    for name, array in arrays.items():
+        files.write(f"{name}.npy", np.asarray(array))
+
+
+def pair(dtype: Any = np.float32, shape: tuple[int, ...] = (3, 5)) -> tuple[Any, Any]:
+    random = np.random.default_rng(7)
+    return random.standard_normal(shape).astype(dtype), (3 * random.standard_normal(shape)).astype(dtype)
+
+
+def written() -> set[str]:
+    return {path.name for path in Path().iterdir()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("form", ["{}.npy", "all.npz:{}", "all.safetensors:{}", "all.pt:{}"])
+def test_run_gives_what_the_function_gives(dtype: Any, form: str) -> None:
+    dy, x = pair(dtype)
+    if ":" in form:
+        files.write(form.split(":")[0], {"dy": dy, "x": x})
+    else:
+        save(dy=dy, x=x)
+    result = invoke("run", "silu_backward", f"grad_output={form.format('dy')}", f"self={form.format('x')}", "--out",
+                    "grad_input=dx.safetensors:dx")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    got = files.read("dx.safetensors", "dx")
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, aclnn.silu_backward(dy, x))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gradOutput=dy.npy", "self=x.npy", "approximate=tanh", "--out", "gradInput=dx.npy"],
+        ["grad_output=dy.npy", "self=x.npy", "--approximate", "tanh", "--out=dx.npy"],
+        ["--approximate=tanh", "--out", "dx.npy", "--self", "x.npy", "--grad-output=dy.npy"],
+    ],
+)
+def test_names_and_attributes_in_every_spelling(words: list[str]) -> None:
+    dy, x = pair()
+    save(dy=dy, x=x)
+    result = invoke("run", "gelu_backward_v2", *words)
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(files.read("dx.npy"), aclnn.gelu_backward_v2(dy, x, "tanh"))
+
+
+def test_raw_files_are_described() -> None:
+    dy, x = pair(np.float16, (3, 4))
+    Path("dy.bin").write_bytes(dy.tobytes())
+    Path("x.bin").write_bytes(x.tobytes())
+    words = ["run", "silu_backward", "grad_output=dy.bin", "self=x.bin", "--out", "dx.bin"]
+    assert "expected a dtype" in invoke(*words).stderr
+    result = invoke(*words, "--dtype", "float16", "--shape", "3,4", "--shape", "self=3,4")
+    assert result.exit_code == 0, result.output
+    assert Path("dx.bin").read_bytes() == aclnn.silu_backward(dy, x).tobytes()
+
+
+def layer_norm(*words: str) -> Result:
+    random = np.random.default_rng(3)
+    x = random.standard_normal((4, 8)).astype(np.float32)
+    mean = x.mean(1, keepdims=True)
+    save(dy=random.standard_normal((4, 8)).astype(np.float32), x=x, mean=mean, rstd=1 / x.std(1, keepdims=True))
+    given = ["grad_out=dy.npy", "input=x.npy", "mean=mean.npy", "rstd=rstd.npy"]
+    return invoke("run", "layer_norm_backward", *given, *words)
+
+
+def test_the_mask_follows_the_outputs_asked_for() -> None:
+    result = layer_norm("normalized_shape=8", "--out", "grad_weight=r.npz:dw", "--out", "grad_bias=r.npz:db")
+    assert result.exit_code == 0, result.output
+    arrays = [files.read(f"{name}.npy") for name in ("dy", "x", "mean", "rstd")]
+    _, dw, db = aclnn.layer_norm_backward(*arrays[:2], (8,), *arrays[2:])
+    np.testing.assert_array_equal(files.read("r.npz", "dw"), dw)
+    np.testing.assert_array_equal(files.read("r.npz", "db"), db)
+
+
+def test_a_switched_off_output_cannot_be_asked_for() -> None:
+    result = layer_norm("normalized_shape=8", "output_mask=1,1,0", "--out", "grad_bias=db.npy")
+    assert result.exit_code == 2
+    assert "grad_bias is switched off by output_mask" in result.stderr
+
+
+def test_json_of_a_run() -> None:
+    dy, x = pair(np.float16, (2, 3))
+    save(dy=dy, x=x)
+    result = invoke("run", "aclnnHardswishBackward", "grad_output=dy.npy", "self=x.npy", "--out", "dx.npy", "--json")
+    document = json.loads(result.stdout)
+    assert document["seconds"] > 0
+    assert document["outputs"] == [{"name": "out", "file": "dx.npy", "dtype": "float16", "shape": [2, 3]}]
+    assert (document["operator"], document["soc_name"]) == ("hardswish_backward", "Ascend910B2")
+
+
+def test_the_product_can_be_chosen() -> None:
+    dy, x = pair(shape=(1, 4))[0], pair(shape=(3, 1))[1]
+    save(dy=dy, x=x)
+    words = ["run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "dx.npy"]
+    assert invoke(*words).exit_code == 1
+    assert invoke(*words, "--soc-name", "Ascend950DT_9571").exit_code == 0
+    assert files.read("dx.npy").shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("x", "soc_name", "code", "text"),
+    [
+        (np.zeros((3, 4), np.float32), None, ACLNN_ERR_PARAM_INVALID, "aclnnSiluBackward: self: expected shape [3, 5]"),
+        (np.zeros((3, 5), np.float64), None, ACLNN_ERR_PARAM_INVALID, "expected data type ACL_FLOAT"),
+        (np.zeros((3, 5), np.float32), "Ascend310B1", ACLNN_ERR_INNER_NULLPTR, "expected a product with a kernel"),
+        (np.zeros((3, 5), np.float32), "Ascend999", ACLNN_ERR_PARAM_INVALID, "SoC name"),
+    ],
+)
+def test_a_refusal_is_status_1_with_code_and_text(x: Any, soc_name: str | None, code: int, text: str) -> None:
+    save(dy=np.zeros((3, 5), np.float32), x=x)
+    Path("dx.npy").write_text("as it was")
+    words = ["run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "dx.npy", "--json"]
+    result = invoke(*words, *([] if soc_name is None else ["--soc-name", soc_name]))
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["code"] == code
+    assert text in result.stderr
+    assert str(code) in result.stderr
+    assert Path("dx.npy").read_text() == "as it was"
+    assert written() == {"dy.npy", "x.npy", "dx.npy"}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "text"),
+    [
+        ("none.npy", None, "none.npy: No such file"),
+        ("x.npy", b"\x93NUMPY\x01\x00", "x.npy: expected"),
+        ("x.npy", b"", "x.npy: expected"),
+        ("x.txt", b"1 2 3", "x.txt: expected one of .npy"),
+        ("folder.npy", "folder", "folder.npy: expected a regular file"),
+        ("x.npz:b", {"a": np.zeros(2, np.float32)}, "expected a tensor named 'b', got a"),
+    ],
+)
+def test_an_unreadable_file_is_status_1(file: str, content: Any, text: str) -> None:
+    save(dy=np.zeros(2, np.float32))
+    if isinstance(content, bytes):
+        Path(file).write_bytes(content)
+    elif content == "folder":
+        Path(file).mkdir()
+    elif content is not None:
+        np.savez(file.split(":")[0], **content)
+    result = invoke("run", "silu_backward", "grad_output=dy.npy", f"self={file}", "--out", "dx.npy", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["code"] == ACL_ERROR_INVALID_FILE
+    assert text in result.stderr
+    assert "dx.npy" not in written()
+
+
+def test_a_truncated_file_and_an_object_array_are_status_1() -> None:
+    save(dy=np.zeros(2, np.float32))
+    Path("x.npy").write_bytes(Path("dy.npy").read_bytes()[:-1])
+    np.save("o.npy", np.array([1, "a"], object), allow_pickle=True)
+    for file in ("x.npy", "o.npy"):
+        result = invoke("run", "silu_backward", "grad_output=dy.npy", f"self={file}", "--out", "dx.npy")
+        assert result.exit_code == 1
+        assert f"{file}: expected" in result.stderr
+    assert "dx.npy" not in written()
+
+
+@pytest.mark.parametrize("second", ["missing/db.npy", "db.txt"])
+def test_when_one_output_cannot_be_written_none_is(second: str) -> None:
+    result = layer_norm("normalized_shape=8", "--out", "grad_input=dx.npy", "--out", f"grad_bias={second}")
+    assert result.exit_code == 1
+    assert second in result.stderr
+    assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy"}
+
+
+def test_an_input_may_be_the_output() -> None:
+    dy, x = pair()
+    save(dy=dy, x=x)
+    result = invoke("run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "grad_input=x.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(files.read("x.npy"), aclnn.silu_backward(dy, x))
+
+
+def test_what_works_in_place_leaves_its_file_alone() -> None:
+    x = pair()[1]
+    save(x=x)
+    result = invoke("run", "inplace_hardswish", "self=x.npy", "--out", "self=y.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(files.read("x.npy"), x)
+    np.testing.assert_array_equal(files.read("y.npy"), aclnn.hardswish(x))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["run", "swish", "--out", "dx.npy"], "operator: expected one of fast_gelu"),
+        (["run", "silu_backward", "self=x.npy", "--out", "dx.npy"], "expected grad_output=FILE, got none"),
+        (["run", "silu_backward", "grad_output=dy.npy", "self=x.npy"], "--out: expected name=FILE"),
+        (["run", "silu_backward", "x=x.npy", "--out", "dx.npy"], "got 'x'"),
+        (["run", "silu_backward", "x.npy", "--out", "dx.npy"], "expected name=FILE"),
+        (["run", "silu_backward", "self=a.npy", "self=b.npy", "--out", "dx.npy"], "expected once"),
+        (["run", "silu_backward", "grad_input=dx.npy", "--out", "dx.npy"], "expected --out grad_input=dx.npy"),
+        (["run", "silu_backward", "gradOutput=a.npy", "grad_output=b.npy", "--out", "dx.npy"], "again under another"),
+        (["run", "silu_backward", "--shape", "4,b", "--out", "dx.npy"], "expected extents such as 4,8"),
+        (["run", "silu_backward", "--out", "self=dx.npy"], "with one of grad_input"),
+        (["run", "silu_backward", "--out", "a.npy", "--out", "b.npy"], "each name and file once"),
+        (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "got 'nonsense'"),
+        (["run", "layer_norm_backward", "normalized_shape=a", "--out", "grad_bias=b.npy"], "integers such as 4,8"),
+        (["run", "layer_norm_backward", "output_mask=2,1,0", "--out", "grad_bias=b.npy"], "truth values"),
+        (["run", "layer_norm_backward", "--out", "b.npy"], "grad_input, grad_weight, grad_bias"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2(words: list[str], text: str) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert text in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_info_says_where_it_runs() -> None:
+    assert "Ascend910B2" in invoke("info").stdout
+    document = json.loads(invoke("info", "--json", "--soc-name", "Ascend310P3").stdout)
+    assert (document["version"], document["product"]) == (aclnn.__version__, "Atlas inference")
+    assert document["operators"] == [operator.name for operator in OPERATORS]
+    assert document["cores"] >= 1
+    assert document["vector"] in ("avx512", "avx2", "neon", "generic")
+    assert Path(document["cache_directory"]).is_absolute()
+    assert document["parts"]["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
+def test_info_of_an_operator_is_its_declaration(operator: Any) -> None:
+    document = json.loads(invoke("info", operator.name, "--json").stdout)
+    assert [p["c_name"] for p in document["parameters"]] == [p.name for p in operator.parameters]
+    assert [c["code"] for c in document["checks"]] == [c.code for c in operator.checks]
+    assert operator.function in invoke("info", operator.function).stdout
+
+
+def test_the_page_of_operators_is_current() -> None:
+    page = Path(__file__).parents[1] / "docs" / "operators.md"
+    assert page.read_text() == operators_page(), "python -m aclnn.docs > docs/operators.md"
+
+
+def test_parts_are_found_when_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "build" in invoke("toolkit", "--help").stdout
+    monkeypatch.setattr(app_module, "_PARTS", {"toolkit": "aclnn.toolkit.command", "gone": "aclnn.gone.command"})
+    listed = invoke("--help").stdout
+    assert "toolkit" in listed
+    assert "gone" not in listed
+    assert invoke("gone").exit_code == 2
+
+
+def test_progress_shows_after_a_second_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=80))
+    monkeypatch.setattr(console, "_PATIENCE_S", 0.05)
+    with console.progress(2) as bar:
+        bar.step("reading x.npy", advance=0)
+        assert screen.getvalue() == ""
+        deadline = time.monotonic() + 10
+        while "reading x.npy" not in screen.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "reading x.npy" in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[2K")
+
+
+def test_quick_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=80))
+    with console.progress(1) as bar:
+        bar.step("quick")
+    assert screen.getvalue() == ""
+
+
+def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | variables
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
+
+
+def test_the_module_is_the_command() -> None:
+    done = python("-m", "aclnn", "--version")
+    assert (done.returncode, done.stdout) == (0, f"aclnn {aclnn.__version__}\n")
+    assert python("-m", "aclnn", "run").returncode == 2
+    done = python("-m", "aclnn", "info", "--soc-name", "Ascend999")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_variable_that_makes_no_sense_is_refused() -> None:
+    for variable in ("ACLNN_NUM_THREADS", "ACLNN_VECTOR"):
+        done = python("-m", "aclnn", "info", **{variable: "many"})
+        assert done.returncode == 1
+        assert f"{variable}: expected" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    heavy = {"numba", "torch", "ml_dtypes", "matplotlib", "sklearn", "rich.table"}
+    code = f"import sys, aclnn.cli.app; print({heavy} & set(sys.modules))"
+    assert python("-c", code).stdout == "set()\n"
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_there_is_a_hint(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"
+    done = python("-c", code)
+    assert done.returncode == 1
+    assert done.stderr == f"aclnn: {missing} is not installed: pip install 'aclnn[cli]'\n"

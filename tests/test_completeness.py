@@ -1,0 +1,101 @@
+"""The table of cases is complete: no operator, check, product, data type or corner without its rows."""
+
+from __future__ import annotations
+
+import pytest
+
+import aclnn
+from aclnn.declaration import Kind
+from aclnn.dtypes import DataType as D
+from aclnn.operators import OPERATORS
+from aclnn.products import Product, product_of
+from cases import CASES, MODERN, PRODUCTS, SOC_NAMES, Case
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def test_every_operator_has_one_row() -> None:
+    assert sorted(case.name for case in CASES) == sorted(operator.name for operator in OPERATORS)
+
+
+def test_every_product_has_a_name() -> None:
+    assert set(PRODUCTS) == set(Product)
+    assert all(product_of(name) is product for product, name in SOC_NAMES.items())
+
+
+@every_case
+def test_every_check_has_a_failing_call(case: Case) -> None:
+    assert {check.name for check in case.operator.checks} == {refusal.check for refusal in case.refusals}
+
+
+@every_case
+def test_check_names_are_distinct(case: Case) -> None:
+    names = [check.name for check in case.operator.checks]
+    assert len(names) == len(set(names))
+
+
+@every_case
+def test_every_argument_that_a_check_names_has_a_failing_call(case: Case) -> None:
+    for check in case.operator.checks:
+        title, _, listed = check.name.partition(": ")
+        rows = {refusal.argument for refusal in case.refusals if refusal.check == check.name}
+        named = {p.name for p in case.operator.parameters} & set(listed.split(", "))
+        # A relation between arguments is told of one of them; a list of data types may leave out what stands before.
+        if title not in ("promotable", "one data type"):
+            assert named <= rows | _told_of_the_first(case, title), check.name
+
+
+def _told_of_the_first(case: Case, title: str) -> set[str]:
+    """Arguments whose own failing call an earlier check of the same list takes."""
+    if case.name == "silu_backward" and title == "data type":
+        return {"gradOutput"}  # bfloat16 of one only is refused as a difference before
+    if title == "float16 for implMode 2":
+        return {"biasOptional"}  # has weight's data type by then
+    return set()
+
+
+@every_case
+def test_every_required_pointer_has_a_null_call(case: Case) -> None:
+    pointers = {p.name for p in case.operator.parameters if p.kind not in (Kind.DOUBLE, Kind.INT64, Kind.INT32)}
+    nulls = {refusal.argument for refusal in case.refusals if refusal.got == "null"}
+    optional = {p.name for p in case.operator.inputs if p.optional}
+    if case.name.startswith("layer_norm") and case.name != "layer_norm_backward":
+        optional |= {"meanOutOptional", "rstdOutOptional"}
+    assert pointers - optional == nulls
+
+
+@every_case
+def test_support_is_what_the_documents_say(case: Case) -> None:
+    assert {product: set(dtypes) for product, dtypes in case.dtypes.items()} == {
+        product: set(dtypes) for product, dtypes in case.operator.support.items()
+    }
+    assert set(case.dtypes) | set(case.unsupported) == set(PRODUCTS)
+    assert not set(case.dtypes) & set(case.unsupported)
+    assert all((D.BF16 in dtypes) == (product in MODERN) for product, dtypes in case.dtypes.items())
+
+
+@every_case
+def test_every_case_has_edges(case: Case) -> None:
+    names = " ".join(accepted.name for accepted in case.accepted)
+    wanted = ("no columns", "no rows", "8 dimensions") if case.reference else ("empty", "0-dim", "dimensions")
+    assert all(name in names for name in wanted)
+    assert bool(case.curves) != bool(case.reference)
+
+
+@every_case
+def test_backward_operators_have_worked_examples(case: Case) -> None:
+    assert case.examples or "backward" not in case.name
+    for example in case.examples:
+        assert set(example.printed) == {p.name for p in case.operator.outputs}
+
+
+@every_case
+def test_the_python_function_is_public_and_speaks_pytorch(case: Case) -> None:
+    function = getattr(aclnn, case.name)
+    assert function is case.python
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    given = [p.python_name for p in case.operator.parameters if p.kind is not Kind.OUTPUT]
+    if case.operator.inputs:
+        assert sorted(names) == sorted([*given, "out"])
+    assert function.__doc__
+    assert case.operator.function in function.__doc__

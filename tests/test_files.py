@@ -1,0 +1,318 @@
+"""Tensor files: what is written comes back, in every form; what is hostile is refused before memory is taken."""
+
+import json
+import os
+import pickle
+import resource
+import struct
+import zipfile
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from aclnn import files
+from aclnn.files import FileError
+
+FORMS = [".npy", ".npz", ".safetensors", ".pt", ".pth", ".bin", ".raw"]
+TYPES = [np.float32, np.float16, ml_dtypes.bfloat16, np.float64, np.int64]
+SHAPES = [(), (0, 3), (7,), (3, 4, 5)]
+
+
+def sample(dtype, shape):
+    rng = np.random.default_rng(7)
+    return np.asarray(rng.normal(size=shape) * 9).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("suffix", FORMS)
+def test_what_is_written_comes_back(tmp_path, suffix, dtype):
+    for shape in SHAPES:
+        array = sample(dtype, shape)
+        path = tmp_path / f"t{suffix}"
+        files.write(path, array)
+        back = files.read(path, dtype=np.dtype(dtype).name, shape=shape)
+        assert back.dtype == array.dtype
+        assert back.shape == shape
+        assert back.tobytes() == array.tobytes()
+    assert sorted(os.listdir(tmp_path)) == [f"t{suffix}"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
+def test_several_tensors_have_names(tmp_path, suffix):
+    tensors = {"x": sample(np.float32, (3,)), "dy": sample(ml_dtypes.bfloat16, (2, 2)).T}
+    path = tmp_path / f"t{suffix}"
+    files.write(path, tensors)
+    assert set(files.entries(path)) == {"x", "dy"}
+    assert files.entries(path)["dy"].shape == (2, 2)
+    for name, array in tensors.items():
+        assert files.read(path, name).tobytes() == array.tobytes()
+    with pytest.raises(FileError, match=r"expected a tensor's name, one of dy, x"):
+        files.read(path)
+    with pytest.raises(FileError, match=r"expected a tensor named 'z', got dy, x"):
+        files.read(path, "z")
+
+
+def test_numpy_reads_and_writes_the_same_files(tmp_path):
+    array = sample(np.float16, (4, 3))
+    files.write(tmp_path / "a.npy", array)
+    assert np.array_equal(np.load(tmp_path / "a.npy"), array)
+    files.write(tmp_path / "a.npz", {"k": array})
+    assert np.array_equal(np.load(tmp_path / "a.npz")["k"], array)
+    np.save(tmp_path / "b.npy", np.asfortranarray(array))
+    assert np.array_equal(files.read(tmp_path / "b.npy"), array)
+    np.savez_compressed(tmp_path / "c.npz", k=array)
+    assert np.array_equal(files.read(tmp_path / "c.npz", "k"), array)
+    narrow = array.astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "d.npy", narrow)
+    assert files.read(tmp_path / "d.npy").dtype == narrow.dtype
+    assert files.read(tmp_path / "d.npy").tobytes() == narrow.tobytes()
+    assert files.read(tmp_path / "d.npy", dtype="uint16").dtype == np.uint16
+
+
+def test_the_safetensors_library_agrees(tmp_path):
+    library = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+    array = sample(np.float32, (4, 3))
+    files.write(tmp_path / "a.safetensors", {"k": array})
+    assert np.array_equal(library.load_file(tmp_path / "a.safetensors")["k"], array)
+    library.save_file({"k": array}, tmp_path / "b.safetensors")
+    assert np.array_equal(files.read(tmp_path / "b.safetensors"), array)
+
+
+def test_torch_agrees(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    array = sample(np.float32, (4, 3))
+    files.write(tmp_path / "a.pt", {"k": array, "n": sample(ml_dtypes.bfloat16, (5,))})
+    loaded = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert np.array_equal(loaded["k"].numpy(), array)
+    assert loaded["n"].dtype == torch.bfloat16
+    files.write(tmp_path / "b.pt", array)
+    assert np.array_equal(torch.load(tmp_path / "b.pt", weights_only=True).numpy(), array)
+    base = torch.arange(24.0).reshape(4, 6)
+    saved = {"t": base.T[1:3], "p": torch.nn.Parameter(base), "list": [base[1], 3, "word"], "n": {"a": base.half()}}
+    torch.save(saved, tmp_path / "c.pt")
+    assert set(files.entries(tmp_path / "c.pt")) == {"t", "p", "list.0", "n.a"}
+    assert np.array_equal(files.read(tmp_path / "c.pt", "t"), base.T[1:3].numpy())
+    assert np.array_equal(files.read(tmp_path / "c.pt", "n.a"), base.half().numpy())
+    torch.save(torch.nn.Linear(3, 2).state_dict(), tmp_path / "d.pt")
+    assert set(files.entries(tmp_path / "d.pt")) == {"weight", "bias"}
+
+
+def test_what_lies_uncompressed_is_mapped(tmp_path):
+    array = sample(np.float32, (1000,))
+    for suffix in (".npy", ".npz", ".safetensors", ".pt"):
+        files.write(tmp_path / f"t{suffix}", {"a": array})
+        (entry,) = files.entries(tmp_path / f"t{suffix}").values()
+        read = entry.load()
+        assert not read.flags.writeable
+        assert files.read(tmp_path / f"t{suffix}").flags.aligned
+        while isinstance(read.base, np.ndarray):
+            read = read.base
+        assert not read.flags.owndata, suffix
+
+
+def npy(header, data=b""):
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def npy_of(descr="'<f4'", shape="(2,)", data=b"\0" * 8):
+    return npy(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n".encode(), data)
+
+
+def safetensors(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+HUGE = f"({1 << 60},)"
+HOSTILE = {
+    "empty.npy": (b"", "expected a .npy file of version 1 to 3"),
+    "pickle.npy": (pickle.dumps({"a": 1}), "got a pickle"),
+    "objects.npy": (npy_of("'|O'"), "objects are never unpickled"),
+    "structured.npy": (npy_of("[('a', '<f4')]"), "expected little-endian numbers"),
+    "big_endian.npy": (npy_of("'>f4'"), "expected little-endian numbers"),
+    "huge.npy": (npy_of(shape=HUGE), "expected 4611686018427387904 bytes"),
+    "overflow.npy": (npy_of(shape=f"({1 << 32}, {1 << 32})"), "expected 73786976294838206464 bytes"),
+    "negative.npy": (npy_of(shape="(-1,)"), "expected a tuple of at most 64 extents"),
+    "boolean.npy": (npy_of(shape="(True,)"), "expected a tuple of at most 64 extents"),
+    "many_dims.npy": (npy_of(shape="(1,)*65"), "expected a .npy header"),
+    "truncated.npy": (npy_of(data=b"\0" * 7), "expected 8 bytes for [2] of float32, got 7"),
+    "code.npy": (npy(b"__import__('os').system('true')"), "expected a .npy header"),
+    "nested.npy": (npy(b"(" * 9000), "expected a .npy header"),
+    "header.npy": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "expected a header of at most"),
+    "long.safetensors": (struct.pack("<Q", 1 << 60) + b"{}", "expected a header within the file"),
+    "json.safetensors": (safetensors(b"{nonsense"), "expected a JSON header"),
+    "deep.safetensors": (safetensors(b"[" * 50_000), "expected a JSON"),
+    "list.safetensors": (safetensors([1]), "expected a JSON object"),
+    "huge.safetensors": (
+        safetensors({"a": {"dtype": "F32", "shape": [1 << 60], "data_offsets": [0, 4 << 60]}}),
+        "expected 'a' within the file's",
+    ),
+    "lying.safetensors": (
+        safetensors({"a": {"dtype": "F32", "shape": [1 << 60], "data_offsets": [0, 4]}}, b"\0" * 4),
+        "expected 4611686018427387904 bytes",
+    ),
+    "gap.safetensors": (
+        safetensors({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}, b"\0" * 8),
+        "expected 4 bytes for 'a', got 8",
+    ),
+    "dtype.safetensors": (safetensors({"a": {"dtype": "X", "shape": [], "data_offsets": [0, 0]}}), "expected dtype"),
+    "text.npz": (b"hello", "expected a zip archive"),
+    "text.pt": (b"hello", "expected a zip archive"),
+    "pickle.pt": (pickle.dumps({"a": 1}), "expected a zip archive"),
+    "odd.bin": (b"\0" * 7, "expected 4 bytes for [1] of float32, got 7"),
+    "word.txt": (b"1 2 3", "expected one of .npy, .npz"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused(tmp_path, name):
+    data, text = HOSTILE[name]
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(FileError) as caught:
+        files.read(path, dtype="float32" if name.endswith("bin") else None)
+    assert str(path) in str(caught.value)
+    assert text in str(caught.value)
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path):
+    with pytest.raises(FileError, match="No such file"):
+        files.read(tmp_path / "none.npy")
+    (tmp_path / "d.npy").mkdir()
+    with pytest.raises(FileError, match="expected a regular file"):
+        files.read(tmp_path / "d.npy")
+
+
+def torch_archive(path, pickled, storages=(), compress=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compress) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        for number, data in enumerate(storages):
+            archive.writestr(f"archive/data/{number}", data)
+
+
+class Dangerous:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_a_pickle_is_never_run(tmp_path):
+    trap = str(tmp_path / "trap")
+    for protocol in range(2, 6):
+        torch_archive(tmp_path / "a.pt", pickle.dumps(Dangerous(trap), protocol))
+        with pytest.raises(FileError, match=r"posix\.mkdir|nt\.mkdir"):
+            files.entries(tmp_path / "a.pt")
+    np.save(tmp_path / "o.npy", np.array([Dangerous(trap)], object))
+    with pytest.raises(FileError, match="never unpickled"):
+        files.read(tmp_path / "o.npy")
+    assert not os.path.exists(trap)
+
+
+def test_torch_tensors_stay_within_their_storage(tmp_path):
+    from aclnn import torch_files
+    from aclnn.dtypes import DataType
+
+    honest = torch_files.pickled({"a": (DataType.FLOAT, (2, 2))})
+    torch_archive(tmp_path / "a.pt", honest, [b"\0" * 16])
+    assert files.read(tmp_path / "a.pt").shape == (2, 2)
+    torch_archive(tmp_path / "a.pt", honest, [b"\0" * 12])
+    with pytest.raises(FileError, match="expected 16 bytes of storage '0'"):
+        files.entries(tmp_path / "a.pt")
+    for shape in ((1 << 60,), (1 << 40, 1 << 40)):
+        torch_archive(tmp_path / "a.pt", torch_files.pickled({"a": (DataType.FLOAT, shape)}), [b"\0" * 16])
+        with pytest.raises(FileError, match="bytes of storage"):
+            files.entries(tmp_path / "a.pt")
+    # Four elements of storage, but strides that leave it.
+    outside = honest.replace(torch_files._integers((2, 1)), torch_files._integers((9, 1)))
+    assert outside != honest
+    torch_archive(tmp_path / "a.pt", outside, [b"\0" * 16])
+    with pytest.raises(FileError, match="within its storage"):
+        files.entries(tmp_path / "a.pt")
+    torch_archive(tmp_path / "a.pt", honest, [b"\0" * 16], zipfile.ZIP_DEFLATED)
+    with pytest.raises(FileError, match="uncompressed"):
+        files.entries(tmp_path / "a.pt")
+
+
+def test_a_pickle_that_multiplies_is_refused(tmp_path):
+    bomb = b"\x80\x02(]q\x00" + b"".join(
+        b"]q" + bytes([level]) + b"(" + b"h" + bytes([level - 1]) + b"h" + bytes([level - 1]) + b"e"
+        for level in range(1, 30)
+    )
+    torch_archive(tmp_path / "a.pt", bomb + b"t.")
+    with pytest.raises(FileError, match="at most 100000 objects"):
+        files.entries(tmp_path / "a.pt")
+
+
+def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
+    path = tmp_path / "bomb.npz"
+    zeros = 400_000_000
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as member:
+        member.write(npy_of("'|u1'", f"({zeros},)", b""))
+        for _ in range(zeros // 10_000_000):
+            member.write(bytes(10_000_000))
+    assert path.stat().st_size < 1_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(FileError, match="store it uncompressed"):
+        files.read(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+    # One that lies about its size.
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", npy_of("'|u1'", f"({1 << 60},)", bytes(1000)))
+    with pytest.raises(FileError, match=r"expected 115292150460684\d+ bytes of a.npy"):
+        files.read(path)
+
+
+def test_a_damaged_archive_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, a=sample(np.float32, (5000,)))
+    whole = path.read_bytes()
+    rng = np.random.default_rng(3)
+    refused = 0
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for position in rng.integers(0, len(whole), 3):
+            damaged[position] ^= 1 << int(rng.integers(0, 8))
+        path.write_bytes(damaged)
+        try:
+            files.read(path)
+        except FileError:
+            refused += 1
+    assert refused > 150
+    for cut in (0, 10, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(FileError):
+            files.read(path)
+
+
+def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "a.npy"
+    files.write(path, sample(np.float32, (3,)))
+    before = path.read_bytes()
+
+    def fail(array):
+        yield b"half"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_bytes", fail)
+    with pytest.raises(KeyboardInterrupt):
+        files.write(path, sample(np.float32, (3000,)))
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.npy"]
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    array = sample(np.float32, (3,))
+    with pytest.raises(FileError, match="expected one tensor for this form, got 2"):
+        files.write(tmp_path / "a.npy", {"a": array, "b": array})
+    with pytest.raises(FileError, match=r"expected one of \.npy"):
+        files.write(tmp_path / "a.txt", array)
+    with pytest.raises(FileError, match="expected a data type that ACL has"):
+        files.write(tmp_path / "a.npy", np.array([None]))
+    with pytest.raises(FileError, match="No such file"):
+        files.write(tmp_path / "no" / "a.npy", array)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileError, match="expected a name such as float32"):
+        files.read(tmp_path / "a.bin", dtype="float12")

@@ -1,0 +1,271 @@
+"""The elementwise engine by itself: any layout gives the bits of the contiguous one, whatever runs it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aclnn import kernels
+from aclnn.dtypes import DataType as D
+from aclnn.kernels.cpu import elementwise, entries, pool
+from aclnn.operators.fast_gelu import fast_gelu_slope
+from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
+from aclnn.operators.hardswish import hardswish_slope
+from aclnn.operators.silu import silu_slope
+from aclnn.tensor import Layout
+
+Array = np.ndarray[Any, Any]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
+SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)
+
+
+def bell_slope(x: float) -> float:
+    """A formula without a tuned version."""
+    return 1.0 / (1.0 + x * x)
+
+
+def layout(array: Array) -> Layout:
+    return Layout(D.of_numpy(array.dtype), array.shape, tuple(step // array.itemsize for step in array.strides))
+
+
+def run(formula: Any, out: Array, *inputs: Array) -> Array:
+    plan = kernels.elementwise(formula, tuple(map(layout, inputs)), layout(out))
+    plan.run([array.ctypes.data for array in inputs], [out.ctypes.data], 0)
+    return out
+
+
+def bits(array: Array) -> Array:
+    """The patterns, every NaN as the same one."""
+    plain = np.where(np.isnan(array.astype(np.float32)), array.dtype.type(np.nan), array)
+    return np.array(plain, order="C").view(f"u{array.itemsize}")
+
+
+def expected(formula: Any, dtype: np.dtype[Any], dy: Array, x: Array) -> Array:
+    """The result from contiguous operands: float32, or the table's entries for 16-bit x and output of one type."""
+    dy, x = (np.array(array, order="C") for array in (dy, x))
+    if dtype == np.float32 or x.dtype != dtype:
+        wide = run(formula, np.empty(x.shape, np.float32), dy.astype(np.float32), x.astype(np.float32))
+        with np.errstate(over="ignore"):
+            return wide.astype(dtype)
+    entry, lifted = entries.table(formula, D.of_numpy(x.dtype))[:, x.view(np.uint16)]
+    wide, step = dy.astype(np.float32), np.float32(2.0**-75)
+    with np.errstate(all="ignore"):
+        tiny = np.where(np.isinf(wide), wide * (lifted * step * step), wide * step * lifted * step)
+        return np.where((np.abs(entry) < 2.0**-100) & (np.abs(wide) > 1), tiny, wide * entry).astype(dtype)
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    values = rng.normal(size=shape) * 4
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3.0, -3.0, 1e-7, -100.0, 6e4])
+    where = rng.random(shape) < 0.1
+    with np.errstate(over="ignore"):
+        return np.where(where, rng.choice(special, shape), values).astype(dtype)
+
+
+class View(NamedTuple):
+    """A strided view, the one-dimensional storage behind it, and where in that each element lies."""
+
+    array: Array
+    storage: Array
+    positions: Array
+
+
+@st.composite
+def views(draw: Any, shape: tuple[int, ...], dtype: np.dtype[Any], output: bool = False) -> View:
+    """Any order of dimensions, any steps (negative and, for inputs, zero), gaps, and margins on both sides."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    strides, unit = [0] * len(shape), 1
+    for axis in draw(st.permutations(range(len(shape)))):
+        step = draw(st.sampled_from((1, 1, 1, 1, 2, -1, -3) if output else (1, 1, 1, 1, 2, -1, 0)))
+        strides[axis] = unit * step
+        unit = unit * abs(step) * shape[axis] + draw(st.sampled_from((0, 0, 0, 1, 5))) if step else unit
+    positions = np.zeros(shape, np.int64)
+    for axis, stride in enumerate(strides):
+        positions += (np.arange(shape[axis]) * stride).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    before, after = draw(st.integers(0, 20)), draw(st.integers(0, 20))
+    positions += before - positions.min()
+    storage = numbers(rng, (int(positions.max()) + 1 + after,), dtype)
+    first = int(positions.reshape(-1)[0])
+    array = np.lib.stride_tricks.as_strided(storage[first:], shape, [stride * dtype.itemsize for stride in strides])
+    return View(array, storage, positions)
+
+
+SHAPES = st.lists(st.integers(1, 50), max_size=5).map(tuple).filter(lambda shape: math.prod(shape) <= 20_000)
+MIXES = st.one_of(
+    st.sampled_from(list(DTYPES.values())).map(lambda dtype: (dtype,) * 3),
+    st.tuples(*[st.sampled_from(list(DTYPES.values()))] * 3),
+)
+
+
+@given(st.data(), SHAPES, MIXES, st.sampled_from((*SLOPES, bell_slope)))
+def test_any_layout_gives_the_same_bits_and_touches_nothing_else(
+    data: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...], formula: Any
+) -> None:
+    dy, x = (data.draw(views(shape, dtype)) for dtype in dtypes[:2])
+    out = data.draw(views(shape, dtypes[2], output=True))
+    want = out.storage.copy()
+    want[out.positions] = expected(formula, dtypes[2], dy.array, x.array)
+    run(formula, out.array, dy.array, x.array)
+    np.testing.assert_array_equal(bits(out.storage), bits(want))
+
+
+@given(st.data(), SHAPES, st.sampled_from(list(DTYPES.values())), st.sampled_from(SLOPES))
+def test_a_function_of_one_input(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], formula: Any) -> None:
+    x, out = data.draw(views(shape, dtype)), data.draw(views(shape, dtype, output=True))
+    want = out.storage.copy()
+    want[out.positions] = expected(formula, dtype, np.ones(shape, dtype), x.array)
+    run(formula, out.array, x.array)
+    np.testing.assert_array_equal(bits(out.storage), bits(want))
+
+
+# --- storage that is shared -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shift", [-700, -16, -3, -1, 0, 1, 5, 64, 999])
+@pytest.mark.parametrize("size", [1000, 200_000])
+def test_an_output_over_an_input_is_as_if_the_input_had_been_read_before(
+    dtype: np.dtype[Any], shift: int, size: int
+) -> None:
+    rng = np.random.default_rng(size + shift)
+    dy = numbers(rng, (size,), dtype)
+    for shared in (0, 1):
+        storage = numbers(rng, (size + 2000,), dtype)
+        both = storage[1000 : 1000 + size], storage[1000 + shift : 1000 + shift + size]
+        inputs = (both[0], dy) if shared == 0 else (dy, both[0])
+        want = expected(silu_slope, dtype, *(array.copy() for array in inputs))
+        run(silu_slope, both[1], *inputs)
+        np.testing.assert_array_equal(bits(both[1]), bits(want))
+
+
+@pytest.mark.parametrize("name", ["transposed", "reversed", "shifted rows", "the same view", "wider type"])
+def test_an_output_over_a_strided_input(name: str) -> None:
+    rng = np.random.default_rng(3)
+    storage, dy = numbers(rng, (100, 100), DTYPES["float32"]), numbers(rng, (70, 70), DTYPES["float32"])
+    x = storage[:70, :70]
+    out = {
+        "transposed": storage[:70, :70].T,
+        "reversed": storage[69::-1, 69::-1],
+        "shifted rows": storage[1:71, 2:72],
+        "the same view": x,
+        "wider type": storage.reshape(-1).view(BFLOAT16)[:4900].reshape(70, 70),
+    }[name]
+    want = expected(gelu_erf_slope, out.dtype, dy, x.copy())
+    run(gelu_erf_slope, out, dy, x)
+    np.testing.assert_array_equal(bits(out), bits(want))
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((5, 7), (0, 1)),
+        ((5, 7), (1, 0)),
+        ((300, 400), (0, 0)),
+        ((9, 40), (3, 1)),
+        ((40, 9), (1, 1)),
+        ((6, 2000), (-7, 2)),
+    ],
+)
+def test_where_elements_of_the_output_coincide_the_last_in_logical_order_stays(
+    shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(4)
+    dy, x = (numbers(rng, shape, DTYPES["float32"]) for _ in range(2))
+    storage = np.full(10_000, 7.0, np.float32)
+    out = np.lib.stride_tricks.as_strided(storage[1000:], shape, [4 * stride for stride in strides])
+    want = storage.copy()
+    for index, value in np.ndenumerate(expected(silu_slope, out.dtype, dy, x)):
+        want[1000 + sum(i * stride for i, stride in zip(index, strides, strict=True))] = value
+    run(silu_slope, out, dy, x)
+    np.testing.assert_array_equal(bits(storage), bits(want))
+
+
+# --- sizes, addresses, threads ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_every_size_and_alignment(dtype: np.dtype[Any]) -> None:
+    rng = np.random.default_rng(5)
+    dy, x = (numbers(rng, (200,), dtype) for _ in range(2))
+    want = expected(fast_gelu_slope, dtype, dy, x)
+    for size in range(1, 70):
+        for shift in (0, 1, 7):
+            out = np.zeros(200, dtype)
+            run(fast_gelu_slope, out[shift : shift + size], dy[:size], x[:size])
+            np.testing.assert_array_equal(bits(out[shift : shift + size]), bits(want[:size]))
+            assert not out[:shift].any()
+            assert not out[shift + size :].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_addresses_that_are_no_multiple_of_the_element(dtype: np.dtype[Any]) -> None:
+    """Also for results that are large enough to be written around the cache."""
+    size = elementwise.STREAM_BYTES // dtype.itemsize + 999
+    rng = np.random.default_rng(6)
+    dy, x = (numbers(rng, (size,), dtype) for _ in range(2))
+    plan = kernels.elementwise(hardswish_slope, (layout(dy), layout(x)), layout(x))
+    want = expected(hardswish_slope, dtype, dy, x)
+    for shift in (0, 1, dtype.itemsize, 3 * dtype.itemsize):
+        storage = np.full(size * dtype.itemsize + 128, 0xA5, np.uint8)
+        plan.run([dy.ctypes.data, x.ctypes.data], [storage.ctypes.data + 64 + shift], 0)
+        inside = storage[64 + shift : 64 + shift + size * dtype.itemsize].copy().view(dtype)
+        np.testing.assert_array_equal(bits(inside), bits(want))
+        assert (storage[: 64 + shift] == 0xA5).all()
+        assert (storage[64 + shift + size * dtype.itemsize :] == 0xA5).all()
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = pool.shared().threads
+    yield
+    pool.set_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.usefixtures("threads")
+def test_the_number_of_threads_changes_no_bit(dtype: np.dtype[Any]) -> None:
+    rng = np.random.default_rng(7)
+    dy, x = (numbers(rng, (1300, 1001), dtype) for _ in range(2))
+    results = []
+    for count in (1, 2, 5):
+        pool.set_threads(count)
+        results += [run(silu_slope, np.empty_like(x), dy, x), run(silu_slope, np.empty_like(x.T).T, dy, x)]
+    for result in results:
+        np.testing.assert_array_equal(bits(result), bits(expected(silu_slope, dtype, dy, x)))
+
+
+def test_one_plan_runs_from_many_threads_at_once() -> None:
+    rng = np.random.default_rng(8)
+    dy, x = (numbers(rng, (300_000,), DTYPES["float32"]) for _ in range(2))
+    want = expected(gelu_tanh_slope, dy.dtype, dy, x)
+    plan = kernels.elementwise(gelu_tanh_slope, (layout(dy), layout(x)), layout(x))
+    outs = [np.zeros_like(x) for _ in range(8)]
+
+    def work(out: Array) -> None:
+        for _ in range(5):
+            plan.run([dy.ctypes.data, x.ctypes.data], [out.ctypes.data], 0)
+
+    workers = [threading.Thread(target=work, args=(out,)) for out in outs]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for out in outs:
+        np.testing.assert_array_equal(bits(out), bits(want))
+
+
+def test_empty_tensors_are_left_alone() -> None:
+    empty = np.empty((3, 0), np.float32)
+    plan = kernels.elementwise(silu_slope, (layout(empty), layout(empty)), layout(empty))
+    plan.run([0, 0], [0], 0)
+    assert plan.workspace_bytes == 0

@@ -1,0 +1,109 @@
+"""The thread pool: every chunk once, nested and concurrent calls, errors, forks, its size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from aclnn.kernels.cpu.pool import Pool
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("chunks", [0, 1, 2, 100])
+def test_every_chunk_runs_once(threads: int, chunks: int) -> None:
+    pool, seen = Pool(threads), []
+    for _ in range(20):
+        pool.run(seen.append, chunks)
+        assert sorted(seen) == list(range(chunks))
+        seen.clear()
+
+
+def test_several_threads_take_part() -> None:
+    names = set()
+
+    def task(chunk: int) -> None:
+        names.add(threading.get_ident())
+        time.sleep(0.01)
+
+    Pool(3).run(task, 30)
+    assert len(names) == 3
+
+
+def test_nested_and_concurrent_calls_finish() -> None:
+    pool, lock, total = Pool(3), threading.Lock(), 0
+
+    def inner(chunk: int) -> None:
+        nonlocal total
+        with lock:
+            total += 1
+
+    def outer(chunk: int) -> None:
+        pool.run(lambda _: pool.run(inner, 5), 4)
+
+    callers = [threading.Thread(target=pool.run, args=(outer, 6)) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert total == 8 * 6 * 4 * 5
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_first_error_reaches_the_caller(threads: int) -> None:
+    pool = Pool(threads)
+
+    def task(chunk: int) -> None:
+        if chunk == 5:
+            raise KeyError("chunk 5")
+
+    for _ in range(10):
+        with pytest.raises(KeyError, match="chunk 5"):
+            pool.run(task, 50)
+    seen: list[int] = []
+    pool.run(seen.append, 9)
+    assert sorted(seen) == list(range(9))
+
+
+_FORK = """
+import os, sys
+import numpy as np
+import aclnn
+from aclnn.kernels.cpu import pool
+pool.set_threads(2)
+x = np.linspace(-5, 5, 1_000_000, dtype=np.float32)
+before = aclnn.silu_backward(x, x)
+child = os.fork()
+if child == 0:
+    os._exit(0 if (aclnn.silu_backward(x, x) == before).all() and pool.shared().threads == 2 else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_has_a_pool_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", _FORK], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("3", "3"), ("1", "1")])
+def test_the_variable_sets_the_number_of_threads(value: str, expected: str) -> None:
+    program = "from aclnn.kernels.cpu import pool; print(pool.shared().threads)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"ACLNN_NUM_THREADS": value}
+    )
+    assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("value", ["0", "-2", "many", "1.5"])
+def test_a_wrong_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aclnn.kernels.cpu import pool
+
+    monkeypatch.setenv("ACLNN_NUM_THREADS", value)
+    with pytest.raises(ValueError, match="ACLNN_NUM_THREADS: expected a positive integer, got "):
+        pool._default_threads()
+    with pytest.raises(ValueError, match="expected a positive number of threads"):
+        pool.set_threads(0)

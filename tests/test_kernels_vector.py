@@ -1,0 +1,178 @@
+"""The vector type: the same bits from every instruction set, exact conversions, machine code for other machines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numba
+import numpy as np
+import pytest
+
+from aclnn.kernels.cpu import memory, target, vector
+
+HERE = Path(__file__).parent
+
+
+def python(script: str, *arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@cache
+def digest(stride: int, **environment: str) -> str:
+    return python("vector_digest.py", str(stride), **environment)
+
+
+def test_selections_give_the_bits_of_the_machines_own_lookups() -> None:
+    assert digest(9973, ACLNN_VECTOR="generic") == digest(9973)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the plainest processor there has these instructions")
+def test_a_processor_without_fma_or_avx_gives_the_same_bits() -> None:
+    plain = digest(99991, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert plain == digest(99991)
+
+
+def test_an_unknown_instruction_set_is_refused() -> None:
+    program = "from aclnn.kernels.cpu import target; target.requested()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"ACLNN_VECTOR": "mmx"}
+    )
+    assert "ACLNN_VECTOR: expected auto, avx512, avx2, neon, generic, got 'mmx'" in done.stderr
+
+
+def counts(*machine: str) -> dict[str, dict[str, int]]:
+    lines = python("machine_code.py", *machine).splitlines()
+    return {
+        name: {mnemonic: int(count) for mnemonic, _, count in (word.partition("=") for word in words)}
+        for name, *words in map(str.split, lines)
+    }
+
+
+def test_machine_code_for_aarch64() -> None:
+    """Compiled, not run: fused multiply-adds, table look-ups, half precision, paired non-temporal stores."""
+    code = counts("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
+    assert code["contiguous"]["fmla"] > 50
+    assert code["contiguous"]["tbl"] >= 9 * 4
+    assert code["contiguous"]["stnp"] > 0
+    assert code["contiguous"]["prfm"] > 0
+    assert code["table"]["fcvtl"] > 0
+    assert "tbl" in code["tiles"]
+
+
+def test_machine_code_for_avx512() -> None:
+    """Whole registers of 512 bits, one permutation for each look-up, gathers for tables."""
+    code = counts(
+        "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c"
+    )
+    assert code["contiguous"]["zmm"] > 100
+    assert code["contiguous"]["vpermps"] + code["contiguous"].get("vpermi2ps", 0) >= 9
+    assert code["contiguous"]["vmovntps"] > 0
+    assert code["table"]["vgatherdps"] > 0
+
+
+# --- conversions ------------------------------------------------------------------------------------------------------
+
+KINDS = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+
+
+def convert(kind: str, source: Any, result: Any, widen: bool) -> Any:
+    load = getattr(memory, f"load_{kind if widen else 'float32'}")
+    store = getattr(memory, f"store_{'float32' if widen else kind}")
+    sizes = (2, 4) if widen else (4, 2)
+    before, after = sizes
+
+    @numba.njit
+    def loop(start: int, to: int, count: int) -> None:
+        for i in range(0, count, 16):
+            store(to + i * after, load(start + i * before))
+
+    loop(source.ctypes.data, result.ctypes.data, source.size)
+    return result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_widening_is_exact(kind: str) -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(KINDS[kind])
+    got = convert(kind, every, np.empty(every.size, np.float32), widen=True)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, every.astype(np.float32))
+    assert (np.signbit(got) == np.signbit(every)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_narrowing_rounds_ties_to_even(kind: str) -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(KINDS[kind]).astype(np.float32)
+    every = every[~np.isnan(every)]
+    ordered = np.sort(every[np.isfinite(every)])
+    middles = ((ordered[1:].astype(np.float64) + ordered[:-1]) / 2).astype(np.float32)
+    values = np.concatenate(
+        [every, middles, np.nextafter(middles, np.float32(np.inf)), np.nextafter(middles, -middles)]
+    )
+    values = np.concatenate([values, [65519.99, 65520.0, 3.4e38, np.inf, np.nan, -np.nan]]).astype(np.float32)
+    values = np.resize(values, -(-values.size // 16) * 16)
+    got = convert(kind, values, np.empty(values.size, KINDS[kind]), widen=False)
+    with np.errstate(over="ignore"):
+        want = values.astype(KINDS[kind])
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(values))
+    numbers = ~np.isnan(values)
+    np.testing.assert_array_equal(got[numbers].view(np.uint16), want[numbers].view(np.uint16))
+
+
+def test_the_generic_conversions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "converts_half", lambda context: False)
+    test_widening_is_exact("float16")
+    test_narrowing_rounds_ties_to_even("float16")
+
+
+# --- lanes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_total_is_the_tree_of_halves() -> None:
+    @numba.njit
+    def total(address: int) -> float:
+        return vector.total(memory.load_float32(address))
+
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values = (rng.normal(size=16) * 10.0 ** rng.integers(-6, 7, 16)).astype(np.float32)
+        want = values
+        while want.size > 1:
+            want = want[: want.size // 2] + want[want.size // 2 :]
+        assert total(values.ctypes.data) == want[0]
+
+
+@pytest.mark.parametrize("kind", ["float32", *KINDS])
+def test_parts_touch_only_their_lanes(kind: str) -> None:
+    load, store = getattr(memory, f"load_{kind}_part"), getattr(memory, f"store_{kind}_part")
+
+    @numba.njit
+    def copy(source: int, to: int, count: int) -> None:
+        store(to, load(source, count) + 1.0, count)
+
+    dtype = KINDS.get(kind, np.dtype(np.float32))
+    for count in range(17):
+        source, to = np.arange(16).astype(dtype), np.full(20, 99).astype(dtype)
+        copy(source.ctypes.data, to.ctypes.data, count)
+        np.testing.assert_array_equal(to[:count].astype(float), np.arange(count) + 1.0)
+        assert (to[count:].astype(float) == 99).all()
+
+
+def test_tables_want_eight_entries() -> None:
+    with pytest.raises(ValueError, match="Table: expected 8 entries, got 3"):
+        vector.Table(1.0, 2.0, 3.0)
+    with pytest.raises(ValueError, match="Tables: expected rows of 8 entries"):
+        vector.Tables((1.0,) * 7)

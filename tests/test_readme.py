@@ -1,0 +1,107 @@
+"""What the documentation shows is what happens: README's blocks, the examples, the links, the figure's data.
+
+Lines that begin with ``# -> `` are the output expected; … stands for anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aclnn
+import cases
+import exact as exact_values
+from aclnn.dtypes import DataType
+from aclnn.operators import BY_NAME
+from test_layers import complaints, imports, modules
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+RUNNABLE = [(language, text) for language, text in BLOCKS if language in ("python", "sh")]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def run(command: list[str], folder: Path) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def expect(output: str, source: str) -> None:
+    expected = [line.removeprefix("# -> ") for line in source.splitlines() if line.startswith("# -> ")]
+    assert expected, "a program shows what it prints"
+    pattern = "\n".join(".*".join(map(re.escape, line.split("…"))) for line in expected) + "\n"
+    assert re.fullmatch(pattern, output), f"printed:\n{output}"
+
+
+@pytest.mark.parametrize(("language", "text"), RUNNABLE, ids=[f"{i}-{block[0]}" for i, block in enumerate(RUNNABLE)])
+def test_block_of_the_readme(language: str, text: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
+    expect(run(command, tmp_path), text)
+
+
+def test_the_readme_has_blocks_to_run() -> None:
+    assert {language for language, _ in RUNNABLE} == {"python", "sh"}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example(example: Path, tmp_path: Path) -> None:
+    expect(run([sys.executable, str(example)], tmp_path), example.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_commands_named_exist() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for page in PAGES:
+        for target in re.findall(r"`make (\w+)", page.read_text()):
+            assert target in targets, f"{page.name}: make {target}"
+
+
+def test_every_variable_is_documented() -> None:
+    source = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
+    documented = set(re.findall(r"^\| `(ACLNN_[A-Z_]+)`", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE))
+    assert set(re.findall(r"""environ[^#\n]*["'](ACLNN_[A-Z_]+)""", source)) <= documented
+    assert documented <= set(re.findall(r"""["'](ACLNN_[A-Z_]+)["']""", source))
+
+
+def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    file, row = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert f"{len(file.splitlines())} lines, 1 line and {len(row.splitlines())} lines" in text
+
+    added: dict[str, Any] = {}
+    exec(compile(file, "mish.py", "exec"), added)
+    operator = added["MISH_BACKWARD"]
+    assert list(complaints("aclnn.operators.mish", imports("aclnn.operators.mish", ast.parse(file), modules()))) == []
+
+    monkeypatch.setattr(aclnn, operator.name, added[operator.name], raising=False)
+    monkeypatch.setitem(BY_NAME, operator.name, operator)
+    table = dict(vars(cases))
+    exec(compile(row, "cases.py", "exec"), table)
+    case = table["MISH_BACKWARD"]
+    assert {refusal.check for refusal in case.refusals} == {check.name for check in operator.checks}
+
+    x = np.linspace(-25, 25, 501, dtype=np.float32)
+    exact = exact_values.derivatives(case.curves["mish"].forward, x.astype(np.float64))
+    got = case.python(np.ones_like(x), x)
+    assert np.max(np.abs(got - exact) / exact_values.ulp_of(exact, DataType.FLOAT)) <= 0.51
+    assert all(
+        abs(exact_values.derivative(case.curves["mish"].forward, zero)) < 1e-12 for zero in case.curves["mish"].zeros
+    )
+    for probe, digits in case.curves["mish"].probes.items():
+        assert f"{case.python(np.ones(1, np.float32), np.full(1, probe, np.float32))[0]:f}" == digits

@@ -1,0 +1,167 @@
+"""``aclnn toolkit``: build, path, run, trace; and what existing build files do with the tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler
+from toolkit_support import SOURCES, Compile, needs_toolkit, run
+
+ACLNN = Path(sys.executable).with_name("aclnn")
+HOST = SOURCES / "host.c"
+COMPUTED = "compute: 0\n"
+
+
+def aclnn(*arguments: object, status: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    return run(Path(sys.executable), "-m", "aclnn", "toolkit", *arguments, status=status, env=env)
+
+
+@needs_toolkit
+@pytest.mark.toolkit
+class TestTree:
+    def test_build_lays_the_tree_out_and_says_where(self, tmp_path: Path) -> None:
+        for _ in range(2):  # the second time over the first
+            assert aclnn("build", tmp_path / "tree").stdout == f"{tmp_path / 'tree'}\n"
+        assert {path.name for path in (tmp_path / "tree").iterdir()} >= {"include", "lib64", "opp", "set_env.sh"}
+        assert not list((tmp_path / "tree").rglob("*.new"))
+
+    def test_path_and_run_build_what_is_missing_or_old(self, toolkit_root: Path, tmp_path: Path) -> None:
+        root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
+        stamp = root / "aclnn" / "build.json"
+        before = stamp.stat().st_mtime_ns
+        assert aclnn("path", ACLNN_TOOLKIT_DIR=str(root)).stdout == f"{root}\n"
+        assert stamp.stat().st_mtime_ns == before, "nothing has changed"
+        stamp.write_text('{"fingerprint": "older"}')
+        (root / "include" / "acl" / "acl.h").unlink()
+        done = aclnn("run", HOST, "compute", ACLNN_TOOLKIT_DIR=str(root))
+        assert done.stdout == COMPUTED
+        assert (root / "include" / "acl" / "acl.h").exists()
+
+    def test_run_passes_arguments_and_the_exit_status(self, toolkit_root: Path, tmp_path: Path) -> None:
+        program = tmp_path / "program.cpp"
+        program.write_text(
+            '#include <cstdio>\n#include "acl/acl.h"\n'
+            'int main(int argc, char** argv) { std::printf("%d %s\\n", argc, argv[1]); return 7; }\n'
+        )
+        done = aclnn("run", program, "--flag", status=7, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert done.stdout == "2 --flag\n"
+        program.write_text("#include <cstdlib>\nint main() { std::abort(); }\n")
+        aclnn("run", program, status=134, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+
+    def test_a_program_that_does_not_compile(self, toolkit_root: Path, tmp_path: Path) -> None:
+        program = tmp_path / "broken.c"
+        program.write_text('#include "acl/acl.h"\nint main(void) { return aclNoSuchFunction(); }\n')
+        done = aclnn("run", program, status=2, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert "aclNoSuchFunction" in done.stderr
+        done = aclnn("run", tmp_path / "absent.cpp", status=2, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert "expected a C or C++ file" in done.stderr
+
+    @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
+    def test_after_set_env_a_plain_compiler_line_works(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
+        if shutil.which(shell) is None:
+            pytest.skip(f"{shell} is not installed")
+        folder = toolkit_root
+        if shell == "bash":  # which knows where the script is, wherever it was moved to
+            folder = shutil.copytree(toolkit_root, tmp_path / "a folder with spaces", symlinks=True)
+        script = (
+            f'. "{folder}/set_env.sh" && . "{folder}/set_env.sh" && '
+            f'cc "{HOST}" -o host -lascendcl -lnnopbase -lopapi -lpthread && ./host compute && '
+            'echo "$ASCEND_HOME_PATH|$ASCEND_TOOLKIT_HOME|$ASCEND_OPP_PATH|$LD_LIBRARY_PATH|$CPATH|$LIBRARY_PATH"'
+        )
+        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        command = [shell, "-euc", script]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+        values = f"{folder}|{folder}|{folder}/opp|{folder}/lib64|{folder}/include|{folder}/lib64\n"
+        assert done.stdout == COMPUTED + values
+
+    @pytest.mark.parametrize("libraries", ["ascendcl nnopbase opapi", "opapi_nn nnopbase ascendcl"])
+    def test_cmake(self, toolkit_root: Path, tmp_path: Path, libraries: str) -> None:
+        if shutil.which("cmake") is None:
+            pytest.skip("cmake is not installed")
+        (tmp_path / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.14)\nproject(host LANGUAGES C CXX)\n"
+            "include_directories($ENV{ASCEND_HOME_PATH}/include)\nlink_directories($ENV{ASCEND_HOME_PATH}/lib64)\n"
+            f"add_executable(host {HOST})\ntarget_link_libraries(host {libraries} pthread)\n"
+        )
+        env = os.environ | {"ASCEND_HOME_PATH": str(toolkit_root)}
+        for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"]):
+            subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+        assert run(tmp_path / "build" / "host", "compute").stdout == COMPUTED
+
+    @pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
+    def test_linkers(self, toolkit_root: Path, tmp_path: Path, linker: str) -> None:
+        if shutil.which(f"ld.{linker}") is None:
+            pytest.skip(f"ld.{linker} is not installed")
+        folders = [f"-I{toolkit_root}/include", f"-L{toolkit_root}/lib64", f"-Wl,-rpath,{toolkit_root}/lib64"]
+        command = ["cc", f"-fuse-ld={linker}", HOST, "-o", tmp_path / "host", *folders]
+        subprocess.run([*command, "-lopapi", "-lnnopbase", "-lascendcl", "-lpthread"], check=True)
+        assert run(tmp_path / "host", "compute").stdout == COMPUTED
+
+
+@needs_toolkit
+@pytest.mark.toolkit
+class TestTrace:
+    def test_a_line_for_every_call(self, compiled: Compile, tmp_path: Path) -> None:
+        file = tmp_path / "trace"
+        run(compiled("host.c"), "compute", env={"ACLNN_TRACE": str(file)})
+        rows = [line.split("\t") for line in file.read_text().splitlines()]
+        names = [row[0] for row in rows]
+        assert names[:3] == ["aclrtSetDevice", "aclrtCreateStream", "aclrtMalloc"]
+        assert names[-2:] == ["aclrtDestroyStream", "aclrtResetDevice"]
+        assert all(len(row) == 4 and row[2].removeprefix("0x").isalnum() and float(row[3]) > 0 for row in rows)
+        first = rows[0]
+        assert first[1:3] == ["deviceId=0", "0"]
+        arguments = dict(zip(names, (row[1] for row in rows), strict=True))
+        assert arguments["aclrtMalloc"].startswith("size=32, policy=0, devPtr -> 0x")
+        assert arguments["aclCreateTensor"].startswith("viewDims=[8], viewDimsNum=1, dataType=0, stride=[1], offset=0")
+        assert "workspaceSize -> 0, executor -> 0x" in arguments["aclnnHardswishBackwardGetWorkspaceSize"]
+
+    def test_refusals_strings_and_null(self, compiled: Compile, tmp_path: Path) -> None:
+        file = tmp_path / "trace"
+        run(compiled("lifecycle.c"), env={"ACLNN_TRACE": str(file), "ACLNN_MEMORY_BYTES": str(1 << 28)})
+        text = file.read_text()
+        assert "\naclInit\tconfigPath='/nonexistent/acl.json'\t100003\t" in text
+        assert "\naclInit\tconfigPath=None\t0\t" in text
+        assert "\naclrtMalloc\tsize=64, policy=0, devPtr -> null\t100000\t" in text
+        assert "\naclrtGetSocName\t\t'Ascend910B2'\t" in text
+
+    def test_the_table(self, compiled: Compile, tmp_path: Path) -> None:
+        file = tmp_path / "trace"
+        run(compiled("lifecycle.c"), env={"ACLNN_TRACE": str(file), "ACLNN_MEMORY_BYTES": str(1 << 28)})
+        table = aclnn("trace", file, COLUMNS="200").stdout
+        assert "arguments" in table
+        assert "100003 ACL_ERROR_INVALID_FILE" in table
+        assert "161002 ACLNN_ERR_PARAM_INVALID" in table
+        summary = aclnn("trace", "--summary", file, COLUMNS="200").stdout
+        (row,) = (line for line in summary.splitlines() if " aclInit " in line)
+        assert [cell.strip() for cell in row.split("│")[1:4]] == ["aclInit", "6", "2"]
+
+    def test_another_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "notes"
+        file.write_text("not a trace\n")
+        assert "expected a line of an ACLNN_TRACE file" in aclnn("trace", file, status=2).stderr
+        assert "No such file" in aclnn("trace", tmp_path / "absent", status=2).stderr
+
+
+class TestWithoutACompiler:
+    """What to install is said; nothing else of the package needs one."""
+
+    def test_build_says_what_to_install(self, tmp_path: Path) -> None:
+        done = aclnn("build", tmp_path / "tree", status=2, PATH=str(tmp_path), CC="", CXX="")
+        assert "needs a C compiler" in done.stderr
+        assert "apt-get install" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert not (tmp_path / "tree").exists(), "nothing half done"
+
+    def test_a_compiler_that_is_named_must_exist(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CC", "no-such-compiler -m64")
+        with pytest.raises(ToolkitError, match="CC names 'no-such-compiler'"):
+            c_compiler()
+        monkeypatch.setenv("CXX", f"{sys.executable} -m64")
+        assert cxx_compiler() == [sys.executable, "-m64"]

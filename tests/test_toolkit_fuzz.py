@@ -1,0 +1,19 @@
+"""A hundred thousand random calls through the C libraries; ``make fuzz`` makes ten million."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolkit_support import SOURCES, needs_toolkit, run
+
+pytestmark = [needs_toolkit, pytest.mark.toolkit]
+
+
+def test_a_hundred_thousand_calls(toolkit_root: Path) -> None:
+    done = run(Path(sys.executable), SOURCES / "fuzz.py", "--root", toolkit_root, "--calls", 100_000, timeout_s=600)
+    (calls,) = re.findall(r"^(\d+) calls", done.stdout, re.MULTILINE)
+    assert int(calls) >= 100_000

@@ -1,0 +1,87 @@
+"""The examples of docs/pytorch.md, run in order, the modules and patching, and the training proof in short."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 or newer is not installed")
+
+import aclnn.torch  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_documented_examples() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 5
+    namespace: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, namespace)
+
+
+def test_every_operator_is_documented() -> None:
+    text = (ROOT / "docs" / "pytorch.md").read_text()
+    assert all(f"`{operator.name}`" in text for operator in aclnn.operators.OPERATORS)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
+def test_modules_in_place(name: str, inplace: bool) -> None:
+    theirs, ours = getattr(torch.nn, name)(inplace=inplace), getattr(aclnn.torch.nn, name)(inplace=inplace)
+    leaf = torch.randn(5, requires_grad=True)
+    for module in (theirs, ours):
+        x = leaf * 1.0
+        y = module(x)
+        assert (y.data_ptr() == x.data_ptr()) == inplace
+        y.sum().backward()
+    expected, leaf.grad = leaf.grad, None
+    (ours(leaf * 1.0)).sum().backward()
+    torch.testing.assert_close(leaf.grad * 2, expected)
+
+
+def test_modules_and_patching_keep_the_model() -> None:
+    model = torch.nn.Sequential(
+        torch.nn.Linear(6, 6), torch.nn.GELU("tanh"), torch.nn.LayerNorm(6, bias=False), torch.nn.SiLU()
+    )
+    seen = []
+    model[1].register_forward_hook(lambda *_: seen.append("hook"))
+    x, before = torch.randn(3, 6), {key: value.clone() for key, value in model.state_dict().items()}
+    expected, modules = model(x), list(model)
+    assert aclnn.torch.patch(model) is model
+    assert list(model) == modules
+    assert isinstance(model[2], torch.nn.LayerNorm)
+    assert type(model[2]) is aclnn.torch.nn.LayerNorm
+    torch.testing.assert_close(model(x), expected)
+    assert seen == ["hook", "hook"]
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    aclnn.torch.unpatch(model)
+    assert [type(module).__module__.split(".")[0] for module in model] == ["torch"] * 4
+    with pytest.raises(TypeError, match=r"expected a torch.nn.Module, got int"):
+        aclnn.torch.patch(3)
+
+
+def test_fast_gelu_and_unknown_mode() -> None:
+    x = torch.randn(9)
+    torch.testing.assert_close(aclnn.torch.nn.FastGELU()(x), x * torch.sigmoid(1.702 * x))
+    with pytest.raises(RuntimeError, match="expected 'none' or 'tanh', got 'sigmoid'"):
+        aclnn.torch.functional.gelu(x, "sigmoid")
+
+
+@pytest.mark.parametrize("task", ["digits", "characters"])
+def test_training_gives_the_same_losses(task: str) -> None:
+    if task == "digits":
+        pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    spec = importlib.util.spec_from_file_location("torch_training", ROOT / "examples" / "torch_training.py")
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    runs = example.compare(getattr(example, task), 12)
+    theirs, ours = runs["PyTorch"]["losses"], runs["aclnn"]["losses"]
+    assert theirs[-1] < theirs[0] - 0.05
+    assert theirs == pytest.approx(ours, rel=2e-3)

@@ -1,0 +1,252 @@
+"""torch.ops.aclnn.*: registration, strides, gradients, batching, tracing, refusals; values are judged elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 or newer is not installed")
+
+import aclnn  # noqa: E402
+import aclnn.torch  # noqa: E402
+from aclnn import torch_ops  # noqa: E402
+from aclnn.operators import BY_NAME, OPERATORS  # noqa: E402
+
+A, N = torch.ops.aclnn, torch.ops.aten
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+FUNCTIONAL = [operator.name for operator in OPERATORS if torch_ops.is_functional(operator)]
+
+
+def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, gradient: bool = False) -> list[Any]:
+    """Valid arguments: x of shape (3, 4, 5), dense but with permuted strides on request."""
+    generator = torch.Generator().manual_seed(1)
+
+    def tensor(*shape: int) -> Any:
+        result = torch.randn(shape[::-1] if transposed else shape, generator=generator).to(dtype)
+        return (result.permute(*range(len(shape))[::-1]) if transposed else result).requires_grad_(gradient)
+
+    x = tensor(3, 4, 5)
+    if name.startswith("layer_norm_backward"):
+        mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
+        return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]
+    if name.startswith("layer_norm"):
+        return [x, [4, 5], tensor(4, 5), tensor(4, 5)]
+    return [tensor(3, 4, 5), x] if "backward" in name else [x]
+
+
+def results(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_opcheck(name: str) -> None:
+    # With gradients opcheck also compares them with those under AOTAutograd, with static and dynamic shapes.
+    torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, gradient=True)))
+    torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, transposed=True)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_opcheck_out(name: str) -> None:
+    given = arguments(name)
+    outs = {
+        key: torch.empty_like(value)
+        for key, value in zip(torch_ops.out_names(BY_NAME[name]), results(getattr(A, name)(*given)), strict=True)
+    }
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(getattr(A, name).out, tuple(given), outs, test_utils=checks)
+
+
+def test_opcheck_in_place() -> None:
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(A.inplace_hardswish.default, (torch.randn(3, 4),), test_utils=checks)
+
+
+@pytest.mark.parametrize("mask", [[bool(bits & 1), bool(bits & 2), bool(bits & 4)] for bits in range(8)])
+def test_masks(mask: list[bool]) -> None:
+    given = arguments("layer_norm_backward")
+    whole, part = A.layer_norm_backward(*given), A.layer_norm_backward(*given, mask)
+    for expected, got, wanted in zip(whole, part, mask, strict=True):
+        assert got is None if not wanted else torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_same_bits_as_the_python_function(name: str) -> None:
+    given = arguments(name)
+    arrays = [value.numpy() if isinstance(value, torch.Tensor) else value for value in given]
+    for ours, theirs in zip(results(getattr(A, name)(*given)), results(getattr(aclnn, name)(*arrays)), strict=True):
+        np.testing.assert_array_equal(ours.numpy().view(np.uint32), theirs.view(np.uint32))
+
+
+PEERS: dict[str, Callable[..., Any]] = {
+    "silu": torch.nn.functional.silu,
+    "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "gelu_v2": torch.nn.functional.gelu,
+    "hardswish": torch.nn.functional.hardswish,
+    "fast_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+    "layer_norm": lambda x, shape, weight, bias: torch.nn.functional.layer_norm(x, shape, weight, bias),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", PEERS)
+def test_gradients(name: str, dtype: Any) -> None:
+    ours, theirs = arguments(name, dtype=dtype, gradient=True), arguments(name, dtype=torch.float64, gradient=True)
+    with torch.no_grad():
+        for mine, other in zip(ours, theirs, strict=True):
+            if isinstance(mine, torch.Tensor):
+                other.copy_(mine)
+    weights = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(3)).to(dtype)
+    value, expected = results(getattr(A, name)(*ours))[0], PEERS[name](*theirs)
+    assert value.dtype is dtype
+    (value * weights).sum().backward()
+    (expected * weights.double()).sum().backward()
+    tolerance = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(value.double(), expected, rtol=tolerance, atol=tolerance)
+    for mine, other in zip(ours, theirs, strict=True):
+        if isinstance(mine, torch.Tensor):
+            torch.testing.assert_close(mine.grad.double(), other.grad, rtol=tolerance, atol=4 * tolerance)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_second_derivatives(name: str) -> None:
+    def twice(function: Callable[..., Any], dtype: Any) -> list[Any]:
+        given = arguments(name, dtype=dtype, gradient=True)
+        tensors = [value for value in given if isinstance(value, torch.Tensor)]
+        first = torch.autograd.grad(results(function(*given))[0].sin().sum(), tensors, create_graph=True)
+        return list(torch.autograd.grad(sum((g * g).sum() for g in first), tensors, allow_unused=True))
+
+    with torch.random.fork_rng():
+        pairs = zip(twice(getattr(A, name), torch.float32), twice(PEERS[name], torch.float64), strict=True)
+    for ours, theirs in pairs:
+        if theirs is not None:
+            torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dims", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
+def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
+    x, dy = torch.randn(3, 4, 5).permute(*dims), torch.randn(3, 4, 5).permute(*dims)
+    assert A.silu(x).stride() == torch.nn.functional.silu(x).stride()
+    assert A.silu_backward(dy, x).stride() == N.silu_backward(dy, x).stride()
+    narrow = x[:, :1]
+    assert A.gelu_backward_v2(dy, narrow).stride() == torch.mul(dy, narrow).stride()
+    gapped = torch.randn(3, 4, 10).permute(*dims)[..., ::2]
+    assert A.hardswish_backward(gapped, gapped).stride() == torch.mul(gapped, gapped).stride()
+
+
+def test_out_and_in_place() -> None:
+    x, dy = torch.randn(4, 6), torch.randn(4, 6)
+    out = torch.full((4, 12), torch.nan)[:, ::2]
+    assert A.silu_backward.out(dy, x, out=out) is out
+    assert torch.equal(out, A.silu_backward(dy, x))
+    expected, version = A.hardswish(x), x._version
+    assert A.inplace_hardswish(x) is x
+    assert torch.equal(x, expected)
+    assert x._version > version
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        A.silu.out(torch.randn(3, requires_grad=True), out=torch.empty(3))
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        A.inplace_hardswish(torch.randn(3, requires_grad=True))
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu_backward_v2", "hardswish_backward"])
+def test_vmap_elementwise(name: str) -> None:
+    given = arguments(name)
+    whole = getattr(A, name)(*given)
+    assert torch.equal(torch.func.vmap(getattr(A, name), in_dims=1, out_dims=1)(*given), whole)
+    if len(given) == 2:
+        dy, x = given
+        once = torch.func.vmap(getattr(A, name), in_dims=(None, 0))(dy[0], x)
+        assert torch.equal(once, torch.stack([getattr(A, name)(dy[0], row) for row in x]))
+
+
+def test_vmap_layer_norm() -> None:
+    x, weight, dy = torch.randn(6, 3, 5), torch.randn(6, 5), torch.randn(6, 3, 5)
+
+    def loss(x: Any, weight: Any, dy: Any) -> Any:
+        return (A.layer_norm(x, [5], weight)[0] * dy).sum()
+
+    per_sample = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1)), in_dims=(0, None, 0))(x, weight[0], dy)
+    batched = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1)))(x, weight, dy)
+    for i in range(6):
+        for shared, got in ((weight[0], per_sample), (weight[i], batched)):
+            expected = torch.func.grad(loss, argnums=(0, 1))(x[i], shared, dy[i])
+            for mine, other in zip(got, expected, strict=True):
+                torch.testing.assert_close(mine[i], other)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiles_without_graph_breaks(dynamic: bool) -> None:
+    def block(x: Any, weight: Any) -> Any:
+        x = A.layer_norm(x, [8], weight)[0]
+        return A.gelu(A.silu(x)) + A.hardswish(A.fast_gelu(x)) + A.gelu_v2(x, 0)
+
+    # The graph and its gradients are what is ours; Inductor's own code is not compiled here, which takes 20 s.
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for rows in (4, 7):
+        x, weight = torch.randn(rows, 8, requires_grad=True), torch.randn(8, requires_grad=True)
+        expected = torch.autograd.grad(block(x, weight).square().sum(), (x, weight))
+        got = torch.autograd.grad(compiled(x, weight).square().sum(), (x, weight))
+        for mine, other in zip(got, expected, strict=True):
+            assert torch.equal(mine, other)
+
+
+def test_autocast_on_the_cpu_is_pytorchs() -> None:
+    x, weight = torch.randn(4, 8), torch.randn(8)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = torch.nn.functional.linear(x, torch.randn(8, 8))
+        assert A.silu(half).dtype is torch.nn.functional.silu(half).dtype is torch.bfloat16
+        ours, theirs = A.layer_norm(half, [8], weight)[0], torch.nn.functional.layer_norm(half, [8], weight)
+        assert ours.dtype is theirs.dtype
+
+
+def test_autocast_on_cuda_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    # torch.autocast itself asks for a GPU; the rules do not.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    with FakeTensorMode(), torch.autocast("cuda", torch.float16):
+        x = torch.empty(4, 8, device="cuda", dtype=torch.float16)
+        assert A.layer_norm(x, [8])[0].dtype is torch.nn.functional.layer_norm(x, [8]).dtype is torch.float32
+        assert A.gelu_v2(x, 0).dtype is torch.nn.functional.gelu(x).dtype is torch.float16
+
+
+REFUSALS: list[tuple[str, Callable[[], Any], str]] = [
+    ("data type", lambda: A.silu(torch.ones(3, dtype=torch.float64)), "self: expected data type .* got ACL_DOUBLE"),
+    ("mixed", lambda: A.fast_gelu_backward(torch.ones(3), torch.ones(3).half()), "self: expected data type ACL_FLOAT"),
+    ("shape", lambda: A.silu_backward(torch.ones(3), torch.ones(4)), "shape"),
+    ("word", lambda: A.gelu_backward_v2(torch.ones(3), torch.ones(3), "Tanh"), "approximate: expected 'none' or"),
+    ("sparse", lambda: A.silu(torch.ones(3).to_sparse()), "aclnn::silu"),
+    ("meta", lambda: A.silu_backward(torch.ones(3, device="meta"), torch.ones(4, device="meta")), "shape"),
+    ("out", lambda: A.silu.out(torch.ones(3), out=torch.ones(4)), "out: expected shape"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
+def test_refusals(call: Callable[[], Any], text: str) -> None:
+    with pytest.raises((RuntimeError, NotImplementedError), match=text):
+        call()
+
+
+def test_a_refusal_carries_the_code() -> None:
+    with pytest.raises(aclnn.AclnnError) as refused:
+        A.silu_backward(torch.ones(3), torch.ones(4))
+    assert refused.value.code == 161002
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [(None, r"torch is not installed: pip install 'aclnn\[torch\]'"), ("2.7.1", "torch 2.8 or newer, got 2.7.1")],
+)
+def test_without_a_usable_torch(version: str | None, text: str) -> None:
+    fake = "None" if version is None else f"types.SimpleNamespace(__version__={version!r})"
+    program = f"import sys, types; sys.modules['torch'] = {fake}\nimport aclnn.torch"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert re.search(text, run.stderr)

@@ -1,0 +1,244 @@
+"""The command line: files of every kind, lists of cases, exit status 0, 1 and 2."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from aclnn import files
+from aclnn.verify import golden
+from aclnn.verify.implementations import literal
+from aclnn.verify.number_formats import FORMATS
+
+pytest.importorskip("typer", reason="typer is not installed")
+pytest.importorskip("rich", reason="rich is not installed")
+
+from typer.testing import CliRunner
+
+from aclnn.verify.command import app
+
+
+def run(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def arrays(dtype="float32", size=5000, seed=1):
+    kind = FORMATS[dtype].dtype.numpy
+    rng = np.random.default_rng(seed)
+    return {"grad_output": rng.normal(size=size).astype(kind), "self": rng.uniform(-5, 5, size).astype(kind)}
+
+
+def dump(folder, suffix, dtype="float32", fault=False):
+    inputs = arrays(dtype)
+    tensors = dict(inputs, grad_input=golden("silu_backward", inputs)["grad_input"].rounded.copy())
+    if fault:
+        tensors["grad_input"][100:1000] = 0
+    if suffix in (".npz", ".safetensors", ".pt"):
+        path = folder / f"all{suffix}"
+        files.write(path, tensors)
+        return {name: f"{path}:{name}" for name in tensors}
+    for name, array in tensors.items():
+        files.write(folder / f"{name}{suffix}", array)
+    return {name: str(folder / f"{name}{suffix}") for name in tensors}
+
+
+@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".safetensors", ".pt", ".bin"])
+def test_pass_and_failure(tmp_path, suffix, dtype):
+    raw = ["--dtype", dtype, "--shape", "5000"] if suffix == ".bin" else []
+    for fault, status in ((False, 0), (True, 1)):
+        at = dump(tmp_path, suffix, dtype, fault)
+        words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", *raw]
+        result = run(*words, "--actual", f"grad_input={at['grad_input']}")
+        assert result.exit_code == status, result.output
+        assert ("FAIL" if fault else "PASS") in result.stdout
+    assert "probable cause: the 900 elements from index 100 on are all 0" in result.stdout
+
+
+def test_reports_are_written_and_agree(tmp_path):
+    at = dump(tmp_path, ".npy", fault=True)
+    words = ["silu_backward", f"gradOutput={at['grad_output']}", f"--self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, "--json", tmp_path / "r.json", "--html", tmp_path / "r.html")
+    assert result.exit_code == 1
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert data["verdict"] == "fail"
+    assert data["cases"][0]["arrays"][0]["file"] == at["grad_output"]
+    assert "✗ FAIL" in (tmp_path / "r.html").read_text()
+    for row in data["cases"][0]["outputs"][0]["standards"]:
+        assert row["name"] in result.stdout
+    assert run(*words, "--standard", "bitwise").exit_code == 1
+    assert run(*words, "--standard", "nonsense").exit_code == 2
+
+
+def test_attributes_and_a_third_output(tmp_path):
+    inputs = arrays()
+    for name, array in inputs.items():
+        files.write(tmp_path / f"{name}.npy", array)
+    for mode in ("none", "tanh"):
+        files.write(tmp_path / f"{mode}.npy", literal("gelu_backward_v2")(**inputs, approximate=mode))
+    words = ["gelu_backward_v2", *(f"{name}={tmp_path / name}.npy" for name in inputs)]
+    given = [*words, "--actual", tmp_path / "tanh.npy", "--third", tmp_path / "tanh.npy"]
+    result = run(*given, "--approximate", "tanh", "--standard", "mixed", "--standard", "commercial-L2")
+    assert result.exit_code == 0, result.output
+    assert "commercial-L2" in result.stdout
+    wrong = run(*given, "approximate=none", "--standard", "mere-mare")
+    assert wrong.exit_code == 1
+    assert 'computed with approximate "tanh" although "none" was asked for' in wrong.stdout
+    assert run(*given, "--approximate", "Tanh").exit_code == 2
+    assert run(*given).exit_code == 2
+
+
+def test_layer_norm(tmp_path):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(64, 32)).astype(np.float32)
+    inputs = {
+        "grad_out": rng.normal(size=x.shape).astype(np.float32), "input": x,
+        "mean": x.mean(1), "rstd": 1 / np.sqrt(x.var(1) + np.float32(1e-5)), "weight": np.ones(32, np.float32),
+    }  # fmt: skip
+    outputs = {name: item.rounded for name, item in golden("layer_norm_backward", inputs).items()}
+    files.write(tmp_path / "in.npz", inputs)
+    files.write(tmp_path / "out.npz", outputs)
+    words = ["layer_norm_backward", *(f"{name}={tmp_path}/in.npz" for name in inputs), "--normalized-shape", "32"]
+    actual = [word for name in outputs for word in ("--actual", f"{name}={tmp_path}/out.npz")]
+    third = [word for name in outputs for word in ("--third", f"{name}={tmp_path}/out.npz")]
+    result = run(*words, *actual, *third, "--eps", "1e-5", "--json", tmp_path / "r.json")
+    assert result.exit_code == 0, result.output
+    assert "grad_bias" in result.stdout
+    (case,) = json.loads((tmp_path / "r.json").read_text())["cases"]
+    assert {row["name"] for row in case["outputs"][0]["standards"]} >= {"commercial-L0", "commercial-L2"}
+    assert run(*words, "--actual", f"grad_bias={tmp_path}/out.npz").exit_code == 0
+    assert run(*words, *actual, "--normalized-shape", "33").exit_code == 2
+
+
+def lists(folder, suffix, cases):
+    path = folder / f"cases{suffix}"
+    if suffix == ".json":
+        path.write_text(json.dumps(cases))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, cases[0])
+            writer.writeheader()
+            writer.writerows(cases)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_lists_of_cases(tmp_path, suffix):
+    cases = []
+    for number, fault in enumerate((False, True)):
+        folder = tmp_path / f"case{number}"
+        folder.mkdir()
+        dump(folder, ".npy", fault=fault)
+        names = {"grad_output": "grad_output", "self": "self", "actual:grad_input": "grad_input"}
+        cases.append({"name": f"c{number}"} | {key: f"case{number}/{file}.npy" for key, file in names.items()})
+    result = run("silu_backward", "--cases", lists(tmp_path, suffix, cases))
+    assert result.exit_code == 1
+    assert "PASS c0: silu_backward" in result.stdout
+    assert "FAIL c1: silu_backward" in result.stdout
+    assert run("silu_backward", "--cases", lists(tmp_path, suffix, cases[:1])).exit_code == 0
+    del cases[0]["actual:grad_input"]
+    missing = run("silu_backward", "--cases", lists(tmp_path, suffix, cases[:1]))
+    assert missing.exit_code == 2
+    assert "expected an actual output in case 1" in missing.stderr
+
+
+def test_a_directory_of_cases(tmp_path):
+    (tmp_path / "folder").mkdir()
+    dump(tmp_path / "folder", ".npy")
+    dump(tmp_path, ".safetensors", fault=True)
+    result = run("silu_backward", "--cases", tmp_path)
+    assert result.exit_code == 1
+    assert "FAIL all: silu_backward" in result.stdout
+    assert "PASS folder: silu_backward" in result.stdout
+    (tmp_path / "empty").mkdir()
+    assert run("silu_backward", "--cases", tmp_path / "empty").exit_code == 2
+
+
+def test_listed_cases_serve_as_seeds(tmp_path):
+    """One unlucky case of 200 that are as good as the third."""
+    cases = []
+    for seed in range(200):
+        inputs = arrays(size=64, seed=seed)
+        exact = golden("silu_backward", inputs)["grad_input"]
+        rng = np.random.default_rng(1000 + seed)
+        noise = [(exact.value * (1 + 1e-6 * rng.standard_normal(64))).astype(np.float32) for _ in range(2)]
+        if seed == 0:
+            noise[0] = (exact.value * (1 + 1e-5)).astype(np.float32)
+        files.write(tmp_path / f"{seed}.npz", dict(inputs, grad_input=noise[0], third_grad_input=noise[1]))
+        cases.append(seed)
+    words = ["silu_backward", "--cases", tmp_path, "--standard", "commercial-L2"]
+    single, again = run(*words), run(*words, "--seeds", 200)
+    assert single.exit_code == 1
+    assert again.exit_code == 0, again.stdout
+    assert "recheck over 200 seeds" in again.stdout
+    assert run(*words, "--seeds", 199).exit_code == 2
+    assert run(*words, "--seeds", 201).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["relu_backward"], "operator: expected one of"),
+        (["silu_backward", "dy.npy"], "expected name=FILE"),
+        (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
+        (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),
+        (["silu_backward", "self=missing.npy", "--actual", "b.npy"], "missing.npy: No such file"),
+        (["silu_backward", "grad_input=a.npy"], "is an output, expected --actual"),
+        (["silu_backward", "self={x}", "grad_output={x}"], "expected an object, got null"),
+        (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{short}"], "[161002"),
+        (["silu_backward", "self={x}", "--actual", "{x}"], "[161001"),
+        (["silu_backward", "self={hostile}", "--actual", "{x}"], "objects are never unpickled"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "a,b"], "--shape: expected extents"),
+        (["silu_backward", "--cases", "{x}", "--actual", "{x}"], "--cases: expected the outputs in the list"),
+        (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
+        (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{x}", "--seeds", "5"], "--seeds: expected"),
+        (["self", "more"], "self: expected no further arguments"),
+        (["layer_norm_backward", "input={x}", "--normalized-shape", "x"], "expected integers such as 4,8"),
+    ],
+)
+def test_unusable_arguments_exit_with_2(tmp_path, words, text):
+    paths = {"x": tmp_path / "x.npy", "short": tmp_path / "short.npy", "hostile": tmp_path / "hostile.npy"}
+    files.write(paths["x"], np.ones(8, np.float32))
+    files.write(paths["short"], np.ones(7, np.float32))
+    np.save(paths["hostile"], np.array([{}], object))
+    result = run(*(word.format(**paths) for word in words))
+    assert result.exit_code == 2, result.output
+    assert text in result.stderr.replace("\n", "")
+    assert "Traceback" not in result.output
+
+
+def test_a_case_without_files_is_no_case(tmp_path):
+    for text in ("", "not json", "{}", "[1]"):
+        (tmp_path / "c.json").write_text(text)
+        assert run("silu_backward", "--cases", tmp_path / "c.json").exit_code == 2
+    (tmp_path / "c.csv").write_text("self,actual\na.npy,b.npy,c.npy\n")
+    assert run("silu_backward", "--cases", tmp_path / "c.csv").exit_code == 2
+
+
+def test_self(monkeypatch):
+    """The whole table takes minutes; here two small cases of each generator for one operator."""
+    from aclnn.verify import selfcheck
+
+    monkeypatch.setattr(selfcheck, "OPERATORS", (("gelu_backward_v2", {"approximate": "none"}),))
+    monkeypatch.setattr(selfcheck, "_REPEATS_L2", 50)
+    monkeypatch.setattr(selfcheck, "_RECHECK_ELEMENTS", 32)
+    seen = []
+    table = selfcheck.run(step=seen.append, cases=2, most=255)
+    names = {(row.operator, row.dtype, row.implementation) for row in table.rows}
+    assert ("gelu_backward_v2 none", "bfloat16", "aclnn") in names
+    assert ("gelu_backward_v2 none", "float32", "literal, float32") in names
+    assert table.own_pass
+    own = [row for row in table.rows if row.implementation == "aclnn"]
+    assert all(row.passed["repeats"] == 1 for row in own)
+    assert all(row.passed["mere-mare"] == 2 for row in own)
+    naive = next(r for r in table.rows if r.operator.startswith("gelu") and r.implementation.startswith("literal"))
+    assert naive.passed["bitwise"] == 0
+    lines = table.markdown().splitlines()
+    assert len(lines) == 2 + len(table.rows)
+    assert len({line.count("|") for line in lines}) == 1
+    assert len(json.loads(table.to_json())["rows"]) == len(table.rows) == len(seen)
+    own[0].passed["mixed"] = 0
+    assert not table.own_pass

@@ -1,0 +1,198 @@
+"""Run by test_triton_kernels with TRITON_INTERPRET=1: the GPU's kernels on the CPU, against the CPU's and float64."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from triton import language as tl
+from triton.runtime import interpreter
+
+from aclnn import kernels
+from aclnn.dtypes import DataType
+from aclnn.kernels.cpu import entries
+from aclnn.tensor import Layout
+
+import_module("aclnn.operators")
+MODULES = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]
+FORMULAS: dict[str, Callable[[float], float]] = {
+    name: value for module in MODULES for name, value in vars(module).items() if name.endswith(("_slope", "_value"))
+}
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+TYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
+
+
+def convert(value: Any, source: Any, target: Any, rounding: Any) -> Any:
+    """Float32 from and to bfloat16 as hardware does it: the interpreter's own rounds without carry and half up."""
+    if (source, target) == (tl.float32, tl.bfloat16):
+        return value.astype(BFLOAT16).view(np.uint16)
+    if (source, target) == (tl.bfloat16, tl.float32):
+        return value.view(BFLOAT16).astype(np.float32).view(np.uint32)
+    return CONVERT(value, source, target, rounding)
+
+
+CONVERT = interpreter._convert_float
+interpreter._convert_float = convert
+
+
+def layout(array: Any) -> Layout | None:
+    if array is None:
+        return None
+    steps = tuple(stride // array.itemsize for stride in array.strides)
+    return Layout(DataType.of_numpy(array.dtype), array.shape, steps)
+
+
+def address(array: Any) -> int:
+    return 0 if array is None else int(array.ctypes.data)
+
+
+def elementwise(name: str, inputs: Iterable[Any], out: Any, device: str) -> Any:
+    inputs = tuple(inputs)
+    plan = kernels.elementwise(FORMULAS[name], tuple(map(layout, inputs)), layout(out), device)  # type: ignore[arg-type]
+    plan.run([address(array) for array in inputs], [address(out)], 0)
+    return out
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Equal bits, any NaN equalling any other."""
+    unsigned = np.uint32 if ours.itemsize == 4 else np.uint16
+    nan = np.isnan(ours.astype(np.float32)) & np.isnan(theirs.astype(np.float32))
+    return bool(np.all((ours.copy().view(unsigned) == theirs.copy().view(unsigned)) | nan))
+
+
+def sample(count: int) -> Any:
+    """Float32 of every kind: all magnitudes, N(0, 1), N(0, 6), and the edges."""
+    generator = np.random.default_rng(5)
+    patterns = generator.integers(0, 2**32, count // 3, dtype=np.uint64).astype(np.uint32)
+    edges = [0.0, -0.0, 1e-45, -1e-45, 3.0, -3.0, 1.0, 3e38, -3e38, np.inf, -np.inf, np.nan, 4.999, -5.001, -104.0]
+    normal = generator.normal(size=count // 3)
+    x = np.concatenate([edges, patterns.view(np.float32), normal, 6.0 * generator.normal(size=count // 3)])
+    return x.astype(np.float32)
+
+
+def check_float32() -> None:
+    x = sample(3000)
+    for name in FORMULAS:
+        inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
+        ours = elementwise(name, inputs, np.full_like(x, np.nan), "cuda")
+        if name.endswith("_slope"):
+            assert same(ours, elementwise(name, inputs, np.empty_like(x), "cpu")), name
+        exact = entries.evaluate(FORMULAS[name], x.astype(np.float64))
+        finite = np.isfinite(x)
+        assert np.array_equal(np.isnan(ours), np.isnan(exact)), name
+        with np.errstate(all="ignore"):
+            unit = np.maximum(np.spacing(np.abs(exact.astype(np.float32))).astype(np.float64), 2.0**-149)
+            worst = float(np.max((np.abs(ours.astype(np.float64) - exact) / unit)[finite]))
+        assert worst <= 2.0, (name, worst)
+
+
+def check_16_bit() -> None:
+    """Every input, correctly rounded."""
+    for name, dtype in itertools.product(("silu_slope", "gelu_erf_slope", "hardswish_value"), TYPES[1:]):
+        x = np.arange(0, 65536, dtype=np.uint16).view(dtype)
+        inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
+        with np.errstate(all="ignore"):
+            ours = elementwise(name, inputs, np.empty_like(x), "cuda")
+            exact = entries.round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
+        assert same(ours, exact), (name, dtype)
+
+
+def check_layouts() -> None:
+    generator = np.random.default_rng(2)
+
+    def drawn(*shape: int, dtype: Any = TYPES[0]) -> Any:
+        return generator.normal(size=shape).astype(dtype)
+
+    cases = [
+        (drawn(3, 5, 7), drawn(3, 5, 7).transpose(0, 1, 2)[:, ::-1], (3, 5, 7)),
+        (drawn(70, 90).T, drawn(90, 70), (90, 70)),
+        (np.broadcast_to(drawn(5, 1), (5, 130)), np.broadcast_to(drawn(130), (5, 130)), (5, 130)),
+        (drawn(2, 3, 2, 5)[:, ::2], drawn(2, 4, 2, 10)[:, 1:3, :, ::2], (2, 2, 2, 5)),
+        (drawn(4, 33, dtype=TYPES[1]), drawn(4, 33, dtype=BFLOAT16), (4, 33)),
+        (np.array(2.0, np.float32), np.array(0.5, np.float32), ()),
+    ]
+    for dy, x, shape in cases:
+        for dtype in TYPES:
+            out = np.full((*shape, 2), np.nan, dtype)[..., 0]
+            ours = elementwise("silu_slope", (dy, x), out, "cuda")
+            slope = entries.evaluate(FORMULAS["silu_slope"], np.ascontiguousarray(x, np.float64).reshape(-1))
+            exact = dy.astype(np.float64) * slope.reshape(shape)
+            np.testing.assert_allclose(
+                ours.astype(np.float64), exact, rtol=2 * float(ml_dtypes.finfo(dtype).eps), atol=1e-7
+            )
+    for shift in (-3, 3):  # overlapping: as if everything had been read before
+        memory = drawn(64)
+        x, out = memory[8:40], memory[8 + shift : 40 + shift]
+        expected = elementwise("silu_value", (x.copy(),), np.empty(32, np.float32), "cuda")
+        assert same(elementwise("silu_value", (x,), out, "cuda"), expected)
+
+
+def check_layer_norm() -> None:
+    generator = np.random.default_rng(3)
+    for shape, normalized, dtype in (
+        ((20, 3, 7), 1, TYPES[0]), ((3, 5, 4), 2, TYPES[1]), ((9, 40), 1, BFLOAT16), ((11, 8300), 1, TYPES[0]),
+    ):  # fmt: skip
+        split = len(shape) - normalized
+        m, n = math.prod(shape[:split]), math.prod(shape[split:])
+        x = np.asfortranarray(generator.normal(size=shape).astype(dtype))
+        dy = generator.normal(size=shape).astype(dtype)[::-1]
+        weight = generator.normal(size=shape[split:]).astype(np.float32)
+        wide = np.ascontiguousarray(x).reshape(m, n).astype(np.float64)
+        mean = wide.mean(1).astype(np.float32)
+        rstd = (1.0 / np.sqrt(wide.var(1) + 1e-5)).astype(np.float32)
+        hat = (wide - mean[:, None].astype(np.float64)) * rstd[:, None]
+        gradient = np.ascontiguousarray(dy).reshape(m, n).astype(np.float64)
+        g = gradient * weight.reshape(-1)
+        dx = (g - g.mean(1, keepdims=True) - hat * (g * hat).mean(1, keepdims=True)) * rstd[:, None]
+        exact = dx, (gradient * hat).sum(0), gradient.sum(0)
+        for mask in itertools.product([False, True], repeat=3) if n < 50 else [(True, True, True)]:
+            if not any(mask):
+                continue
+            outs = [
+                np.full(size, np.nan, kind) if wanted else None
+                for wanted, size, kind in zip(mask, (shape, (n,), (n,)), (dtype, TYPES[0], TYPES[0]), strict=True)
+            ]
+            inputs = (dy, x, mean, rstd, weight)
+            plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, outs)), normalized, "cuda")
+            workspace = np.full(plan.workspace_bytes, 255, np.uint8)
+            plan.run(list(map(address, inputs)), list(map(address, outs)), address(workspace))
+            for got, wanted_value in zip(outs, exact, strict=True):
+                if got is not None:
+                    tolerance = 2 * float(ml_dtypes.finfo(got.dtype).eps)
+                    np.testing.assert_allclose(
+                        got.reshape(wanted_value.shape).astype(np.float64), wanted_value, rtol=tolerance, atol=1e-5
+                    )
+
+
+def check_layer_norm_forward() -> None:
+    generator = np.random.default_rng(4)
+    for shape, normalized, dtype in (((6, 3, 7), 1, TYPES[0]), ((3, 5, 4), 2, BFLOAT16), ((2, 8300), 1, TYPES[0])):
+        split = len(shape) - normalized
+        x = np.asfortranarray((generator.normal(size=shape) + 100.0).astype(dtype))
+        weight, bias = (generator.normal(size=shape[split:]).astype(np.float32) for _ in range(2))
+        wide = np.ascontiguousarray(x).reshape(math.prod(shape[:split]), -1).astype(np.float64)
+        mean, rstd = wide.mean(1), 1.0 / np.sqrt(wide.var(1) + 1e-5)
+        exact = (wide - mean[:, None]) * rstd[:, None] * weight.reshape(-1) + bias.reshape(-1)
+        outs = [np.full(shape, np.nan, dtype), np.full(len(wide), np.nan, np.float32), np.full(len(wide), np.nan, "f4")]
+        inputs = (x, weight, bias)
+        plan = kernels.layer_norm(tuple(map(layout, inputs)), tuple(map(layout, outs)), normalized, 1e-5, "cuda")
+        plan.run(list(map(address, inputs)), list(map(address, outs)), 0)
+        eps = float(ml_dtypes.finfo(dtype).eps)
+        np.testing.assert_allclose(outs[0].reshape(exact.shape).astype(np.float64), exact, rtol=2 * eps, atol=2e-6)
+        np.testing.assert_allclose(outs[1], mean, rtol=2e-7)
+        np.testing.assert_allclose(outs[2], rstd, rtol=1e-6)
+    x, mean, rstd = np.empty((3, 0), np.float32), np.full(3, 7, np.float32), np.zeros(3, np.float32)
+    plan = kernels.layer_norm((layout(x), None, None), (layout(x), layout(mean), layout(rstd)), 1, 1e-5, "cuda")
+    plan.run([address(x), 0, 0], [address(x), address(mean), address(rstd)], 0)
+    assert np.all(mean == 0)
+    assert np.all(np.isnan(rstd))
+
+
+if __name__ == "__main__":
+    globals()[f"check_{sys.argv[1]}"]()
