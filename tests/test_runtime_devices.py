@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,30 @@ def test_kinds_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACLNN_DEVICE", "abacus")
     with pytest.raises(ValueError, match=r"ACLNN_DEVICE: expected cpu.*, got 'abacus'"):
         backend.create()
+
+
+def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowDevice(devices.Device):
+        def __init__(self, number: int) -> None:
+            time.sleep(0.02)
+            super().__init__(number)
+
+    monkeypatch.setattr(devices, "Device", SlowDevice)
+    monkeypatch.setattr(devices, "_process", devices._Process())
+    together = threading.Barrier(8)
+
+    def first_call() -> None:
+        together.wait()
+        devices.set_device(0)
+
+    threads = [threading.Thread(target=first_call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert devices._process.devices[0].count == 8
+    for _ in threads:
+        devices.reset_device(0)
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "1.5"])

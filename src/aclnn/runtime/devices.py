@@ -84,9 +84,11 @@ class _Process:
 
     @property
     def devices(self) -> list[Device]:
-        if not self._devices:
-            self._devices = [Device(number) for number in range(positive("ACLNN_DEVICE_COUNT", 1))]
-        return self._devices
+        # Locked: threads whose first calls meet here must count the same devices.
+        with self.lock:
+            if not self._devices:
+                self._devices = [Device(number) for number in range(positive("ACLNN_DEVICE_COUNT", 1))]
+            return self._devices
 
 
 _process = _Process()
