@@ -72,7 +72,8 @@ class _Table:
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
 
     def find(self, address: int) -> Allocation | None:
-        # Without the lock: a concurrent change can only hide an allocation, so a miss is repeated with it.
+        # Without the lock: a concurrent change moves the starts, which can only hide an allocation (what is found is
+        # checked at both ends), so a miss is repeated with it.
         allocation = self._look(address)
         if allocation is None:
             with self.lock:
@@ -87,7 +88,7 @@ class _Table:
             allocation = self.allocations.get(self.starts[at])
         except IndexError:
             return None
-        return allocation if allocation is not None and address < allocation.end else None
+        return allocation if allocation is not None and allocation.address <= address < allocation.end else None
 
     def enter(self, allocation: Allocation) -> None:
         self.allocations[allocation.address] = allocation
