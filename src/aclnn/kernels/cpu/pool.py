@@ -111,11 +111,13 @@ class Pool:
 
 
 _pool: Pool | None = None
+_first = threading.Lock()
 
 
 def _forget() -> None:
     """Threads do not survive a fork: the child starts afresh, with the same number."""
-    global _pool
+    global _pool, _first
+    _first = threading.Lock()
     _pool = None if _pool is None else Pool(_pool.threads)
 
 
@@ -127,7 +129,8 @@ def shared() -> Pool:
     """The process's pool."""
     global _pool
     if _pool is None:
-        _pool = Pool(_default_threads())
+        with _first:
+            _pool = _pool or Pool(_default_threads())
     return _pool
 
 
