@@ -29,6 +29,7 @@ from aclnn.kernels.cpu import loops, slopes  # noqa: E402
 for name, function in {
     "contiguous": loops.contiguous(slopes.silu, loops.FLOAT32, True),
     "table": loops.contiguous(None, loops.FLOAT16, True),
+    "bfloat16": loops.contiguous(None, loops.BFLOAT16, True),
     "tiles": loops.tiles(slopes.gelu_tanh, True),
 }.items():
     compiled = numba.njit(nogil=True)(function)

@@ -102,11 +102,18 @@ def _load(widen: Convert | None, doc: str) -> Any:
     return intrinsic(load)
 
 
+def _apart(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The value, in a register: LLVM merges a truncation with its store, and that instruction cannot stream."""
+    return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=v,0", [value], False)
+
+
 def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
 
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             raw = args[1] if narrow is None else narrow(context, builder, args[1])
+            if streamed and narrow is _narrow_bfloat16 and target.flavour(context) == "avx512":
+                raw = _apart(builder, raw)
             written = builder.store(raw, _pointer(builder, args[0], raw.type), align=alignment)
             if streamed:
                 written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
@@ -235,15 +242,29 @@ store_bfloat16_part = _store_part(_narrow_bfloat16, "Write the first ``count`` l
 
 @intrinsic
 def prefetch(typingctx: Any, address: Any) -> Any:
-    """Start bringing the 64-byte line at the address into the cache; harmless for any address."""
+    """Start bringing the 64-byte line at the address into the second-level cache; harmless for any address.
+
+    The processor's own prefetching takes it from there. Into the first level at once, it pushes tables out: on Zen 4
+    sixteen bits then take 8 % longer, and the plain product 10 %.
+    """
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        read, keep, data = _INT32(0), _INT32(3), _INT32(1)
+        read, second_level, data = _INT32(0), _INT32(2), _INT32(1)
         pointer = _pointer(builder, args[0], _INT8)
-        call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, keep, data)
+        call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, second_level, data)
         return context.get_dummy_value()
 
     return types.void(types.int64), emit
+
+
+@intrinsic
+def again(typingctx: Any, address: Any) -> Any:
+    """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.asm(ir.FunctionType(_INT64, [_INT64]), "", "=r,0", [args[0]], False)
+
+    return types.int64(types.int64), emit
 
 
 @intrinsic
@@ -319,19 +340,17 @@ transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into 
 transpose_16 = _transpose(_INT16, "The same for 16-bit elements.")
 
 
-def _entries(context: Any, builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Value:
-    """The float32 of a table for the sixteen unsigned 16-bit integers at a pointer."""
-    if target.flavour(context) == "avx512":
-        index = builder.zext(builder.load(builder.bitcast(indices, _SHORTS.as_pointer()), align=1), INTS.llvm)
-        every = ir.Constant(MASK.llvm, [_INT1(1)] * LANES)
-        base = _pointer(builder, table, _INT8)
-        name = "llvm.x86.avx512.mask.gather.dps.512"
-        return call_llvm(builder, name, FLOATS.llvm, _floats(0.0), base, index, every, _INT32(4))
-    # Elsewhere sixteen scalar loads are at least as fast as a gather instruction.
-    entries = _pointer(builder, table, _FLOAT)
+def _entries(builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Value:
+    """The float32 of a table for the sixteen unsigned 16-bit integers at a pointer.
+
+    Loaded one by one, their indices four at a time: 3.9 ns for sixteen on Zen 4 (indices one by one 4.6, a gather 6.2).
+    """
+    entries, fours = _pointer(builder, table, _FLOAT), builder.bitcast(indices, _INT64.as_pointer())
     found: ir.Value = ir.Constant(FLOATS.llvm, ir.Undefined)
     for i in range(LANES):
-        index = builder.zext(builder.load(builder.gep(indices, [_INT64(i)]), align=1), _INT64)
+        if i % 4 == 0:
+            four = builder.load(builder.gep(fours, [_INT64(i // 4)]), align=1)
+        index = builder.and_(builder.lshr(four, _INT64(16 * (i % 4))), _INT64(0xFFFF))
         found = builder.insert_element(found, builder.load(builder.gep(entries, [index])), _INT32(i))
     return found
 
@@ -341,7 +360,7 @@ def load_entries(typingctx: Any, table: Any, address: Any) -> Any:
     """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _entries(context, builder, args[0], _pointer(builder, args[1], _INT16))
+        return _entries(builder, args[0], _pointer(builder, args[1], _INT16))
 
     return FLOATS(types.int64, types.int64), emit
 
@@ -352,7 +371,7 @@ def load_entries_part(typingctx: Any, table: Any, address: Any, count: Any) -> A
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         indices = builder.bitcast(_first_sixteen_bit(builder, args[1], args[2]), _INT16.as_pointer())
-        return _entries(context, builder, args[0], indices)
+        return _entries(builder, args[0], indices)
 
     return FLOATS(types.int64, types.int64, types.int64), emit
 

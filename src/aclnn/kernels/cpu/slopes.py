@@ -14,7 +14,19 @@ from numba.extending import register_jitable
 
 from aclnn.kernels.cpu import coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Segments
-from aclnn.kernels.cpu.vector import Table, Tables, absolute, any_lane, bits, fma, from_bits, horner, lookup, select
+from aclnn.kernels.cpu.vector import (
+    Table,
+    Tables,
+    absolute,
+    any_lane,
+    bits,
+    fma,
+    from_bits,
+    horner,
+    lookup,
+    select,
+    sixteen_at_once,
+)
 
 #: A gradient: sixteen x and sixteen dy to sixteen dy·f(x). Numba's vectors have no Python type.
 Gradient = Callable[[Any, Any], Any]
@@ -51,13 +63,6 @@ def _power_of_two(kappa: Exponential) -> Any:
 
 
 @register_jitable
-def _scaled(value: Any, k: Any) -> Any:
-    """value·2^k, k not below _LOWEST, rounded at most once where the result is normal."""
-    half = ((k + _OFFSET) >> 1) - _OFFSET // 2
-    return (value * from_bits((half + 127) << 23)) * from_bits((k - half + 127) << 23)
-
-
-@register_jitable
 def _small(k: Any, mantissa: Any) -> Any:
     """2^k·mantissa where a number below 2^-126 may be anything small."""
     return mantissa * from_bits((select(k < -126, -126, k) + 127) << 23)
@@ -72,8 +77,15 @@ def _tail_value(high: Any, low: Any, q: Any, leading: Any, rest: Any) -> Any:
 
 
 @register_jitable
-def _tail_gradient(x: Any, dy: Any, k: Any, value: Any) -> Any:
-    """dy·f(x) from g = value·2^k; for negative x the power of two comes last, after the product with dy.
+def _scaled(value: Any, k: Any) -> Any:
+    """value·2^k, k not below _LOWEST, rounded at most once where the result is normal."""
+    half = ((k + _OFFSET) >> 1) - _OFFSET // 2
+    return (value * from_bits((half + 127) << 23)) * from_bits((k - half + 127) << 23)
+
+
+@register_jitable
+def _far_tail_gradient(x: Any, dy: Any, k: Any, value: Any) -> Any:
+    """dy·f(x) where 2^k·value may be below the normal numbers: for negative x the product with dy comes first.
 
     An infinite dy is multiplied with the rounded slope.
     """
@@ -87,26 +99,68 @@ def _tail_gradient(x: Any, dy: Any, k: Any, value: Any) -> Any:
 
 
 @register_jitable
+def _tail_gradient(x: Any, dy: Any, k: Any, value: Any) -> Any:
+    """dy·f(x) from g = value·2^k, the size of value being 2^-20 … 2^20."""
+    g = _small(k, value)
+    product = dy * select(bits(x) < 0, g, 1.0 - g)
+    far = k < -106
+    if any_lane(far):
+        product = select(far, _far_tail_gradient(x, dy, k, value), product)
+    return product
+
+
+@register_jitable
 def _logistic_rest(e: Any, leading: Any, low: Any) -> Any:
     """What (e + leading + low)/(1 + e)² exceeds ``leading`` by, to fourth order in e; e is below 0.008."""
     series = fma(e, fma(e, fma(e, 5.0, -4.0), 3.0), -2.0)
     return fma(e, fma(leading + low + e, series, 1.0), low)
 
 
-def _gradient(segments: Segments, tail: Any) -> Gradient:
-    """By segments up to the bound; beyond it, and for NaN and infinities, ``tail(x, a, dy)``."""
-    per_unit, bound = segments.per_unit, segments.bound
-    centre, c0, p0 = (Table(*row) for row in (segments.centre, segments.c0, segments.p[0]))
-    rest = Tables(*reversed(segments.p[1:]))
+def _polynomials(segments: Segments, first: int, last: int) -> Any:
+    """g(a) by the segments first … last - 1, for the lanes that lie in one of them."""
+    centre, c0, p0, *others = (Table(*row[first:last]) for row in (segments.centre, segments.c0, *segments.p))
+    rest = Tables(*(table.rows[0] for table in reversed(others)))
 
-    def gradient(x: Any, dy: Any) -> Any:
-        a = absolute(x)
-        i = bits(fma(a, per_unit, _ROUND))
+    @register_jitable(forceinline=True)
+    def polynomial(a: Any, i: Any) -> Any:
         r = a - lookup(centre, i)
         upper = horner(rest, i, r)
         p = fma(upper, r, lookup(p0, i))
         lost = fma(upper, r, lookup(p0, i) - p)
-        g = fma(r, p, fma(r, lost, lookup(c0, i)))
+        return fma(r, p, fma(r, lost, lookup(c0, i)))
+
+    return polynomial
+
+
+def _by_segments(segments: Segments) -> Any:
+    """g(a) for 0 ≤ a ≤ bound. Where a look-up has eight entries, lanes beyond the eighth segment take a second turn."""
+    count = len(segments.centre)
+    near, whole = _polynomials(segments, 0, 8), _polynomials(segments, 0, count)
+    far = _polynomials(segments, count - 8, count)
+    per_unit, twice = segments.per_unit, count == 16
+
+    @register_jitable(forceinline=True)
+    def by_segments(a: Any) -> Any:
+        i = bits(fma(a, per_unit, _ROUND))
+        if sixteen_at_once():
+            return whole(a, i)
+        g = near(a, i)
+        if twice:
+            beyond = (i & 8) != 0
+            if any_lane(beyond):
+                g = select(beyond, far(a, i), g)
+        return g
+
+    return by_segments
+
+
+def _gradient(segments: Segments, tail: Any) -> Gradient:
+    """By segments up to the bound; beyond it, and for NaN and infinities, ``tail(x, a, dy)``."""
+    bound, by_segments = segments.bound, _by_segments(segments)
+
+    def gradient(x: Any, dy: Any) -> Any:
+        a = absolute(x)
+        g = by_segments(a)
         product = dy * select(bits(x) < 0, g, 1.0 - g)
         inside = a <= bound
         if any_lane(~inside):

@@ -284,22 +284,22 @@ def total(typingctx: Any, value: Any) -> Any:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-class Table:
-    """Eight float32 constants that ``lookup`` selects from; they become part of the compiled code."""
-
-    def __init__(self, *entries: float) -> None:
-        if len(entries) != 8:
-            raise ValueError(f"Table: expected 8 entries, got {len(entries)}")
-        self.rows = (entries,)
-
-
 class Tables:
-    """Several tables of eight: the coefficients of a polynomial, highest power first, for ``horner``."""
+    """Several tables of 8 or 16: the coefficients of a polynomial, highest power first, for ``horner``."""
 
     def __init__(self, *rows: tuple[float, ...]) -> None:
-        if not rows or any(len(row) != 8 for row in rows):
-            raise ValueError(f"Tables: expected rows of 8 entries, got lengths {[len(row) for row in rows]}")
+        if not rows or any(len(row) not in (8, 16) for row in rows):
+            raise ValueError(
+                f"{type(self).__name__}: expected rows of 8 or 16 entries, got lengths {[len(row) for row in rows]}"
+            )
         self.rows = rows
+
+
+class Table(Tables):
+    """Float32 constants, 8 or 16, that ``lookup`` selects from; they become part of the compiled code."""
+
+    def __init__(self, *entries: float) -> None:
+        super().__init__(entries)
 
 
 class _TablesType(types.Dummy):
@@ -350,8 +350,9 @@ def _floats(values: list[float]) -> ir.Constant:
 
 
 def _lookup_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    # The permutation looks at four bits of the index; the table twice over makes the fourth irrelevant.
-    return call_llvm(builder, "llvm.x86.avx512.permvar.sf.512", FLOATS.llvm, _floats(entries * 2), index)
+    # The permutation looks at four bits of the index; eight entries twice over make the fourth irrelevant.
+    sixteen = _floats(entries * (LANES // len(entries)))
+    return call_llvm(builder, "llvm.x86.avx512.permvar.sf.512", FLOATS.llvm, sixteen, index)
 
 
 def _lookup_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
@@ -388,14 +389,34 @@ def _lookup_generic(builder: ir.IRBuilder, entries: list[float], index: ir.Value
 _LOOKUPS = {"avx512": _lookup_avx512, "avx2": _lookup_avx2, "neon": _lookup_neon, "generic": _lookup_generic}
 
 
+def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], index: ir.Value) -> ir.Value:
+    flavour = target.flavour(context)
+    find = _LOOKUPS[flavour]
+    if flavour == "avx512" or len(entries) == 8:
+        return find(builder, list(entries), index)
+    first, second = (find(builder, list(entries[start : start + 8]), index) for start in (0, 8))
+    fourth_bit = builder.and_(index, _constant_splat(_INT32, 8))
+    return builder.select(builder.icmp_signed("!=", fourth_bit, _constant_splat(_INT32, 0)), second, first)
+
+
+@intrinsic
+def sixteen_at_once(typingctx: Any) -> Any:
+    """Whether a look-up among 16 entries costs no more than one among 8; a constant of the target."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return ir.Constant(ir.IntType(1), target.flavour(context) == "avx512")
+
+    return types.boolean(), emit
+
+
 @intrinsic
 def lookup(typingctx: Any, table: Any, index: Any) -> Any:
-    """Entry ``index & 7`` of a table for each lane; every flavour gives the same bits."""
+    """Entry ``index & 7`` or ``index & 15`` of a table for each lane; every flavour gives the same bits."""
     if not isinstance(table, _TablesType) or len(table.rows) != 1 or index is not INTS:
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _LOOKUPS[target.flavour(context)](builder, list(table.rows[0]), args[1])
+        return _lookup(context, builder, table.rows[0], args[1])
 
     return FLOATS(table, index), emit
 
@@ -407,8 +428,7 @@ def horner(typingctx: Any, tables: Any, index: Any, r: Any) -> Any:
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        find = _LOOKUPS[target.flavour(context)]
-        result, *others = (find(builder, list(row), args[1]) for row in tables.rows)
+        result, *others = (_lookup(context, builder, row, args[1]) for row in tables.rows)
         for coefficient in others:
             result = call_llvm(builder, f"llvm.fma.v{LANES}f32", FLOATS.llvm, result, args[2], coefficient)
         return result
