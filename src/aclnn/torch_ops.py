@@ -69,10 +69,19 @@ def schema(operator: Operator) -> str:
 
 
 def out_schema(operator: Operator) -> str:
-    """The schema of its ``out`` overload, one keyword-only tensor for each output."""
+    """The schema of its ``out`` overload, one keyword-only tensor for each output, which it returns."""
     returns = ", ".join(f"Tensor({letter}!)" for letter in _letters(operator))
-    arguments = f"{_arguments_schema(operator)}, *, {_outputs_schema(operator)}"
-    return f"{operator.name}.out({arguments}) -> {_tuple(returns, operator)}"
+    return f"{operator.name}.out({_written_schema(operator)}) -> {_tuple(returns, operator)}"
+
+
+def into_schema(operator: Operator) -> str:
+    """The schema of its ``into`` overload: the same tensors written, nothing returned."""
+    return f"{operator.name}.into({_written_schema(operator)}) -> ()"
+
+
+def _written_schema(operator: Operator) -> str:
+    outputs = _outputs_schema(operator)
+    return f"{_arguments_schema(operator)}, *, {outputs}" if is_functional(operator) else outputs
 
 
 def _letters(operator: Operator) -> str:
@@ -275,24 +284,34 @@ def _functional(
     return kernel
 
 
-def _out(
+def _into(
     run: Callable[[Operator, Sequence[Any], Sequence[Any] | None], list[Any]], operator: Operator
-) -> Callable[..., Any]:
-    """The kernel of the overload that writes tensors given by keyword, or of an in-place operator."""
+) -> Callable[..., None]:
+    """The kernel of the overload that writes tensors given by keyword, or by position for an in-place operator."""
     defaults, names = default_arguments(operator), out_names(operator)
 
-    def kernel(*arguments: Any, **outs: Any) -> Any:
+    def kernel(*arguments: Any, **outs: Any) -> None:
         if not is_functional(operator):
             written, arguments = arguments, ()
         else:
             written, arguments = tuple(outs[name] for name in names), (*arguments, *defaults[len(arguments) :])
-        results = _unwrap(run(operator, arguments, written))
+        run(operator, arguments, written)
         for tensor in written:
             if not tensor.is_inference():
                 torch.autograd.graph.increment_version(tensor)
-        return results
 
     return kernel
+
+
+def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., Any]:
+    """Write by the overload that returns nothing, and return what was written."""
+    names = out_names(operator)
+
+    def composite(*arguments: Any, **outs: Any) -> Any:
+        into(*arguments, **outs)
+        return _unwrap([outs[name] for name in names]) if is_functional(operator) else arguments[0]
+
+    return composite
 
 
 def default_arguments(operator: Operator) -> tuple[Any, ...]:
@@ -318,21 +337,21 @@ def _no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
 
 
 def _define(operator: Operator) -> None:
-    tags = [torch.Tag.pt2_compliant_tag]
+    # Any strides will do, so Inductor need not copy.
+    tags = [torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout]
+    LIBRARY.define(schema(operator), tags=tags)
+    returning = operator.name
     if is_functional(operator):
-        LIBRARY.define(schema(operator), tags=tags)
         _implement(operator.name, operator, _functional)
-        written, tag = f"{operator.name}.out", "out"
-        text = out_schema(operator)
-    else:
-        written, tag = operator.name, "inplace"
-        text = schema(operator)
-    # PyTorch has had these two tags since 2.12; they let torch.compile functionalise such operators.
-    LIBRARY.define(text, tags=tags + [getattr(torch.Tag, tag)] * hasattr(torch.Tag, tag))
-    _implement(written, operator, _out)
-    packet = getattr(torch.ops.aclnn, operator.name)
-    overload = packet.out if is_functional(operator) else packet.default
-    LIBRARY.impl(written, _no_gradient(operator, overload), "Autograd", with_keyset=True)
+        returning = f"{operator.name}.out"
+        LIBRARY.define(out_schema(operator), tags=tags)
+    # torch.compile functionalises what writes and returns nothing. Of an operator that returns what it writes Inductor
+    # (2.13) takes the result for new memory, and uses that of the argument again while the result is in use.
+    LIBRARY.define(into_schema(operator), tags=tags)
+    _implement(f"{operator.name}.into", operator, _into)
+    into = getattr(torch.ops.aclnn, operator.name).into
+    LIBRARY.impl(f"{operator.name}.into", _no_gradient(operator, into), "Autograd", with_keyset=True)
+    LIBRARY.impl(returning, _returning(operator, into), "CompositeImplicitAutograd")
 
 
 def _implement(name: str, operator: Operator, wrap: Callable[..., Callable[..., Any]]) -> None:
