@@ -1,10 +1,12 @@
-"""Every float32 through every activation's gradient: the error of aclnn and of PyTorch in units of the last place.
+"""Every float32 through every activation and its gradient: the error of aclnn and of PyTorch in units of the last
+place.
 
-    python -m benchmarks.exhaustive [--quick] [--only silu …]
+    python -m benchmarks.exhaustive [--quick] [--only silu silu_forward …]
 
 Writes exhaustive.csv (a row per operator and provider), exhaustive_histogram.csv (how many inputs have which error) and
-exhaustive_profile.csv (the worst error by x). The reference is aclnn.verify's:
-float64 with a bound on its error, and interval arithmetic wherever the bound exceeds 2^-8 of a unit.
+exhaustive_profile.csv (the worst error by x); the rows of operators that were not asked for stay. The reference for
+gradients is aclnn.verify's: float64 with a bound on its error, and interval arithmetic wherever the bound exceeds 2^-8
+of a unit. Forwards do not cancel, so float64 is enough: see ``forward_reference``.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,10 +29,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import pool
-from aclnn.operators.fast_gelu import fast_gelu_slope
-from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
-from aclnn.operators.hardswish import hardswish_slope
-from aclnn.operators.silu import silu_slope
+from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
+from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
+from aclnn.operators.hardswish import hardswish_slope, hardswish_value
+from aclnn.operators.silu import silu_slope, silu_value
 from aclnn.tensor import Layout
 from aclnn.verify.certified import slope as certified_slope
 from aclnn.verify.slopes import SLOPES as REFERENCES
@@ -45,6 +48,14 @@ FORMULAS = {
     "gelu_tanh": gelu_tanh_slope,
     "hardswish": hardswish_slope,
 }
+FORWARDS = {
+    "silu_forward": silu_value,
+    "fast_gelu_forward": fast_gelu_value,
+    "gelu_erf_forward": gelu_erf_value,
+    "gelu_tanh_forward": gelu_tanh_value,
+    "hardswish_forward": hardswish_value,
+}
+EVERY = FORMULAS | FORWARDS
 
 BLOCK = 1 << 20
 BIN = 0.05
@@ -100,11 +111,10 @@ def ours(name: str) -> Provider:
     layout = Layout(DataType.FLOAT, (BLOCK,), (1,))
 
     def run(x: Array) -> Array:
-        plan = kernels.elementwise(
-            FORMULAS[name], (layout._replace(shape=x.shape),) * 2, layout._replace(shape=x.shape)
-        )
-        ones, out = np.ones_like(x), np.empty_like(x)
-        plan.run([ones.ctypes.data, x.ctypes.data], [out.ctypes.data], 0)
+        whole, out = layout._replace(shape=x.shape), np.empty_like(x)
+        inputs = (x,) if name in FORWARDS else (np.ones_like(x), x)
+        plan = kernels.elementwise(EVERY[name], (whole,) * len(inputs), whole)
+        plan.run([array.ctypes.data for array in inputs], [out.ctypes.data], 0)
         return out
 
     return run
@@ -122,6 +132,15 @@ def pytorch(name: str) -> Provider | None:
         s = torch.sigmoid(1.702 * x)
         return dy * (s * (1 + 1.702 * x * (1 - s)))
 
+    forwards: dict[str, Callable[[Any], Any]] = {
+        "silu_forward": aten.silu,
+        "fast_gelu_forward": lambda x: x * torch.sigmoid(1.702 * x),
+        "gelu_erf_forward": aten.gelu,
+        "gelu_tanh_forward": lambda x: aten.gelu(x, approximate="tanh"),
+        "hardswish_forward": aten.hardswish,
+    }
+    if name in forwards:
+        return lambda x: forwards[name](torch.from_numpy(x)).numpy()
     operators: dict[str, Callable[[Any, Any], Any]] = {
         "silu": aten.silu_backward,
         "fast_gelu": fast_gelu,
@@ -142,8 +161,46 @@ SLOPE_AT_ZERO = {
 """The derivatives' own derivatives at 0."""
 
 
+_SQRT_HALF, _TWICE_SQRT_2_OVER_PI = math.sqrt(0.5), 2.0 * math.sqrt(2.0 / math.pi)
+
+
+@numba.njit(nogil=True, cache=True)
+def _gelu_erf(x: Array) -> Array:
+    value = np.empty_like(x)
+    for i in range(x.size):
+        value[i] = 0.5 * x[i] * math.erfc(-x[i] * _SQRT_HALF)
+    return value
+
+
+def _logistic_product(x: Array, w: Array) -> Array:
+    """x / (1 + e^-w), nothing in a float32 from w = -300 on."""
+    return x / (1.0 + np.exp(-np.clip(w, -300.0, 300.0)))
+
+
+def forward_reference(name: str, x: Array) -> Array:
+    """The exact value within 2^-16 units of float32.
+
+    Nothing cancels: a term's relative error is a few of 2^-53 and of the library's (16 units of exp or erfc are 2^-49),
+    and three roundings of an exponent below 160 are 2^-44; a float32's unit is at least 2^-24. Where x + 3 rounds in
+    Hardswish, |x + 3| is at least 1.
+    """
+    if name == "silu_forward":
+        return _logistic_product(x, x)
+    if name == "fast_gelu_forward":
+        return _logistic_product(x, 1.702 * x)
+    if name == "gelu_erf_forward":
+        return _gelu_erf(x)
+    if name == "gelu_tanh_forward":
+        bounded = np.clip(x, -1e30, 1e30)
+        return _logistic_product(x, _TWICE_SQRT_2_OVER_PI * (bounded + 0.044715 * bounded**3))
+    return np.where(x <= -3.0, 0.0, np.where(x >= 3.0, x, x * (x + 3.0) / 6.0))
+
+
 def reference(name: str, x: Array) -> tuple[Array, Array]:
-    """The exact derivative as a float64 and what that lacks, together within 2^-8 units of float32."""
+    """The exact value or derivative as a float64 and what that lacks, together within 2^-8 units of float32."""
+    if name in FORWARDS:
+        wide = np.where(np.isfinite(x), x, 0.0).astype(np.float64)
+        return forward_reference(name, wide), np.zeros_like(wide)
     size = np.abs(x)
     wide = np.where(np.isfinite(x), x, 0.0).astype(np.float64)
     low = np.zeros_like(wide)
@@ -194,54 +251,69 @@ def walk(name: str, stride: int, workers: int, progress: Progress) -> dict[str, 
     return tallies
 
 
-def save(results: dict[str, dict[str, Tally]], stride: int, folder: Path) -> None:
+FILES = {
+    "exhaustive.csv": (
+        "operator", "provider", "x", "inputs", "worst_ulp", "worst_x", "above_half", "above_1", "broken"
+    ),
+    "exhaustive_histogram.csv": ("operator", "provider", "x", "from_ulp", "inputs"),
+    "exhaustive_profile.csv": ("operator", "provider", "x", "worst_ulp"),
+}  # fmt: skip
+
+
+def rows_of(name: str, tallies: dict[str, Tally]) -> dict[str, list[tuple[object, ...]]]:
+    """An operator's lines for each file."""
+    rows: list[tuple[object, ...]] = []
+    bins: list[tuple[object, ...]] = []
+    places: list[tuple[object, ...]] = []
+    centres = (np.arange(4096, dtype=np.uint32) << 20 | 1 << 19).view(np.float32)
+    for label, tally in tallies.items():
+        for side, sign in enumerate(("negative", "positive")):
+            counts = tally.counts[side]
+            error, x = tally.worst[side]
+            above = [int(counts[round(limit / BIN) :].sum()) for limit in (0.5, 1.0)]
+            rows.append((name, label, sign, counts.sum(), f"{error:.5g}", f"{x:.9g}", *above, tally.broken))
+            bins += [(name, label, sign, f"{i * BIN:.2f}", count) for i, count in enumerate(counts)]
+        places += [
+            (name, label, f"{x:.6g}", f"{error:.4g}")
+            for x, error in zip(centres, tally.profile, strict=True)
+            if 2.0**-12 <= abs(x) <= 256.0
+        ]
+    return dict(zip(FILES, (rows, bins, places), strict=True))
+
+
+def save(results: dict[str, dict[str, Tally]], folder: Path) -> None:
+    """Write the operators' lines, in the order of ``EVERY``; those of others stay as they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        open(folder / "exhaustive.csv", "w", newline="") as summary,
-        open(folder / "exhaustive_histogram.csv", "w", newline="") as histogram,
-        open(folder / "exhaustive_profile.csv", "w", newline="") as profile,
-    ):
-        rows, bins, places = csv.writer(summary), csv.writer(histogram), csv.writer(profile)
-        rows.writerow(
-            ("operator", "provider", "x", "inputs", "worst_ulp", "worst_x", "above_half", "above_1", "broken")
-        )
-        bins.writerow(("operator", "provider", "x", "from_ulp", "inputs"))
-        places.writerow(("operator", "provider", "x", "worst_ulp"))
-        centres = (np.arange(4096, dtype=np.uint32) << 20 | 1 << 19).view(np.float32)
-        for name, tallies in results.items():
-            for label, tally in tallies.items():
-                for side, sign in enumerate(("negative", "positive")):
-                    counts = tally.counts[side]
-                    error, x = tally.worst[side]
-                    above = [int(counts[round(limit / BIN) :].sum()) for limit in (0.5, 1.0)]
-                    rows.writerow((name, label, sign, counts.sum(), f"{error:.5g}", f"{x:.9g}", *above, tally.broken))
-                    for i, count in enumerate(counts):
-                        bins.writerow((name, label, sign, f"{i * BIN:.2f}", count))
-                for x, error in zip(centres, tally.profile, strict=True):
-                    if 2.0**-12 <= abs(x) <= 256.0:
-                        places.writerow((name, label, f"{x:.6g}", f"{error:.4g}"))
+    found = {name: rows_of(name, tallies) for name, tallies in results.items()}
+    for file, header in FILES.items():
+        path = folder / file
+        with open(path, newline="") if path.exists() else nullcontext([]) as before:
+            kept = [row for row in csv.reader(before) if row[0] in EVERY and row[0] not in found]
+        lines = kept + [row for rows in found.values() for row in rows[file]]
+        lines.sort(key=lambda row: list(EVERY).index(str(row[0])))
+        with open(path, "w", newline="") as written:
+            csv.writer(written).writerows([header, *lines])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one input in 4,096, into build/ instead")
-    parser.add_argument("--only", nargs="+", choices=FORMULAS, default=list(FORMULAS))
+    parser.add_argument("--only", nargs="+", choices=EVERY, default=list(EVERY))
     parser.add_argument("--workers", type=int, default=pool.shared().threads)
     options = parser.parse_args()
     stride = 4096 if options.quick else 1
     pool.set_threads(1)  # the blocks are what is spread over the cores
-    columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:17}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     begun, results = time.perf_counter(), {}
     with Progress(*columns) as progress:
         for name in options.only:
             results[name] = walk(name, stride, options.workers, progress)
-    complete = not options.quick and len(options.only) == len(FORMULAS)
-    folder = HERE if complete else Path("build/exhaustive")
-    save(results, stride, folder)
+    folder = Path("build/exhaustive") if options.quick else HERE
+    save(results, folder)
     for name, tallies in results.items():
         for label, tally in tallies.items():
             error, x = max(tally.worst.tolist())
-            print(f"{name:10} {label:8} worst {error:.5g} ULP at x = {x:.9g}; {tally.broken} not finite")
+            print(f"{name:17} {label:8} worst {error:.5g} ULP at x = {x:.9g}; {tally.broken} not finite")
     print(f"{time.perf_counter() - begun:.0f} s; written to {folder}")
 
 

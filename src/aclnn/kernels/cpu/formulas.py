@@ -12,6 +12,7 @@ from numba.extending import register_jitable
 
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.slopes import GRADIENTS, Gradient
+from aclnn.kernels.cpu.values import VALUES, Value
 from aclnn.kernels.cpu.vector import LANES, lane, splat, with_lane
 
 _registered: set[Callable[..., Any]] = set()
@@ -63,10 +64,21 @@ def jitable(function: Any) -> Any:
     return function
 
 
+def _times(value: Value) -> Gradient:
+    value = register_jitable(forceinline=True)(value)
+
+    def product(x: Any, dy: Any) -> Any:
+        return dy * value(x)
+
+    return product
+
+
 def gradient(formula: Formula) -> Gradient:
     """dy·formula(x) over sixteen lanes: a tuned version where there is one, else lane by lane in float64."""
     if formula.__name__ in GRADIENTS:
         return GRADIENTS[formula.__name__]
+    if formula.__name__ in VALUES:
+        return _times(VALUES[formula.__name__])
     compiled = jitable(formula)
 
     def lane_by_lane(x: Any, dy: Any) -> Any:

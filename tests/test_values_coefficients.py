@@ -1,0 +1,114 @@
+"""The constants of the float32 activations, recomputed with 200 bits: a mistyped digit shows within milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+from aclnn.kernels.cpu import coefficients, values_coefficients
+from aclnn.kernels.cpu.coefficients import Segments
+
+
+@pytest.fixture(autouse=True)
+def _two_hundred_bits() -> Iterator[None]:
+    before = ctx.prec
+    ctx.prec = 200
+    yield
+    ctx.prec = before
+
+
+def tanh_exponent(a: arb) -> arb:
+    return 2 * (2 / arb.pi()).sqrt() * (a + arb("0.044715") * a**3)
+
+
+class Row(NamedTuple):
+    segments: Segments
+    h: Callable[[arb], arb]
+
+
+ROWS = {
+    "silu": Row(values_coefficients.SILU, lambda a: a / (1 + a.exp())),
+    "fast_gelu": Row(values_coefficients.FAST_GELU, lambda a: a / (1 + (arb("1.702") * a).exp())),
+    "gelu_erf": Row(values_coefficients.GELU_ERF, lambda a: a * (a / arb(2).sqrt()).erfc() / 2),
+    "gelu_tanh": Row(values_coefficients.GELU_TANH, lambda a: a / (1 + tanh_exponent(a).exp())),
+}
+EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+
+
+def ulp(value: float) -> float:
+    """One unit of the last place of a float32."""
+    return float(np.spacing(np.float32(abs(value))))
+
+
+def edges(segments: Segments) -> list[tuple[float, float]]:
+    width, count = 1.0 / segments.per_unit, len(segments.centre)
+    return [(max(0.0, (i - 0.5) * width), min((i + 0.5) * width, segments.bound)) for i in range(count)]
+
+
+@EVERY
+def test_every_constant_is_a_float32(row: Row) -> None:
+    segments = row.segments
+    constants = np.array([segments.per_unit, segments.bound, *segments.centre, *segments.c0, *np.ravel(segments.p)])
+    np.testing.assert_array_equal(constants, constants.astype(np.float32))
+
+
+@EVERY
+def test_each_segment_has_its_entries(row: Row) -> None:
+    assert len(row.segments.centre) in (8, 16)
+    assert {len(entries) for entries in (row.segments.c0, *row.segments.p)} == {len(row.segments.centre)}
+
+
+@EVERY
+def test_the_bound_ends_within_the_last_segment(row: Row) -> None:
+    last = len(row.segments.centre) - 0.5
+    assert last - 0.01 < row.segments.bound * row.segments.per_unit < last
+
+
+@EVERY
+def test_values_near_zero_are_half_of_x(row: Row) -> None:
+    assert (row.segments.centre[0], row.segments.c0[0], row.segments.p[0][0]) == (0.0, 0.0, 0.5)
+
+
+@EVERY
+def test_c0_is_h_at_the_centre(row: Row) -> None:
+    """The centres are chosen so that hardly anything is rounded away."""
+    for centre, c0 in zip(row.segments.centre, row.segments.c0, strict=True):
+        assert abs(float(row.h(arb(centre)) - c0)) <= 0.02 * ulp(c0)
+
+
+@EVERY
+def test_differences_from_a_centre_are_exact(row: Row) -> None:
+    for centre, segment in zip(row.segments.centre, edges(row.segments), strict=True):
+        for edge in segment:
+            first = int(np.float32(edge).view(np.int32))
+            a = np.arange(max(0, first - 300), first + 300, dtype=np.int32).view(np.float32)
+            difference = (a - np.float32(centre)).astype(np.float64)
+            np.testing.assert_array_equal(difference, a.astype(np.float64) - centre)
+
+
+@EVERY
+def test_each_polynomial_meets_h_at_its_edges_and_between(row: Row) -> None:
+    """In exact arithmetic: the approximation alone, without the roundings of its evaluation."""
+    segments = row.segments
+    for i, ((low, high), centre, c0) in enumerate(zip(edges(segments), segments.centre, segments.c0, strict=True)):
+        for a in np.linspace(low, high, 17).tolist():
+            r, polynomial = arb(a) - arb(centre), arb(0)
+            for p in reversed(segments.p):
+                polynomial = polynomial * r + arb(p[i])
+            exact = row.h(arb(a))
+            assert abs(float(arb(c0) + r * polynomial - exact)) <= 0.3 * ulp(float(exact)), (i, a)
+
+
+def test_the_mills_ratio() -> None:
+    """A relative error of it is one of the result."""
+    for a in np.linspace(values_coefficients.GELU_ERF.bound, 15.1, 200).tolist():
+        z, series = arb(1) / arb(a) ** 2, arb(0)
+        for v in reversed(coefficients.GELU_ERF_MILLS):
+            series = series * z + arb(v)
+        density = (-(arb(a) ** 2) / 2).exp() / (2 * arb.pi()).sqrt()
+        exact = arb(a) * (arb(a) / arb(2).sqrt()).erfc() / 2 / density
+        assert abs(float((1 + z * series) / exact - 1)) < 1e-8
