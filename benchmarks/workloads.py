@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 
 import aclnn
-from aclnn.kernels.cpu import loops, pool
+from aclnn.kernels.cpu import elementwise, loops, pool
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.verify.golden import elementwise
+from aclnn.verify import golden as certified
 from aclnn.verify.number_formats import format_of
 
 Array = np.ndarray[Any, Any]
@@ -117,15 +117,16 @@ def limit(nbytes: int) -> Call:
     arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
     for array in arrays:
         array.fill(1)  # memory that was never written is one page of zeros, which the cache holds
-    chunk = 1 << 16
+    addresses = [array.ctypes.data for array in arrays]
+    chunk, streamed = 1 << 16, int(4 * size >= elementwise.STREAM_BYTES)
 
     def call() -> None:
-        addresses = [array.ctypes.data for array in arrays]
-        pool.run(
-            lambda i: run(*addresses, 0, i * chunk, min(size, (i + 1) * chunk), int(4 * size >= 1 << 22)),
-            -(-size // chunk),
-        )
+        if size <= chunk:
+            run(0, *addresses, 0, 0, size, size)
+        else:
+            pool.sweep(lambda begun: run(streamed, *addresses, 0, begun, chunk, size), -(-size // chunk))
 
+    call.arrays = arrays  # type: ignore[attr-defined]  # they live as long as the call
     return call
 
 
@@ -195,7 +196,7 @@ def activation(
         out[...] = np.nan
         calls["aclnn"]()
         pick = np.random.default_rng(2).integers(0, out.size, min(out.size, 4096))
-        golden = elementwise(row.slope, dy.reshape(-1)[pick], x.reshape(-1)[pick], format_of(kind))
+        golden = certified.elementwise(row.slope, dy.reshape(-1)[pick], x.reshape(-1)[pick], format_of(kind))
         got = out.reshape(-1)[pick].astype(np.float64)
         unit = np.spacing(np.abs(golden.rounded.astype(kind))).astype(np.float64)
         worst = float(np.max(np.abs(got - golden.value) / unit))

@@ -8,8 +8,12 @@ import sys
 import threading
 import time
 
+import numba
+import numpy as np
 import pytest
 
+from aclnn.kernels.cpu import pool as pools
+from aclnn.kernels.cpu.memory import fetch_add
 from aclnn.kernels.cpu.pool import Pool
 
 
@@ -107,3 +111,52 @@ def test_a_wrong_number_of_threads_is_refused(value: str, monkeypatch: pytest.Mo
         pool._default_threads()
     with pytest.raises(ValueError, match="expected a positive number of threads"):
         pool.set_threads(0)
+
+
+@numba.njit("void(int64, int64[:], int64)", nogil=True)
+def count_chunks(counter: int, seen: np.ndarray, chunks: int) -> None:
+    chunk = fetch_add(counter, 1)
+    while chunk < chunks:
+        seen[chunk] += 1
+        chunk = fetch_add(counter, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_compiled_code_takes_every_chunk_once(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(pools, "_pool", Pool(threads))
+    for chunks in (0, 1, 3, 100_000):
+        seen = np.zeros(chunks, np.int64)
+        pools.sweep(lambda counter, seen=seen: count_chunks(counter, seen, len(seen)), chunks)
+        np.testing.assert_array_equal(seen, 1)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors"
+)
+def test_workers_do_not_wait_on_the_callers_processor() -> None:
+    """They did: Linux woke them there, behind the caller, which then worked alone."""
+    pool = Pool(2)
+    before = os.sched_getaffinity(0)
+    here = min(before)
+    try:
+        os.sched_setaffinity(0, {here})
+        os.sched_setaffinity(0, before)  # most likely still there
+        pool.run(lambda _: None, 2)
+        (worker,) = pool._workers
+        assert os.sched_getaffinity(worker) == before - {pool._avoided}
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_a_caller_bound_to_one_processor_leaves_the_workers_alone() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("Linux only")
+    pool, before = Pool(2), os.sched_getaffinity(0)
+    pool.run(lambda _: None, 2)
+    allowed = os.sched_getaffinity(pool._workers[0])
+    try:
+        os.sched_setaffinity(0, {max(before)})
+        pool.run(lambda _: None, 2)
+        assert os.sched_getaffinity(pool._workers[0]) == allowed
+    finally:
+        os.sched_setaffinity(0, before)

@@ -86,13 +86,10 @@ class _Contiguous:
             dy, x = (original.ctypes.data for original in originals)
         run, table, size = self._kernel, self._table_address, self._size
         if size <= CHUNK:
-            run(dy, x, out, table, 0, size, 0)
+            run(0, dy, x, out, table, 0, size, size)
         else:
             streamed = reach >= STREAM_BYTES and out % self._itemsize == 0
-            pool.run(
-                lambda chunk: run(dy, x, out, table, chunk * CHUNK, min(size, (chunk + 1) * CHUNK), streamed),
-                -(-size // CHUNK),
-            )
+            pool.sweep(lambda begun: run(streamed, dy, x, out, table, begun, CHUNK, size), -(-size // CHUNK))
 
 
 def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
@@ -151,11 +148,11 @@ class _Strided:
             )
         )
         run, tiles, step = self._kernel, self._tiles, self._per_chunk
-        description, table = self._description.ctypes.data, 0 if self._table is None else self._table.ctypes.data
-        pool.run(
-            lambda chunk: run(description, dy, x, out, table, chunk * step, min(tiles, (chunk + 1) * step)),
-            -(-tiles // step),
-        )
+        layout, table = self._description.ctypes.data, 0 if self._table is None else self._table.ctypes.data
+        if tiles <= step:
+            run(layout, dy, x, out, table, 0, tiles, tiles)
+        else:
+            pool.sweep(lambda begun: run(layout, dy, x, out, table, begun, step, tiles), -(-tiles // step))
 
 
 def _same_elements(first: Layout, second: Layout) -> bool:

@@ -2,6 +2,9 @@
 
 All parameters are int64, addresses and distances in bytes. A binary loop computes out = dy·f(x), a unary one
 out = f(x) and ignores dy. Any of them may work in place, the output being exactly an input.
+
+Threads that share a loop take chunks of ``step`` from it until ``end``: ``begun`` is the address of their common
+counter (see ``pool.sweep``), or 0 for a thread that does everything.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from numba.extending import register_jitable
 from aclnn.kernels.cpu.memory import (
     again,
     copy,
+    fetch_add,
     finish_streams,
     load_bfloat16,
     load_entries,
@@ -100,17 +104,30 @@ def _by_gradient(gradient: Gradient) -> Any:
     return product
 
 
-def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
-    """Elements [first, last) of contiguous float32, or (without a gradient) of one 16-bit kind by a table.
+def _shared(part: Any) -> Loop:
+    """The loop that takes chunks, for a function that does the chunk [first, last)."""
+    part = register_jitable(part)
 
-    ``streamed`` wants ``out`` to be a multiple of the element's size.
+    def loop(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
+        first = fetch_add(begun, step) if begun else 0
+        while first < end:
+            part(job, dy, x, out, table, first, min(end, first + step))
+            first = fetch_add(begun, step) if begun else end
+
+    return loop
+
+
+def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
+    """Contiguous elements of float32, or (without a gradient) of one 16-bit kind by a table.
+
+    The job is 1 to write around the cache, which wants ``out`` to be a multiple of the element's size, else 0.
     """
     product = _by_entries if gradient is None else _by_gradient(gradient)
     load, store, stream = _LOADS[kind], _STORES[kind], _STREAMS[kind]
     size = 4 if kind == FLOAT32 else 2
     vector, vectors, ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
 
-    def loop(dy: int, x: int, out: int, table: int, first: int, last: int, streamed: int) -> None:
+    def part(streamed: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
         dy, x, out, left = dy + first * size, x + first * size, out + first * size, (last - first) * size
         rest = scratch(_REST)
         while left > 0:
@@ -142,7 +159,7 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
         if streamed:
             finish_streams()
 
-    return loop
+    return _shared(part)
 
 
 # --- any layout ------------------------------------------------------------------------------------------------------
@@ -244,7 +261,7 @@ def _load(kind: int, address: int) -> Any:
     return load_float16(address) if kind == FLOAT16 else load_bfloat16(address)
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _by_entries_of_kind(kind: int, table: int, x: int, dy: Any) -> Any:
     return _by_entries(table, x, dy)
 
@@ -260,16 +277,16 @@ def _store(kind: int, address: int, value: Any) -> None:
 
 
 def tiles(gradient: Gradient | None, binary: bool) -> Loop:
-    """Tiles [first, last) of any layouts and kinds, in the order that the description gives them.
+    """Tiles of any layouts and kinds, in the order that the description gives them; the job is its address.
 
     Without a gradient x is of 16 bits and slopes come from a table.
     """
     if gradient is None:
         product = _by_entries_of_kind
     else:
-        gradient = register_jitable(gradient)
+        gradient = register_jitable(forceinline=True)(gradient)
 
-        @register_jitable
+        @register_jitable(forceinline=True)
         def product(kind: int, table: int, x: int, dy: Any) -> Any:
             return gradient(_load(kind, x), dy)
 
@@ -308,7 +325,7 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
                     copy(out_at, written, count * out_size)
                 c += count
 
-    def loop(layout: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
+    def part(layout: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
         rows, columns = load_one_int64(layout + 8 * ROWS), load_one_int64(layout + 8 * COLUMNS)
         tile_rows, tile_columns = load_one_int64(layout + 8 * TILE_ROWS), load_one_int64(layout + 8 * TILE_COLUMNS)
         dy_row, dy_column = load_one_int64(layout + 8 * DY_ROW), load_one_int64(layout + 8 * DY_COLUMN)
@@ -353,4 +370,4 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
             if not out_direct:
                 _scatter(out_at, out_buffer, height, width, out_row, out_column, out_size)
 
-    return loop
+    return _shared(part)

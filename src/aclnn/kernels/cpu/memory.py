@@ -268,6 +268,16 @@ def again(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
+def fetch_add(typingctx: Any, address: Any, amount: Any) -> Any:
+    """Add to the int64 at an address, which other threads add to as well; what it was before."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.atomic_rmw("add", _pointer(builder, args[0], _INT64), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@intrinsic
 def finish_streams(typingctx: Any) -> Any:
     """Make streamed stores visible to other threads, as ordinary stores are without asking."""
 
