@@ -1,6 +1,6 @@
 """Random sequences of calls through the C libraries: no crash, no hang, no status that is not documented.
 
-    python -m tests.c.fuzz                     ten million calls, in processes of a hundred thousand
+    python -m tests.c.fuzz                     ten million calls, in processes of a quarter of a million
     python -m tests.c.fuzz --calls 100000      what the tests run
     python -m tests.c.fuzz --seed 7 --only     one process again, as a finding asks for
     python -m tests.c.fuzz --asan              under AddressSanitizer
@@ -31,12 +31,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from aclnn.cann.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.declaration import Kind, Operator
 from aclnn.operators import OPERATORS
+from aclnn.runtime import memory
 from aclnn.toolkit import tree
 from aclnn.toolkit.border import is_text, number_type, parameter_type
 from toolkit_client import ctype, load
 
-CALLS_A_PROCESS = 100_000
+CALLS_A_PROCESS = 250_000
 HANG_SECONDS = 300
+WATCHED_CALLS = 5_000
 MEMORY_BYTES = 1 << 26
 HOST_BYTES = 1 << 20
 MOST_BYTES = 1 << 16
@@ -151,7 +153,10 @@ class Fuzzer:
         if choice < 0.55 and live:
             return self.random.choice(live)
         if choice < 0.65 and live:
-            return self.random.choice(live) + self.random.choice((1, 4, 60, 64, 512, 1 << 20))
+            begin = self.random.choice(live)
+            moved = begin + self.random.choice((1, 4, 60, 64, 512, 1 << 20))
+            # What lies behind the device's addresses is host memory, and not ours.
+            return moved if memory.backend().owns(moved) else begin
         if choice < 0.75 and stale:
             return self.random.choice(stale)
         return self.random.choice((None, ctypes.addressof(self.host), ctypes.addressof(self.host) + 4096))
@@ -269,12 +274,10 @@ class Fuzzer:
         for at, parameter in enumerate(function.parameters):
             kind = parameter.c_type.replace("const", "").replace("*", "").strip()
             made = self.scratch[at]
-            if (
-                parameter.is_output
-                and arguments[at] is not None
-                and made
-                and number_type(parameter.element) == "uintptr_t"
-            ):
+            # An address that a tensor was given may be host memory, or not its beginning.
+            is_handle = kind != "void" and number_type(parameter.element) == "uintptr_t"
+            kept = is_handle or function.name.startswith("aclrtMalloc")
+            if parameter.is_output and arguments[at] is not None and made and kept:
                 self.keep("memory" if kind == "void" else kind, made)
             if parameter.is_output and parameter.counted_by is not None and arguments[at] is not None:
                 self.lib._ZdaPv(ctypes.c_void_p(made))
@@ -318,11 +321,13 @@ class Fuzzer:
             size = 4
             for extent in dims:
                 size *= extent
-            memory = self.scratch_result("aclrtMalloc", size + 64, 0)
-            if memory:
-                made.append(("memory", memory))
+            address = self.scratch_result("aclrtMalloc", size + 64, 0)
+            if address:
+                made.append(("memory", address))
             array = (ctypes.c_int64 * len(dims))(*dims)
-            handle = self.call("aclCreateTensor", array, len(dims), dtype, None, 0, 2, array, len(dims), memory or None)
+            handle = self.call(
+                "aclCreateTensor", array, len(dims), dtype, None, 0, 2, array, len(dims), address or None
+            )
             made.append(("aclTensor", handle))
             return int(handle)
 
@@ -397,7 +402,11 @@ class Fuzzer:
             self.drop("memory", handle)
 
     def run(self, calls: int) -> None:
+        watched = 0
         while self.calls < calls:
+            if self.calls >= watched:
+                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+                watched = self.calls + WATCHED_CALLS
             if self.calls % 50 == 0 or self.random.random() < 0.01:
                 self.start_again()
             if self.random.random() < 0.15:
@@ -410,7 +419,6 @@ class Fuzzer:
 def work(root: Path, seed: int, calls: int, note_path: str) -> None:
     """What a process does: most calls one after the other, the last tenth from four threads at once."""
     faulthandler.enable()
-    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
     with open(note_path, "r+b") as file:
         note = mmap.mmap(file.fileno(), 4096)
     alone = Fuzzer(root, seed, note)
