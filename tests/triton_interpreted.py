@@ -11,34 +11,20 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from triton import language as tl
-from triton.runtime import interpreter
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import entries
+from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.tensor import Layout
+from triton_bfloat16 import BFLOAT16
 
 import_module("aclnn.operators")
 MODULES = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]
 FORMULAS: dict[str, Callable[[float], float]] = {
     name: value for module in MODULES for name, value in vars(module).items() if name.endswith(("_slope", "_value"))
 }
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 TYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
-
-
-def convert(value: Any, source: Any, target: Any, rounding: Any) -> Any:
-    """Float32 from and to bfloat16 as hardware does it: the interpreter's own rounds without carry and half up."""
-    if (source, target) == (tl.float32, tl.bfloat16):
-        return value.astype(BFLOAT16).view(np.uint16)
-    if (source, target) == (tl.bfloat16, tl.float32):
-        return value.view(BFLOAT16).astype(np.float32).view(np.uint32)
-    return CONVERT(value, source, target, rounding)
-
-
-CONVERT = interpreter._convert_float
-interpreter._convert_float = convert
 
 
 def layout(array: Any) -> Layout | None:
@@ -99,7 +85,7 @@ def check_16_bit() -> None:
         inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
         with np.errstate(all="ignore"):
             ours = elementwise(name, inputs, np.empty_like(x), "cuda")
-            exact = entries.round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
+            exact = round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
         assert same(ours, exact), (name, dtype)
 
 

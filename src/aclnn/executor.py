@@ -162,18 +162,21 @@ class _Operand:
         return 0 if self.tensor is None else self.tensor.address + self.offset_bytes
 
 
-def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product | None = None) -> Executor:
+def prepare(
+    operator: Operator, arguments: Mapping[str, Any], product: Product | None = None, device: str = "cpu"
+) -> Executor:
     """Phase one: run the operator's checks in order, choose the kernel, size the workspace.
 
     Args:
         operator: what to compute.
         arguments: by C name; every parameter of the operator must be there, absent ones as None.
         product: whose checks to run; None for the one in force.
+        device: whose kernels to use.
 
     Raises:
         AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
     """
-    return Executor(prepare_layouts(operator, arguments, product or current_product()), arguments)
+    return Executor(prepare_layouts(operator, arguments, product or current_product(), device), arguments)
 
 
 def prepare_layouts(

@@ -42,7 +42,7 @@ def _enter_first_phase(operator: Operator) -> None:
             parameter.name: _value(parameter, value)
             for parameter, value in zip(operator.parameters, given, strict=True)
         }
-        executor = prepare(operator, arguments)
+        executor = prepare(operator, arguments, device=memory.backend().kernels)
         return executor.workspace_bytes, handles.add(executor)
 
     name = f"{operator.function}GetWorkspaceSize"

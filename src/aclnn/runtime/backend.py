@@ -1,4 +1,4 @@
-"""What the runtime asks of the machine behind its devices: memory and queues. ``host`` is the CPU."""
+"""What the runtime asks of the machine behind its devices: memory and queues. ``host`` is the CPU, ``cuda`` a GPU."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class Block(Protocol):
 class Backend(Protocol):
     """A kind of device."""
 
+    kernels: str
+    """Whose kernels compute on its memory (see ``aclnn.kernels``)."""
+
     def memory_bytes(self) -> int:
         """Size of one device's memory."""
 
@@ -33,17 +36,17 @@ class Backend(Protocol):
         """Whether the address belongs to the range that blocks come from, be it allocated or not."""
 
     def copy(self, destination: int, source: int, nbytes: int) -> None:
-        """Copy between any two addresses, as if through a temporary; returns when done."""
+        """Copy between any two addresses, as if through a temporary; in a stream's task, in the stream's order."""
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
-        """Set every byte; returns when done."""
+        """Set every byte; in a stream's task, in the stream's order."""
 
     def stream(self, priority: int, flags: int) -> Stream:
         """A new queue."""
 
 
 #: Module of each kind of device.
-_MODULES = {"cpu": "aclnn.runtime.host"}
+_MODULES = {"cpu": "aclnn.runtime.host", "cuda": "aclnn.runtime.cuda"}
 
 
 def create(device: str | None = None) -> Backend:
@@ -51,6 +54,7 @@ def create(device: str | None = None) -> Backend:
 
     Raises:
         ValueError: there is no such backend.
+        MissingExtraError: a package that it needs is not installed.
     """
     wanted = device or os.environ.get("ACLNN_DEVICE") or "cpu"
     if wanted not in _MODULES:

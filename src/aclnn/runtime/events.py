@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.streams import Record, Stream
 from aclnn.status import (
     ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
     ACL_ERROR_RT_INTERNAL_ERROR,
@@ -24,34 +21,6 @@ _KNOWN = SYNC | CAPTURE_STREAM_PROGRESS | TIME_LINE | DEVICE_USE_ONLY | EXTERNAL
 _ALONE = (DEVICE_USE_ONLY, EXTERNAL, IPC)
 
 
-class Record:
-    """One recording of an event: done when its stream has come to it."""
-
-    __slots__ = ("_gate", "done", "time_ns")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.time_ns: int | None = None
-        self._gate = threading.Lock()
-        self._gate.acquire()
-
-    def arrive(self) -> None:
-        """The stream has come to it."""
-        self.time_ns = time.perf_counter_ns()
-        self.abandon()
-
-    def abandon(self) -> None:
-        """The stream will not come to it: hold nobody up."""
-        self.done = True
-        self._gate.release()
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it is done within the time."""
-        if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
-            self._gate.release()
-        return self.done
-
-
 class Event:
     """The latest record counts; a wait refers to the record that was the latest when it was asked for."""
 
@@ -63,9 +32,7 @@ class Event:
 
     def record(self, stream: Stream) -> None:
         """Mark the stream's tasks queued so far."""
-        record = Record()
-        stream.enqueue(record.arrive, short=True, dropped=record.abandon)
-        self.latest = record
+        self.latest = stream.record()
 
     def reset(self, stream: Stream) -> None:
         """Forget the latest record when the stream comes here."""
@@ -88,8 +55,8 @@ class Event:
             AclnnError: 107000, there is no record to wait for.
         """
         record = self._awaited()
-        if record is not None and not record.done:
-            stream.enqueue(record.wait)
+        if record is not None:
+            stream.hold_up(record)
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
         """Wait for the latest record; whether it came within the time.
@@ -129,19 +96,18 @@ def elapsed_ms(start: Event, end: Event) -> float:
     Raises:
         AclnnError: 507000, one was never recorded; 107006, one has no time (no TIME_LINE, or not finished).
     """
-    times = []
+    records = []
     for name, event in (("startEvent", start), ("endEvent", end)):
-        if event.latest is None:
+        latest = event.latest
+        if latest is None:
             raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"{name}: expected a recorded event, got one that was not")
-        times.append((name, event.flags, event.latest.time_ns))
-    for name, flags, time_ns in times:
-        if not flags & TIME_LINE or time_ns is None:
+        records.append((name, event.flags, latest))
+    for name, flags, record in records:
+        if not flags & TIME_LINE or not record.has_time:
             why = "whose work has not finished" if flags & TIME_LINE else f"with flags {flags:#x}"
             raise AclnnError(
                 ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
                 f"{name}: expected a finished event with ACL_EVENT_TIME_LINE, got one {why}",
             )
-    (_, _, began_ns), (_, _, ended_ns) = times
-    assert began_ns is not None
-    assert ended_ns is not None
-    return (ended_ns - began_ns) / 1e6
+    (_, _, began), (_, _, ended) = records
+    return ended.ms_since(began)

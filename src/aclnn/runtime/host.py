@@ -20,6 +20,8 @@ _ADDRESSES_PER_BYTE = 4
 class Backend:
     """See ``aclnn.runtime.backend.Backend``."""
 
+    kernels = "cpu"
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._arenas: dict[int, Arena] = {}

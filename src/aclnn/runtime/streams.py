@@ -1,4 +1,4 @@
-"""Streams: queues whose tasks run in order, one at a time, while the caller goes on.
+"""Streams: queues whose tasks run in order, one at a time, while the caller goes on. Records mark points in them.
 
 Each stream has a thread of its own, started with its first waiting task. A task runs elsewhere in two cases, both of
 which spare the switch to that thread: a short one that finds the stream idle runs in ``enqueue``, and a thread that
@@ -28,6 +28,50 @@ _PATIENCE_AT_EXIT_S = 10.0
 
 def _nothing() -> None:
     pass
+
+
+class Record:
+    """A point in a stream: done when the stream has come to it."""
+
+    __slots__ = ("_done", "_gate", "_time_ns")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._time_ns: int | None = None
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def arrive(self) -> None:
+        """The stream has come to it."""
+        self._time_ns = time.perf_counter_ns()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The stream will not come to it: hold nobody up."""
+        self._done = True
+        self._gate.release()
+
+    @property
+    def done(self) -> bool:
+        """Whether nobody need wait for it any longer."""
+        return self._done
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is done within the time."""
+        if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            self._gate.release()
+        return self.done
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the stream came to it."""
+        return self._time_ns is not None
+
+    def ms_since(self, other: Record) -> float:
+        """Milliseconds from another record to this one; both have a time."""
+        assert self._time_ns is not None
+        assert other._time_ns is not None
+        return (self._time_ns - other._time_ns) / 1e6
 
 
 class Stream:
@@ -81,6 +125,25 @@ class Stream:
             self._busy = True
         self._work(task, ticket)
         return ticket
+
+    def record(self) -> Record:
+        """Mark the tasks queued so far.
+
+        Raises:
+            AclnnError: 107000, the stream was closed.
+        """
+        record = Record()
+        self.enqueue(record.arrive, short=True, dropped=record.abandon)
+        return record
+
+    def hold_up(self, record: Record) -> None:
+        """Let the next tasks wait for a record of any stream.
+
+        Raises:
+            AclnnError: 107000, the stream was closed.
+        """
+        if not record.done:
+            self.enqueue(record.wait)
 
     def idle(self) -> bool:
         """Whether every task has finished."""

@@ -1,8 +1,6 @@
 """Tables of a slope for every 16-bit input.
 
-An entry is the formula's value in float64, rounded to float32 *to odd*: when the value is not a float32, of its two
-neighbours the one with an odd last digit is taken. Such a value is never mistaken for a tie by a later rounding to 16
-bits, so that one product with dy = 1 and one rounding give the correctly rounded slope.
+An entry is the formula's value in float64, rounded to odd (see ``aclnn.kernels.sixteen_bit``).
 
 A second table holds the slopes times 2^150, for those that are too small for all of their digits to fit into a float32.
 """
@@ -20,6 +18,7 @@ from aclnn.kernels import Formula
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.formulas import fingerprint, jitable
 from aclnn.kernels.cpu.memory import load_one_float64, store_one_float64
+from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
 
 _tables: dict[tuple[str, DataType], NDArray[np.float32]] = {}
 _lock = threading.Lock()
@@ -42,24 +41,6 @@ def evaluate(formula: Formula, x: NDArray[np.float64]) -> NDArray[np.float64]:
     run = kernel(f"evaluate-{formula.__name__}", key, lambda: _evaluation(formula))
     run(x.ctypes.data, result.ctypes.data, x.size)
     return result
-
-
-def round_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Float32 with a sticky last digit: exact values stay, others become their odd neighbour."""
-    with np.errstate(all="ignore"):
-        nearest = values.astype(np.float32)
-        widened = nearest.astype(np.float64)
-        patterns = nearest.view(np.uint32)
-        inexact = (widened != values) & ~np.isnan(values)
-        towards_zero = patterns - (inexact & (np.abs(widened) > np.abs(values))).astype(np.uint32)
-    rounded: NDArray[np.float32] = (towards_zero | inexact.astype(np.uint32)).view(np.float32)
-    return rounded
-
-
-def all_inputs(dtype: DataType) -> NDArray[np.float64]:
-    """The 65,536 values of float16 or bfloat16, in the order of their bit patterns."""
-    with np.errstate(invalid="ignore"):  # signalling NaN
-        return np.arange(65536, dtype=np.uint16).view(dtype.numpy).astype(np.float64)
 
 
 def table(formula: Formula, dtype: DataType) -> NDArray[np.float32]:

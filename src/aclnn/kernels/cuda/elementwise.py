@@ -8,9 +8,8 @@ from typing import Any
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
-from aclnn.kernels.cpu import entries
 from aclnn.kernels.cpu.geometry import simplify
-from aclnn.kernels.cuda import launch
+from aclnn.kernels.cuda import entries, launch
 from aclnn.kernels.cuda.formulas import FORMULAS
 from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
 from aclnn.tensor import Layout, contiguous_strides

@@ -1,8 +1,8 @@
 """The float32 derivatives and activations in Triton: the CPU's segments and exponentials, lane for lane.
 
 ``docs/numerics.md`` derives each step. Products and sums are fused exactly where ``tl.fma`` is written, so kernels are
-launched with ``enable_fp_fusion=False``. ``table`` points to the formula's rows of eight float32, see ``rows``; they
-stay in the L1 cache, where a warp's look-up in one row costs one access.
+launched with ``enable_fp_fusion=False``. ``table`` points to the formula's rows of sixteen float32, see ``rows``; they
+stay in the L1 cache, where a warp's look-up in one row, half a cache line, costs one access.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ _CENTRE, _C0, _P0, _POWER, _POWER_LOW = (tl.constexpr(row) for row in (0, 1, 2, 
 _DEGREES = 8
 
 
+_WIDTH = tl.constexpr(16)
+
+
 def rows(segments: Segments, exponential: Exponential) -> list[Row]:
-    """The rows of a slope's table: centre, c0, p0 … p7, then the powers of two and what they lack."""
+    """The rows of a slope's table: centre, c0, p0 … p7, then the powers of two and what they lack.
+
+    Those of eight entries stand twice side by side.
+    """
     padding = [(0.0,) * 8] * (_DEGREES - len(segments.p))
-    return [segments.centre, segments.c0, *segments.p, *padding, exponential.power, exponential.power_low]
+    given = [segments.centre, segments.c0, *segments.p, *padding, exponential.power, exponential.power_low]
+    return [row * (_WIDTH.value // len(row)) for row in given]
 
 
 @triton.jit
@@ -35,7 +42,7 @@ def _bits(x):
 
 @triton.jit
 def _lookup(table, ROW: tl.constexpr, i):
-    return tl.load(table + ROW * 8 + (i & 7))
+    return tl.load(table + ROW * _WIDTH + (i & (_WIDTH - 1)))
 
 
 @triton.jit

@@ -94,11 +94,12 @@ def whole_rows(
             result = tl.fma(-hat, c2, g - c1) * scale
             pointer = dx.to(tl.pointer_type(DX)) + dx_row + dx_columns
             tl.store(pointer, result.to(DX), mask=valid)
-    sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
-    if DW:
-        tl.store(sums, dw, mask=valid)
-    if DB:
-        tl.store(sums + n, db, mask=valid)
+    if DW or DB:
+        sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
+        if DW:
+            tl.store(sums, dw, mask=valid)
+        if DB:
+            tl.store(sums + n, db, mask=valid)
 
 
 @triton.jit

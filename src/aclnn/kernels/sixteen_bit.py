@@ -1,0 +1,34 @@
+"""Every value of a 16-bit type, and entries of tables over them.
+
+An entry is a value in float64, rounded to float32 *to odd*: when it is not a float32, of its two neighbours the one
+with an odd last digit is taken. Such a number is never mistaken for a tie by a later rounding to 16 bits, so that one
+product with dy = 1 and one rounding give the correctly rounded result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aclnn.dtypes import DataType
+
+
+def all_inputs(dtype: DataType) -> NDArray[np.float64]:
+    """The 65,536 values of float16 or bfloat16, in the order of their bit patterns."""
+    patterns = np.arange(65536, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        if dtype == DataType.BF16:  # the upper half of a float32
+            return (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return patterns.view(np.float16).astype(np.float64)
+
+
+def round_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Float32 with a sticky last digit: exact values stay, others become their odd neighbour."""
+    with np.errstate(all="ignore"):
+        nearest = values.astype(np.float32)
+        widened = nearest.astype(np.float64)
+        patterns = nearest.view(np.uint32)
+        inexact = (widened != values) & ~np.isnan(values)
+        towards_zero = patterns - (inexact & (np.abs(widened) > np.abs(values))).astype(np.uint32)
+    rounded: NDArray[np.float32] = (towards_zero | inexact.astype(np.uint32)).view(np.float32)
+    return rounded

@@ -1,0 +1,333 @@
+"""An NVIDIA GPU as a device, through PyTorch: its memory and streams are torch.cuda's, whose kernels Triton's are.
+
+Tasks are launched where they are queued and run in the stream's order on the GPU. What a task uses is kept until the
+GPU is past it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+from weakref import WeakSet
+
+from aclnn import extras
+from aclnn.runtime.settings import positive
+from aclnn.runtime.streams import Record, Stream, Task
+from aclnn.status import ACL_ERROR_RT_PARAM_INVALID, CODES, AclnnError
+
+torch: Any = extras.require("torch", "cuda")
+if find_spec("triton") is None:
+    raise extras.MissingExtraError("triton is not installed: pip install 'aclnn[cuda]'", name="triton")
+
+_NO_DEVICE = CODES["ACL_ERROR_RT_NO_DEVICE"]
+# How often a wait with a time limit looks; events themselves know none.
+_POLL_S = 20e-6
+
+
+class Block:
+    """Memory of a tensor, given back to PyTorch when the last reference goes."""
+
+    __slots__ = ("_tensor", "address")
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+        self.address: int = tensor.data_ptr()
+
+
+class Spans:
+    """A growing set of addresses, in half-open ranges."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ranges: list[tuple[int, int]] = []
+
+    def add(self, begin: int, end: int) -> None:
+        """Enter a range, joining those that it touches."""
+        with self._lock:
+            near = [r for r in self._ranges if r[0] <= end and begin <= r[1]]
+            joined = min([begin, *(r[0] for r in near)]), max([end, *(r[1] for r in near)])
+            self._ranges = sorted({*self._ranges} - {*near} | {joined})
+
+    def __contains__(self, address: int) -> bool:
+        ranges = self._ranges
+        at = bisect_right(ranges, address, key=lambda r: r[0]) - 1
+        return at >= 0 and address < ranges[at][1]
+
+
+class _Bytes:
+    """Memory of the GPU, as PyTorch takes it from others."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+
+class _Launching(threading.local):
+    stream: Any = None
+    """The CUDA stream whose task this thread is launching."""
+
+
+_launching = _Launching()
+# What a child process inherits of its parent's work: never touched again.
+_inherited: list[object] = []
+
+
+class Backend:
+    """See ``aclnn.runtime.backend.Backend``. Every device of the runtime is the first GPU."""
+
+    kernels = "cuda"
+
+    def __init__(self) -> None:
+        # Nothing here may touch the GPU: a child process makes one of these while it forks.
+        self._gpu: Any = None
+        self._on_device, self._on_host = Spans(), Spans()
+        self._streams: WeakSet[CudaStream] = WeakSet()
+
+    def _device(self) -> Any:
+        if self._gpu is None:
+            if not torch.cuda.is_available():
+                raise _no_device(f"torch {torch.__version__}, torch.cuda.is_available() is False")
+            try:
+                torch.cuda.init()
+            except RuntimeError as error:
+                raise _no_device(str(error)) from None
+            self._gpu = torch.device("cuda", 0)
+        return self._gpu
+
+    def memory_bytes(self) -> int:
+        """ACLNN_MEMORY_BYTES, or all of the GPU's memory.
+
+        Raises:
+            AclnnError: 207004, there is no GPU that PyTorch can use.
+        """
+        return positive("ACLNN_MEMORY_BYTES", torch.cuda.mem_get_info(self._device())[1])
+
+    def allocate(self, nbytes: int, huge: bool) -> Block | None:
+        """Memory of the GPU from PyTorch's allocator, whose addresses are multiples of 512."""
+        return self._allocate(nbytes, self._on_device, device=self._device())
+
+    def allocate_host(self, nbytes: int) -> Block | None:
+        """Page-locked memory."""
+        self._device()
+        return self._allocate(nbytes, self._on_host, pin_memory=True)
+
+    def _allocate(self, nbytes: int, spans: Spans, **where: Any) -> Block | None:
+        try:
+            tensor = torch.empty(nbytes, dtype=torch.uint8, **where)
+        except torch.OutOfMemoryError:
+            # What was freed while in use comes back when the GPU is past it.
+            for stream in list(self._streams):
+                stream.wait()
+            try:
+                tensor = torch.empty(nbytes, dtype=torch.uint8, **where)
+            except torch.OutOfMemoryError:
+                return None
+        block = Block(tensor)
+        spans.add(block.address, block.address + nbytes)
+        return block
+
+    def owns(self, address: int) -> bool:
+        """Whether the address was in a block before; PyTorch keeps the addresses of what is given back."""
+        return address in self._on_device or address in self._on_host
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        """By the GPU, unless both are the host's."""
+        if destination not in self._on_device and source not in self._on_device:
+            _settle()
+            ctypes.memmove(destination, source, nbytes)
+            return
+        with self._in_order():
+            taken = self._bytes(source, nbytes)
+            if abs(destination - source) < nbytes:
+                taken = taken.clone()
+            self._bytes(destination, nbytes).copy_(taken, non_blocking=True)
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """By the GPU, unless the memory is the host's."""
+        if address not in self._on_device:
+            _settle()
+            ctypes.memset(address, byte, nbytes)
+            return
+        with self._in_order():
+            self._bytes(address, nbytes).fill_(byte)
+
+    def stream(self, priority: int, flags: int) -> Stream:
+        """Priorities and flags are hints, for which torch.cuda's streams have no equivalent."""
+        stream = CudaStream(torch.cuda.Stream(self._device()), priority, flags)
+        self._streams.add(stream)
+        return stream
+
+    def _bytes(self, address: int, nbytes: int) -> Any:
+        if address in self._on_device:
+            return torch.as_tensor(_Bytes(address, nbytes), device=self._device())
+        return torch.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype=torch.uint8)
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """Work launched within is a part of the task at hand; outside of any it is done when this ends."""
+        with torch.cuda.device(self._device()):
+            yield
+            if _launching.stream is None:
+                torch.cuda.current_stream().synchronize()
+
+
+def _no_device(why: str) -> AclnnError:
+    return AclnnError(_NO_DEVICE, f"ACLNN_DEVICE=cuda: expected an NVIDIA GPU that PyTorch can use, got none ({why})")
+
+
+def _settle() -> None:
+    """Before the host itself does a task's work: wait until the stream has come to it."""
+    if _launching.stream is not None:
+        _launching.stream.synchronize()
+
+
+class CudaRecord(Record):
+    """A CUDA event."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, stream: Any) -> None:
+        self._event = torch.cuda.Event(enable_timing=True)
+        self._event.record(stream)
+
+    @property
+    def done(self) -> bool:
+        """Whether the GPU has come to it."""
+        return bool(self._event.query())
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the GPU has come to it."""
+        return self.done
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is done within the time."""
+        if timeout_s is None:
+            self._event.synchronize()
+            return True
+        deadline = time.monotonic() + timeout_s
+        while not self.done and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return self.done
+
+    def ms_since(self, other: Record) -> float:
+        """Milliseconds by the GPU's clock."""
+        assert isinstance(other, CudaRecord)
+        return float(other._event.elapsed_time(self._event))
+
+    def delay(self, stream: Any) -> None:
+        """Let a CUDA stream wait for it."""
+        stream.wait_event(self._event)
+
+
+class CudaStream(Stream):
+    """A CUDA stream.
+
+    A task is launched by the thread that queues it. Its failure there is remembered as on any stream; one on the GPU is
+    found when somebody waits.
+    """
+
+    def __init__(self, stream: Any, priority: int, flags: int) -> None:
+        self._stream = stream
+        self._running: deque[tuple[int, CudaRecord, Task]] = deque()
+        super().__init__(priority, flags)
+
+    def _reset(self) -> None:
+        super()._reset()
+        # Whoever holds it launches; a task may queue another.
+        self._order = threading.RLock()
+        if self._running:
+            _inherited.append(self._running)
+        self._running = deque()
+
+    def enqueue(self, task: Task, short: bool = False, dropped: Task = lambda: None) -> int:
+        """Launch a task, and return at once with its ticket for ``wait``.
+
+        Args:
+            task: what to do; its exception becomes the stream's failure.
+            short: of no consequence here.
+            dropped: never called: what was launched is not taken back.
+
+        Raises:
+            AclnnError: 107000, the stream was closed.
+        """
+        with self._order:
+            self._require_open()
+            self._submitted = ticket = self._submitted + 1
+            outer, _launching.stream = _launching.stream, self._stream
+            try:
+                with torch.cuda.stream(self._stream):
+                    interruption = self._attempt(task)
+            finally:
+                _launching.stream = outer
+            self._attempt(lambda: self._running.append((ticket, CudaRecord(self._stream), task)))
+            self._attempt(self._let_go)
+        if interruption is not None:
+            raise interruption
+        return ticket
+
+    def record(self) -> Record:
+        """Mark the tasks queued so far.
+
+        Raises:
+            AclnnError: 107000, the stream was closed.
+        """
+        with self._order:
+            self._require_open()
+            return CudaRecord(self._stream)
+
+    def hold_up(self, record: Record) -> None:
+        """Let the next tasks wait for a record of any stream.
+
+        Raises:
+            AclnnError: 107000, the stream was closed.
+        """
+        assert isinstance(record, CudaRecord)
+        with self._order:
+            self._require_open()
+            record.delay(self._stream)
+
+    def idle(self) -> bool:
+        """Whether every task has finished."""
+        return bool(self._stream.query())
+
+    def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
+        """Wait until a task (None: everything queued so far) has finished; whether that came within the time."""
+        done = True
+
+        def awaited() -> None:
+            nonlocal done
+            with self._order:
+                target = self._record_of(ticket)
+            done = target is None or target.wait(timeout_s)
+            with self._order:
+                self._let_go()
+
+        interruption = self._attempt(awaited)
+        if interruption is not None:
+            raise interruption
+        return done
+
+    def close(self, force: bool = False) -> None:
+        """Take no more tasks, and wait for those that there are: what was launched cannot be dropped."""
+        super().close()
+
+    def _record_of(self, ticket: int | None) -> CudaRecord | None:
+        if ticket is None:
+            return None if self.idle() else CudaRecord(self._stream)
+        return next((record for number, record, _ in self._running if number == ticket), None)
+
+    def _let_go(self) -> None:
+        """Forget the tasks that the GPU is past, and with them what they use."""
+        while self._running and self._running[0][1].done:
+            self._running.popleft()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected a live stream, got a destroyed one")
