@@ -11,23 +11,33 @@ import numpy as np
 from numba.extending import register_jitable
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu import memory, pool
+from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, kernel
-from aclnn.kernels.cpu.memory import load_float32, load_one_int64, store_float32
+from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
+from aclnn.kernels.cpu.elementwise import STREAM_BYTES
+from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
+from aclnn.kernels.cpu.memory import (
+    finish_streams,
+    first_lanes,
+    load_float32,
+    load_float32_part,
+    load_one_int64,
+    prefetch,
+    store_float32,
+    store_float32_part,
+)
+from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout
 
-_CHUNK_ELEMENTS = 1 << 15
+_CHUNK_ELEMENTS = 1 << 16
 """Elements that a thread takes at a time: about 20 µs of work."""
-_LANES = 16
-
-_NAMES = {DataType.FLOAT: "float32", DataType.FLOAT16: "float16", DataType.BF16: "bfloat16"}
 
 # What `job` holds, one int64 each: sizes, the bits of eps as float64, then for each tensor its address (0 when absent)
 # and where its dimensions are described. A description is (dimensions, extent, stride in bytes, …), innermost first;
 # x and out have one for rows and one for columns.
 (N, EPS, X, X_ROWS, X_COLUMNS, OUT, OUT_ROWS, OUT_COLUMNS,
- MEAN, MEAN_ROWS, RSTD, RSTD_ROWS, WEIGHT, WEIGHT_COLUMNS, BIAS, BIAS_COLUMNS) = range(16)  # fmt: skip
-_FIELDS = 16
+ MEAN, MEAN_ROWS, RSTD, RSTD_ROWS, WEIGHT, WEIGHT_COLUMNS, BIAS, BIAS_COLUMNS, STREAMED) = range(17)  # fmt: skip
+_FIELDS = 17
 
 
 @register_jitable
@@ -54,79 +64,63 @@ def _contiguous(dims: int, itemsize: int) -> Any:
 
 def _reader(dtype: DataType) -> Any:
     """A function (address, dims, n, target) that puts n elements, widened, into the float32 array at ``target``."""
-    whole, part = getattr(memory, f"load_{_NAMES[dtype]}"), getattr(memory, f"load_{_NAMES[dtype]}_part")
-    size = dtype.itemsize
+    whole, part, size = ELEMENTS[dtype].load, ELEMENTS[dtype].load_part, ELEMENTS[dtype].size
 
     @register_jitable
     def read(address: int, dims: int, n: int, target: int) -> None:
         if _contiguous(dims, size):
-            rest = n % _LANES
-            for j in range(0, n - rest, _LANES):
+            rest = n % LANES
+            for j in range(0, n - rest, LANES):
                 store_float32(target + 4 * j, whole(address + j * size))
             if rest:
                 store_float32(target + 4 * (n - rest), part(address + (n - rest) * size, rest))
         else:
             for j in range(n):
-                memory.store_float32_part(target + 4 * j, part(address + _offset(dims, j), 1), 1)
+                store_float32_part(target + 4 * j, part(address + _offset(dims, j), 1), 1)
 
     return read
 
 
 def _writer(dtype: DataType) -> Any:
     """A function (source, n, address, dims) that rounds the float32 array at ``source`` into n elements."""
-    whole, part = getattr(memory, f"store_{_NAMES[dtype]}"), getattr(memory, f"store_{_NAMES[dtype]}_part")
-    size = dtype.itemsize
+    whole, part, size = ELEMENTS[dtype].store, ELEMENTS[dtype].store_part, ELEMENTS[dtype].size
 
     @register_jitable
     def write(source: int, n: int, address: int, dims: int) -> None:
         if _contiguous(dims, size):
-            rest = n % _LANES
-            for j in range(0, n - rest, _LANES):
+            rest = n % LANES
+            for j in range(0, n - rest, LANES):
                 whole(address + j * size, load_float32(source + 4 * j))
             if rest:
                 part(address + (n - rest) * size, load_float32(source + 4 * (n - rest)), rest)
         else:
             for j in range(n):
-                part(address + _offset(dims, j), memory.load_float32_part(source + 4 * j, 1), 1)
+                part(address + _offset(dims, j), load_float32_part(source + 4 * j, 1), 1)
 
     return write
 
 
 @register_jitable
-def _sum(row: Any, n: int) -> Any:
-    """The sum in float64, sixteen interleaved parts: every machine adds in the same order."""
-    parts = np.zeros(_LANES)
-    whole = n - n % _LANES
-    for j in range(0, whole, _LANES):
-        for k in range(_LANES):
-            parts[k] += np.float64(row[j + k])
-    for j in range(whole, n):
-        parts[j - whole] += np.float64(row[j])
-    return _folded(parts)
+def _mean(row: int, n: int) -> Any:
+    """The mean in float64 of the float32 array at ``row``, which may be read up to a whole vector."""
+    total, rest = no_doubles(), n % LANES
+    for at in range(row, row + 4 * (n - rest), 4 * LANES):
+        total = plus(total, load_float32(at))
+    if rest:
+        total = plus(total, load_float32_part(row + 4 * (n - rest), rest))
+    return sum_of(total) / n
 
 
 @register_jitable
-def _sum_of_squares(row: Any, n: int, mean: float) -> Any:
-    parts = np.zeros(_LANES)
-    whole = n - n % _LANES
-    for j in range(0, whole, _LANES):
-        for k in range(_LANES):
-            d = np.float64(row[j + k]) - mean
-            parts[k] += d * d
-    for j in range(whole, n):
-        d = np.float64(row[j]) - mean
-        parts[j - whole] += d * d
-    return _folded(parts)
-
-
-@register_jitable
-def _folded(parts: Any) -> float:
-    width = _LANES // 2
-    while width:
-        for k in range(width):
-            parts[k] += parts[k + width]
-        width //= 2
-    return float(parts[0])
+def _variance(row: int, n: int, mean: float) -> Any:
+    """The mean square of the distances from ``mean``, as ``_mean``."""
+    total, rest = no_doubles(), n % LANES
+    for at in range(row, row + 4 * (n - rest), 4 * LANES):
+        total = plus_square(total, load_float32(at), mean)
+    if rest:
+        added = plus_square(total, load_float32_part(row + 4 * (n - rest), rest), mean)
+        total = either(first_lanes(rest), added, total)
+    return sum_of(total) / n
 
 
 class _Kinds(NamedTuple):
@@ -140,25 +134,71 @@ class _Kinds(NamedTuple):
     rstd: DataType | None
 
 
-def _make(kinds: _Kinds) -> Callable[[int, int, int], None]:
-    read, write = _reader(kinds.x), _writer(kinds.out)
+def _normalizer(dtype: DataType, trickles: bool) -> Any:
+    """A function that normalizes the n float32 at ``row`` into contiguous elements at ``out``.
+
+    ``ahead`` is what will be read next; it is brought into the cache, ``ahead_bytes`` for each sixteen elements.
+    """
+    element = ELEMENTS[dtype]
+    store, store_part, size = element.store, element.store_part, element.size
+    stream = element.trickle if trickles else element.stream
+
+    @register_jitable
+    def normalize(
+        row: int, n: int, mean: float, rstd: float, weight: int, bias: int, out: int, streamed: int,
+        ahead: int, ahead_bytes: int,
+    ) -> None:  # fmt: skip
+        rest = n % LANES
+        for j in range(0, n - rest, LANES):
+            prefetch(ahead)
+            ahead += ahead_bytes
+            w, b = load_float32(weight + 4 * j), load_float32(bias + 4 * j)
+            value = standardized(load_float32(row + 4 * j), mean, rstd, w, b)
+            if streamed:
+                stream(out + j * size, value)
+            else:
+                store(out + j * size, value)
+        if rest:
+            j = n - rest
+            w, b = load_float32(weight + 4 * j), load_float32(bias + 4 * j)
+            store_part(out + j * size, standardized(load_float32_part(row + 4 * j, rest), mean, rstd, w, b), rest)
+
+    return normalize
+
+
+def _make(kinds: _Kinds, trickles: bool) -> Callable[[int, int, int], None]:
+    read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out, trickles)
+    into_row = _normalizer(DataType.FLOAT, False)
     read_weight, read_bias = _reader(kinds.weight or DataType.FLOAT), _reader(kinds.bias or DataType.FLOAT)
     write_mean, write_rstd = _writer(kinds.mean or DataType.FLOAT), _writer(kinds.rstd or DataType.FLOAT)
+    x_size, out_size, as_it_is = kinds.x.itemsize, kinds.out.itemsize, kinds.x == DataType.FLOAT
 
     def rows(job: int, first: int, last: int) -> None:
         n = _field(job, N)
         eps = np.int64(_field(job, EPS)).view(np.float64)
-        padded = n + _LANES  # the last vector is written whole
-        row, weight, bias = np.empty(padded, np.float32), np.ones(padded, np.float32), np.zeros(padded, np.float32)
-        number = np.empty(_LANES, np.float32)
+        padded = n + LANES  # the last vector is read and written whole
+        scratch = np.empty((3, padded), np.float32)
+        scratch[1], scratch[2] = 1.0, 0.0
+        number = np.empty(LANES, np.float32)
+        row = np.int64(scratch.ctypes.data)
+        weight, bias = row + 4 * padded, row + 8 * padded
         if _field(job, WEIGHT):
-            read_weight(_field(job, WEIGHT), _field(job, WEIGHT_COLUMNS), n, weight.ctypes.data)
+            read_weight(_field(job, WEIGHT), _field(job, WEIGHT_COLUMNS), n, weight)
         if _field(job, BIAS):
-            read_bias(_field(job, BIAS), _field(job, BIAS_COLUMNS), n, bias.ctypes.data)
+            read_bias(_field(job, BIAS), _field(job, BIAS_COLUMNS), n, bias)
+        x_columns, out_columns = _field(job, X_COLUMNS), _field(job, OUT_COLUMNS)
+        streamed = _field(job, STREAMED)
+        x = _field(job, X) + _offset(_field(job, X_ROWS), first)
         for index in range(first, last):
-            read(_field(job, X) + _offset(_field(job, X_ROWS), index), _field(job, X_COLUMNS), n, row.ctypes.data)
-            mean = _sum(row, n) / n if n else 0.0
-            rstd = 1.0 / math.sqrt(_sum_of_squares(row, n, mean) / n + eps) if n else math.nan
+            row = np.int64(scratch.ctypes.data)  # mentioned here, the array lives until the last row is done
+            following = _field(job, X) + _offset(_field(job, X_ROWS), index + 1)
+            source = row
+            if as_it_is and _contiguous(x_columns, x_size):
+                source = x
+            else:
+                read(x, x_columns, n, row)
+            mean = _mean(source, n) if n else 0.0
+            rstd = 1.0 / math.sqrt(_variance(source, n, mean) + eps) if n else math.nan
             if _field(job, MEAN):
                 number[0] = mean
                 place = _field(job, MEAN) + _offset(_field(job, MEAN_ROWS), index)
@@ -167,11 +207,15 @@ def _make(kinds: _Kinds) -> Callable[[int, int, int], None]:
                 number[0] = rstd
                 place = _field(job, RSTD) + _offset(_field(job, RSTD_ROWS), index)
                 write_rstd(number.ctypes.data, 1, place, _field(job, RSTD_ROWS))
-            for j in range(n):
-                normalized = (np.float64(row[j]) - mean) * rstd
-                row[j] = np.float32(normalized * np.float64(weight[j]) + np.float64(bias[j]))
             place = _field(job, OUT) + _offset(_field(job, OUT_ROWS), index)
-            write(row.ctypes.data, n, place, _field(job, OUT_COLUMNS))
+            if _contiguous(out_columns, out_size):
+                normalize(source, n, mean, rstd, weight, bias, place, streamed, following, LANES * x_size)
+            else:
+                into_row(source, n, mean, rstd, weight, bias, row, 0, following, LANES * x_size)
+                write(row, n, place, out_columns)
+            x = following
+        if streamed:
+            finish_streams()
 
     return rows
 
@@ -224,7 +268,17 @@ class LayerNormPlan:
         self._job = np.array(job, np.int64)
         self._layouts = inputs, outputs
         kinds = _Kinds(*(None if layout is None else layout.dtype for layout in (*inputs, *outputs)))  # type: ignore[arg-type]
-        self._kernel: Kernel = kernel("layer_norm_forward", tuple(map(repr, kinds)), lambda: _make(kinds))
+        size = out.dtype.itemsize
+        self._vector_bytes = LANES * size
+        self._streams = (
+            self._n % LANES == 0
+            and self._m * self._n * size >= STREAM_BYTES
+            and _described(out.shape, out.strides, size) == [1, self._m * self._n, size]
+        )
+        self._kernel: Callable[[bool], Kernel] = lambda trickles: kernel(
+            "layer_norm_forward", (*map(repr, kinds), trickles), lambda: _make(kinds, trickles)
+        )
+        self._kernel(False)  # compiled in phase one
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """Compute; see ``aclnn.kernels.Plan``."""
@@ -235,9 +289,11 @@ class LayerNormPlan:
         kept, (job[X], job[WEIGHT], job[BIAS]) = self._apart(inputs, outputs)
         job[OUT], job[MEAN], job[RSTD] = outputs
         rows = max(1, _CHUNK_ELEMENTS // max(1, self._n))
+        job[STREAMED] = self._streams and outputs[0] % 16 == 0
+        normalize = self._kernel(bool(job[STREAMED]) and outputs[0] % self._vector_bytes != 0)
 
         def chunk(index: int) -> None:
-            self._kernel(here, index * rows, min(self._m, (index + 1) * rows))
+            normalize(here, index * rows, min(self._m, (index + 1) * rows))
 
         pool.run(chunk, -(-self._m // rows))
         del kept
