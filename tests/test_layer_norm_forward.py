@@ -1,0 +1,92 @@
+"""LayerNorm's forward on the CPU: the same bits wherever the result lies, in place, and from every instruction set."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import aclnn
+from aclnn.dtypes import DataType
+from exact import ulps
+
+Array = np.ndarray[Any, Any]
+
+DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def call(dtype: np.dtype[Any], rows: int, columns: int) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(3)
+    x = (rng.normal(size=(rows, columns)) * 3 + 1).astype(dtype)
+    return x, rng.normal(size=columns).astype(dtype), rng.normal(size=columns).astype(dtype)
+
+
+@EVERY_DTYPE
+def test_statistics_are_float64_sums_rounded_once(dtype: np.dtype[Any]) -> None:
+    x, weight, bias = call(dtype, 300, 1000)
+    x += np.asarray(50, dtype)  # a mean far from zero: nothing of the spread may be lost
+    out, mean, rstd = aclnn.layer_norm(x, (1000,), weight, bias)
+    wide, w, b = (array.astype(np.float64) for array in (x, weight, bias))
+    exact_mean = wide.mean(1, keepdims=True)
+    exact_rstd = 1 / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_array_max_ulp(mean, exact_mean.astype(np.float32), 1)
+    np.testing.assert_array_max_ulp(rstd, exact_rstd.astype(np.float32), 1)
+    expected = (wide - exact_mean) * exact_rstd * w + b
+    assert ulps(out, expected, DataType.of_numpy(dtype)).max() <= 0.51
+
+
+@EVERY_DTYPE
+def test_a_large_result_is_the_same_at_any_address(dtype: np.dtype[Any]) -> None:
+    """It is streamed in whole vectors, 16 bytes at a time or not at all."""
+    x, weight, bias = call(dtype, 2304, 1024)
+    small = np.concatenate([aclnn.layer_norm(part, (1024,), weight, bias)[0] for part in np.split(x, 9)])
+    room = np.empty(x.size + 128, dtype)
+    first = -room.ctypes.data % 64 // dtype.itemsize
+    for shift in (0, 1, 16 // dtype.itemsize, 32 // dtype.itemsize):
+        out = room[first + shift : first + shift + x.size].reshape(x.shape)
+        aclnn.layer_norm(x, (1024,), weight, bias, out=(out, None, None))
+        assert out.tobytes() == small.tobytes()
+
+
+@pytest.mark.parametrize("columns", [256, 1000, 4096])
+def test_large_results_in_place(columns: int) -> None:
+    x, weight, bias = call(np.dtype(np.float32), (5 << 20) // 4 // columns, columns)
+    expected, _, _ = aclnn.layer_norm(x, (columns,), weight, bias)
+    aclnn.layer_norm(x, (columns,), weight, bias, out=(x, None, None))
+    assert x.tobytes() == expected.tobytes()
+
+
+PROGRAM = "import test_layer_norm_forward; print(test_layer_norm_forward.digest())"
+
+
+def digest() -> str:
+    found = hashlib.sha256()
+    for dtype in DTYPES:
+        for columns in (1, 15, 16, 50, 512):
+            x, weight, bias = call(dtype, 20, columns)
+            for result in (*aclnn.layer_norm(x, (columns,)), *aclnn.layer_norm(x, (columns,), weight, bias)):
+                found.update(result.tobytes())
+    return found.hexdigest()
+
+
+def test_every_instruction_set_gives_the_same_bits() -> None:
+    plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    for environment in ({"ACLNN_VECTOR": "generic"}, *([plain] if sys.platform != "darwin" else [])):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            env=os.environ | environment,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == digest()
