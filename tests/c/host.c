@@ -110,6 +110,32 @@ static int refused_in_child(void)
     return WIFEXITED(status) ? WEXITSTATUS(status) + compute() : 128;
 }
 
+/* Children of all moments of another thread's first call: each gets an answer, whichever. */
+static int forked_meanwhile(void)
+{
+    enum { CHILDREN = 40, PAUSE_US = 5000, PATIENCE_S = 20 };
+    pthread_t thread;
+    int result = -1, wrong = 0;
+
+    pthread_create(&thread, NULL, compute_in_thread, &result);
+    for (int i = 0; i < CHILDREN; i++) {
+        int status = -1;
+        pid_t child = fork();
+
+        if (child == 0) {
+            void *p;
+            alarm(PATIENCE_S);
+            aclrtMalloc(&p, 64, ACL_MEM_MALLOC_HUGE_FIRST);
+            _exit(0);
+        }
+        waitpid(child, &status, 0);
+        wrong |= status;
+        usleep(PAUSE_US);
+    }
+    pthread_join(thread, NULL);
+    return wrong | result;
+}
+
 static void *left;
 
 static void clean_up(void)
@@ -154,7 +180,7 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } ways[] = {{"compute", compute}, {"threads", in_threads}, {"fork", in_child}, {"fork-after", refused_in_child},
-                {"exit", cleaned_up_at_exit}, {"statuses", statuses}};
+                {"fork-during", forked_meanwhile}, {"exit", cleaned_up_at_exit}, {"statuses", statuses}};
 
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++) {
         if (strcmp(argv[1], ways[i].name) == 0) {

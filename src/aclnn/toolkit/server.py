@@ -41,9 +41,8 @@ class _Border:
         if function.name == _SHORT_LIVED:
             self.recent.text = self.ffi.new("char[]", value.encode("utf-8", "replace"))
             return self.recent.text
-        if value not in self.texts:
-            self.texts[value] = self.ffi.new("char[]", value.encode("utf-8", "replace"))
-        return self.texts[value]
+        # One step: of two threads that ask first, neither may get a text that the other's replaces.
+        return self.texts.setdefault(value, self.ffi.new("char[]", value.encode("utf-8", "replace")))
 
     def array(self, values: Sequence[int]) -> Any:
         """A new array of int64_t that C++ releases with ``delete[]``."""

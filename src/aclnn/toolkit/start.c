@@ -20,11 +20,26 @@ enum { PATH_BYTES = PATH_MAX + 32, REASON_BYTES = 1024 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const struct aclnn_entries *) entries;
 static atomic_int failed;
+static atomic_int ours; /* The interpreter is this library's, begun or started. */
 static int (*python_is_initialized)(void);
 static char folder[PATH_MAX] = ".";
 
-/* At load time: a path relative to the working folder is only good until the program changes that. */
-__attribute__((constructor)) static void find_folder(void)
+static void forked(void)
+{
+    /* The child has none of the interpreter's threads, and perhaps a lock that one of them held. */
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    int working = 0;
+
+    lock = fresh;
+    if (atomic_load(&ours)) {
+        atomic_store(&entries, NULL);
+        atomic_compare_exchange_strong(&failed, &working, 2);
+    }
+}
+
+/* At load time: a path relative to the working folder is only good until the program changes that, and
+   another thread may fork while the first call is under way. */
+__attribute__((constructor)) static void prepare(void)
 {
     Dl_info self;
     char *slash;
@@ -33,6 +48,7 @@ __attribute__((constructor)) static void find_folder(void)
         && (slash = strrchr(folder, '/')) != NULL) {
         *slash = '\0';
     }
+    pthread_atfork(NULL, NULL, forked);
 }
 
 static const struct aclnn_entries *fail(const char *format, ...)
@@ -51,17 +67,6 @@ static const struct aclnn_entries *fail(const char *format, ...)
     fprintf(stderr, "aclnn: %s\n", line);
     atomic_store(&failed, 1);
     return NULL;
-}
-
-static void forked(void)
-{
-    /* The child has none of the interpreter's threads, and perhaps a lock that one of them held. */
-    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-    lock = fresh;
-    if (atomic_exchange(&entries, NULL) != NULL) {
-        atomic_store(&failed, 2);
-    }
 }
 
 /* Makes Python's symbols visible to every library of the process: extension modules do not name libpython. */
@@ -90,7 +95,6 @@ static const struct aclnn_entries *open_bridge(void)
     void *bridge;
     aclnn_open open_entries;
     const struct aclnn_entries *found;
-    int ours = !python_is_initialized();
 
     snprintf(path, sizeof path, "%s/bridge.so", folder);
     bridge = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -102,9 +106,6 @@ static const struct aclnn_entries *open_bridge(void)
     if (found == NULL) {
         return fail("Python could not start: %s. Run 'aclnn toolkit build' again.", reason);
     }
-    if (ours) {
-        pthread_atfork(NULL, NULL, forked);
-    }
     atomic_store_explicit(&entries, found, memory_order_release);
     return found;
 }
@@ -112,6 +113,7 @@ static const struct aclnn_entries *open_bridge(void)
 static const struct aclnn_entries *start(void)
 {
     const struct aclnn_entries *found;
+    int (*is_initialized)(void) = NULL;
     int (*holds_lock)(void) = NULL;
     void *(*save)(void) = NULL;
     void (*restore)(void *) = NULL;
@@ -123,8 +125,9 @@ static const struct aclnn_entries *start(void)
         }
         return NULL;
     }
-    *(void **)&python_is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
-    if (python_is_initialized != NULL && python_is_initialized()) {
+    /* Not the variable of that name, which whoever starts may be setting meanwhile. */
+    *(void **)&is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (is_initialized != NULL && is_initialized()) {
         /* Whoever starts needs the interpreter's lock, so it is not kept while waiting for them. */
         *(void **)&holds_lock = dlsym(RTLD_DEFAULT, "PyGILState_Check");
         *(void **)&save = dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
@@ -135,8 +138,9 @@ static const struct aclnn_entries *start(void)
     }
     pthread_mutex_lock(&lock);
     found = atomic_load_explicit(&entries, memory_order_acquire);
-    if (found == NULL && atomic_load(&failed) == 0 && find_python()) {
-        found = open_bridge();
+    if (found == NULL && atomic_load(&failed) == 0) {
+        atomic_store(&ours, is_initialized == NULL || !is_initialized());
+        found = find_python() ? open_bridge() : NULL;
     }
     pthread_mutex_unlock(&lock);
     if (thread != NULL) {
