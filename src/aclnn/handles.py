@@ -54,7 +54,8 @@ def describe(handle: int | None) -> str:
     """What a handle is, for an error text: ``null``, ``a live tensor``, ``one that was destroyed`` …"""
     if not handle:
         return "null"
-    if handle in _objects:
-        return f"{handle:#x}, a live {type(_objects[handle]).__name__}"
+    item = _objects.get(handle)
+    if item is not None:
+        return f"{handle:#x}, a live {type(item).__name__}"
     given_out = handle >= _FIRST and handle < _FIRST + (1 << 56) and handle % _STEP == 0
     return f"{handle:#x}, " + ("which was destroyed or never existed" if given_out else "which is not a handle")

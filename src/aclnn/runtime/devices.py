@@ -251,9 +251,9 @@ def create_stream(priority: int = 0, flags: int = 0) -> Stream:
         AclnnError: 107002, no current context.
     """
     with _process.lock:
-        # Within the lock, so that no context ends between the two lines.
+        # Within the lock, so that no context ends meanwhile and misses the stream.
         stream = current().new_stream(priority, flags)
-    stream.handle = handles.add(stream)
+        stream.handle = handles.add(stream)
     return stream
 
 

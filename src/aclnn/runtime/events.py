@@ -46,7 +46,8 @@ class Event:
 
     def complete(self) -> bool:
         """Whether the tasks that the latest record marks have finished."""
-        return self.reusable if self.latest is None else self.latest.done
+        latest = self.latest  # read once: the stream may come to a reset meanwhile
+        return self.reusable if latest is None else latest.done
 
     def hold_up(self, stream: Stream) -> None:
         """Let the stream's next tasks wait for the latest record.
@@ -68,11 +69,12 @@ class Event:
         return record is None or record.wait(timeout_s)
 
     def _awaited(self) -> Record | None:
-        if self.latest is None and not self.reusable:
+        latest = self.latest
+        if latest is None and not self.reusable:
             raise AclnnError(
                 ACL_ERROR_RT_PARAM_INVALID, "event: expected an event that was recorded, got one that was not"
             )
-        return self.latest
+        return latest
 
 
 def checked_flags(flags: int) -> int:

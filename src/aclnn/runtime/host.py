@@ -44,7 +44,8 @@ class Backend:
 
     def owns(self, address: int) -> bool:
         """Whether the address lies in a reserved range."""
-        return any(address in arena for arena in self._arenas.values())
+        # A copy: another thread may be reserving the second range.
+        return any(address in arena for arena in tuple(self._arenas.values()))
 
     def copy(self, destination: int, source: int, nbytes: int) -> None:
         """``memmove``, without the interpreter's lock."""

@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from aclnn.status import ACL_ERROR_RT_INTERNAL_ERROR, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 
 Task = Callable[[], object]
 
-_ALL: WeakSet[Stream] = WeakSet()
+_all: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 _PATIENCE_AT_EXIT_S = 10.0
 
 
@@ -85,7 +85,7 @@ class Stream:
         self.handle = 0
         """0 for a default stream, which has no name of its own."""
         self._reset()
-        _ALL.add(self)
+        _all[id(self)] = self
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
@@ -277,10 +277,15 @@ class Stream:
                 self._work(task, math.inf)
 
 
+def _live() -> list[Stream]:
+    # valuerefs copies in one step; a WeakSet fails when another thread makes a stream while it is being walked.
+    return [stream for reference in _all.valuerefs() if (stream := reference()) is not None]
+
+
 def _leave() -> None:
     """At exit, drop what has not begun and give what is running some time: kernels must not outlive their memory."""
     deadline = time.monotonic() + _PATIENCE_AT_EXIT_S
-    streams = list(_ALL)
+    streams = _live()
     for stream in streams:
         stream.drop()
     for stream in streams:
@@ -289,7 +294,7 @@ def _leave() -> None:
 
 def _restart_in_child() -> None:
     # No thread survives a fork, and locks may have been held: every queue starts empty.
-    for stream in list(_ALL):
+    for stream in _live():
         stream._reset()
 
 
