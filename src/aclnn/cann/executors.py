@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from aclnn import handles
-from aclnn.cann.objects import TensorList, live
+from aclnn.cann.objects import TensorList, live, take
 from aclnn.cann.prototype import c_function
 from aclnn.executor import Executor
 from aclnn.status import ACLNN_ERR_INNER, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
 
 
+def _refusal(executor: int) -> int:
+    return ACLNN_ERR_INNER if executor else ACLNN_ERR_INNER_NULLPTR
+
+
 def _executor(handle: int) -> Executor:
-    return live(handle, Executor, "executor", ACLNN_ERR_INNER if handle else ACLNN_ERR_INNER_NULLPTR)
+    return live(handle, Executor, "executor", _refusal(handle))
 
 
 @c_function("aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor)")
@@ -23,8 +26,7 @@ def aclSetAclOpExecutorRepeatable(executor: int) -> None:
 @c_function("aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor)")
 def aclDestroyAclOpExecutor(executor: int) -> None:
     """Release an executor."""
-    _executor(executor)
-    handles.take(executor, Executor)
+    take(executor, Executor, "executor", _refusal(executor))
 
 
 def _set_address(executor: int, tensor: int, addr: int | None) -> None:

@@ -63,7 +63,19 @@ def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
     Raises:
         AclnnError: null, or no live object of that kind.
     """
-    item = handles.find(handle, kind)
+    return _found(handles.find(handle, kind), handle, kind, argument, code)
+
+
+def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
+    """The same, and the end of the handle: of two threads that try, one is refused.
+
+    Raises:
+        AclnnError: null, or no live object of that kind.
+    """
+    return _found(handles.take(handle, kind), handle, kind, argument, code)
+
+
+def _found(item: T | None, handle: int, kind: type[T], argument: str, code: int) -> T:
     if item is None:
         raise AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle)}")
     return item
@@ -71,11 +83,7 @@ def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
 
 def _destroy(handle: int, kind: type[T], argument: str) -> T | None:
     """End an object's life; null is fine."""
-    if not handle:
-        return None
-    item = live(handle, kind, argument)
-    handles.take(handle, kind)
-    return item
+    return take(handle, kind, argument) if handle else None
 
 
 @c_value_function(

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from aclnn import handles
-from aclnn.cann.objects import BoolArray, IntArray, live
+from aclnn.cann.objects import BoolArray, IntArray, live, take
 from aclnn.cann.prototype import c_function
 from aclnn.declaration import Kind, Operator, Parameter
 from aclnn.executor import Executor, prepare
 from aclnn.operators import OPERATORS
 from aclnn.runtime import devices, memory
-from aclnn.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
 
 _OBJECTS: dict[Kind, type[Any]] = {
@@ -81,8 +81,8 @@ def _take_executor(operator: Operator, handle: int, destroy: bool) -> Executor:
             f"executor: expected one from {operator.function}GetWorkspaceSize, "
             f"got one from {executor.prepared.operator.function}GetWorkspaceSize",
         )
-    if (destroy or not executor.repeatable) and handles.take(handle, Executor) is None:
-        raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"executor: expected a live Executor, got {handles.describe(handle)}")
+    if destroy or not executor.repeatable:
+        take(handle, Executor, "executor")
     return executor
 
 
