@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from enum import Enum
 
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
@@ -57,12 +58,15 @@ def product_of(soc_name: str) -> Product:
 
 
 _selected: tuple[str, Product] | None = None
+_lock = threading.RLock()
 
 
 def _selection() -> tuple[str, Product]:
-    global _selected
     if _selected is None:
-        set_soc_name(os.environ.get("ACLNN_SOC_NAME") or DEFAULT_SOC_NAME)
+        # Locked: the default must not replace what another thread chooses meanwhile.
+        with _lock:
+            if _selected is None:
+                set_soc_name(os.environ.get("ACLNN_SOC_NAME") or DEFAULT_SOC_NAME)
     assert _selected is not None
     return _selected
 
@@ -74,7 +78,9 @@ def set_soc_name(name: str) -> None:
         AclnnError: 161002, the name belongs to no product.
     """
     global _selected
-    _selected = name, product_of(name)
+    chosen = name, product_of(name)
+    with _lock:
+        _selected = chosen
 
 
 def soc_name() -> str:
