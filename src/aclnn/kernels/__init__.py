@@ -6,9 +6,10 @@ several threads at once, and repeatedly. A device's kernels are imported when th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from aclnn.tensor import Layout
 
@@ -29,14 +30,23 @@ class Plan(Protocol):
         """
 
 
+_importing = threading.RLock()
+
+
+def _module(device: str, name: str) -> Any:
+    # One import at a time: Numba's modules import one another in circles, and of two threads that enter such a circle
+    # at different ends one gets a module that is half made.
+    with _importing:
+        return import_module(f"aclnn.kernels.{device}.{name}")
+
+
 def elementwise(formula: Formula, inputs: tuple[Layout, ...], output: Layout, device: str = "cpu") -> Plan:
     """Plan ``out = dy·formula(x)`` for inputs (dy, x), or ``out = formula(x)`` for (x,).
 
     All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
     float16 and bfloat16. The result is computed in float32 or better and rounded once.
     """
-    module = import_module(f"aclnn.kernels.{device}.elementwise")
-    return cast(Plan, module.plan(formula, inputs, output))
+    return cast(Plan, _module(device, "elementwise").plan(formula, inputs, output))
 
 
 def layer_norm(
@@ -57,8 +67,7 @@ def layer_norm(
 
     Strides, data types and shapes are as free as in ``layer_norm_backward``. With N = 0 mean is 0 and rstd NaN.
     """
-    module = import_module(f"aclnn.kernels.{device}.layer_norm_forward")
-    return cast(Plan, module.plan(inputs, outputs, normalized_dims, eps))
+    return cast(Plan, _module(device, "layer_norm_forward").plan(inputs, outputs, normalized_dims, eps))
 
 
 def layer_norm_backward(
@@ -75,5 +84,4 @@ def layer_norm_backward(
     Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
     shape with that many elements.
     """
-    module = import_module(f"aclnn.kernels.{device}.layer_norm")
-    return cast(Plan, module.plan(inputs, outputs, normalized_dims))
+    return cast(Plan, _module(device, "layer_norm").plan(inputs, outputs, normalized_dims))
