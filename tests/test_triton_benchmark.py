@@ -1,8 +1,9 @@
-"""What of benchmarks/gpu.py can be held to account without a GPU: its references, its judgement, its refusal."""
+"""What of ``make gpu`` can be held to account without a GPU: all of it in small, its references, its judgement."""
 
 from __future__ import annotations
 
-import importlib.util
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,47 +13,72 @@ import numpy as np
 import pytest
 
 torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 or newer is not installed")
-PROGRAM = Path(__file__).parent.parent / "benchmarks" / "gpu.py"
+
+from benchmarks import gpu, gpu_checks  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def gpu() -> Any:
-    spec = importlib.util.spec_from_file_location("benchmarks_gpu", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_references_are_the_formulas(gpu: Any) -> None:
+def test_references_are_the_formulas() -> None:
     import aclnn
     from aclnn.kernels.cpu import entries
 
     assert aclnn.operators is not None
     modules = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]
     x = np.concatenate([np.linspace(-30.0, 30.0, 5001), [1e30, -1e30, np.inf, -np.inf, np.nan, 0.0, -0.0]])
-    for name, reference in gpu.references(torch).items():
+    for name, reference in gpu_checks.references(torch).items():
         formula = next(vars(module)[name] for module in modules if name in vars(module))
         ours = reference(torch.from_numpy(x)).float()
         exact = torch.from_numpy(entries.evaluate(formula, x))
-        worst, at, wrong = gpu.judge(torch, torch.from_numpy(x), ours, exact)
+        worst, at, wrong = gpu_checks.judge(torch, torch.from_numpy(x), ours, exact)
         assert worst <= 0.5001, (name, worst, at)
         assert wrong == 0, name
 
 
-def test_judge_sees_errors(gpu: Any) -> None:
+def test_judge_sees_errors() -> None:
     x = torch.tensor([1.0, 2.0, torch.inf, 3.0])
     exact = torch.tensor([1.0, 1.0, torch.nan, 1.0], dtype=torch.float64)
     off = 1.0 + 3 * torch.finfo(torch.float32).eps
-    assert gpu.judge(torch, x, torch.tensor([1.0, off, 7.0, 1.0]), exact) == (3.0, 2.0, 1)
-    assert gpu.judge(torch, x, torch.tensor([1.0, 1.0, torch.nan, torch.nan]), exact)[:2] == (torch.inf, 3.0)
+    judge = gpu_checks.judge
+    assert judge(torch, x, torch.tensor([1.0, off, 7.0, 1.0]), exact) == (3.0, 2.0, 1)
+    assert judge(torch, x, torch.tensor([1.0, 1.0, torch.nan, torch.nan]), exact)[:2] == (torch.inf, 3.0)
+    assert [gpu.is_wrong(row) for row in ({"passed": False}, {"worst_ulp": 2.1}, {"wrong_special": 1})] == [True] * 3
+    assert not any(map(gpu.is_wrong, ({"passed": True, "worst_ulp": 3.0}, {"worst_ulp": 2.0, "wrong_special": 0})))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", *arguments]
+    return subprocess.run(program, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: make gpu")
+def test_dry_run(tmp_path: Path) -> None:
+    """All three parts by Triton's interpreter, the C API on a stand-in for the GPU among them."""
+    pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
+    result = run("--dry-run", "--out", str(tmp_path), TRITON_INTERPRET="1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = {path.stem: json.loads(path.read_text()) for path in tmp_path.iterdir()}
+    assert set(found) == set(gpu.PARTS)
+    assert all(part["machine"]["gpu"] == "none: Triton's interpreter" for part in found.values())
+    checked = [row["check"] for row in found["checks"]["results"]]
+    assert [name.split()[1] for name in checked if name.startswith("ACLNN_DEVICE=cuda")] == [
+        "elementwise", "layer_norm", "copies", "events", "lifetimes", "refusals",
+    ]  # fmt: skip
+    assert {row["operator"] for row in found["exhaustive"]["results"]} == {*gpu_checks.SLOPES, *gpu_checks.VALUES}
+    assert {row["what"] for row in found["speed"]["results"]} >= {"copy", "aclnn", "PyTorch"}
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_says_that_there_is_no_gpu(tmp_path: Path) -> None:
-    run = subprocess.run([sys.executable, str(PROGRAM), "--out", str(tmp_path)], capture_output=True, text=True)
-    assert run.returncode == 1
-    assert "expected an NVIDIA GPU" in run.stderr
+    pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
+    result = run("--out", str(tmp_path / "results"))
+    assert result.returncode == 1
+    assert "expected an NVIDIA GPU" in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_says_what_is_missing() -> None:
+    program = "import sys; sys.modules['triton'] = None\nfrom benchmarks import gpu\ngpu.main()"
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "triton is not installed for" in result.stderr

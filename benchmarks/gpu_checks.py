@@ -1,0 +1,258 @@
+"""``make gpu``'s checks: every operator on the GPU against its formula in float64, and the doors that lead there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SLOPES = {
+    "silu_backward": ("silu_slope", ()),
+    "fast_gelu_backward": ("fast_gelu_slope", ()),
+    "gelu_backward_v2": ("gelu_erf_slope", ("none",)),
+    "gelu_backward_v2 tanh": ("gelu_tanh_slope", ("tanh",)),
+    "hardswish_backward": ("hardswish_slope", ()),
+}
+VALUES = {
+    "silu": ("silu_value", ()),
+    "fast_gelu": ("fast_gelu_value", ()),
+    "gelu_v2": ("gelu_erf_value", (0,)),
+    "gelu": ("gelu_tanh_value", ()),
+    "hardswish": ("hardswish_value", ()),
+}
+Row = dict[str, Any]
+
+
+def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
+    """The formulas in float64 by name: what aclnn.operators says, for tensors."""
+    root_half, root_two_pi, bend = math.sqrt(0.5), math.sqrt(2.0 * math.pi), math.sqrt(2.0 / math.pi)
+
+    def logistic_slope(u: Any) -> Any:
+        s = torch.sigmoid(u)
+        return s * (1.0 + u * (1.0 - s))
+
+    def gelu_tanh_slope(x: Any) -> Any:
+        bounded = x.clamp(-100.0, 100.0)
+        u = bend * (bounded + 0.044715 * bounded**3)
+        e = torch.exp(-2.0 * u.abs())
+        t = 1.0 / (1.0 + e)
+        slope = 2.0 * bounded * t * bend * (1.0 + 3.0 * 0.044715 * bounded**2)
+        return torch.where(u > 0.0, t + e * t * slope, e * t * (1.0 + slope))
+
+    def hardswish_slope(x: Any) -> Any:
+        return torch.where(x < -3.0, 0.0, torch.where(x > 3.0, 1.0, (x + 1.5) / 3.0))
+
+    def hardswish_value(x: Any) -> Any:
+        return torch.where(x <= -3.0, 0.0, torch.where(x >= 3.0, x, x * (x + 3.0) / 6.0))
+
+    return {
+        "silu_slope": logistic_slope,
+        "fast_gelu_slope": lambda x: logistic_slope(1.702 * x),
+        "gelu_erf_slope": lambda x: (
+            0.5 * torch.special.erfc(-x * root_half) + x * torch.exp(-0.5 * x * x) / root_two_pi
+        ),
+        "gelu_tanh_slope": gelu_tanh_slope,
+        "hardswish_slope": hardswish_slope,
+        "silu_value": lambda x: x / (1.0 + torch.exp(-x)),
+        "fast_gelu_value": lambda x: x / (1.0 + torch.exp(-1.702 * x)),
+        "gelu_erf_value": lambda x: 0.5 * x * torch.special.erfc(-x * root_half),
+        "gelu_tanh_value": lambda x: x / (1.0 + torch.exp(-2.0 * bend * (x + 0.044715 * x**3))),
+        "hardswish_value": hardswish_value,
+    }
+
+
+def judge(torch: Any, x: Any, ours: Any, exact: Any) -> tuple[float, float, int]:
+    """The worst error in ULP of the result's type with its input, and the number of wrong special values."""
+    rounded = exact.to(ours.dtype)
+    magnitude = rounded.abs()
+    unit = (torch.nextafter(magnitude, torch.full_like(magnitude, torch.inf)) - magnitude).double()
+    judged = x.isfinite() & rounded.isfinite()
+    error = torch.where(judged, (ours.double() - exact).abs() / unit, 0.0)
+    special = ~judged & (ours.isnan() != rounded.isnan()) | ~judged & ~ours.isnan() & (ours != rounded)
+    worst, place = error.nan_to_num(torch.inf).flatten().max(0)
+    return float(worst), float(x.flatten()[place]), int(special.sum())
+
+
+def same_bits(torch: Any, ours: Any, theirs: Any) -> Any:
+    """Element by element; any NaN equals any other."""
+    kind = torch.int32 if ours.element_size() == 4 else torch.int16
+    return (ours.view(kind) == theirs.view(kind)) | (ours.isnan() & theirs.isnan())
+
+
+def elementwise(at: Any) -> Iterator[Row]:
+    """Data types, layouts, broadcasting, memory given, special values."""
+    torch, known = at.torch, references(at.torch)
+    generator = torch.Generator().manual_seed(0)
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 3.0, -3.0, 3e38, -3e38, 1e-40])
+    spread = 4.0 * torch.randn(at.sizes.elements - len(special), generator=generator)
+    for dtype, (name, (formula, attributes)) in itertools.product(
+        (torch.float32, torch.float16, torch.bfloat16), (SLOPES | VALUES).items()
+    ):
+        operator = at.operator(name.split()[0])
+        x = torch.cat([special, spread]).to(dtype).to(at.device)
+        given = (torch.ones_like(x), x) if name in SLOPES else (x,)
+        ours = operator(*given, *attributes)
+        worst, place, wrong = judge(torch, x, ours, known[formula](x.double()))
+        limit = 2.0 if dtype is torch.float32 else 0.501
+        yield {
+            "check": f"{name} {dtype}", "passed": worst <= limit and not wrong, "worst_ulp": worst, "at": place,
+            "wrong_special": wrong,
+        }  # fmt: skip
+        written = torch.empty_like(x)
+        operator(*given, *attributes, out=written)
+        yield {"check": f"{name} {dtype} out=", "passed": bool(same_bits(torch, written, ours).all())}
+        if find_spec("numba") is not None and name in SLOPES:
+            theirs = getattr(torch.ops.aclnn, name.split()[0])(*(tensor.cpu() for tensor in given), *attributes)
+            different = int((~same_bits(torch, ours.cpu(), theirs)).sum())
+            yield {"check": f"{name} {dtype} bits of the CPU", "passed": not different, "different": different}
+    yield from layouts(at)
+
+
+def layouts(at: Any) -> Iterator[Row]:
+    """Operands that are permuted, gapped, spread out or of other data types: the bits of the same numbers in a row."""
+    torch = at.torch
+    generator = torch.Generator().manual_seed(1)
+    edge = max(2, round(at.sizes.elements ** (1 / 3)))
+    x, dy = (torch.randn(edge, edge + 1, 2 * edge, generator=generator).to(at.device) for _ in range(2))
+    silu, gelu = at.operator("silu_backward"), at.operator("gelu_backward_v2")
+    for dims in itertools.permutations(range(3)):
+        apart = [tensor.permute(dims)[..., ::2] for tensor in (dy, x)]
+        ours, plain = silu(*apart), silu(*(tensor.contiguous() for tensor in apart))
+        yield {"check": f"permuted {dims} and gapped", "passed": bool(torch.equal(ours, plain))}
+    for shape, other in (((1, 1, 2 * edge), "a row"), ((edge, 1, 1), "a column"), ((), "one number")):
+        narrow = torch.randn(shape, generator=generator).to(at.device)
+        wide = narrow.expand(x.shape).contiguous()
+        yield {"check": f"x is {other}", "passed": bool(torch.equal(gelu(dy, narrow), gelu(dy, wide)))}
+        yield {"check": f"dy is {other}", "passed": bool(torch.equal(gelu(narrow, x), gelu(wide, x)))}
+    half = x.half()
+    ours, exact = gelu(dy, half), gelu(dy, half.float())
+    yield {"check": "float32 and float16", "passed": bool(torch.allclose(ours, exact, rtol=1e-3, atol=1e-6))}
+    for shift in (-3, 0, 3):
+        memory = x.flatten().clone()
+        source, target = memory[8:-8], memory[8 + shift : memory.numel() - 8 + shift]
+        expected = silu(source.clone(), source.clone())
+        silu(source, source, out=target)
+        yield {"check": f"written {shift} elements beside the inputs", "passed": bool(torch.equal(target, expected))}
+
+
+def layer_norm(at: Any) -> Iterator[Row]:
+    """Every mask and data type, rows and columns of both orders, against float64, twice with the same bits."""
+    torch = at.torch
+    generator = torch.Generator().manual_seed(2)
+    forwards, backwards = at.operator("layer_norm"), at.operator("layer_norm_backward")
+    for (rows, columns), dtype, transposed in itertools.product(
+        at.sizes.rows_and_columns, (torch.float32, torch.float16, torch.bfloat16), (False, True)
+    ):
+        shape = (columns, rows) if transposed else (rows, columns)
+        x, dy = (torch.randn(shape, generator=generator).to(dtype).to(at.device) for _ in range(2))
+        x, dy = (x.t(), dy.t()) if transposed else (x, dy)
+        weight, bias = (torch.randn(columns, generator=generator).to(at.device) for _ in range(2))
+        wide, g = x.double(), dy.double()
+        mean = wide.mean(1, keepdim=True)
+        rstd = (wide.var(1, keepdim=True, correction=0) + 1e-5).rsqrt()
+        hat, h = (wide - mean) * rstd, g * weight
+        dx = (h - h.mean(1, keepdim=True) - hat * (h * hat).mean(1, keepdim=True)) * rstd
+        label = f"{rows}x{columns} {dtype} {'columns first' if transposed else 'rows first'}"
+        eps = 2 * torch.finfo(dtype).eps
+        out = forwards(x, [columns], weight, bias)[0]
+        passed = torch.allclose(out.double(), hat * weight + bias, rtol=eps, atol=2e-6 + eps)
+        yield {"check": f"layer_norm {label}", "passed": bool(passed)}
+        statistics = [value.float() for value in (mean, rstd)]
+        exact, scale = (dx, (g * hat).sum(0), g.sum(0)), math.sqrt(rows)
+        for mask in itertools.product([False, True], repeat=3):
+            ours, again = (backwards(dy, x, [columns], *statistics, weight, bias, list(mask)) for _ in range(2))
+            passed = all(
+                (mine is None) == (not wanted)
+                and (
+                    mine is None
+                    or (
+                        torch.allclose(mine.double(), other, rtol=eps, atol=1e-5 * scale + eps)
+                        and bool(torch.equal(mine, repeat))
+                    )
+                )
+                for mine, repeat, other, wanted in zip(ours, again, exact, mask, strict=True)
+            )
+            yield {"check": f"layer_norm_backward {label} {list(mask)}", "passed": passed}
+
+
+def door(at: Any) -> Iterator[Row]:
+    """Gradients, batching, compiled graphs and refusals on the device, and a patched model."""
+    import aclnn.torch
+
+    torch, operators = at.torch, at.torch.ops.aclnn
+    torch.manual_seed(3)
+    leaf = torch.randn(6, 8, device=at.device, requires_grad=True)
+    for name, (formula, attributes) in VALUES.items():
+        agree = _gradients_agree(torch, partial(_call, name, attributes), leaf, references(torch)[formula])
+        yield {"check": f"{name} gradients", "passed": agree}
+    rows = torch.func.vmap(operators.silu)(leaf.detach())
+    yield {"check": "vmap", "passed": bool(torch.equal(rows, operators.silu(leaf.detach())))}
+    if at.device.type == "cuda":
+        compiled = torch.compile(lambda x: operators.layer_norm(operators.gelu(x) * 2, [8])[0], fullgraph=True)
+        plain = operators.layer_norm(operators.gelu(leaf) * 2, [8])[0]
+        yield {"check": "torch.compile", "passed": bool(torch.allclose(compiled(leaf), plain, atol=1e-5))}
+        try:
+            operators.silu_backward(leaf.detach(), leaf.detach().cpu())
+            code = 0
+        except aclnn.AclnnError as error:
+            code = error.code
+        yield {"check": "tensors on two devices are refused", "passed": code == 161002}
+        with torch.autocast("cuda", torch.float16):
+            dtype = operators.layer_norm(leaf.half(), [8])[0].dtype
+        yield {"check": "autocast", "passed": dtype is torch.float32}
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.LayerNorm(8)).to(at.device)
+    losses = []
+    for patch in (aclnn.torch.unpatch, aclnn.torch.patch):
+        loss = patch(model)(leaf).square().sum()
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        losses.append([loss, *gradients])
+    agree = all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(*losses, strict=True))
+    yield {"check": "a patched model", "passed": agree}
+
+
+def _call(name: str, attributes: tuple[Any, ...], x: Any) -> Any:
+    import torch
+
+    return getattr(torch.ops.aclnn, name)(x, *attributes)
+
+
+def _gradients_agree(torch: Any, ours: Callable[..., Any], leaf: Any, exact: Callable[[Any], Any]) -> bool:
+    """First and second derivatives against those of the formula in float64."""
+    found = []
+    for function, x in ((ours, leaf), (exact, leaf.detach().double().requires_grad_())):
+        (first,) = torch.autograd.grad(function(x).sin().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        found.append((first.double(), second.double()))
+    return all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(*found, strict=True))
+
+
+def runtime(at: Any) -> Iterator[Row]:
+    """The C API with the GPU as the runtime's device, in a process of its own."""
+    environment = os.environ | {"ACLNN_DEVICE": "cuda", "PYTHONPATH": str(ROOT / "src")}
+    program = [sys.executable, str(ROOT / "tests" / "cuda_runtime.py")]
+    run = subprocess.run(program, env=environment, capture_output=True, text=True)
+    for name in run.stdout.split():
+        yield {"check": f"ACLNN_DEVICE=cuda {name}", "passed": True}
+    if run.returncode:
+        yield {"check": "ACLNN_DEVICE=cuda", "passed": False, "text": run.stderr[-2000:]}
+
+
+def checks(at: Any, deadline: float) -> list[Row]:
+    """All of it; what the time limit cuts off is a failure."""
+    found: list[Row] = []
+    for row in itertools.chain(elementwise(at), layer_norm(at), door(at), runtime(at)):
+        found.append(row)
+        if time.monotonic() > deadline:
+            found.append({"check": "time", "passed": False, "text": f"stopped after {row['check']}"})
+            break
+    return found

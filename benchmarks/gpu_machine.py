@@ -1,0 +1,96 @@
+"""Where ``make gpu`` runs: an NVIDIA GPU, or Triton's interpreter with sizes that it can bear (``--dry-run``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Sizes(NamedTuple):
+    """How much is done."""
+
+    elements: int
+    """Of an elementwise check."""
+    rows_and_columns: tuple[tuple[int, int], ...]
+    """Of LayerNorm's checks."""
+    chunk: int
+    """Float32 inputs of the exhaustive walk that are taken at once."""
+    chunks: int
+    """How many of them there are; where not all, evenly spread."""
+    speed_elements: tuple[int, ...]
+    """Of an activation's benchmark."""
+    layer_norm_elements: int
+    layer_norm_columns: tuple[int, ...]
+    rounds: int
+
+
+class Gpu:
+    """The current CUDA device, reached as a program does: through PyTorch's dispatcher."""
+
+    sizes = Sizes(
+        100_000, ((300, 257), (4096, 1024), (65, 12_288), (33, 20_000)), 1 << 24, 256,
+        (2**28, 2**26, 2**30), 2**27, (256, 1024, 4096, 8192, 16384), 15,
+    )  # fmt: skip
+
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.device = torch, torch.device("cuda")
+        self.name: str = torch.cuda.get_device_name()
+
+    def operator(self, name: str) -> Callable[..., Any]:
+        """``torch.ops.aclnn.<name>``, which takes ``out=`` too."""
+        operator: Callable[..., Any] = getattr(self.torch.ops.aclnn, name)
+        return operator
+
+    def settle(self) -> None:
+        """Wait until the GPU has nothing to do."""
+        self.torch.cuda.synchronize()
+
+    def time_us(self, call: Callable[[], Any]) -> float:
+        """Microseconds between two events on the stream."""
+        begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3
+
+
+class Interpreter:
+    """The GPU's kernels by Triton's interpreter (TRITON_INTERPRET=1): everything but the GPU and its figures."""
+
+    sizes = Sizes(200, ((5, 40),), 1 << 10, 2, (1 << 11,), 1 << 9, (64,), 2)
+    name = "none: Triton's interpreter"
+
+    def __init__(self, torch: Any) -> None:
+        from aclnn.kernels.cuda import launch
+
+        if not launch.INTERPRETED:
+            raise SystemExit("make gpu: --dry-run: expected TRITON_INTERPRET=1 in the environment")
+        import_module("tests.triton_bfloat16")
+        self.torch, self.device = torch, torch.device("cpu")
+
+    def operator(self, name: str) -> Callable[..., Any]:
+        """The operator as the dispatcher would call it for CUDA."""
+        from aclnn import torch_ops
+        from aclnn.operators import BY_NAME
+
+        operator = BY_NAME[name]
+        defaults, names = torch_ops.default_arguments(operator), torch_ops.out_names(operator)
+
+        def call(*arguments: Any, **outs: Any) -> Any:
+            written: Sequence[Any] | None = [outs[name] for name in names] if outs else None
+            results = torch_ops.evaluate("cuda", operator, (*arguments, *defaults[len(arguments) :]), written)
+            return results[0] if len(results) == 1 else tuple(results)
+
+        return call
+
+    def settle(self) -> None:
+        """Nothing is ever queued."""
+
+    def time_us(self, call: Callable[[], Any]) -> float:
+        """Microseconds by the clock."""
+        begun = time.perf_counter()
+        call()
+        return (time.perf_counter() - begun) * 1e6
