@@ -31,6 +31,7 @@ from aclnn.kernels.cpu import cache, target
 Kernel = Callable[..., None]
 
 _compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
+_addresses: dict[Kernel, int] = {}
 _lock = threading.RLock()
 
 
@@ -108,5 +109,12 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             with _symbols_of(name, key):
                 dispatcher.compile(signature)
             # The entry point takes half the time of the dispatcher's call, which would look at the types again.
-            _compiled[name, key] = dispatcher.overloads[signature].entry_point
+            result = dispatcher.overloads[signature]
+            _addresses[result.entry_point] = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+            _compiled[name, key] = result.entry_point
         return _compiled[name, key]
+
+
+def address_of(compiled: Kernel) -> int:
+    """Where a kernel's machine code is, for ``memory.invoke``."""
+    return _addresses[compiled]

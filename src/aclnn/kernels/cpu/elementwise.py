@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import entries, formulas, loops, pool
-from aclnn.kernels.cpu.compiler import Kernel, kernel
+from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.tiling import tile
 from aclnn.tensor import Layout
@@ -120,7 +120,7 @@ class _Strided:
     ) -> None:
         self.workspace_bytes = 0
         kinds = [_KINDS[operand.dtype] for operand in (*inputs, output)]
-        tiling = tile(geometry, kinds)
+        tiling = tile(geometry, kinds, _mover)
         self._description = tiling.description
         self._tiles = tiling.tiles
         self._per_chunk = tiling.tiles if geometry.ordered else max(1, CHUNK // tiling.tile_elements)
@@ -153,6 +153,11 @@ class _Strided:
             run(layout, dy, x, out, table, 0, tiles, tiles)
         else:
             pool.sweep(lambda begun: run(layout, dy, x, out, table, begun, step, tiles), -(-tiles // step))
+
+
+def _mover(size: int) -> int:
+    """The address of the kernel that moves tiles of elements of this many bytes."""
+    return address_of(kernel(f"mover-{size}", (), lambda: loops.mover(size)))
 
 
 def _same_elements(first: Layout, second: Layout) -> bool:

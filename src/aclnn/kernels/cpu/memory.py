@@ -277,6 +277,21 @@ def fetch_add(typingctx: Any, address: Any, amount: Any) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
+def _invoke(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    # Numba's calling convention: places for the result and for an exception come first, a status is returned.
+    place = _INT8.as_pointer()
+    function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [_INT64] * (len(args) - 1))
+    places = [cgutils.alloca_once(builder, place) for _ in range(2)]
+    builder.call(_pointer(builder, args[0], function), [*places, *args[1:]])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def invoke(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """Call a kernel of eight parameters by its address (see ``compiler.address_of``)."""
+    return types.void(*[types.int64] * 9), _invoke
+
+
 @intrinsic
 def finish_streams(typingctx: Any) -> Any:
     """Make streamed stores visible to other threads, as ordinary stores are without asking."""

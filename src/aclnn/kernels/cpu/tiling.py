@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +61,11 @@ def _tile_shape(rows: int, columns: int, transposed: bool) -> tuple[int, int]:
     return min(rows, max(1, TILE // width)), width
 
 
-def tile(geometry: Geometry, kinds: Sequence[int]) -> Tiling:
-    """Cut a walk into tiles; ``kinds`` says how each operand is stored, the output last."""
+def tile(geometry: Geometry, kinds: Sequence[int], mover: Callable[[int], int]) -> Tiling:
+    """Cut a walk into tiles; ``kinds`` says how each operand is stored, the output last.
+
+    ``mover`` gives the address of the kernel ``loops.mover`` for a size of elements.
+    """
     unit = Axis(1, (0,) * len(kinds))
     chosen = _rows_and_columns(geometry.axes, geometry.ordered)
     rows, columns = (unit if axis is None else geometry.axes[axis] for axis in chosen)
@@ -75,7 +78,8 @@ def tile(geometry: Geometry, kinds: Sequence[int]) -> Tiling:
     )
     across, down = -(-columns.extent // width), -(-rows.extent // height)
     band = max(1, _BAND // width) if transposed else across
-    description = [rows.extent, columns.extent, height, width, band]
+    description = [*(mover(size) if size in sizes else 0 for size in (2, 4))]
+    description += [rows.extent, columns.extent, height, width, band]
     if len(kinds) == 2:
         description += [FLOAT32, 0, 0, 0]  # no dy
     for kind, size, row, column in operands:
