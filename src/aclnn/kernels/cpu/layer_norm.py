@@ -179,7 +179,7 @@ class LayerNormPlan:
         copied = weight is not None and not (weight.direct and weight.dtype == DataType.FLOAT)
         partials = _aligned(4 * self._n) if copied else 0
         records = partials + self._partial_bytes() * self._blocks
-        batch = self._batch if self._wide else 0
+        batch = -(-self._batch // rows.GROUP) * rows.GROUP if self._wide else 0
         coefficients = _aligned(records + rows.RECORD * self._segments * batch)
         return _Regions(partials, records, coefficients, coefficients + rows.COEFFICIENT * batch)
 
@@ -206,8 +206,7 @@ class LayerNormPlan:
             if packed:
                 job += [0, int(DataType.FLOAT), 0, 0, 1, 0, 0]
                 continue
-            # While a group's rows are worked on, the next group's are fetched.
-            job += view.fields(rows.GROUP * view.rows[0][1] if len(view.rows) == 1 and not self._wide else 0)
+            job += view.fields(rows.GROUP * view.rows[0][1] if len(view.rows) == 1 else 0)
         if self._wanted.dx and not packed:
             dx = self._matrices[2]
             aligned = all(stride % 16 == 0 for _, stride in dx.rows)
@@ -222,7 +221,7 @@ class LayerNormPlan:
             job = self._filled(inputs, outputs[0], workspace)
             kernel = self._chosen(job)
             if self._wide and self._batch == self._m and self._direct and self._apart(inputs, outputs):
-                self._run_only_batch(job, kernel, outputs, workspace)
+                self._run_only_batch(job, kernel, outputs)
                 return
             if self._wide:
                 for first in range(0, self._m, self._batch):
@@ -294,15 +293,17 @@ class LayerNormPlan:
 
     def _run_block(self, job: NDArray[np.int64], kernel: Kernel, block: int) -> None:
         row, last = block * self._block_rows, min(self._m, (block + 1) * self._block_rows)
+        if not self._direct:
+            for first in range(row, last, self._tile_rows(self._segments)):
+                stop = min(last, first + self._tile_rows(self._segments))
+                self._run_tile(job, first, stop, block, int(first == row))
+            return
         fresh = 1
-        while row < last:
-            if self._direct:
-                row = self._call(kernel, job, rows.ALL, row, last, 0, self._segments, block, fresh)
-                fresh = 0
-            if row < last:
-                stop = min(last, row + self._tile_rows(self._segments))
-                self._run_tile(job, row, stop, block, fresh)
-                row, fresh = stop, 0
+        while (row := self._call(kernel, job, rows.ALL, row, last, 0, self._segments, block, fresh)) < last:
+            tile = _Tile(self, job, row, min(last, row + rows.GROUP), 0, self._segments)
+            tile.fetch()
+            row, fresh = self._force(tile, row, last, block), 0
+            tile.write_back()
 
     def _call(self, kernel: Kernel, job: NDArray[np.int64], step: int, *arguments: int) -> int:
         """Call a kernel for rows and columns; the row at which it stopped."""
@@ -317,23 +318,24 @@ class LayerNormPlan:
         return max(rows.GROUP, fitting // rows.GROUP * rows.GROUP)
 
     def _run_tile(self, job: NDArray[np.int64], first: int, last: int, block: int, fresh: int) -> None:
-        """Rows of any layout and magnitude."""
+        """Rows of any layout."""
         kernel = _rows_kernel(DataType.FLOAT, self._wanted)
         tile = _Tile(self, job, first, last, 0, self._segments)
         tile.fetch()
         row = first
-        while row < last:
-            row = self._call(kernel, tile.job, rows.ALL, row, last, 0, self._segments, block, fresh)
-            fresh = 0
-            if row < last:
-                stop = min(last, row + rows.GROUP)
-                self._call(kernel, tile.job, rows.FORCED, row, stop, 0, self._segments, block, 0)
-                coefficients = _scratch.address(0) + rows.COEFFICIENT_AT
-                sums = np.zeros((rows.GROUP, 2))
-                tile.add_sums(row, stop, coefficients, sums)
-                tile.apply(row, stop, coefficients, sums, block * self._partial_bytes())
-                row = stop
+        while (row := self._call(kernel, tile.job, rows.ALL, row, last, 0, self._segments, block, fresh)) < last:
+            row, fresh = self._force(tile, row, last, block), 0
         tile.write_back()
+
+    def _force(self, tile: _Tile, first: int, last: int, block: int) -> int:
+        """dx of the group at which the kernel stopped; where it goes on."""
+        kernel = _rows_kernel(DataType.FLOAT, self._wanted)
+        stop = min(last, first + rows.GROUP)
+        self._call(kernel, tile.job, rows.FORCED, first, stop, 0, self._segments, block, 0)
+        coefficients, sums = _scratch.address(0) + rows.COEFFICIENT_AT, np.zeros((rows.GROUP, 2))
+        tile.add_sums(first, stop, coefficients, sums)
+        tile.apply(first, stop, coefficients, sums)
+        return stop
 
     # --- batches of rows, shared by all threads ---
 
@@ -348,19 +350,19 @@ class LayerNormPlan:
                     return False
         return True
 
-    def _run_only_batch(self, job: NDArray[np.int64], kernel: Kernel, outputs: Sequence[int], workspace: int) -> None:
+    def _edges(self) -> list[int]:
+        """The segments at which the columns of a batch are cut into tasks."""
+        parts = min(self._segments, PARTS)
+        return [part * self._segments // parts for part in range(parts + 1)]
+
+    def _run_only_batch(self, job: NDArray[np.int64], kernel: Kernel, outputs: Sequence[int]) -> None:
         """As ``_run_batch``, with the sums of dw and db in the scratch, a chunk of columns at a time: less to move."""
-        m, segments = self._m, self._segments
-        parts = min(segments, PARTS)
-        edges = [part * segments // parts for part in range(parts + 1)]
+        m, segments, edges = self._m, self._segments, self._edges()
         finish = _columns_kernel("finish")
         gradients = [(view, int(at)) for view, at in zip(self._gradients, outputs[1:], strict=True) if view is not None]
         described = [np.array(_described(view.columns), dtype=np.int64) for view, _ in gradients]
 
         def sums(part: int) -> None:
-            self._call(kernel, job, rows.SUMS, 0, m, edges[part], edges[part + 1], 0, 0)
-
-        def apply(part: int) -> None:
             own = job.copy()
             used = _aligned(rows.RECORD_AT + rows.RECORD * rows.GROUP * segments)
             for begin in range(edges[part], edges[part + 1], ONLY_SEGMENTS):
@@ -370,55 +372,62 @@ class LayerNormPlan:
                 scratch = _scratch.address(used + 2 * size)
                 own[rows.PARTIALS] = partial = scratch + used - 8 * first
                 own[rows.DB_OFFSET] = size if len(gradients) == 2 else 0
-                self._call(kernel, own, rows.APPLY, 0, m, begin, end, 0, 1)
+                self._call(kernel, own, rows.SUMS, 0, m, begin, end, 0, 1)
                 for (view, target), dims in zip(gradients, described, strict=True):
                     at = int(dims.ctypes.data)
                     finish(at, int(view.dtype), target, int(view.direct), partial, 1, 0, first, last, scratch)
                     partial += size
 
-        pool.run(sums, parts)
-        if self._call(kernel, job, rows.JUDGE, 0, m, 0, segments, 0, 0) == m:
-            pool.run(apply, parts)
-        else:
-            self._run_batch(job, kernel, 0, m)
-            self._finish(outputs, workspace + self._regions.partials)
+        pool.run(sums, len(edges) - 1)
+        self._apply_batch(job, kernel, 0, m)
+
+    def _step(
+        self, job: NDArray[np.int64], kernel: Kernel, step: int, first: int, last: int, begin: int, end: int, batch: int
+    ) -> None:
+        """Sums or dx of rows and segments of the batch that begins with row ``batch``."""
+        fresh = int(step == rows.SUMS and first == 0)
+        if self._direct:
+            self._call(kernel, job, step, first, last, begin, end, batch, fresh)
+            return
+        for row in range(first, last, self._tile_rows(end - begin)):
+            stop = min(last, row + self._tile_rows(end - begin))
+            tile = _Tile(self, job, row, stop, begin, end)
+            tile.fetch()
+            self._call(kernel, tile.job, step, row, stop, begin, end, batch, fresh * int(row == 0))
+            if step == rows.APPLY:
+                tile.write_back()
 
     def _run_batch(self, job: NDArray[np.int64], kernel: Kernel, first: int, last: int) -> None:
-        segments = self._segments
-        parts = min(segments, PARTS)
-        edges = [part * segments // parts for part in range(parts + 1)]
+        edges = self._edges()
 
-        def step(step: int, part: int, first_row: int, last_row: int) -> None:
-            begin, end = edges[part], edges[part + 1]
-            fresh = int(step == rows.APPLY and first_row == 0)
-            if self._direct:
-                self._call(kernel, job, step, first_row, last_row, begin, end, first, fresh)
-                return
-            for row in range(first_row, last_row, self._tile_rows(end - begin)):
-                stop = min(last_row, row + self._tile_rows(end - begin))
-                tile = _Tile(self, job, row, stop, begin, end)
-                tile.fetch()
-                self._call(kernel, tile.job, step, row, stop, begin, end, first, fresh * int(row == 0))
-                if step == rows.APPLY:
-                    tile.write_back()
+        def sums(part: int) -> None:
+            self._step(job, kernel, rows.SUMS, first, last, edges[part], edges[part + 1], first)
 
-        pool.run(lambda part: step(rows.SUMS, part, first, last), parts)
-        if self._call(kernel, job, rows.JUDGE, first, last, 0, segments, first, 0) == last:
-            pool.run(lambda part: step(rows.APPLY, part, first, last), parts)
+        pool.run(sums, len(edges) - 1)
+        self._apply_batch(job, kernel, first, last)
+
+    def _apply_batch(self, job: NDArray[np.int64], kernel: Kernel, first: int, last: int) -> None:
+        """dx of a batch whose sums are done."""
+        if not self._wanted.dx:
             return
-        sums = {
-            row: self._exact_sums(job, row, min(last, row + rows.GROUP), first) for row in self._unfit(job, first, last)
-        }
+        edges, sums = self._edges(), {}
+        if self._call(kernel, job, rows.JUDGE, first, last, 0, self._segments, first, 0) < last:
+            for row in self._unfit(job, first, last):
+                sums[row] = self._exact_sums(job, row, min(last, row + rows.GROUP), first)
 
         def apply(part: int) -> None:
+            begin, end = edges[part], edges[part + 1]
+            if not sums:
+                self._step(job, kernel, rows.APPLY, first, last, begin, end, first)
+                return
             for row in range(first, last, rows.GROUP):
                 stop = min(last, row + rows.GROUP)
                 if row in sums:
-                    self._apply_exactly(job, row, stop, edges[part], edges[part + 1], first, sums[row])
+                    self._apply_exactly(job, row, stop, begin, end, first, sums[row])
                 else:
-                    step(rows.APPLY, part, row, stop)
+                    self._step(job, kernel, rows.APPLY, row, stop, begin, end, first)
 
-        pool.run(apply, parts)
+        pool.run(apply, len(edges) - 1)
 
     def _unfit(self, job: NDArray[np.int64], first: int, last: int) -> list[int]:
         """The first rows of a batch's groups that float32 will not do for."""
@@ -429,11 +438,10 @@ class LayerNormPlan:
 
     def _exact_sums(self, job: NDArray[np.int64], first: int, last: int, batch: int) -> NDArray[np.float64]:
         sums = np.zeros((rows.GROUP, 2))
-        if self._wanted.dx:
-            for begin in range(0, self._segments, EXACT_SEGMENTS):
-                tile = _Tile(self, job, first, last, begin, min(self._segments, begin + EXACT_SEGMENTS))
-                tile.fetch()
-                tile.add_sums(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums)
+        for begin in range(0, self._segments, EXACT_SEGMENTS):
+            tile = _Tile(self, job, first, last, begin, min(self._segments, begin + EXACT_SEGMENTS))
+            tile.fetch()
+            tile.add_sums(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums)
         return sums
 
     def _apply_exactly(
@@ -445,8 +453,8 @@ class LayerNormPlan:
             stop = min(end, start + EXACT_SEGMENTS)
             tile = _Tile(self, job, first, last, start, stop)
             tile.fetch()
-            self._call(kernel, tile.job, rows.APPLY, first, last, start, stop, batch, int(first == 0))
-            tile.apply(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums, 0)
+            self._call(kernel, tile.job, rows.APPLY, first, last, start, stop, batch, 0)
+            tile.apply(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums)
             tile.write_back()
 
     # --- dw and db ---
@@ -528,20 +536,13 @@ class _Tile:
 
     def add_sums(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
         """Add Σg and Σg·x̂ of the group's slow rows in float64."""
-        if self._owner._wanted.dx:
-            (dy, x, _), *rest = self._group(first, last)
-            _exact_kernel("add_sums")(dy, x, *rest, self._columns, coefficients, int(sums.ctypes.data))
+        (dy, x, _), *rest = self._group(first, last)
+        _exact_kernel("add_sums")(dy, x, *rest, self._columns, coefficients, int(sums.ctypes.data))
 
-    def apply(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64], partial: int) -> None:
-        """dx of the group's slow rows, and its terms of dw and db if they are large, in float64."""
+    def apply(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
+        """dx of the group's slow rows in float64."""
         (dy, x, dx), *rest = self._group(first, last)
-        wanted = self._owner._wanted
-        dw = int(self._outer[rows.PARTIALS]) + partial + 8 * self._column
-        db = dw + int(self._outer[rows.DB_OFFSET])
-        _exact_kernel("apply")(
-            self._owner._n, dy, x if wanted.x else 0, dx if wanted.dx else 0, *rest, self._columns, coefficients,
-            int(sums.ctypes.data), dw if wanted.dw else 0, db if wanted.db else 0,
-        )  # fmt: skip
+        _exact_kernel("apply")(self._owner._n, dy, x, dx, *rest, self._columns, coefficients, int(sums.ctypes.data))
 
 
 class _InOrder:

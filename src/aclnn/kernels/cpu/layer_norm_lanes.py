@@ -114,27 +114,6 @@ def load_rounded_to_odd(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def load_double(typingctx: Any, address: Any) -> Any:
-    """A single float64."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.load(builder.inttoptr(args[0], ir.DoubleType().as_pointer()), align=8)
-
-    return types.float64(types.int64), emit
-
-
-@intrinsic
-def store_double(typingctx: Any, address: Any, value: Any) -> Any:
-    """A single float64."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[1], builder.inttoptr(args[0], ir.DoubleType().as_pointer()), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.float64), emit
-
-
-@intrinsic
 def store_int(typingctx: Any, address: Any, value: Any) -> Any:
     """A single int64."""
 
