@@ -1,10 +1,10 @@
-"""Measure every operator beside PyTorch and the memory limit.
+"""Measure every operator beside PyTorch, torch.compile, JAX where it is installed, and the memory limit.
 
-    python -m benchmarks.run [--quick] [--compile] [--sections main wide layouts sizes]
+    python -m benchmarks.run [--quick] [--no-compile] [--sections main wide layouts sizes map costs]
 
 All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
-the 20th and 80th percentiles go to benchmarks/results.csv, tables and pictures to docs. A row whose result is wrong is
-reported and gets no ratio.
+the 20th and 80th percentiles go to benchmarks/results.csv, what else a call costs to benchmarks/costs.csv, tables and
+pictures to docs. A row whose result is wrong is reported and gets no ratio.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import csv
 import gc
 import platform
+import shutil
 import statistics
 import subprocess
 import time
@@ -22,12 +23,15 @@ from typing import NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks import figures, workloads
+from benchmarks import costs, figures, workloads
 from benchmarks.workloads import Call, Workload
 
 HERE = Path(__file__).parent
+BUILD = Path("build/benchmarks")
 SHORTEST_S = 2e-3
 """Calls shorter than this are timed in batches."""
+
+SECTIONS = ("main", "wide", "layouts", "sizes", "map", "costs")
 
 PAUSE_S = 0.01
 """Rest before each provider's turn: PyTorch's threads wait for more work in a loop, on a core, for 5 ms."""
@@ -79,6 +83,14 @@ def _batch(call: Call) -> int:
     return max(1, min(5000, int(SHORTEST_S / max(time.perf_counter() - begun, 1e-7))))
 
 
+def _warm(call: Call) -> None:
+    """Call until caches, and the system's choice of processors for threads that rested, have settled."""
+    begun = time.perf_counter()
+    call()
+    while time.perf_counter() < begun + PAUSE_S / 2:
+        call()
+
+
 def interleaved(calls: dict[str, Call], rounds: int, seconds: float) -> dict[str, list[float]]:
     """Seconds per call of each, round by round; at least three rounds, then until the time is used."""
     batches = {name: _batch(call) for name, call in calls.items()}
@@ -89,7 +101,7 @@ def interleaved(calls: dict[str, Call], rounds: int, seconds: float) -> dict[str
             break
         for name, call in calls.items():
             time.sleep(PAUSE_S)
-            call()
+            _warm(call)
             begun = time.perf_counter()
             for _ in range(batches[name]):
                 call()
@@ -117,7 +129,7 @@ def measure(work: Workload, threads: int, rounds: int, seconds: float) -> list[R
                 round(medians[name] * 1e6, 3),
                 round(low * 1e6, 3),
                 round(high * 1e6, 3),
-                round(work.nbytes / medians[name] / 1e9, 3),
+                round(work.nbytes / medians[name] / 1e9, 6),
                 round(medians["limit"] / medians[name], 3),
                 round(medians["torch"] / medians[name], 3),
                 machine(),
@@ -151,12 +163,12 @@ def save(rows: list[Result], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a sixteenth of the elements, into build/ instead")
-    parser.add_argument("--compile", action="store_true", help="torch.compile too")
-    parser.add_argument("--sections", nargs="+", default=["main", "wide", "layouts", "sizes"])
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes")
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=3.0, help="time for a workload and number of threads")
     options = parser.parse_args()
-    workloads.COMPILE = options.compile
+    workloads.COMPILE = not options.no_compile and shutil.which("c++") is not None
     seconds = 0.3 if options.quick else options.seconds
     makers = [make for section, make in workloads.workloads(options.quick) if section in options.sections]
     columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -164,12 +176,14 @@ def main() -> None:
     with Progress(*columns) as progress:
         for make in progress.track(makers, description="workloads"):
             rows += run(make, (1, 2), options.rounds, seconds)
-    complete = not options.quick and set(options.sections) >= {"main", "wide", "layouts", "sizes"}
-    target = HERE / "results.csv" if complete else Path("build/benchmarks/results.csv")
-    save(rows, target)
-    report = Path("docs/benchmarks.md") if complete else Path("build/benchmarks/benchmarks.md")
-    figures.write(target, report)
-    print(f"written to {target} and {report}")
+    complete = not options.quick and set(options.sections) == set(SECTIONS)
+    folder, report = (HERE, Path("docs/benchmarks.md")) if complete else (BUILD, BUILD / "benchmarks.md")
+    save(rows, folder / "results.csv")
+    if "costs" in options.sections:
+        costs.save(costs.measure(options.quick), folder / "costs.csv")
+        costs.save(list(costs.switch(options.quick)), folder / "streaming.csv")
+    figures.write(folder, report)
+    print(f"written to {folder} and {report}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +11,10 @@ import ml_dtypes
 import numpy as np
 
 import aclnn
-from aclnn.kernels.cpu import elementwise, loops, pool
+from aclnn.kernels.cpu import loops, pool
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.verify import golden as certified
+from aclnn.kernels.cpu.elementwise import STREAM_BYTES
+from aclnn.verify.golden import elementwise as certified
 from aclnn.verify.number_formats import format_of
 
 Array = np.ndarray[Any, Any]
@@ -21,7 +23,7 @@ Call = Callable[[], Any]
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
-#: Whether torch.compile takes part; it costs a minute of compilation and a C++ compiler.
+#: Whether torch.compile takes part; it costs some minutes of compilation and a C++ compiler.
 COMPILE = False
 
 
@@ -47,6 +49,7 @@ class Activation:
     slope: str
     ours: Callable[..., Any]
     theirs: Callable[[Any, Any, Any], Any]
+    in_jax: Callable[[Any], Callable[[Any], Any]]
 
     def aclnn(self, dy: Array, x: Array, out: Array) -> Call:
         return lambda: self.ours(dy, x, out=out)
@@ -56,11 +59,23 @@ class Activation:
         return lambda: self.theirs(*tensors)
 
     def torch_compile(self, dy: Array, x: Array, out: Array) -> Call:
+        """Inductor fuses and threads the composed formula; what PyTorch has as one kernel it calls."""
         import torch
 
         tensors = [torch_of(array) for array in (dy, x, out)]
-        fused = torch.compile(self.theirs)
+        fused = torch.compile(self.theirs, fullgraph=True)
         return lambda: fused(*tensors)
+
+    def jax(self, dy: Array, x: Array) -> Call | None:
+        """The compiled gradient of JAX's own activation; None without JAX. JAX allocates its results."""
+        if importlib.util.find_spec("jax") is None:
+            return None
+        import jax
+
+        forward = self.in_jax(jax)
+        gradient = jax.jit(lambda dy, x: jax.vjp(forward, x)[1](dy)[0])
+        arrays = [jax.device_put(array) for array in (dy, x)]
+        return lambda: gradient(*arrays).block_until_ready()
 
 
 def _activations() -> tuple[Activation, ...]:
@@ -80,20 +95,35 @@ def _activations() -> tuple[Activation, ...]:
             "fast_gelu",
             aclnn.fast_gelu_backward,
             lambda dy, x, out: out.copy_(_composed_fast_gelu(dy, x, torch.sigmoid)),
+            lambda jax: lambda x: x * jax.nn.sigmoid(1.702 * x),
         ),
         Activation(
             "silu_backward",
             "silu",
             aclnn.silu_backward,
             lambda dy, x, out: aten.silu_backward.grad_input(dy, x, grad_input=out),
+            lambda jax: jax.nn.silu,
         ),
-        Activation("gelu_backward_v2 none", "gelu_erf", gelu("none"), torch_gelu("none")),
-        Activation("gelu_backward_v2 tanh", "gelu_tanh", gelu("tanh"), torch_gelu("tanh")),
+        Activation(
+            "gelu_backward_v2 none",
+            "gelu_erf",
+            gelu("none"),
+            torch_gelu("none"),
+            lambda jax: lambda x: jax.nn.gelu(x, approximate=False),
+        ),
+        Activation(
+            "gelu_backward_v2 tanh",
+            "gelu_tanh",
+            gelu("tanh"),
+            torch_gelu("tanh"),
+            lambda jax: lambda x: jax.nn.gelu(x, approximate=True),
+        ),
         Activation(
             "hardswish_backward",
             "hardswish",
             aclnn.hardswish_backward,
             lambda dy, x, out: aten.hardswish_backward.out(dy, x, out=out),
+            lambda jax: jax.nn.hard_swish,
         ),
     )
 
@@ -118,7 +148,7 @@ def limit(nbytes: int) -> Call:
     for array in arrays:
         array.fill(1)  # memory that was never written is one page of zeros, which the cache holds
     addresses = [array.ctypes.data for array in arrays]
-    chunk, streamed = 1 << 16, int(4 * size >= elementwise.STREAM_BYTES)
+    chunk, streamed = 1 << 16, int(4 * size >= STREAM_BYTES)
 
     def call() -> None:
         if size <= chunk:
@@ -191,12 +221,14 @@ def activation(
     calls = {"aclnn": row.aclnn(dy, x, out), "torch": row.torch(dy, x, out)}
     if section == "main" and COMPILE:
         calls["torch.compile"] = row.torch_compile(dy, x, out)
+    if section == "main" and (jax := row.jax(dy, x)):
+        calls["jax"] = jax
 
     def check() -> str | None:
         out[...] = np.nan
         calls["aclnn"]()
         pick = np.random.default_rng(2).integers(0, out.size, min(out.size, 4096))
-        golden = certified.elementwise(row.slope, dy.reshape(-1)[pick], x.reshape(-1)[pick], format_of(kind))
+        golden = certified(row.slope, dy.reshape(-1)[pick], x.reshape(-1)[pick], format_of(kind))
         got = out.reshape(-1)[pick].astype(np.float64)
         unit = np.spacing(np.abs(golden.rounded.astype(kind))).astype(np.float64)
         worst = float(np.max(np.abs(got - golden.value) / unit))
@@ -207,7 +239,13 @@ def activation(
     return Workload(section, row.name, dtype, out.shape, label, 3 * out.size * kind.itemsize, calls, check)
 
 
-def layer_norm(rows: int, columns: int, dtype: str) -> Workload:
+ALL = (True, True, True)
+
+
+def layer_norm(
+    rows: int, columns: int, dtype: str, section: str = "main", mask: tuple[bool, bool, bool] = ALL
+) -> Workload:
+    """``mask`` says which of dx, dw and db are wanted."""
     import torch
 
     kind, rng, shape = DTYPES[dtype], np.random.default_rng(3), (rows, columns)
@@ -216,29 +254,54 @@ def layer_norm(rows: int, columns: int, dtype: str) -> Workload:
     wide = x.astype(np.float64)
     mean, rstd = wide.mean(1, keepdims=True), 1 / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     mean32, rstd32 = mean.astype(np.float32), rstd.astype(np.float32)
-    outs = (aligned(shape, kind), aligned((columns,), kind), aligned((columns,), kind))
+    sizes = (shape, (columns,), (columns,))
+    outs = tuple(aligned(size, kind) if wanted else None for wanted, size in zip(mask, sizes, strict=True))
     # PyTorch wants the statistics in the input's type.
     tensors = [torch_of(array) for array in (dy, x, mean32.astype(kind), rstd32.astype(kind), weight, bias)]
 
     def ours() -> Any:
-        return aclnn.layer_norm_backward(dy, x, [columns], mean32, rstd32, weight, bias, out=outs)
+        return aclnn.layer_norm_backward(dy, x, [columns], mean32, rstd32, weight, bias, mask, out=outs)
 
     def theirs() -> Any:
         dy_, x_, mean_, rstd_, weight_, bias_ = tensors
-        return torch.ops.aten.native_layer_norm_backward(
-            dy_, x_, [columns], mean_, rstd_, weight_, bias_, [True, True, True]
-        )
+        return torch.ops.aten.native_layer_norm_backward(dy_, x_, [columns], mean_, rstd_, weight_, bias_, list(mask))
 
     def check() -> str | None:
-        dx = ours()[0].astype(np.float64)
-        normed, scaled = (wide - mean) * rstd, dy.astype(np.float64) * weight.astype(np.float64)
-        exact = rstd * (scaled - scaled.mean(1, keepdims=True) - normed * (scaled * normed).mean(1, keepdims=True))
-        error = float(np.linalg.norm(dx - exact) / np.linalg.norm(exact))
+        normed, gradient = (wide - mean) * rstd, dy.astype(np.float64)
+        scaled = gradient * weight.astype(np.float64)
+        exact = (
+            rstd * (scaled - scaled.mean(1, keepdims=True) - normed * (scaled * normed).mean(1, keepdims=True)),
+            (gradient * normed).sum(0),
+            gradient.sum(0),
+        )
         allowed = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}[dtype]
-        return None if error <= allowed else f"relative error {error:.3g}, expected at most {allowed:g}"
+        for name, wanted, got, right in zip(("dx", "dw", "db"), mask, ours(), exact, strict=True):
+            if wanted:
+                error = float(np.linalg.norm(got.astype(np.float64) - right) / np.linalg.norm(right))
+                if not error <= allowed:
+                    return f"{name}: relative error {error:.3g}, expected at most {allowed:g}"
+        return None
 
     calls = {"aclnn": ours, "torch": theirs}
-    return Workload("main", "layer_norm_backward", dtype, shape, "contiguous", 3 * x.nbytes, calls, check)
+    wanted = " ".join(name for name, want in zip(("dx", "dw", "db"), mask, strict=True) if want)
+    label = "contiguous" if mask == ALL else f"contiguous, {wanted}"
+    nbytes = (3 if mask[0] else 2) * x.nbytes
+    return Workload(section, "layer_norm_backward", dtype, shape, label, nbytes, calls, check)
+
+
+def _map(quick: bool) -> Iterator[Callable[[], Workload]]:
+    """LayerNorm from tall to flat, for three sizes and, for one of them, three masks."""
+    for exponent, mask in (
+        (20, ALL),
+        (22, ALL),
+        (24, ALL),
+        (22, (True, False, False)),
+        (22, (False, True, True)),
+        (22, (False, False, True)),
+    ):
+        for columns in (1 << n for n in range(4, exponent - 1, 8 if quick else 2)):
+            rows = (1 << exponent) // columns
+            yield lambda m=rows, n=columns, mask=mask: layer_norm(m, n, "float32", "map", mask)
 
 
 def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
@@ -266,3 +329,5 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
         for dtype in ("float32", "bfloat16"):
             for exponent in range(0, 21 if quick else 27, 4 if quick else 2):
                 yield "sizes", lambda row=row, dtype=dtype, n=1 << exponent: activation("sizes", row, dtype, n)
+    for make in _map(quick):
+        yield "map", make

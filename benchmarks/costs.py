@@ -1,0 +1,260 @@
+"""What a call costs besides its arithmetic: imports, first calls, compilation, overheads, memory.
+
+Each is measured in a process of its own: ``python -m benchmarks.costs NAME``, the names being those in ``PROGRAMS``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+
+
+class Cost(NamedTuple):
+    """A row of costs.csv; ``most`` is what the project allows, empty where it only reports."""
+
+    name: str
+    value: float
+    unit: str
+    most: float | str = ""
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def first_call_ms() -> float:
+    import aclnn
+
+    x = np.ones(1024, np.float32)
+    begun = time.perf_counter()
+    aclnn.silu_backward(x, x)
+    return (time.perf_counter() - begun) * 1e3
+
+
+def _layer_norm(dy: Any, x: Any, out: Any) -> Callable[[], Any]:
+    import aclnn
+
+    rows, columns = x.shape
+    weight, dw, db = (np.ones(columns, x.dtype) for _ in range(3))
+    statistic = np.ones((rows, 1), np.float32)
+    arguments = (dy, x, [columns], statistic, statistic, weight, weight)
+    return lambda: aclnn.layer_norm_backward(*arguments, out=(out, dw, db))
+
+
+def _calls() -> Iterator[Callable[[], Any]]:
+    """Calls that between them need every kernel."""
+    import ml_dtypes
+
+    import aclnn
+
+    x = np.ones((64, 64), np.float32)
+    for gradient in (aclnn.hardswish_backward, aclnn.silu_backward, aclnn.fast_gelu_backward):
+        yield lambda f=gradient: (f(x, x), f(x, x.T))
+    for approximate in ("none", "tanh"):
+        yield lambda a=approximate: (aclnn.gelu_backward_v2(x, x, a), aclnn.gelu_backward_v2(x, x.T, a))
+    for kind in (np.float16, ml_dtypes.bfloat16):
+        narrow = x.astype(kind)
+        yield lambda x=narrow: (aclnn.silu_backward(x, x), aclnn.silu_backward(x, x.T))
+    for kind in (np.float32, np.float16, ml_dtypes.bfloat16):
+        for columns in (64, 256, 16384):
+            yield _layer_norm(*(np.ones((64, columns), kind) for _ in range(3)))
+
+
+def compile_s() -> dict[str, float]:
+    """Seconds that each kernel takes to compile with an empty cache."""
+    from aclnn.kernels.cpu import compiler
+
+    around, spent = compiler._symbols_of, {}
+
+    @contextmanager
+    def timed(name: str, key: tuple[object, ...]) -> Iterator[None]:
+        begun = time.perf_counter()
+        with around(name, key):
+            yield
+        spent[name] = time.perf_counter() - begun
+
+    compiler._symbols_of = timed
+    for call in _calls():
+        call()
+    return spent
+
+
+def _least_us(call: Callable[[], Any]) -> float:
+    call()
+    spent = []
+    for _ in range(100):
+        begun = time.perf_counter()
+        for _ in range(100):
+            call()
+        spent.append((time.perf_counter() - begun) / 100)
+    return statistics.median(spent) * 1e6
+
+
+def call_us() -> dict[str, float]:
+    """1,024 float32 by the Python function, by PyTorch's, and by a repeatable executor on an idle stream."""
+    import torch
+
+    import aclnn
+    from aclnn import cann
+
+    x, dy, out = (np.ones(1024, np.float32) for _ in range(3))
+    tensors = [torch.from_numpy(array) for array in (dy, x, out)]
+    cann.aclrtSetDevice(0)
+    _, stream = cann.aclrtCreateStream()
+    _, memory = cann.aclrtMalloc(3 * 4096, cann.ACL_MEM_MALLOC_HUGE_FIRST)
+    handles = [
+        cann.aclCreateTensor([1024], 1, cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, [1024], 1, memory + 4096 * i)
+        for i in range(3)
+    ]
+    _, size, executor = cann.aclnnSiluBackwardGetWorkspaceSize(*handles)
+    assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
+    assert cann.aclnnSiluBackward(0, size, executor, stream) == 0
+    return {
+        "aclnn": _least_us(lambda: aclnn.silu_backward(dy, x, out=out)),
+        "torch": _least_us(
+            lambda: torch.ops.aten.silu_backward.grad_input(tensors[0], tensors[1], grad_input=tensors[2])
+        ),
+        "executor": _least_us(lambda: cann.aclnnSiluBackward(0, size, executor, stream)),
+    }
+
+
+def _status_kib(key: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+    return int(line.split()[1])
+
+
+def memory_kib() -> dict[str, float]:
+    """How far the process's memory rises above its level before the call, beyond the output, which exists before."""
+    import ml_dtypes
+
+    import aclnn
+    from aclnn.kernels.cpu import pool
+
+    pool.set_threads(2)
+
+    def risen(call: Callable[[], Any], small: Callable[[], Any]) -> float:
+        small()
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status_kib("VmRSS")
+        call()
+        return max(0, _status_kib("VmHWM") - before)
+
+    found = {}
+    for kind in (np.float32, ml_dtypes.bfloat16):
+        dy, x, out = (np.ones((4096, 4096), kind) for _ in range(3))
+        layouts = {
+            "contiguous": (dy, x, out),
+            "x transposed": (dy, x.T, out),
+            "sliced": (dy[:, 3:4000], x[:, 3:4000], out[:, 3:4000]),
+        }
+        for layout, (a, b, c) in layouts.items():
+            found[f"silu {np.dtype(kind)} 4096×4096 {layout}"] = risen(
+                lambda a=a, b=b, c=c: aclnn.silu_backward(a, b, out=c),
+                lambda a=a, b=b, c=c: aclnn.silu_backward(a[:256, :256], b[:256, :256], out=c[:256, :256]),
+            )
+        found[f"layer_norm {np.dtype(kind)} 4096×4096"] = risen(
+            _layer_norm(dy, x, out), _layer_norm(dy[:256], x[:256], out[:256])
+        )
+    return found
+
+
+class Switch(NamedTuple):
+    """A row of streaming.csv: microseconds of a call, and of a call whose result is read at once."""
+
+    result_bytes: int
+    streamed: int
+    call_us: float
+    call_and_read_us: float
+
+
+def switch(quick: bool) -> Iterator[Switch]:
+    """Hardswish in float32 with results written into the cache and around it, by size of the result."""
+    import aclnn
+    from aclnn.kernels.cpu import elementwise, pool
+
+    pool.set_threads(2)
+    usual = elementwise.STREAM_BYTES
+    for exponent in range(19, 24 if quick else 27):
+        dy, x, out = (np.ones((1 << exponent) // 4, np.float32) for _ in range(3))
+        spent: dict[tuple[int, int], list[float]] = {(s, r): [] for s in (0, 1) for r in (0, 1)}
+        for _ in range(5 if quick else 31):
+            for streamed, read in spent:
+                elementwise.STREAM_BYTES = 0 if streamed else 1 << 62
+                begun = time.perf_counter()
+                aclnn.hardswish_backward(dy, x, out=out)
+                if read:
+                    out.sum()
+                spent[streamed, read].append((time.perf_counter() - begun) * 1e6)
+        elementwise.STREAM_BYTES = usual
+        for streamed in (0, 1):
+            alone, followed = (round(statistics.median(spent[streamed, read]), 1) for read in (0, 1))
+            yield Switch(1 << exponent, streamed, alone, followed)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _run(*arguments: str, **environment: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ | environment
+    )
+    return json.loads(done.stdout)
+
+
+def _in_a_process(program: str, **environment: str) -> Any:
+    return _run("-m", "benchmarks.costs", program, **environment)
+
+
+def measure(quick: bool) -> list[Cost]:
+    """Every figure; imports and first calls are medians of several processes."""
+    times = 3 if quick else 9
+    timed_import = "import time; begun = time.perf_counter(); import aclnn; print((time.perf_counter() - begun) * 1e3)"
+    with tempfile.TemporaryDirectory() as cache:
+        compiled = _in_a_process("compile_s", ACLNN_CACHE_DIR=cache)
+    calls, memory = _in_a_process("call_us"), _in_a_process("memory_kib")
+    return [
+        Cost(
+            "import aclnn, NumPy included", statistics.median(_run("-c", timed_import) for _ in range(times)), "ms", 200
+        ),
+        Cost(
+            "first call of a process, kernels on disk, Numba's import included",
+            statistics.median(_in_a_process("first_call_ms") for _ in range(times)),
+            "ms",
+            1000,
+        ),
+        Cost("silu_backward, 1,024 float32, out= given", calls["aclnn"], "µs", 2.5 * calls["torch"]),
+        Cost("the same in PyTorch", calls["torch"], "µs"),
+        Cost("a repeatable executor's run, 1,024 float32, idle stream", calls["executor"], "µs"),
+        *(Cost(f"compile {name}", seconds, "s", 2) for name, seconds in compiled.items()),
+        *(
+            Cost(f"memory beyond the output, {name}", kib, "KiB", "" if "layer_norm" in name else 2048)
+            for name, kib in memory.items()
+        ),
+    ]
+
+
+def save(rows: list[Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows[0]._fields)
+        writer.writerows([round(v, 3) if isinstance(v, float) else v for v in row] for row in rows)
+
+
+PROGRAMS = {f.__name__: f for f in (first_call_ms, compile_s, call_us, memory_kib)}
+
+if __name__ == "__main__":
+    print(json.dumps(PROGRAMS[sys.argv[1]]()))
