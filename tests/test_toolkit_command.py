@@ -6,11 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler
+from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
 from toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 ACLNN = Path(sys.executable).with_name("aclnn")
@@ -165,3 +166,41 @@ class TestWithoutACompiler:
             c_compiler()
         monkeypatch.setenv("CXX", f"{sys.executable} -m64")
         assert cxx_compiler() == [sys.executable, "-m64"]
+
+
+class TestPythonWithoutItsPartsForC:
+    """Distributions keep the headers and the shared library apart; some builds have no shared library at all."""
+
+    @pytest.fixture
+    def variables(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+        found = {"LIBDIR": str(tmp_path), "base": str(tmp_path / "base")}
+        monkeypatch.setattr(sysconfig, "get_config_vars", lambda: found)
+        monkeypatch.setattr(sysconfig, "get_config_var", found.get)
+        return found
+
+    def test_a_static_build(self, variables: dict[str, str], tmp_path: Path) -> None:
+        variables["LDLIBRARY"] = variables["INSTSONAME"] = "libpython.a"
+        (tmp_path / "libpython.a").touch()
+        with pytest.raises(ToolkitError, match=r"as a shared library .*apt-get install python3-dev.*--enable-shared"):
+            python_library()
+
+    def test_a_distribution_that_keeps_it_under_the_architectures_name(
+        self, variables: dict[str, str], tmp_path: Path
+    ) -> None:
+        variables["MULTIARCH"] = "x86_64-linux-gnu"
+        library = tmp_path / "x86_64-linux-gnu" / f"libpython{sysconfig.get_python_version()}.so.1.0"
+        library.parent.mkdir()
+        library.touch()
+        assert python_library() == library
+
+    def test_a_python_that_was_moved_with_its_library(self, variables: dict[str, str], tmp_path: Path) -> None:
+        variables["LIBDIR"] = "/nonexistent"
+        library = tmp_path / "base" / "lib" / f"libpython{sysconfig.get_python_version()}.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        assert python_library() == library
+
+    def test_no_headers(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+        with pytest.raises(ToolkitError, match=r"no Python\.h.*apt-get install python3-dev"):
+            python_headers()
