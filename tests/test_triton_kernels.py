@@ -15,7 +15,9 @@ torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
 
 
-@pytest.mark.parametrize("part", ["float32", "16_bit", "layouts", "layer_norm", "layer_norm_forward"])
+@pytest.mark.parametrize(
+    "part", ["float32", "16_bit", "layouts", "layer_norm", "layer_norm_overlapping", "layer_norm_forward"]
+)
 def test_interpreted(part: str) -> None:
     # Whether a kernel is interpreted is decided when its module is imported: hence a process of its own.
     program = str(Path(__file__).with_name("triton_interpreted.py"))

@@ -112,6 +112,15 @@ def check_layouts() -> None:
             np.testing.assert_allclose(
                 ours.astype(np.float64), exact, rtol=2 * float(ml_dtypes.finfo(dtype).eps), atol=1e-7
             )
+    for shape, strides in (((4, 6), (2, 1)), ((5, 3), (1, 1)), ((2, 3, 4), (0, 3, 1)), ((3, 7), (3, -1))):
+        x = drawn(*shape)
+        written = []
+        for device in ("cuda", "cpu"):  # elements of the output coincide: the last one counts
+            memory = np.full(64, np.nan, np.float32)
+            out = np.lib.stride_tricks.as_strided(memory[20:], shape, tuple(4 * step for step in strides))
+            elementwise("silu_value", (x,), out, device)
+            written.append(memory)
+        np.testing.assert_allclose(*written, rtol=1e-6)
     for shift in (-3, 3):  # overlapping: as if everything had been read before
         memory = drawn(64)
         x, out = memory[8:40], memory[8 + shift : 40 + shift]
@@ -122,7 +131,8 @@ def check_layouts() -> None:
 def check_layer_norm() -> None:
     generator = np.random.default_rng(3)
     for shape, normalized, dtype in (
-        ((20, 3, 7), 1, TYPES[0]), ((3, 5, 4), 2, TYPES[1]), ((9, 40), 1, BFLOAT16), ((11, 8300), 1, TYPES[0]),
+        ((20, 3, 7), 1, TYPES[0]), ((3, 5, 4), 2, TYPES[1]), ((9, 40), 1, BFLOAT16),
+        ((11, 8300), 1, TYPES[0]), ((3, 16500), 1, TYPES[0]),
     ):  # fmt: skip
         split = len(shape) - normalized
         m, n = math.prod(shape[:split]), math.prod(shape[split:])
@@ -154,6 +164,36 @@ def check_layer_norm() -> None:
                     np.testing.assert_allclose(
                         got.reshape(wanted_value.shape).astype(np.float64), wanted_value, rtol=tolerance, atol=1e-5
                     )
+
+
+def check_layer_norm_overlapping() -> None:
+    """As if every input had been read before anything was written."""
+    generator = np.random.default_rng(6)
+    memory = generator.normal(size=2000).astype(np.float32)
+    mean, rstd = generator.normal(size=20).astype(np.float32), np.ones(20, np.float32)
+
+    def views() -> tuple[Any, ...]:
+        fresh = memory.copy()
+        x, dy, dx = (fresh[at : at + 600].reshape(20, 30) for at in (0, 700, 307))
+        return fresh, (dy, x, mean, rstd, fresh[1400:1430]), (dx, fresh[1425:1455], fresh[1460:1490])
+
+    results = []
+    for apart in (False, True):
+        fresh, inputs, outs = views()
+        if apart:
+            inputs = tuple(array.copy() for array in inputs)
+        plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, outs)), 1, "cuda")
+        workspace = np.empty(plan.workspace_bytes, np.uint8)
+        plan.run(list(map(address, inputs)), list(map(address, outs)), address(workspace))
+        out = fresh[305:905].reshape(20, 30)
+        inputs, outs = (dx := outs[0], fresh[1400:1430], None), (out, None, None)
+        if apart:
+            inputs = (dx.copy(), fresh[1400:1430].copy(), None)
+        forward = kernels.layer_norm(tuple(map(layout, inputs)), tuple(map(layout, outs)), 1, 1e-5, "cuda")
+        forward.run(list(map(address, inputs)), list(map(address, outs)), 0)
+        results.append(fresh)
+    assert np.array_equal(*results)
+    assert not np.array_equal(results[0], memory)
 
 
 def check_layer_norm_forward() -> None:

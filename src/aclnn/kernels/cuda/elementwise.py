@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu.geometry import simplify
@@ -100,8 +102,7 @@ class _Elementwise:
         self._formula, self._inputs, self._output = formula, inputs, output
         dy, x = inputs[0], inputs[-1]
         geometry = simplify((dy, x, output))
-        if geometry.ordered:
-            raise NotImplementedError("expected an output whose elements lie apart on a GPU, got overlapping strides")
+        assert not geometry.ordered, "such an output is scattered to"
         sizes = [layout.dtype.itemsize for layout in (dy, x, output)]
         self._starts = geometry.starts
         axes = [
@@ -158,12 +159,28 @@ class _Elementwise:
         return address + low < out + end and out + begin < address + high
 
     def _run_apart(self, inputs: Sequence[int], out: int) -> None:
-        output = self._output
-        size = math.prod(output.shape)
-        memory = torch.empty(size * output.dtype.itemsize, dtype=torch.uint8, device=launch.device())
-        between = Layout(output.dtype, output.shape, contiguous_strides(output.shape))
+        between = _contiguous(self._output)
+        memory = _memory(between)
         _Elementwise(self._formula, self._inputs, between).run(inputs, [memory.data_ptr()], 0)
-        _Elementwise(_same, (between,), output).run([memory.data_ptr()], [out], 0)
+        _Elementwise(_same, (between,), self._output).run([memory.data_ptr()], [out], 0)
+
+
+def _contiguous(layout: Layout) -> Layout:
+    return Layout(layout.dtype, layout.shape, contiguous_strides(layout.shape))
+
+
+def _memory(layout: Layout) -> Any:
+    nbytes = math.prod(layout.shape) * layout.dtype.itemsize
+    return torch.empty(nbytes, dtype=torch.uint8, device=launch.device())
+
+
+def copy_of(layout: Layout, address: int) -> tuple[Layout, Any]:
+    """A contiguous copy of a tensor: its layout, and a PyTorch tensor of its bytes."""
+    copied = _contiguous(layout)
+    memory = _memory(copied)
+    if memory.numel():
+        _Elementwise(_same, (layout,), copied).run([address], [memory.data_ptr()], 0)
+    return copied, memory
 
 
 class _Nothing:
@@ -173,10 +190,54 @@ class _Nothing:
         """There is nothing to do."""
 
 
+@triton.jit
+def scatter(source, out, places, count, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
+    """out[places[k, 1]] = source[places[k, 0]]."""
+    k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    valid = k < count
+    pairs = places.to(tl.pointer_type(tl.int64)) + 2 * k
+    value = tl.load(source.to(tl.pointer_type(DTYPE)) + tl.load(pairs, mask=valid, other=0), mask=valid)
+    tl.store(out.to(tl.pointer_type(DTYPE)) + tl.load(pairs + 1, mask=valid, other=0), value, mask=valid)
+
+
+class _Scattered:
+    """For an output whose elements coincide: computed apart, then of those in one place the last is written."""
+
+    workspace_bytes = 0
+
+    def __init__(self, formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> None:
+        self._output, self._between = output, _contiguous(output)
+        self._apart = _Elementwise(formula, inputs, self._between)
+        steps = zip(output.shape, output.strides, strict=True)
+        offsets: Any = np.zeros((), np.int64)
+        for extent, stride in steps:
+            offsets = np.add.outer(offsets, stride * np.arange(extent))
+        offsets = offsets.reshape(-1)
+        _, from_end = np.unique(offsets[::-1], return_index=True)
+        last = offsets.size - 1 - from_end
+        self._places = torch.from_numpy(np.stack([last, offsets[last]], axis=1))
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        memory, places = _memory(self._between), self._places.to(launch.device())
+        self._apart.run(inputs, [memory.data_ptr()], 0)
+        scatter[(-(-len(places) // TILE),)](
+            launch.pointer(memory.data_ptr(), self._output.dtype),
+            launch.pointer(outputs[0], self._output.dtype),
+            launch.pointer(places.data_ptr(), DataType.INT64),
+            len(places),
+            DTYPE=TYPES[self._output.dtype],
+            BLOCK=TILE,
+        )
+
+
 def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
     """See ``aclnn.kernels.elementwise``.
 
     Raises:
-        NotImplementedError: the formula has no float32 version here, or elements of the output overlap.
+        NotImplementedError: the formula has no float32 version here.
     """
-    return _Nothing() if 0 in output.shape else _Elementwise(formula, inputs, output)
+    if 0 in output.shape:
+        return _Nothing()
+    coincide = simplify((output,)).ordered
+    return (_Scattered if coincide else _Elementwise)(formula, inputs, output)

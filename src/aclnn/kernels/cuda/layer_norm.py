@@ -8,19 +8,24 @@ programs of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
+from aclnn.kernels.cuda.elementwise import copy_of
 from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
 from aclnn.tensor import Layout
 
 GROUPS, GROUP_ROWS = 512, 8
 """There are at most 512 groups of at least 8 rows: enough for every multiprocessor, few enough partial sums."""
-WHOLE = 8192
-"""Rows up to this long are held in the registers of one program."""
+WHOLE = 16384
+"""Rows up to this long are held in the registers of one program, at most 1,024 threads with sixteen columns each.
+
+For an H200 ptxas then spills about 50 of their words, into the first-level cache; two passes over such rows and a third
+for dw and db would read dy and x from memory twice.
+"""
 CHUNK = 2048
 """Columns that longer rows are taken at a time."""
 FINISH_ROWS, FINISH_COLUMNS = 32, 64
@@ -38,6 +43,12 @@ def place(index, axes, START: tl.constexpr, COUNT: tl.constexpr):
             offset += index % extent * tl.load(describes + 2 * axis + 1)
             index = index // extent
     return offset
+
+
+@triton.jit
+def place_all(columns, axes, START: tl.constexpr, COUNT: tl.constexpr):
+    """Offsets of columns of a row that is taken at once: 32 bits will do for neighbours."""
+    return place(columns.to(tl.int64), axes, START, COUNT) if COUNT > 0 else columns
 
 
 @triton.jit
@@ -63,10 +74,9 @@ def whole_rows(
     group = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     valid = column < n
-    dy_columns = place(column.to(tl.int64), axes, AT[1], COUNT[1]) if COUNT[1] > 0 else column
-    x_columns = place(column.to(tl.int64), axes, AT[3], COUNT[3]) if COUNT[3] > 0 else column
+    dy_columns, x_columns = place_all(column, axes, AT[1], COUNT[1]), place_all(column, axes, AT[3], COUNT[3])
     if DX is not None:
-        dx_columns = place(column.to(tl.int64), axes, AT[8], COUNT[8]) if COUNT[8] > 0 else column
+        dx_columns = place_all(column, axes, AT[8], COUNT[8])
         if WEIGHT is not None:
             w = numbers(weight, WEIGHT, place(column.to(tl.int64), axes, AT[6], COUNT[6]), valid)
     if DW:
@@ -213,19 +223,15 @@ class Axes:
 _DW, _DB = 9, 10
 
 
-def refuse_overlap(
-    what: str,
+def overlapped(
     inputs: Sequence[Layout | None],
     sources: Sequence[int],
     outputs: Sequence[Layout | None],
     targets: Sequence[int],
     replaceable: int,
-) -> None:
-    """Refuse outputs that overlap inputs; the first may exactly replace one of the first ``replaceable`` inputs.
-
-    Raises:
-        NotImplementedError: they do.
-    """
+) -> list[int]:
+    """The inputs that writing would change; the first output may exactly replace one of the first ``replaceable``."""
+    found = []
     for i, (layout, source) in enumerate(zip(inputs, sources, strict=True)):
         for j, (other, target) in enumerate(zip(outputs, targets, strict=True)):
             if layout is None or other is None:
@@ -234,10 +240,28 @@ def refuse_overlap(
                 continue
             (low, high), (begin, end) = layout.span, other.span
             if source + low < target + end and target + begin < source + high:
-                raise NotImplementedError(
-                    f"{what} on a GPU: expected outputs apart from the inputs, or the first exactly in place of "
-                    f"one, got input {i} and output {j} overlapping"
-                )
+                found.append(i)
+                break
+    return found
+
+
+def run_apart(
+    make: Callable[[tuple[Layout | None, ...]], Plan],
+    layouts: Sequence[Layout | None],
+    which: Sequence[int],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    workspace: int,
+) -> None:
+    """Run the plan for contiguous copies of some inputs."""
+    copied, addresses, kept = list(layouts), list(inputs), []
+    for i in which:
+        layout = layouts[i]
+        assert layout is not None
+        copied[i], memory = copy_of(layout, inputs[i])
+        addresses[i] = memory.data_ptr()
+        kept.append(memory)
+    make(tuple(copied)).run(addresses, outputs, workspace)
 
 
 def pointer_to(address: int, layout: Layout | None) -> Any:
@@ -257,7 +281,7 @@ class _LayerNormBackward:
         assert rstd is not None
         split = len(x.shape) - normalized_dims
         self._m, self._n = math.prod(x.shape[:split]), math.prod(x.shape[split:])
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs, self._normalized_dims = inputs, outputs, normalized_dims
         self._axes = Axes()
         for layout, parts in (
             (dy, (slice(split), slice(split, None))),
@@ -295,7 +319,12 @@ class _LayerNormBackward:
         """See ``aclnn.kernels.Plan``."""
         if self._n == 0:
             return
-        refuse_overlap("LayerNorm's gradients", self._inputs, inputs, self._outputs, outputs, replaceable=2)
+        if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=2):
+            run_apart(
+                lambda layouts: plan(layouts, self._outputs, self._normalized_dims),
+                self._inputs, which, inputs, outputs, workspace,
+            )  # fmt: skip
+            return
         dy, x, mean, rstd, weight = map(pointer_to, inputs, self._inputs)
         axes, dx = self._axes.address(), self._row_constants["DX"]
         sums = {"DW": self._dw is not None, "DB": self._db is not None}
@@ -305,7 +334,7 @@ class _LayerNormBackward:
             block = launch.power_of_two(self._n)
             whole_rows[(self._groups,)](
                 dy, x, mean, rstd, weight, written, *group, **self._constants, **self._row_constants, **sums,
-                BLOCK=block, ALIGNED=self._aligned, num_warps=min(16, max(1, block // 512)), enable_fp_fusion=False,
+                BLOCK=block, ALIGNED=self._aligned, num_warps=max(1, block // 512), enable_fp_fusion=False,
             )  # fmt: skip
         elif self._m:
             # The sums come first: dx may replace dy or x.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm import Axes, numbers, place, pointer_to, refuse_overlap
+from aclnn.kernels.cuda.layer_norm import Axes, numbers, overlapped, place, pointer_to, run_apart
 from aclnn.tensor import Layout
 
 BLOCK = 8192
@@ -72,7 +72,7 @@ class _LayerNorm:
         assert out is not None
         split = len(x.shape) - normalized_dims
         self._m, self._n, self._eps = math.prod(x.shape[:split]), math.prod(x.shape[split:]), eps
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs, self._normalized_dims = inputs, outputs, normalized_dims
         self._axes = Axes()
         halves, whole = (slice(split), slice(split, None)), (slice(None),)
         for layout, parts in (
@@ -88,7 +88,12 @@ class _LayerNorm:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        refuse_overlap("LayerNorm", self._inputs, inputs, self._outputs, outputs, replaceable=1)
+        if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=1):
+            run_apart(
+                lambda layouts: plan(layouts, self._outputs, self._normalized_dims, self._eps),
+                self._inputs, which, inputs, outputs, workspace,
+            )  # fmt: skip
+            return
         block = min(BLOCK, launch.power_of_two(max(1, self._n)))
         rows[(self._m,)](
             *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
