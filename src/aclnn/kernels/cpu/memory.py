@@ -277,6 +277,42 @@ def fetch_add(typingctx: Any, address: Any, amount: Any) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
+@intrinsic
+def look(typingctx: Any, address: Any) -> Any:
+    """The int64 at an address that other threads write to (``show``, ``fetch_add``): in one order for all threads."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.load_atomic(_pointer(builder, args[0], _INT64), "seq_cst", 8)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def show(typingctx: Any, address: Any, value: Any) -> Any:
+    """Write an int64 for other threads' ``look``."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.store_atomic(args[1], _pointer(builder, args[0], _INT64), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def pause(typingctx: Any) -> Any:
+    """What a thread does between two looks, for the sake of the processor's other work."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        triple = context.codegen().magic_tuple()[0]
+        if triple.startswith("x86_64"):
+            call_llvm(builder, "llvm.x86.sse2.pause", ir.VoidType())
+        elif triple.startswith(("aarch64", "arm64")):
+            call_llvm(builder, "llvm.aarch64.hint", ir.VoidType(), _INT32(1))
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
 def _invoke(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
     # Numba's calling convention: places for the result and for an exception come first, a status is returned.
     place = _INT8.as_pointer()
@@ -433,3 +469,18 @@ store_one_float32 = _store_one(_FLOAT, types.float32, "A single float32.")
 store_one_float64 = _store_one(ir.DoubleType(), types.float64, "A single float64.")
 store_one_uint16 = _store_one(_INT16, types.uint16, "A single 16-bit pattern.")
 store_one_uint32 = _store_one(_INT32, types.uint32, "A single 32-bit pattern.")
+
+
+@intrinsic
+def stream_float16_apart(typingctx: Any, address: Any, value: Any) -> Any:
+    """As ``stream_float16``, where LLVM would merge the rounding with the store, and that instruction cannot stream."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        raw = _narrow_float16(context, builder, args[1])
+        if target.flavour(context) in ("avx512", "avx2"):
+            raw = _apart(builder, raw)
+        written = builder.store(raw, _pointer(builder, args[0], raw.type), align=32)
+        written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, FLOATS), emit
