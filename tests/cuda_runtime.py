@@ -22,7 +22,7 @@ from aclnn.runtime.streams import Stream
 STAND_IN: Any = None
 if not torch.cuda.is_available():
     import cuda_stand_in
-    import triton_bfloat16  # noqa: F401
+    import triton_hardware  # noqa: F401
 
     STAND_IN = cuda.torch = cuda_stand_in.Torch()
 

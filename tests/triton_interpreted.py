@@ -17,7 +17,7 @@ from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import entries
 from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.tensor import Layout
-from triton_bfloat16 import BFLOAT16
+from triton_hardware import BFLOAT16
 
 import_module("aclnn.operators")
 MODULES = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]

@@ -1,0 +1,46 @@
+"""Importing this makes Triton's interpreter round as hardware does.
+
+Its conversions to bfloat16 lose the carry, and before Triton 3.9 its fused multiply-add rounds twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from triton import language as tl
+from triton.runtime import interpreter
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_convert = interpreter._convert_float
+
+
+def convert(value: Any, source: Any, target: Any, rounding: Any) -> Any:
+    """Float32 from and to bfloat16."""
+    if (source, target) == (tl.float32, tl.bfloat16):
+        return value.astype(BFLOAT16).view(np.uint16)
+    if (source, target) == (tl.bfloat16, tl.float32):
+        return value.view(BFLOAT16).astype(np.float32).view(np.uint32)
+    return _convert(value, source, target, rounding)
+
+
+def fma(x: Any, y: Any, z: Any) -> Any:
+    """x·y + z of float32, rounded once: the float64 sum is rounded to odd, which a second rounding cannot mistake."""
+    with np.errstate(all="ignore"):
+        product, addend = np.multiply(x, y, dtype=np.float64), np.asarray(z, np.float64)
+        total = product + addend
+        back = total - product
+        lost = (product - (total - back)) + (addend - back)
+        even = np.atleast_1d(total).view(np.int64).reshape(total.shape) & 1 == 0
+        towards = np.nextafter(total, np.copysign(np.inf, lost))
+        return np.where((lost != 0) & even & np.isfinite(total), towards, total).astype(np.float32)
+
+
+def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+    assert z.data.dtype == np.float32
+    return interpreter.TensorHandle(fma(x.data, y.data, z.data), z.dtype.scalar)
+
+
+interpreter._convert_float = convert
+interpreter.InterpreterBuilder.create_fma = create_fma
