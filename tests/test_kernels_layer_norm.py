@@ -187,8 +187,8 @@ def test_the_worked_example() -> None:
 
 @pytest.mark.parametrize(
     ("m", "n"),
-    [(1, 1), (5, 1), (3, 15), (4, 16), (7, 17), (70, 33), (300, 511), (257, 513), (9, 4100), (3, 70000), (1, 1_000_000),
-     (1_000_000, 2), (5000, 40)],
+    [(1, 1), (5, 1), (3, 15), (4, 16), (7, 17), (70, 33), (300, 511), (257, 513), (9, 4100), (3, 70000), (6, 300_000),
+     (1, 1_000_000), (1_000_000, 2), (5000, 40)],
 )  # fmt: skip
 def test_normal_data(m: int, n: int) -> None:
     inputs = rows(np.random.default_rng(m + n), m, n)
@@ -261,6 +261,30 @@ def test_sums_whose_parts_overflow() -> None:
     assert not db.any()
     assert not dw.any()
     assert np.array_equal(dx, np.where(dy > 0, -3e38, 3e38).astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(301, 40), (7, 33000)])
+def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread_count(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(11)
+    inputs = dy, x, mean, rstd, _ = rows(rng, *shape)
+    dy[0:4, 3] = 3e38  # dw and db need float64
+    dy[5, 7], x[5, 7] = 1e20, 1e25  # dw does
+    dy[6, 9], dy[2, 20], x[1, 30] = np.inf, np.nan, -np.inf
+    pool.set_threads(1)
+    whole = gradients(inputs)
+    for mask in MASKS:
+        for threads in (1, 3):
+            pool.set_threads(threads)
+            for moved in (inputs, (np.asfortranarray(dy), x, mean, rstd, inputs[4])):
+                for got, value in zip(gradients(moved, mask), whole, strict=True):
+                    assert got is None or np.array_equal(bits(got), bits(value))
+    with np.errstate(invalid="ignore"):
+        xhat = (x.astype(np.float64) - mean[:, None]) * rstd[:, None]
+        for got, terms in ((whole[1], dy * xhat), (whole[2], dy.astype(np.float64))):
+            expected, scale = terms.sum(0), abs(terms).sum(0)
+            finite = abs(expected) < 3e38
+            assert (abs(got - expected) <= 1e-6 * scale)[finite].all()
+            assert np.array_equal(np.isfinite(got), finite)
 
 
 @pytest.mark.parametrize("shape", [(300, 8), (2, 33000)])

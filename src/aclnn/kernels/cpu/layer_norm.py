@@ -163,8 +163,8 @@ class LayerNormPlan:
         self._wide = self._n > WIDE_COLUMNS or self._m < 4 * BLOCK_ROWS
         self._block_rows = max(BLOCK_ROWS, -(-self._m // (BLOCKS * rows.GROUP)) * rows.GROUP)
         self._blocks = 1 if self._wide else -(-self._m // self._block_rows)
-        batch = max(1, BATCH_ELEMENTS // self._n)
-        self._batch = min(self._m, batch if batch < rows.GROUP else batch // rows.GROUP * rows.GROUP)
+        groups = max(1, BATCH_ELEMENTS // (self._n * rows.GROUP))
+        self._batch = min(self._m, groups * rows.GROUP)
         self._regions = self._lay_out()
         self.workspace_bytes = self._regions.end
         self._template = self._job(packed=False)

@@ -38,7 +38,7 @@ def _element(size: int, name: str) -> Element:
 
 ELEMENTS = {
     DataType.FLOAT: _element(4, "float32"),
-    DataType.FLOAT16: _element(2, "float16"),
+    DataType.FLOAT16: _element(2, "float16")._replace(stream=memory.stream_float16_apart),
     DataType.BF16: _element(2, "bfloat16"),
 }
 

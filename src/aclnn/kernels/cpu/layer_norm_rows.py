@@ -27,6 +27,7 @@ from aclnn.kernels.cpu.layer_norm_lanes import (
     store_int,
 )
 from aclnn.kernels.cpu.memory import (
+    copy,
     finish_streams,
     first_lanes,
     load_bfloat16_part,
@@ -37,6 +38,7 @@ from aclnn.kernels.cpu.memory import (
     load_one_float64,
     load_one_int64,
     prefetch,
+    scratch,
     store_float32,
     store_one_float32,
     store_one_float64,
@@ -48,6 +50,7 @@ Loop = Callable[..., None]
 SEGMENT = 512
 """Columns per segment: its accumulators for dw and db, 4 KiB, stay in the L1 cache."""
 GROUP = 4
+ENDS = 3 * 64 * GROUP
 """Rows summed in float32 before they go to the float64 accumulators."""
 
 # What `job` holds, one int64 each; TOP_WEIGHT is the float32 max(abs(w)).
@@ -170,6 +173,17 @@ def fetch(rows: Any, at: int) -> None:
     prefetch(rows[3] + at)
 
 
+@register_jitable
+def copy_ends(rows: Any, at: int, size: int, ends: int) -> None:
+    """What is left of each row behind whole vectors, with zeros up to 64 bytes.
+
+    Before anything is in registers: copying is a call, which would not keep them.
+    """
+    for k in range(GROUP):
+        store_float32(ends + 64 * k, splat(np.float32(0.0)))
+        copy(ends + 64 * k, rows[k] + at, size)
+
+
 def summing(dy: Element, x: Element, wanted: Wanted) -> Any:
     """A function that takes a segment of a group to its records and adds its dy·x̂ and dy to float64 sums.
 
@@ -201,9 +215,11 @@ def summing(dy: Element, x: Element, wanted: Wanted) -> Any:
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
-    def add_some(dy_at: int, x_at: int, count: int, mean: Any, rstd: Any, w: Any, terms: Any, sums: Any) -> Any:
-        y = load_dy_part(dy_at, count)
-        xhat = select(first_lanes(count), (load_x_part(x_at, count) - mean) * rstd, 0.0) if wants_x else y
+    def add_some(k: int, rest: int, count: int, mean: Any, rstd: Any, w: Any, terms: Any, sums: Any) -> Any:
+        y = load_dy(rest + 64 * k)
+        xhat = y
+        if wants_x:
+            xhat = select(first_lanes(count), (load_x(rest + 64 * GROUP + 64 * k) - mean) * rstd, 0.0)
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
@@ -260,12 +276,17 @@ def summing(dy: Element, x: Element, wanted: Wanted) -> Any:
         dys: Any, xs: Any, w_at: int, columns: int, coefficients: int, dy_ahead: int, x_ahead: int,
         records: int, pitch: int, dw_at: int, db_at: int,
     ) -> None:  # fmt: skip
+        whole = columns & -16
+        rest, ends = columns - whole, scratch(ENDS)
+        if rest:
+            copy_ends(dys, whole * dy_size, rest * dy_size, ends)
+            if wants_x:
+                copy_ends(xs, whole * x_size, rest * x_size, ends + 64 * GROUP)
         means, rstds = of_rows(coefficients, ROW_MEAN), of_rows(coefficients, ROW_RSTD)
         zero = splat(np.float32(0.0))
         none = (zero, zero, zero, zero)
         sums_0, sums_1, sums_2, sums_3 = none, none, none, none
         lost = (zero, zero)
-        whole = columns & -16
         for j in range(0, whole, 16):
             w = load_float32(w_at + 4 * j) if wants_dx else zero
             dy_at, x_at = j * dy_size, j * x_size
@@ -279,15 +300,13 @@ def summing(dy: Element, x: Element, wanted: Wanted) -> Any:
             terms, sums_2 = add_sixteen(dys[2] + dy_at, xs[2] + x_at, means[2], rstds[2], w, terms, sums_2)
             terms, sums_3 = add_sixteen(dys[3] + dy_at, xs[3] + x_at, means[3], rstds[3], w, terms, sums_3)
             lost = settle(terms, j, dw_at, db_at, lost)
-        rest = columns - whole
         if rest:
             w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
-            dy_at, x_at = whole * dy_size, whole * x_size
             terms = (zero, zero)
-            terms, sums_0 = add_some(dys[0] + dy_at, xs[0] + x_at, rest, means[0], rstds[0], w, terms, sums_0)
-            terms, sums_1 = add_some(dys[1] + dy_at, xs[1] + x_at, rest, means[1], rstds[1], w, terms, sums_1)
-            terms, sums_2 = add_some(dys[2] + dy_at, xs[2] + x_at, rest, means[2], rstds[2], w, terms, sums_2)
-            terms, sums_3 = add_some(dys[3] + dy_at, xs[3] + x_at, rest, means[3], rstds[3], w, terms, sums_3)
+            terms, sums_0 = add_some(0, ends, rest, means[0], rstds[0], w, terms, sums_0)
+            terms, sums_1 = add_some(1, ends, rest, means[1], rstds[1], w, terms, sums_1)
+            terms, sums_2 = add_some(2, ends, rest, means[2], rstds[2], w, terms, sums_2)
+            terms, sums_3 = add_some(3, ends, rest, means[3], rstds[3], w, terms, sums_3)
             lost = settle(terms, whole, dw_at, db_at, lost)
         if wants_dx:
             record(sums_0, records)
@@ -303,7 +322,7 @@ def summing(dy: Element, x: Element, wanted: Wanted) -> Any:
 @register_jitable
 def judge(job: int, count: int, records: int, coefficients: int) -> Any:
     """Turn the records of a group's rows into their coefficients; true where float32 will not do for dx."""
-    n, segments = np.float64(load_one_int64(job + 8 * N)), load_one_int64(job + 8 * SEGMENTS)
+    share, segments = 1.0 / load_one_int64(job + 8 * N), load_one_int64(job + 8 * SEGMENTS)
     top_w = np.float64(load_one_float32(job + 8 * TOP_WEIGHT))
     unfit = False
     for k in range(count):
@@ -315,7 +334,7 @@ def judge(job: int, count: int, records: int, coefficients: int) -> Any:
             top_xhat = max(top_xhat, load_one_float32(record + TOP_XHAT))
             sum_g += np.float64(load_one_float32(record + SUM_G))
             sum_gx += np.float64(load_one_float32(record + SUM_GX))
-        c1, c2 = sum_g / n, sum_gx / n
+        c1, c2 = sum_g * share, sum_gx * share
         top_g = np.float64(top_dy) * top_w
         finite = c1 - c1 == 0.0 and c2 - c2 == 0.0
         bounded = top_g <= MOST_G and top_xhat <= MOST_XHAT
@@ -330,11 +349,12 @@ def judge(job: int, count: int, records: int, coefficients: int) -> Any:
 
 
 def applying(dy: Element, x: Element, dx: Element) -> Any:
-    """A function that writes a segment of a group's dx."""
-    load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
-    store_dx, store_dx_part, stream_dx = dx.store, dx.store_part, dx.stream
-    dy_size, x_size, dx_size = dy.size, x.size, dx.size
-    dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
+    """A function that writes a segment of a group's dx, a line of each row at a time.
+
+    Half lines of rows in turn, streamed, take up to twice as long.
+    """
+    load_dy, load_x, store_dx, stream_dx = dy.load, x.load, dx.store, dx.stream
+    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     @register_jitable
     def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
@@ -342,46 +362,54 @@ def applying(dy: Element, x: Element, dx: Element) -> Any:
         return fma((x - mean) * rstd, minus_c2, y * w + minus_c1) * rstd
 
     @register_jitable
-    def sixteen(dy_at: int, x_at: int, dx_at: int, w: Any, row: Any, streamed: int) -> None:
-        result = gradient(load_dy(dy_at), load_x(x_at), w, row)
-        if streamed:
-            stream_dx(dx_at, result)
-        else:
-            store_dx(dx_at, result)
+    def write_line(dy_at: int, x_at: int, dx_at: int, w_at: int, row: Any, streamed: int) -> None:
+        for i in range(0, line, 16):
+            w = load_float32(w_at + 4 * i)
+            result = gradient(load_dy(dy_at + i * dy_size), load_x(x_at + i * x_size), w, row)
+            if streamed:
+                stream_dx(dx_at + i * dx_size, result)
+            else:
+                store_dx(dx_at + i * dx_size, result)
 
     @register_jitable
-    def some(dy_at: int, x_at: int, dx_at: int, count: int, w: Any, row: Any) -> None:
-        store_dx_part(dx_at, gradient(load_dy_part(dy_at, count), load_x_part(x_at, count), w, row), count)
+    def write_end(ends: int, w_at: int, count: int, row: Any) -> None:
+        for i in range(0, count, 16):
+            w = load_float32_part(w_at + 4 * i, min(16, count - i))
+            result = gradient(load_dy(ends + i * dy_size), load_x(ends + 64 * GROUP + i * x_size), w, row)
+            store_dx(ends + 128 * GROUP + i * dx_size, result)
 
     @register_jitable
     def apply_segment(
         dys: Any, xs: Any, dxs: Any, w_at: int, columns: int, coefficients: int, dy_ahead: int, x_ahead: int,
         streamed: int,
     ) -> None:  # fmt: skip
+        rest = columns % line
+        whole, ends = columns - rest, scratch(ENDS)
+        if rest:
+            copy_ends(dys, whole * dy_size, rest * dy_size, ends)
+            copy_ends(xs, whole * x_size, rest * x_size, ends + 64 * GROUP)
         means, rstds = of_rows(coefficients, ROW_MEAN), of_rows(coefficients, ROW_RSTD)
         c1s, c2s = of_rows(coefficients, MINUS_C1), of_rows(coefficients, MINUS_C2)
         row_0, row_1 = (means[0], rstds[0], c1s[0], c2s[0]), (means[1], rstds[1], c1s[1], c2s[1])
         row_2, row_3 = (means[2], rstds[2], c1s[2], c2s[2]), (means[3], rstds[3], c1s[3], c2s[3])
-        whole = columns & -16
-        for j in range(0, whole, 16):
-            w = load_float32(w_at + 4 * j)
-            dy_at, x_at, dx_at = j * dy_size, j * x_size, j * dx_size
-            if dy_ahead and j & dy_line == 0:
+        for j in range(0, whole, line):
+            dy_at, x_at, dx_at, w_here = j * dy_size, j * x_size, j * dx_size, w_at + 4 * j
+            if dy_ahead:
                 fetch(dys, dy_at + dy_ahead)
-            if x_ahead and j & x_line == 0:
+            if x_ahead:
                 fetch(xs, x_at + x_ahead)
-            sixteen(dys[0] + dy_at, xs[0] + x_at, dxs[0] + dx_at, w, row_0, streamed)
-            sixteen(dys[1] + dy_at, xs[1] + x_at, dxs[1] + dx_at, w, row_1, streamed)
-            sixteen(dys[2] + dy_at, xs[2] + x_at, dxs[2] + dx_at, w, row_2, streamed)
-            sixteen(dys[3] + dy_at, xs[3] + x_at, dxs[3] + dx_at, w, row_3, streamed)
-        rest = columns - whole
+            write_line(dys[0] + dy_at, xs[0] + x_at, dxs[0] + dx_at, w_here, row_0, streamed)
+            write_line(dys[1] + dy_at, xs[1] + x_at, dxs[1] + dx_at, w_here, row_1, streamed)
+            write_line(dys[2] + dy_at, xs[2] + x_at, dxs[2] + dx_at, w_here, row_2, streamed)
+            write_line(dys[3] + dy_at, xs[3] + x_at, dxs[3] + dx_at, w_here, row_3, streamed)
         if rest:
-            w = load_float32_part(w_at + 4 * whole, rest)
-            dy_at, x_at, dx_at = whole * dy_size, whole * x_size, whole * dx_size
-            some(dys[0] + dy_at, xs[0] + x_at, dxs[0] + dx_at, rest, w, row_0)
-            some(dys[1] + dy_at, xs[1] + x_at, dxs[1] + dx_at, rest, w, row_1)
-            some(dys[2] + dy_at, xs[2] + x_at, dxs[2] + dx_at, rest, w, row_2)
-            some(dys[3] + dy_at, xs[3] + x_at, dxs[3] + dx_at, rest, w, row_3)
+            w_here = w_at + 4 * whole
+            write_end(ends, w_here, rest, row_0)
+            write_end(ends + 64, w_here, rest, row_1)
+            write_end(ends + 128, w_here, rest, row_2)
+            write_end(ends + 192, w_here, rest, row_3)
+            for k in range(GROUP):
+                copy(dxs[k] + whole * dx_size, ends + 128 * GROUP + 64 * k, rest * dx_size)
 
     return apply_segment
 
@@ -405,7 +433,7 @@ def rows(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
     wants_dx, wants_dw, wants_db = wanted
 
     def run(
-        job: int, step: int, first: int, last: int, begin: int, end: int, partial: int, fresh: int, scratch: int,
+        job: int, step: int, first: int, last: int, begin: int, end: int, partial: int, fresh: int, room: int,
         status: int,
     ) -> None:  # fmt: skip
         n, segments = load_one_int64(job + 8 * N), load_one_int64(job + 8 * SEGMENTS)
@@ -426,7 +454,7 @@ def rows(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
                 if wants_db:
                     store_float32(db_at + j, zero)
         for j in range(0, 4 * SEGMENT, 64):
-            store_float32(scratch + ZEROS + j, zero)
+            store_float32(room + ZEROS + j, zero)
         # From a group to the one after it; 0 where rows are not evenly spaced.
         dy_group, x_group = load_one_int64(dy_view + AHEAD), load_one_int64(x_view + AHEAD) if wants_x else 0
         stopped = last
@@ -434,8 +462,8 @@ def rows(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
         while row < last:
             following = row + GROUP
             odd = (row - first) // GROUP & 1
-            here, there = scratch + PLACES_AT + PLACES * odd, scratch + PLACES_AT + PLACES * (1 - odd)
-            coefficients, records = scratch + COEFFICIENT_AT, scratch + RECORD_AT
+            here, there = room + PLACES_AT + PLACES * odd, room + PLACES_AT + PLACES * (1 - odd)
+            coefficients, records = room + COEFFICIENT_AT, room + RECORD_AT
             if in_turn:
                 done, due = coefficients + COEFFICIENT * GROUP * odd, coefficients + COEFFICIENT * GROUP * (1 - odd)
             else:
@@ -446,12 +474,12 @@ def rows(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
             sums = following < last and step in (ALL, FORCED, SUMS)
             if following < last:
                 count = min(GROUP, last - following)
-                nothing = scratch + ZEROS
+                nothing = room + ZEROS
                 place_rows(dy_view, following, count, SEGMENT * dy_size, nothing, there)
                 if wants_x:
                     place_rows(x_view, following, count, SEGMENT * x_size, nothing, there + 16 * GROUP)
                 if wants_dx:
-                    unused = scratch + UNUSED
+                    unused = room + UNUSED
                     place_rows(dx_view, following, count, SEGMENT * dx_size, unused, there + 32 * GROUP)
                 if sums and wants_x:
                     for k in range(count):
@@ -481,8 +509,8 @@ def rows(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
                     sum_segment(
                         segments_at(there, segment), segments_at(there + 16 * GROUP, segment), w_at, columns, due,
                         0 if wants_dx and in_turn else dy_ahead, x_ahead, records + RECORD * segment,
-                        RECORD * segments, scratch + UNUSED if step == FORCED else dw_at + at,
-                        scratch + UNUSED if step == FORCED else db_at + at,
+                        RECORD * segments, room + UNUSED if step == FORCED else dw_at + at,
+                        room + UNUSED if step == FORCED else db_at + at,
                     )  # fmt: skip
             if wants_dx and following < last and step in (ALL, FORCED, JUDGE):
                 unfit = judge(job, min(GROUP, last - following), records, due)
