@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.c import memcheck
 
 from cases import CASES, Case
-from toolkit_support import SAMPLES, SOURCES, Compile, needs_toolkit, run
+from toolkit_support import SAMPLES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 
@@ -81,15 +82,21 @@ def test_under_address_and_undefined_behaviour_sanitizers(compiled: Compile, way
     assert done.stderr == ""
 
 
-def test_under_valgrind(compiled: Compile) -> None:
+def under_valgrind(program: Path, *arguments: object) -> str:
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
-    # Undefined values: the interpreter's vectorised string functions use them on purpose.
-    options = ["--quiet", "--error-exitcode=99", "--leak-check=no", "--undef-value-errors=no"]
-    suppressions = f"--suppressions={SOURCES / 'valgrind.supp'}"
-    done = run(Path("valgrind"), *options, suppressions, compiled("host.c"), "statuses", timeout_s=600)
-    assert done.stdout.endswith("statuses: 0\n")
+    done = run(Path("valgrind"), *memcheck.OPTIONS, memcheck.SUPPRESSIONS, program, *arguments, timeout_s=600)
     assert done.stderr == ""
+    return done.stdout
+
+
+def test_calls_under_valgrind(compiled: Compile) -> None:
+    assert under_valgrind(compiled("host.c"), "statuses").endswith("statuses: 0\n")
+
+
+def test_a_sample_under_valgrind(compiled: Compile) -> None:
+    # One; python -m tests.c.memcheck runs them all.
+    assert under_valgrind(compiled(sample("hardswish_backward"), "-w")) == PRINTED["hardswish_backward"]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in PRINTED], ids=lambda case: case.name)
