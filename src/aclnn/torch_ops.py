@@ -161,8 +161,9 @@ def evaluate(device: str, operator: Operator, arguments: Sequence[Any], outs: Se
         tensors: tuple[Any, ...] = (*arguments, *results)
         inputs = [tensors[place].data_ptr() if place >= 0 else 0 for place in recipe.inputs]
         outputs = [results[place].data_ptr() if place >= 0 else 0 for place in recipe.outputs]
-        scratch = torch.empty(recipe.workspace_bytes, dtype=torch.uint8, device=where)
-        recipe.plan.run(inputs, outputs, scratch.data_ptr())
+        nbytes = recipe.workspace_bytes
+        scratch = torch.empty(nbytes, dtype=torch.uint8, device=where) if nbytes else None
+        recipe.plan.run(inputs, outputs, 0 if scratch is None else scratch.data_ptr())
     return results
 
 
@@ -305,10 +306,16 @@ def _into(
 
 def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., Any]:
     """Write by the overload that returns nothing, and return what was written."""
+    name = f"{operator.name}.into"
+    direct = {key: kernel for (written, key), kernel in KERNELS.items() if written == name}
     names = out_names(operator)
 
-    def composite(*arguments: Any, **outs: Any) -> Any:
-        into(*arguments, **outs)
+    def composite(keyset: Any, *arguments: Any, **outs: Any) -> Any:
+        # A second passage through the dispatcher would take as long as all the rest of a small call.
+        found = direct.get((keyset & torch._C._after_autograd_keyset).highestPriorityTypeId())
+        if found is None or (torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs)):
+            found = into
+        found(*arguments, **outs)
         return _unwrap([outs[name] for name in names]) if is_functional(operator) else arguments[0]
 
     return composite
@@ -351,7 +358,7 @@ def _define(operator: Operator) -> None:
     _implement(f"{operator.name}.into", operator, _into)
     into = getattr(torch.ops.aclnn, operator.name).into
     LIBRARY.impl(f"{operator.name}.into", _no_gradient(operator, into), "Autograd", with_keyset=True)
-    LIBRARY.impl(returning, _returning(operator, into), "CompositeImplicitAutograd")
+    LIBRARY.impl(returning, _returning(operator, into), "CompositeImplicitAutograd", with_keyset=True)
 
 
 def _implement(name: str, operator: Operator, wrap: Callable[..., Callable[..., Any]]) -> None:
