@@ -36,6 +36,9 @@ SECTIONS = ("main", "wide", "layouts", "sizes", "map", "costs")
 PAUSE_S = 0.01
 """Rest before each provider's turn: PyTorch's threads wait for more work in a loop, on a core, for 5 ms."""
 
+WARM_S = 0.025
+"""Then calls that do not count: after a rest Linux may leave two threads of PyTorch on one core for several ms."""
+
 
 class Result(NamedTuple):
     """A row of results.csv; ``share_of_limit`` is the limit's median time over this one's."""
@@ -87,7 +90,7 @@ def _warm(call: Call) -> None:
     """Call until caches, and the system's choice of processors for threads that rested, have settled."""
     begun = time.perf_counter()
     call()
-    while time.perf_counter() < begun + PAUSE_S / 2:
+    while time.perf_counter() < begun + WARM_S:
         call()
 
 

@@ -154,7 +154,7 @@ def limit(nbytes: int) -> Call:
         if size <= chunk:
             run(0, *addresses, 0, 0, size, size)
         else:
-            pool.sweep(lambda begun: run(streamed, *addresses, 0, begun, chunk, size), -(-size // chunk))
+            pool.sweep(run, (streamed, *addresses, 0), chunk, size)
 
     call.arrays = arrays  # type: ignore[attr-defined]  # they live as long as the call
     return call

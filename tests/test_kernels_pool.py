@@ -7,12 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
-from aclnn.kernels.cpu import pool as pools
+from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.memory import fetch_add
 from aclnn.kernels.cpu.pool import Pool
 
@@ -113,21 +113,74 @@ def test_a_wrong_number_of_threads_is_refused(value: str, monkeypatch: pytest.Mo
         pool.set_threads(0)
 
 
-@numba.njit("void(int64, int64[:], int64)", nogil=True)
-def count_chunks(counter: int, seen: np.ndarray, chunks: int) -> None:
-    chunk = fetch_add(counter, 1)
-    while chunk < chunks:
-        seen[chunk] += 1
-        chunk = fetch_add(counter, 1)
+def counting() -> Any:
+    """A kernel as the pool shares them: adds 1 to each int64 that it is responsible for."""
+
+    def count(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
+        first = fetch_add(begun, step) if begun else 0
+        while first < end:
+            for i in range(first, min(end, first + step)):
+                fetch_add(out + 8 * i, 1)
+            first = fetch_add(begun, step) if begun else end
+
+    return count
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_compiled_code_takes_every_chunk_once(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    monkeypatch.setattr(pools, "_pool", Pool(threads))
-    for chunks in (0, 1, 3, 100_000):
-        seen = np.zeros(chunks, np.int64)
-        pools.sweep(lambda counter, seen=seen: count_chunks(counter, seen, len(seen)), chunks)
-        np.testing.assert_array_equal(seen, 1)
+def sweep(pool: Pool, elements: int, step: int) -> None:
+    seen = np.zeros(elements, np.int64)
+    pool.sweep(kernel("count", (), counting), (0, 0, 0, seen.ctypes.data, 0), step, elements)
+    np.testing.assert_array_equal(seen, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 9])
+def test_a_shared_kernel_does_everything_once(threads: int) -> None:
+    pool = Pool(threads)
+    for elements in (0, 1, 7, 8, 9, 1000):
+        for _ in range(50):
+            sweep(pool, elements, 8)
+    time.sleep(0.05)  # the workers rest, and are woken up
+    sweep(pool, 100_000, 10)
+
+
+def test_several_callers_share_kernels_and_tasks_at_once() -> None:
+    pool, failures = Pool(3), []
+
+    def caller() -> None:
+        try:
+            for i in range(200):
+                sweep(pool, 500 + i, 16)
+                test_every_chunk_runs_once(1, 2)
+                done: list[int] = []
+                pool.run(done.append, 5)
+                assert sorted(done) == list(range(5))
+        except BaseException as error:
+            failures.append(error)
+
+    callers = [threading.Thread(target=caller) for _ in range(4)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_forked_after_a_shared_kernel_shares_its_own() -> None:
+    program = """if True:
+        import os, numpy as np, aclnn
+        from aclnn.kernels.cpu import pool
+        pool.set_threads(3)
+        x = np.linspace(-4, 4, 1 << 18, dtype=np.float32)
+        before = aclnn.silu_backward(x, x)
+        child = os.fork()
+        after = aclnn.silu_backward(x, x)
+        assert (before == after).all()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 @pytest.mark.skipif(

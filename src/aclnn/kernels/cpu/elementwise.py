@@ -17,8 +17,11 @@ from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.tiling import tile
 from aclnn.tensor import Layout
 
-CHUNK = 1 << 16
-"""Elements that a thread takes at a time: at least 30 µs of work against 2 µs for handing it out."""
+CHUNK = 1 << 14
+"""Elements that a thread takes at a time: 4 to 10 µs of work."""
+
+ALONE = 1 << 15
+"""Up to this many elements the calling thread does everything: sharing costs 3 µs."""
 
 STREAM_BYTES = 1 << 22
 """Results at least this large are written around the cache (docs/benchmarks.md shows both sides of the switch)."""
@@ -85,11 +88,11 @@ class _Contiguous:
             originals = [_copied(address, reach) for address in (dy, x)]
             dy, x = (original.ctypes.data for original in originals)
         run, table, size = self._kernel, self._table_address, self._size
-        if size <= CHUNK:
+        if size <= ALONE:
             run(0, dy, x, out, table, 0, size, size)
         else:
             streamed = reach >= STREAM_BYTES and out % self._itemsize == 0
-            pool.sweep(lambda begun: run(streamed, dy, x, out, table, begun, CHUNK, size), -(-size // CHUNK))
+            pool.sweep(run, (streamed, dy, x, out, table), CHUNK, size)
 
 
 def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
@@ -149,10 +152,7 @@ class _Strided:
         )
         run, tiles, step = self._kernel, self._tiles, self._per_chunk
         layout, table = self._description.ctypes.data, 0 if self._table is None else self._table.ctypes.data
-        if tiles <= step:
-            run(layout, dy, x, out, table, 0, tiles, tiles)
-        else:
-            pool.sweep(lambda begun: run(layout, dy, x, out, table, begun, step, tiles), -(-tiles // step))
+        pool.sweep(run, (layout, dy, x, out, table), step, tiles)
 
 
 def _mover(size: int) -> int:

@@ -14,7 +14,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+
+from aclnn.kernels.cpu import compiler, teamwork
+from aclnn.kernels.cpu.compiler import Kernel, address_of
 
 Task = Callable[[int], object]
 
@@ -71,6 +74,17 @@ class _Job:
                 self.finished.release()
 
 
+#: Wakes a worker up, which then looks at the board.
+_NOTHING = _Job(lambda chunk: None, 0)
+
+_PATIENCE = 5000
+"""How often a thread looks for work before it rests: 100 to 200 µs. A rest costs the next call 30 to 50 µs."""
+
+
+def _lead() -> Kernel:
+    return compiler.kernel("lead", (), teamwork.lead)
+
+
 class Pool:
     """``threads`` counts the caller: one thread means that everything runs on the caller's."""
 
@@ -80,6 +94,10 @@ class Pool:
         self._workers: list[int] = []
         self._avoided = -1
         self._lock = threading.Lock()
+        self._board = (ctypes.c_int64 * teamwork.FIELDS)()
+        self._leading = threading.Lock()
+        self._serials = count(1)
+        self._asleep = 0
 
     def run(self, task: Task, chunks: int) -> None:
         """Call ``task(i)`` once for each i in range(chunks); return when all have returned.
@@ -92,22 +110,50 @@ class Pool:
             for chunk in range(chunks):
                 task(chunk)
             return
-        if len(self._workers) < self.threads - 1:
-            self._start()
-        if _processor is not None and _processor() != self._avoided:
-            self._avoid(_processor())
+        self._make_ready()
         job = _Job(task, chunks)
         for _ in range(helpers):
             self._jobs.put(job)
+        self._board[teamwork.BELL] += 1
         job.work()
         job.finished.acquire()
         if job.error is not None:
             raise job.error
 
+    def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int) -> None:
+        """Run a kernel of ``loops`` over chunks of ``step`` on all threads; they share it without the GIL."""
+        if self.threads == 1 or end <= step:
+            kernel(*operands, 0, end, end)
+            return
+        self._make_ready()
+        if not self._leading.acquire(blocking=False):
+            # Another caller has the workers; they join this one's as soon as they can.
+            counter = ctypes.c_int64(0)
+            begun = ctypes.addressof(counter)
+            self.run(lambda _: kernel(*operands, begun, step, end), self.threads)
+            return
+        try:
+            board, address = self._board, ctypes.addressof(self._board)
+            board[teamwork.KERNEL :] = [address_of(kernel), *operands, step, end]
+            for _ in range(min(self._asleep, -(-end // step) - 1)):
+                self._jobs.put(_NOTHING)
+            _lead()(address, next(self._serials), _PATIENCE)
+            while board[teamwork.WITHIN]:
+                os.sched_yield()
+        finally:
+            self._leading.release()
+
+    def _make_ready(self) -> None:
+        if len(self._workers) < self.threads - 1:
+            self._start()
+        if _processor is not None and _processor() != self._avoided:
+            self._avoid(_processor())
+
     def _start(self) -> None:
+        serve = compiler.kernel("serve", (), teamwork.serve)
         with self._lock:
             while len(self._workers) < self.threads - 1:
-                worker = threading.Thread(target=self._serve, name="aclnn", daemon=True)
+                worker = threading.Thread(target=self._serve, args=(serve,), name="aclnn", daemon=True)
                 try:
                     worker.start()
                 except RuntimeError:  # the system, or an interpreter that is shutting down, gives no more threads
@@ -128,9 +174,24 @@ class Pool:
                 with suppress(OSError):  # the system may forbid it
                     os.sched_setaffinity(worker, others)
 
-    def _serve(self) -> None:
+    def _serve(self, serve: Kernel) -> None:
+        board = ctypes.addressof(self._board)
         while True:
-            self._jobs.get().work()
+            try:
+                self._jobs.get_nowait().work()
+            except Empty:
+                serve(board, self._board[teamwork.BELL], _PATIENCE)
+                if self._jobs.empty():
+                    self._rest()
+
+    def _rest(self) -> None:
+        """Wait for a job and do it."""
+        with self._lock:
+            self._asleep += 1
+        job = self._jobs.get()
+        with self._lock:
+            self._asleep -= 1
+        job.work()
 
 
 _pool: Pool | None = None
@@ -170,13 +231,6 @@ def run(task: Task, chunks: int) -> None:
     shared().run(task, chunks)
 
 
-def sweep(task: Task, chunks: int) -> None:
-    """Call ``task`` on as many threads as there are, each with the address of an int64 that starts at 0.
-
-    It is the counter from which compiled code takes its chunks (``loops``): threads then need the GIL once each, and do
-    not wake one another for it. A call that comes late finds nothing left.
-    """
-    counter = ctypes.c_int64(0)
-    address = ctypes.addressof(counter)
-    pool = shared()
-    pool.run(lambda _: task(address), min(chunks, pool.threads))
+def sweep(kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int) -> None:
+    """Run a kernel as ``loops`` makes them over chunks of ``step``, on all threads."""
+    shared().sweep(kernel, operands, step, end)
