@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,12 +12,14 @@ from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
-from aclnn.kernels.cpu import layer_norm_columns as columns
-from aclnn.kernels.cpu import layer_norm_exact as exact
+from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import layer_norm_rows as rows
 from aclnn.kernels.cpu import pool
-from aclnn.kernels.cpu.compiler import Kernel, kernel
-from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
+from aclnn.kernels.cpu.compiler import Kernel
+from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, rows_kernel, working
+from aclnn.kernels.cpu.layer_norm_segments import Wanted
+from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
+from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
 from aclnn.tensor import Layout, contiguous_strides
 
 STREAM_BYTES = 1 << 22
@@ -41,86 +42,7 @@ ONLY_SEGMENTS = 32
 EXACT_SEGMENTS = 32
 """Segments of a wide row that are packed together for float64."""
 
-Dims = tuple[tuple[int, int], ...]
-
-_MATRICES = (rows.DY, rows.X, rows.DX)
-
-_ONES = np.ones(rows.SEGMENT, dtype=np.float32)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 64) * 64
-
-
-def _dims(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Dims:
-    """(extent, stride in bytes) innermost first, with dimensions merged wherever one stride continues another."""
-    dims: list[tuple[int, int]] = []
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent == 1:
-            continue
-        if dims and stride * itemsize == dims[-1][0] * dims[-1][1]:
-            dims[-1] = (dims[-1][0] * extent, dims[-1][1])
-        else:
-            dims.append((extent, stride * itemsize))
-    return tuple(dims) or ((1, itemsize),)
-
-
-def _described(dims: Dims) -> list[int]:
-    """Dimensions as compiled code reads them."""
-    return [len(dims), *(number for dim in dims for number in dim)]
-
-
-class _View:
-    """What a plan keeps of a tensor: its dimensions as rows and columns."""
-
-    def __init__(self, layout: Layout, normalized_dims: int) -> None:
-        size = layout.dtype.itemsize
-        self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
-        split = len(layout.shape) - normalized_dims
-        self.rows = _dims(layout.shape[:split], layout.strides[:split], size)
-        self.columns = _dims(layout.shape[split:], layout.strides[split:], size)
-        self.direct = len(self.columns) == 1 and self.columns[0][1] == size
-        """Elements of a row lie side by side."""
-        reach = size
-        self.distinct = True
-        """No two elements share a byte."""
-        for stride, extent in sorted(
-            (abs(stride), extent) for extent, stride in self.rows + self.columns if extent > 1
-        ):
-            self.distinct &= stride >= reach
-            reach += stride * (extent - 1)
-
-    def fields(self, ahead: int = 0) -> list[int]:
-        """What compiled code reads; the address is still missing."""
-        described = _described(self.rows)
-        return [0, int(self.dtype), ahead, rows.ROWS + 8 * len(described), *described, *_described(self.columns)]
-
-
-def _rows_of(layout: Layout) -> _View:
-    """Each element a row."""
-    return _View(layout, 0)
-
-
-def _columns_of(layout: Layout) -> _View:
-    """Each element a column."""
-    return _View(layout, len(layout.shape))
-
-
-class _Scratch(threading.local):
-    """Each thread's own working memory, kept between calls."""
-
-    def __init__(self) -> None:
-        self.memory = np.empty(0, dtype=np.uint8)
-        self.status = np.zeros(1, dtype=np.int64)
-
-    def address(self, size: int) -> int:
-        """Where ``size`` bytes lie, 64-byte aligned."""
-        if self.memory.size < size + 64:
-            self.memory = np.empty(size + 64, dtype=np.uint8)
-        return int(self.memory.ctypes.data + 63) & -64
-
-
-_scratch = _Scratch()
+_ONES = np.ones(jobs.SEGMENT, dtype=np.float32)
 
 
 class _Regions(NamedTuple):
@@ -148,23 +70,23 @@ class LayerNormPlan:
         assert x is not None
         assert mean is not None
         assert rstd is not None
-        self._wanted = rows.Wanted(dx is not None, dw is not None, db is not None)
-        self._matrices = [_View(layout, normalized_dims) for layout in (dy, x, dx) if layout is not None]
-        self._statistics = [_rows_of(mean), _rows_of(rstd)]
-        self._weight = _columns_of(weight) if weight is not None and dx is not None else None
-        self._gradients = [_columns_of(layout) if layout is not None else None for layout in (dw, db)]
+        self._wanted = Wanted(dx is not None, dw is not None, db is not None)
+        self._matrices = [View(layout, normalized_dims) for layout in (dy, x, dx) if layout is not None]
+        self._statistics = [rows_of(mean), rows_of(rstd)]
+        self._weight = columns_of(weight) if weight is not None and dx is not None else None
+        self._gradients = [columns_of(layout) if layout is not None else None for layout in (dw, db)]
         split = len(dy.shape) - normalized_dims
         self._m, self._n = math.prod(dy.shape[:split]), math.prod(dy.shape[split:])
         self._empty = self._m == 0 or self._n == 0
         self.workspace_bytes = 0
         if self._empty:
             return
-        self._segments = -(-self._n // rows.SEGMENT)
+        self._segments = -(-self._n // jobs.SEGMENT)
         self._wide = self._n > WIDE_COLUMNS or self._m < 4 * BLOCK_ROWS
-        self._block_rows = max(BLOCK_ROWS, -(-self._m // (BLOCKS * rows.GROUP)) * rows.GROUP)
+        self._block_rows = max(BLOCK_ROWS, -(-self._m // (BLOCKS * jobs.GROUP)) * jobs.GROUP)
         self._blocks = 1 if self._wide else -(-self._m // self._block_rows)
-        groups = max(1, BATCH_ELEMENTS // (self._n * rows.GROUP))
-        self._batch = min(self._m, groups * rows.GROUP)
+        groups = max(1, BATCH_ELEMENTS // (self._n * jobs.GROUP))
+        self._batch = min(self._m, groups * jobs.GROUP)
         self._regions = self._lay_out()
         self.workspace_bytes = self._regions.end
         self._template = self._job(packed=False)
@@ -172,16 +94,16 @@ class LayerNormPlan:
         same = len({view.dtype for view in self._matrices}) == 1
         self._direct = same and all(view.direct for view in self._matrices)
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
-        _rows_kernel(self._dtype, self._wanted)
+        rows_kernel(self._dtype, self._wanted)
 
     def _lay_out(self) -> _Regions:
         weight = self._weight
         copied = weight is not None and not (weight.direct and weight.dtype == DataType.FLOAT)
-        partials = _aligned(4 * self._n) if copied else 0
+        partials = aligned(4 * self._n) if copied else 0
         records = partials + self._partial_bytes() * self._blocks
-        batch = -(-self._batch // rows.GROUP) * rows.GROUP if self._wide else 0
-        coefficients = _aligned(records + rows.RECORD * self._segments * batch)
-        return _Regions(partials, records, coefficients, coefficients + rows.COEFFICIENT * batch)
+        batch = -(-self._batch // jobs.GROUP) * jobs.GROUP if self._wide else 0
+        coefficients = aligned(records + jobs.RECORD * self._segments * batch)
+        return _Regions(partials, records, coefficients, coefficients + jobs.COEFFICIENT * batch)
 
     def _partial_bytes(self) -> int:
         """Bytes of one block's partial sums, padded to whole vectors."""
@@ -189,28 +111,28 @@ class LayerNormPlan:
 
     def _pitch(self, segments: int) -> int:
         """Bytes between the rows of a tile: not a power of two, which would put them into few sets of the cache."""
-        return 4 * min(self._n, segments * rows.SEGMENT) // 64 * 64 + 128  # room for a whole vector at the end
+        return 4 * min(self._n, segments * jobs.SEGMENT) // 64 * 64 + 128  # room for a whole vector at the end
 
     def _job(self, packed: bool) -> NDArray[np.int64]:
         """What compiled code reads, addresses still missing; ``packed`` for tiles in place of dy, x and dx."""
-        job = [0] * rows.JOB_FIELDS
-        job[rows.N], job[rows.SEGMENTS] = self._n, self._segments
-        job[rows.WEIGHT_STEP] = 4 * rows.SEGMENT if self._weight is not None else 0
-        job[rows.PARTIAL_BYTES] = self._partial_bytes()
-        job[rows.DB_OFFSET] = self._partial_bytes() // 2 if self._wanted.dw and self._wanted.db else 0
-        for field, view in zip((rows.MEAN, rows.RSTD), self._statistics, strict=True):
+        job = [0] * jobs.JOB_FIELDS
+        job[jobs.N], job[jobs.SEGMENTS] = self._n, self._segments
+        job[jobs.WEIGHT_STEP] = 4 * jobs.SEGMENT if self._weight is not None else 0
+        job[jobs.PARTIAL_BYTES] = self._partial_bytes()
+        job[jobs.DB_OFFSET] = self._partial_bytes() // 2 if self._wanted.dw and self._wanted.db else 0
+        for field, view in zip((jobs.MEAN, jobs.RSTD), self._statistics, strict=True):
             job[field] = 8 * len(job)
             job += view.fields()
-        for field, view in zip(_MATRICES, self._matrices, strict=False):
+        for field, view in zip(MATRICES, self._matrices, strict=False):
             job[field] = 8 * len(job)
             if packed:
                 job += [0, int(DataType.FLOAT), 0, 0, 1, 0, 0]
                 continue
-            job += view.fields(rows.GROUP * view.rows[0][1] if len(view.rows) == 1 else 0)
+            job += view.fields(jobs.GROUP * view.rows[0][1] if len(view.rows) == 1 else 0)
         if self._wanted.dx and not packed:
             dx = self._matrices[2]
             aligned = all(stride % 16 == 0 for _, stride in dx.rows)
-            job[rows.STREAMED] = int(aligned and self._m * self._n * dx.itemsize >= STREAM_BYTES)
+            job[jobs.STREAMED] = int(aligned and self._m * self._n * dx.itemsize >= STREAM_BYTES)
         return np.array(job, dtype=np.int64)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
@@ -238,7 +160,7 @@ class LayerNormPlan:
         found = {}
         views = (*self._matrices[:2], *self._statistics, self._weight)
         for i, (address, view) in enumerate(zip(inputs, views, strict=True)):
-            if view is None or (i < 2 and address == dx and _same_elements(view.layout, self._matrices[2].layout)):
+            if view is None or (i < 2 and address == dx and same_elements(view.layout, self._matrices[2].layout)):
                 continue
             below, above = view.layout.span
             if address + below < end and begin < address + above:
@@ -251,18 +173,18 @@ class LayerNormPlan:
         """The job with its addresses."""
         regions = self._regions
         job: NDArray[np.int64] = self._template.copy()
-        for field, address in zip((*_MATRICES, rows.MEAN, rows.RSTD), (*inputs[:2], dx, *inputs[2:4]), strict=True):
+        for field, address in zip((*MATRICES, jobs.MEAN, jobs.RSTD), (*inputs[:2], dx, *inputs[2:4]), strict=True):
             if job[field]:
                 job[job[field] // 8] = address
-        job[rows.PARTIALS] = workspace + regions.partials
-        job[rows.RECORDS] = workspace + regions.records
-        job[rows.COEFFICIENTS] = workspace + regions.coefficients
+        job[jobs.PARTIALS] = workspace + regions.partials
+        job[jobs.RECORDS] = workspace + regions.records
+        job[jobs.COEFFICIENTS] = workspace + regions.coefficients
         if self._wanted.dx:
             if dx % 16:
-                job[rows.STREAMED] = 0
-            job[rows.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
+                job[jobs.STREAMED] = 0
+            job[jobs.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
             count = self._n if self._weight is not None else 1
-            _columns_kernel("top_weight")(weight, count, int(job.ctypes.data) + 8 * rows.TOP_WEIGHT)
+            columns_kernel("top_weight")(weight, count, int(job.ctypes.data) + 8 * jobs.TOP_WEIGHT)
         return job
 
     def _ready_weight(self, address: int, copy: int) -> int:
@@ -274,22 +196,22 @@ class LayerNormPlan:
             return address
         fields = np.array(weight.fields(), dtype=np.int64)
         fields[0] = address
-        scratch = _scratch.address(64 + 8 + 8 * COLUMN_CHUNK)
+        scratch = working.address(64 + 8 + 8 * COLUMN_CHUNK)
         for first in range(0, self._n, COLUMN_CHUNK):
             count = min(COLUMN_CHUNK, self._n - first)
             view = int(fields.ctypes.data)
-            _columns_kernel("transfer")(view, 0, 0, 1, first, count, copy + 4 * first, 0, scratch)
+            columns_kernel("transfer")(view, 0, 0, 1, first, count, copy + 4 * first, 0, scratch)
         return copy
 
     # --- blocks of rows, each done by one thread ---
 
     def _chosen(self, job: NDArray[np.int64]) -> Kernel:
         """The kernel for the tensors as they are."""
-        if not (self._direct and job[rows.STREAMED]):
-            return _rows_kernel(self._dtype, self._wanted)
+        if not (self._direct and job[jobs.STREAMED]):
+            return rows_kernel(self._dtype, self._wanted)
         dx = self._matrices[2]
-        places = (int(job[job[rows.DX] // 8]), *(stride for _, stride in dx.rows))
-        return _rows_kernel(self._dtype, self._wanted, any(place % (16 * dx.itemsize) for place in places))
+        places = (int(job[job[jobs.DX] // 8]), *(stride for _, stride in dx.rows))
+        return rows_kernel(self._dtype, self._wanted, any(place % (16 * dx.itemsize) for place in places))
 
     def _run_block(self, job: NDArray[np.int64], kernel: Kernel, block: int) -> None:
         row, last = block * self._block_rows, min(self._m, (block + 1) * self._block_rows)
@@ -300,39 +222,39 @@ class LayerNormPlan:
             return
         fresh = 1
         while (row := self._call(kernel, job, rows.ALL, row, last, 0, self._segments, block, fresh)) < last:
-            tile = _Tile(self, job, row, min(last, row + rows.GROUP), 0, self._segments)
+            tile = Tile(self, job, row, min(last, row + jobs.GROUP), 0, self._segments)
             tile.fetch()
             row, fresh = self._force(tile, row, last, block), 0
             tile.write_back()
 
     def _call(self, kernel: Kernel, job: NDArray[np.int64], step: int, *arguments: int) -> int:
         """Call a kernel for rows and columns; the row at which it stopped."""
-        scratch = _scratch.address(rows.RECORD_AT + rows.RECORD * rows.GROUP * self._segments)
-        status = _scratch.status
+        scratch = working.address(rows.RECORD_AT + jobs.RECORD * jobs.GROUP * self._segments)
+        status = working.status
         kernel(int(job.ctypes.data), step, *arguments, scratch, int(status.ctypes.data))
         return int(status[0])
 
     def _tile_rows(self, segments: int) -> int:
         """Rows that are packed together: in all 64 Ki elements, or a group."""
-        fitting = TILE_ELEMENTS // min(self._n, segments * rows.SEGMENT)
-        return max(rows.GROUP, fitting // rows.GROUP * rows.GROUP)
+        fitting = TILE_ELEMENTS // min(self._n, segments * jobs.SEGMENT)
+        return max(jobs.GROUP, fitting // jobs.GROUP * jobs.GROUP)
 
     def _run_tile(self, job: NDArray[np.int64], first: int, last: int, block: int, fresh: int) -> None:
         """Rows of any layout."""
-        kernel = _rows_kernel(DataType.FLOAT, self._wanted)
-        tile = _Tile(self, job, first, last, 0, self._segments)
+        kernel = rows_kernel(DataType.FLOAT, self._wanted)
+        tile = Tile(self, job, first, last, 0, self._segments)
         tile.fetch()
         row = first
         while (row := self._call(kernel, tile.job, rows.ALL, row, last, 0, self._segments, block, fresh)) < last:
             row, fresh = self._force(tile, row, last, block), 0
         tile.write_back()
 
-    def _force(self, tile: _Tile, first: int, last: int, block: int) -> int:
+    def _force(self, tile: Tile, first: int, last: int, block: int) -> int:
         """dx of the group at which the kernel stopped; where it goes on."""
-        kernel = _rows_kernel(DataType.FLOAT, self._wanted)
-        stop = min(last, first + rows.GROUP)
+        kernel = rows_kernel(DataType.FLOAT, self._wanted)
+        stop = min(last, first + jobs.GROUP)
         self._call(kernel, tile.job, rows.FORCED, first, stop, 0, self._segments, block, 0)
-        coefficients, sums = _scratch.address(0) + rows.COEFFICIENT_AT, np.zeros((rows.GROUP, 2))
+        coefficients, sums = working.address(0) + rows.COEFFICIENT_AT, np.zeros((jobs.GROUP, 2))
         tile.add_sums(first, stop, coefficients, sums)
         tile.apply(first, stop, coefficients, sums)
         return stop
@@ -358,22 +280,22 @@ class LayerNormPlan:
     def _run_only_batch(self, job: NDArray[np.int64], kernel: Kernel, outputs: Sequence[int]) -> None:
         """As ``_run_batch``, with the sums of dw and db in the scratch, a chunk of columns at a time: less to move."""
         m, segments, edges = self._m, self._segments, self._edges()
-        finish = _columns_kernel("finish")
+        finish = columns_kernel("finish")
         gradients = [(view, int(at)) for view, at in zip(self._gradients, outputs[1:], strict=True) if view is not None]
-        described = [np.array(_described(view.columns), dtype=np.int64) for view, _ in gradients]
+        numbers = [np.array(described(view.columns), dtype=np.int64) for view, _ in gradients]
 
         def sums(part: int) -> None:
             own = job.copy()
-            used = _aligned(rows.RECORD_AT + rows.RECORD * rows.GROUP * segments)
+            used = aligned(rows.RECORD_AT + jobs.RECORD * jobs.GROUP * segments)
             for begin in range(edges[part], edges[part + 1], ONLY_SEGMENTS):
                 end = min(edges[part + 1], begin + ONLY_SEGMENTS)
-                first, last = begin * rows.SEGMENT, min(self._n, end * rows.SEGMENT)
-                size = 8 * rows.SEGMENT * (end - begin)
-                scratch = _scratch.address(used + 2 * size)
-                own[rows.PARTIALS] = partial = scratch + used - 8 * first
-                own[rows.DB_OFFSET] = size if len(gradients) == 2 else 0
+                first, last = begin * jobs.SEGMENT, min(self._n, end * jobs.SEGMENT)
+                size = 8 * jobs.SEGMENT * (end - begin)
+                scratch = working.address(used + 2 * size)
+                own[jobs.PARTIALS] = partial = scratch + used - 8 * first
+                own[jobs.DB_OFFSET] = size if len(gradients) == 2 else 0
                 self._call(kernel, own, rows.SUMS, 0, m, begin, end, 0, 1)
-                for (view, target), dims in zip(gradients, described, strict=True):
+                for (view, target), dims in zip(gradients, numbers, strict=True):
                     at = int(dims.ctypes.data)
                     finish(at, int(view.dtype), target, int(view.direct), partial, 1, 0, first, last, scratch)
                     partial += size
@@ -391,7 +313,7 @@ class LayerNormPlan:
             return
         for row in range(first, last, self._tile_rows(end - begin)):
             stop = min(last, row + self._tile_rows(end - begin))
-            tile = _Tile(self, job, row, stop, begin, end)
+            tile = Tile(self, job, row, stop, begin, end)
             tile.fetch()
             self._call(kernel, tile.job, step, row, stop, begin, end, batch, fresh * int(row == 0))
             if step == rows.APPLY:
@@ -413,15 +335,15 @@ class LayerNormPlan:
         edges, sums = self._edges(), {}
         if self._call(kernel, job, rows.JUDGE, first, last, 0, self._segments, first, 0) < last:
             for row in self._unfit(job, first, last):
-                sums[row] = self._exact_sums(job, row, min(last, row + rows.GROUP), first)
+                sums[row] = self._exact_sums(job, row, min(last, row + jobs.GROUP), first)
 
         def apply(part: int) -> None:
             begin, end = edges[part], edges[part + 1]
             if not sums:
                 self._step(job, kernel, rows.APPLY, first, last, begin, end, first)
                 return
-            for row in range(first, last, rows.GROUP):
-                stop = min(last, row + rows.GROUP)
+            for row in range(first, last, jobs.GROUP):
+                stop = min(last, row + jobs.GROUP)
                 if row in sums:
                     self._apply_exactly(job, row, stop, begin, end, first, sums[row])
                 else:
@@ -432,29 +354,29 @@ class LayerNormPlan:
     def _unfit(self, job: NDArray[np.int64], first: int, last: int) -> list[int]:
         """The first rows of a batch's groups that float32 will not do for."""
         count = last - first
-        memory = (ctypes.c_float * (count * rows.COEFFICIENT // 4)).from_address(int(job[rows.COEFFICIENTS]))
-        flags = np.ctypeslib.as_array(memory).reshape(count, -1)[:: rows.GROUP, rows.UNFIT // 4]
-        return [first + rows.GROUP * int(group) for group in np.flatnonzero(flags)]
+        memory = (ctypes.c_float * (count * jobs.COEFFICIENT // 4)).from_address(int(job[jobs.COEFFICIENTS]))
+        flags = np.ctypeslib.as_array(memory).reshape(count, -1)[:: jobs.GROUP, jobs.UNFIT // 4]
+        return [first + jobs.GROUP * int(group) for group in np.flatnonzero(flags)]
 
     def _exact_sums(self, job: NDArray[np.int64], first: int, last: int, batch: int) -> NDArray[np.float64]:
-        sums = np.zeros((rows.GROUP, 2))
+        sums = np.zeros((jobs.GROUP, 2))
         for begin in range(0, self._segments, EXACT_SEGMENTS):
-            tile = _Tile(self, job, first, last, begin, min(self._segments, begin + EXACT_SEGMENTS))
+            tile = Tile(self, job, first, last, begin, min(self._segments, begin + EXACT_SEGMENTS))
             tile.fetch()
-            tile.add_sums(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums)
+            tile.add_sums(first, last, int(job[jobs.COEFFICIENTS]) + jobs.COEFFICIENT * (first - batch), sums)
         return sums
 
     def _apply_exactly(
         self, job: NDArray[np.int64], first: int, last: int, begin: int, end: int, batch: int,
         sums: NDArray[np.float64],
     ) -> None:  # fmt: skip
-        kernel = _rows_kernel(DataType.FLOAT, self._wanted)
+        kernel = rows_kernel(DataType.FLOAT, self._wanted)
         for start in range(begin, end, EXACT_SEGMENTS):
             stop = min(end, start + EXACT_SEGMENTS)
-            tile = _Tile(self, job, first, last, start, stop)
+            tile = Tile(self, job, first, last, start, stop)
             tile.fetch()
             self._call(kernel, tile.job, rows.APPLY, first, last, start, stop, batch, 0)
-            tile.apply(first, last, int(job[rows.COEFFICIENTS]) + rows.COEFFICIENT * (first - batch), sums)
+            tile.apply(first, last, int(job[jobs.COEFFICIENTS]) + jobs.COEFFICIENT * (first - batch), sums)
             tile.write_back()
 
     # --- dw and db ---
@@ -466,83 +388,19 @@ class LayerNormPlan:
                 self._finish_one(view, address, partials)
                 partials += self._partial_bytes() // (self._wanted.dw + self._wanted.db)
 
-    def _finish_one(self, view: _View, address: int, partials: int) -> None:
-        finish, n = _columns_kernel("finish"), self._n
+    def _finish_one(self, view: View, address: int, partials: int) -> None:
+        finish, n = columns_kernel("finish"), self._n
         blocks, stride = 0 if self._empty else self._blocks, self._partial_bytes()
-        description = np.array(_described(view.columns), dtype=np.int64)
+        description = np.array(described(view.columns), dtype=np.int64)
         dtype, direct = int(view.dtype), int(view.direct)
         chunk = COLUMN_CHUNK if view.distinct else n
 
         def task(index: int) -> None:
             first, last = index * chunk, min(n, (index + 1) * chunk)
-            lanes, dims = _scratch.address(64), int(description.ctypes.data)
+            lanes, dims = working.address(64), int(description.ctypes.data)
             finish(dims, dtype, address, direct, partials, blocks, stride, first, last, lanes)
 
         pool.run(task, -(-n // chunk))
-
-
-class _Tile:
-    """Rows and segments of dy, x and dx as contiguous float32 in the thread's scratch, and the job that says so."""
-
-    def __init__(
-        self, owner: LayerNormPlan, job: NDArray[np.int64], first: int, last: int, begin: int, end: int
-    ) -> None:
-        self._owner, self._first, self._count = owner, first, last - first
-        self._column = begin * rows.SEGMENT
-        self._columns = min(owner._n, end * rows.SEGMENT) - self._column
-        self._pitch = owner._pitch(end - begin)
-        own = _aligned(rows.RECORD_AT + rows.RECORD * rows.GROUP * owner._segments)
-        size = _aligned(self._pitch * self._count)
-        offsets = 64 + 8 * (self._count + self._columns)
-        start = _scratch.address(own + 3 * size + offsets)
-        self._tiles = [start + own + i * size for i in range(3)]
-        self._offsets = start + own + 3 * size
-        self._views = [int(job.ctypes.data) + int(job[field]) for field in _MATRICES]
-        self._outer = job
-        self.job = job_here = owner._packed_template.copy()
-        kept = rows.JOB_FIELDS - len(_MATRICES)
-        job_here[:kept] = job[:kept]
-        job_here[rows.JOB_FIELDS : job_here[rows.DY] // 8] = job[rows.JOB_FIELDS : job[rows.DY] // 8]
-        job_here[rows.STREAMED] = 0
-        for field, tile in zip(_MATRICES, self._tiles, strict=True):
-            if job_here[field]:
-                view = job_here[field] // 8
-                job_here[view] = tile - first * self._pitch - 4 * self._column
-                job_here[view + rows.ROWS // 8 + 2] = self._pitch
-
-    def _transfer(self, tensor: int, back: int) -> None:
-        _columns_kernel("transfer")(
-            self._views[tensor], back, self._first, self._count, self._column, self._columns, self._tiles[tensor],
-            self._pitch, self._offsets,
-        )  # fmt: skip
-
-    def fetch(self) -> None:
-        """Bring in what is read."""
-        self._transfer(0, 0)
-        if self._owner._wanted.x:
-            self._transfer(1, 0)
-
-    def write_back(self) -> None:
-        """Write dx to where it belongs."""
-        if self._owner._wanted.dx:
-            self._transfer(2, 1)
-
-    def _group(self, first: int, last: int) -> tuple[list[int], int, int, int, int]:
-        """Addresses of a group's rows in the three tiles, its weights and their step, pitch and number of rows."""
-        shift = (first - self._first) * self._pitch
-        stepped = 4 if self._outer[rows.WEIGHT_STEP] else 0
-        weight = int(self._outer[rows.WEIGHT]) + stepped * self._column
-        return [tile + shift for tile in self._tiles], weight, stepped, self._pitch, last - first
-
-    def add_sums(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
-        """Add Σg and Σg·x̂ of the group's slow rows in float64."""
-        (dy, x, _), *rest = self._group(first, last)
-        _exact_kernel("add_sums")(dy, x, *rest, self._columns, coefficients, int(sums.ctypes.data))
-
-    def apply(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
-        """dx of the group's slow rows in float64."""
-        (dy, x, dx), *rest = self._group(first, last)
-        _exact_kernel("apply")(self._owner._n, dy, x, dx, *rest, self._columns, coefficients, int(sums.ctypes.data))
 
 
 class _InOrder:
@@ -558,7 +416,7 @@ class _InOrder:
         straight = Layout(dx.dtype, dx.shape, contiguous_strides(dx.shape))
         self._plan = LayerNormPlan(inputs, (straight, dw, db), normalized_dims)
         self._itemsize, self._count = dx.dtype.itemsize, dx.size
-        self._dims = [np.array(_described(_columns_of(layout).columns), dtype=np.int64) for layout in (straight, dx)]
+        self._dims = [np.array(described(columns_of(layout).columns), dtype=np.int64) for layout in (straight, dx)]
         self.workspace_bytes = self._plan.workspace_bytes
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
@@ -567,34 +425,12 @@ class _InOrder:
         source = int(straight.ctypes.data)
         self._plan.run(inputs, (source, *outputs[1:]), workspace)
         dims = (int(description.ctypes.data) for description in self._dims)
-        _columns_kernel("copy")(self._itemsize, self._count, source, outputs[0], *dims)
-
-
-def _same_elements(first: Layout, second: Layout) -> bool:
-    """From the same address both put the same elements in the same places."""
-    return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize
-
-
-def _columns_kernel(name: str) -> Kernel:
-    """One of the functions in ``layer_norm_columns``."""
-    return kernel(f"layer_norm_{name}", (), lambda: getattr(columns, name))
-
-
-def _exact_kernel(name: str) -> Kernel:
-    """One of the functions in ``layer_norm_exact``."""
-    return kernel(f"layer_norm_exact_{name}", (), lambda: getattr(exact, name))
-
-
-def _rows_kernel(dtype: DataType, wanted: rows.Wanted, trickles: bool = False) -> Kernel:
-    """``layer_norm_rows.rows`` for one data type; it streams in whole vectors, or 16 bytes at a time."""
-    element = ELEMENTS[dtype]
-    dx = element._replace(stream=element.trickle) if trickles else element
-    return kernel("layer_norm_rows", (int(dtype), *wanted, trickles), lambda: rows.rows(element, element, dx, wanted))
+        columns_kernel("copy")(self._itemsize, self._count, source, outputs[0], *dims)
 
 
 def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
     """See ``aclnn.kernels.layer_norm_backward``."""
     dx, dw, db = outputs
-    if dx is not None and 0 not in dx.shape and not _columns_of(dx).distinct:
+    if dx is not None and 0 not in dx.shape and not columns_of(dx).distinct:
         return _InOrder(inputs, (dx, dw, db), normalized_dims)
     return LayerNormPlan(inputs, outputs, normalized_dims)

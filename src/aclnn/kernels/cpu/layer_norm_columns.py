@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
+from aclnn.kernels.cpu.layer_norm_job import BASE, CODE, COLUMNS_AT, FLOAT, FLOAT16, ROWS, offset
 from aclnn.kernels.cpu.layer_norm_lanes import (
     add_doubles,
     largest_lane,
@@ -14,7 +15,6 @@ from aclnn.kernels.cpu.layer_norm_lanes import (
     load_rounded_to_odd,
     store_int,
 )
-from aclnn.kernels.cpu.layer_norm_rows import BASE, CODE, COLUMNS_AT, FLOAT, FLOAT16, ROWS, offset
 from aclnn.kernels.cpu.memory import (
     load_bfloat16_part,
     load_float16_part,
@@ -39,7 +39,7 @@ def transfer(
     """Bring rows and columns of a tensor of any layout into float32 rows at ``tile``, ``pitch`` bytes apart, or back.
 
     Rows of the tile are written in whole vectors; what comes after the last column means nothing.
-    ``view`` is where the tensor's fields are (see ``layer_norm_rows``); ``scratch`` is room for a vector, then 8 bytes
+    ``view`` is where the tensor's fields are (see ``layer_norm_job``); ``scratch`` is room for a vector, then 8 bytes
     for each row and column.
     """
     base, code = load_one_int64(view + BASE), load_one_int64(view + CODE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aclnn.kernels.cpu.layer_norm_rows import COEFFICIENT, ROW_MEAN, ROW_RSTD, SLOW
+from aclnn.kernels.cpu.layer_norm_job import COEFFICIENT, ROW_MEAN, ROW_RSTD, SLOW
 from aclnn.kernels.cpu.memory import load_one_float32, load_one_float64, store_one_float32, store_one_float64
 
 
