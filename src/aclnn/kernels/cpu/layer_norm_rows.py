@@ -1,6 +1,6 @@
 """LayerNorm's gradients over rows of columns: the compiled part for rows whose elements lie side by side.
 
-A row is cut into segments of 512 columns, and rows are taken in groups of four. For each group: one pass for the sums of
+A row is cut into segments of 512 columns, and rows are taken in groups of four. For each group: a pass for the sums of
 every row, dw and db, a verdict on each row, then one pass for dx while the rows are still in the cache:
 
     c1 = Σ g / N,  c2 = Σ g·x̂ / N              lanes in float32 within a segment, segments in float64
