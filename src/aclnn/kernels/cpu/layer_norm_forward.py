@@ -48,12 +48,14 @@ def _field(job: int, index: int) -> Any:
 @register_jitable
 def _offset(dims: int, index: int) -> int:
     """Byte offset of the element with this logical index."""
-    offset = 0
-    for d in range(load_one_int64(dims)):
+    offset: int = 0
+    outermost = load_one_int64(dims) - 1
+    for d in range(outermost):
         extent = load_one_int64(dims + 8 + 16 * d)
         quotient = index // extent
         offset += (index - quotient * extent) * load_one_int64(dims + 16 + 16 * d)
         index = quotient
+    offset += index * load_one_int64(dims + 16 + 16 * outermost)
     return offset
 
 
@@ -266,7 +268,8 @@ class LayerNormPlan:
         ):  # fmt: skip
             describe(field, layout)
         self._job = np.array(job, np.int64)
-        self._layouts = inputs, outputs
+        self._spans = [[None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)]
+        self._in_place = x == out
         kinds = _Kinds(*(None if layout is None else layout.dtype for layout in (*inputs, *outputs)))  # type: ignore[arg-type]
         size = out.dtype.itemsize
         self._vector_bytes = LANES * size
@@ -304,14 +307,15 @@ class LayerNormPlan:
         A row is read before it is written, so x may be exactly out.
         """
         kept, addresses = [], list(inputs)
-        layouts, written = self._layouts
-        for place, (layout, address) in enumerate(zip(layouts, inputs, strict=True)):
-            for other, target in zip(written, outputs, strict=True):
-                if layout is None or other is None or (place == 0 and address == target and layout == other):
+        read, written = self._spans
+        for place, (span, address) in enumerate(zip(read, inputs, strict=True)):
+            if span is None:
+                continue
+            begin, end = address + span[0], address + span[1]
+            for field, (other, target) in enumerate(zip(written, outputs, strict=True)):
+                if other is None or (place == field == 0 and address == target and self._in_place):
                     continue
-                begin, end = (address + reach for reach in layout.span)
-                low, high = (target + reach for reach in other.span)
-                if begin < high and low < end:
+                if begin < target + other[1] and target + other[0] < end:
                     copy = np.empty(end - begin, np.uint8)
                     ctypes.memmove(copy.ctypes.data, begin, end - begin)
                     kept.append(copy)
