@@ -85,6 +85,7 @@ class Backend:
 
     def __init__(self) -> None:
         # Nothing here may touch the GPU: a child process makes one of these while it forks.
+        self._lock = threading.Lock()
         self._gpu: Any = None
         self._on_device, self._on_host = Spans(), Spans()
         self._streams: WeakSet[CudaStream] = WeakSet()
@@ -122,7 +123,9 @@ class Backend:
             tensor = torch.empty(nbytes, dtype=torch.uint8, **where)
         except torch.OutOfMemoryError:
             # What was freed while in use comes back when the GPU is past it.
-            for stream in list(self._streams):
+            with self._lock:
+                streams = list(self._streams)
+            for stream in streams:
                 stream.wait()
             try:
                 tensor = torch.empty(nbytes, dtype=torch.uint8, **where)
@@ -160,7 +163,8 @@ class Backend:
     def stream(self, priority: int, flags: int) -> Stream:
         """Priorities and flags are hints, for which torch.cuda's streams have no equivalent."""
         stream = CudaStream(torch.cuda.Stream(self._device()), priority, flags)
-        self._streams.add(stream)
+        with self._lock:
+            self._streams.add(stream)
         return stream
 
     def _bytes(self, address: int, nbytes: int) -> Any:
