@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -92,29 +93,31 @@ def characters() -> tuple[nn.Module, Iterator[tuple[torch.Tensor, torch.Tensor]]
     return Transformer(nn.Embedding(128, WIDTH), 64, 128, nn.SiLU), batches()
 
 
-def train(model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, Any]:
-    """The loss at every step, and tokens a second (median step)."""
+def train(model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[tuple[float, float]]:
+    """The loss and the seconds of each step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    losses, seconds = [], []
     for x, target in batches:
         begin = time.perf_counter()
         loss = nn.functional.cross_entropy(model(x).flatten(0, -2), target.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        seconds.append(time.perf_counter() - begin)
-        losses.append(loss.item())
-    tokens = batches[0][0].shape[0] * batches[0][0].shape[1]
-    return {"losses": losses, "tokens_per_s": tokens / sorted(seconds)[len(seconds) // 2]}
+        yield loss.item(), time.perf_counter() - begin
 
 
 def compare(task: Callable[[], tuple[nn.Module, Any]], steps: int) -> dict[str, Any]:
-    """Both runs of one task, from the same weights over the same batches."""
+    """Both runs of one task in turns, from the same weights over the same batches; tokens a second by median step."""
     torch.manual_seed(0)
     model, source = task()
     batches = [next(source) for _ in range(steps)]
     ours = aclnn.torch.patch(copy.deepcopy(model))
-    return {"PyTorch": train(model, batches), "aclnn": train(ours, batches)}
+    pairs = list(zip(train(model, batches), train(ours, batches), strict=True))
+    tokens = batches[0][0].shape[0] * batches[0][0].shape[1]
+    found = {}
+    for name, run in zip(("PyTorch", "aclnn"), zip(*pairs, strict=True), strict=True):
+        losses, seconds = map(list, zip(*run, strict=True))
+        found[name] = {"losses": losses, "tokens_per_s": tokens / median(seconds)}
+    return found
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
