@@ -133,6 +133,16 @@ class TestPythonCannotStart:
         line = self.refused(host, copy / "lib64")
         assert "aclnn.toolkit.nobody" in line
 
+    @pytest.mark.parametrize(
+        ("name", "value"), [("ACLNN_TRACE", "/nonexistent/trace"), ("ACLNN_DEVICE", "abacus")], ids=["trace", "device"]
+    )
+    def test_a_setting_is_wrong(self, compiled: Compile, name: str, value: str) -> None:
+        done = run(compiled("host.c"), "statuses", env={name: value})
+        assert done.stdout == self.REFUSED
+        (line,) = done.stderr.splitlines()
+        assert f"{name}: expected" in line
+        assert repr(value) in line
+
     def test_another_version_of_python(self, host: Path, copy: Path) -> None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         start = copy / "lib64" / "aclnn" / "libaclnn_start.so"

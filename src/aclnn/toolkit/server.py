@@ -13,6 +13,7 @@ from aclnn import cann
 from aclnn.cann.prototype import FUNCTIONS, CFunction
 from aclnn.status import ACLNN_ERR_INNER, CODES, AclnnError
 from aclnn.toolkit.border import is_text, result_type
+from aclnn.toolkit.trace import Trace
 
 Entry = Callable[..., Any]
 
@@ -73,13 +74,22 @@ def attach(ffi: Any, lib: Any) -> None:
         ffi.def_extern(name=f"py_{function.name}", error=error, onerror=_onerror(function))(entry)
 
 
-def _tracing(border: _Border) -> Callable[[CFunction, Entry], Entry]:
+def _opened_trace() -> Trace | None:
     path = os.environ.get("ACLNN_TRACE")
-    if not path:
-        return lambda function, entry: entry
-    from aclnn.toolkit.trace import Trace
+    try:
+        return Trace(path) if path else None
+    except OSError as error:
+        raise ValueError(f"ACLNN_TRACE: expected a file that can be written, got {path!r} ({error.strerror})") from None
 
-    trace = Trace(path)
+
+# At import, whose failure is told in one line: cffi prints a traceback for what fails in ``attach``.
+_trace = _opened_trace()
+
+
+def _tracing(border: _Border) -> Callable[[CFunction, Entry], Entry]:
+    trace = _trace
+    if trace is None:
+        return lambda function, entry: entry
     return lambda function, entry: trace.wrap(function, entry, border.elements, border.string)
 
 

@@ -104,7 +104,7 @@ static const struct aclnn_entries *open_bridge(void)
     *(void **)&open_entries = dlsym(bridge, "aclnn_bridge_open");
     found = open_entries(reason, sizeof reason);
     if (found == NULL) {
-        return fail("Python could not start: %s. Run 'aclnn toolkit build' again.", reason);
+        return fail("Python could not start: %s. Correct that, or run 'aclnn toolkit build' again.", reason);
     }
     atomic_store_explicit(&entries, found, memory_order_release);
     return found;
