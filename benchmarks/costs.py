@@ -178,6 +178,7 @@ class Switch(NamedTuple):
     streamed: int
     call_us: float
     call_and_read_us: float
+    switch_bytes: int
 
 
 def switch(quick: bool) -> Iterator[Switch]:
@@ -201,7 +202,7 @@ def switch(quick: bool) -> Iterator[Switch]:
         elementwise.STREAM_BYTES = usual
         for streamed in (0, 1):
             alone, followed = (round(statistics.median(spent[streamed, read]), 1) for read in (0, 1))
-            yield Switch(1 << exponent, streamed, alone, followed)
+            yield Switch(1 << exponent, streamed, alone, followed, usual)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 import aclnn
 from aclnn.kernels.cpu import loops, pool
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.elementwise import STREAM_BYTES
+from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.verify.golden import elementwise as certified
 from aclnn.verify.number_formats import format_of
 

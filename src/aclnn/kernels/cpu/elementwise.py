@@ -14,6 +14,7 @@ from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import entries, formulas, loops, pool
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.geometry import Geometry, simplify
+from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.tiling import tile
 from aclnn.tensor import Layout
 
@@ -22,9 +23,6 @@ CHUNK = 1 << 14
 
 ALONE = 1 << 15
 """Up to this many elements the calling thread does everything: sharing costs 3 µs."""
-
-STREAM_BYTES = 1 << 22
-"""Results at least this large are written around the cache (docs/benchmarks.md shows both sides of the switch)."""
 
 _KINDS = {DataType.FLOAT: loops.FLOAT32, DataType.FLOAT16: loops.FLOAT16, DataType.BF16: loops.BFLOAT16}
 

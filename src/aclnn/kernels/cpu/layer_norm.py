@@ -20,10 +20,9 @@ from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, rows_ker
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
+from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.tensor import Layout, contiguous_strides
 
-STREAM_BYTES = 1 << 22
-"""From this size on dx is written around the cache, as elementwise results are."""
 WIDE_COLUMNS = 1 << 15
 """Longer rows do not fit in a core's cache with their neighbours: all threads share them, by columns."""
 BLOCK_ROWS, BLOCKS = 64, 64

@@ -14,7 +14,6 @@ from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
-from aclnn.kernels.cpu.elementwise import STREAM_BYTES
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
 from aclnn.kernels.cpu.memory import (
     finish_streams,
@@ -26,6 +25,7 @@ from aclnn.kernels.cpu.memory import (
     store_float32,
     store_float32_part,
 )
+from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 FLAVOURS = ("avx512", "avx2", "neon", "generic")
@@ -43,3 +44,22 @@ def converts_half(context: Any) -> bool:
     """True when float16 is converted by instructions (F16C, or any AArch64) rather than by library calls."""
     triple, features = _features(context)
     return requested() != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))
+
+
+def _largest_cache() -> int:
+    """Bytes of the largest cache that the first processor reaches; 16 MiB where the system does not say."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            number, unit = path.read_text().strip()[:-1], path.read_text().strip()[-1:]
+            sizes.append(int(number) * {"K": 1 << 10, "M": 1 << 20}[unit])
+        except (OSError, ValueError, KeyError):
+            continue
+    return max(sizes, default=16 << 20)
+
+
+STREAM_BYTES = max(4 << 20, _largest_cache() // 3)
+"""Results at least this large are written around the cache, which cannot hold them and two operands as well.
+
+docs/benchmarks.md shows both sides of the switch; no result depends on it.
+"""
