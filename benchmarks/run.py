@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ class Result(NamedTuple):
     commit: str
 
 
+@cache
 def machine() -> str:
     """The processor's name and the cores this process may use."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
@@ -73,7 +75,9 @@ def _lines(path: str) -> list[str]:
         return []
 
 
+@cache
 def commit() -> str:
+    """What is measured, as it was when the program began."""
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE)
     return done.stdout.strip() or "unknown"
 
