@@ -345,3 +345,14 @@ class TestMisuse:
 def test_an_array_that_nobody_can_mean_is_refused(lib: ctypes.CDLL) -> None:
     assert lib.aclCreateIntArray(int64s([1]), 2**60) is None
     assert lib.aclCreateTensor(int64s([1]), 2**63, 0, None, 0, 2, None, 0, None) is None
+
+
+def test_strides_beyond_64_bits_wrap_as_in_c(lib: ctypes.CDLL) -> None:
+    shape, count = int64s([3, 2**62, 3]), ctypes.c_uint64()
+    strides = ctypes.POINTER(ctypes.c_int64)()
+    handle = lib.aclCreateTensor(shape, 3, DataType.FLOAT, None, 0, 2, shape, 3, None)
+    status = lib.aclGetViewStrides(handle, ctypes.byref(strides), ctypes.byref(count))
+    assert (status, count.value) == (0, 3)
+    assert strides[:3] == [3 * 2**62 - 2**64, 3, 1]
+    lib._ZdaPv(ctypes.cast(strides, ctypes.c_void_p))
+    assert lib.aclDestroyTensor(handle) == 0

@@ -163,7 +163,8 @@ def aclGetViewShape(tensor: int) -> tuple[list[int], int]:
 def aclGetViewStrides(tensor: int) -> tuple[list[int], int]:
     """The view's strides in elements, and how many."""
     strides = live(tensor, Tensor, "tensor").strides
-    return list(strides), len(strides)
+    # Those that follow from absurd dimensions leave int64_t; C's products wrap.
+    return [ctypes.c_int64(stride).value for stride in strides], len(strides)
 
 
 @c_function(
