@@ -12,7 +12,7 @@ from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import entries, launch
-from aclnn.kernels.cuda.formulas import FORMULAS
+from aclnn.kernels.cuda.formulas import FORMULAS, LARGEST
 from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
 from aclnn.tensor import Layout, contiguous_strides
 
@@ -22,16 +22,38 @@ NARROW = 64
 """Columns of a tile where neighbours lie apart: 16 rows share the memory sectors that one row touches."""
 
 
+_TINY = tl.constexpr(2.0**-100)
+_STEP = tl.constexpr(2.0**-75)
+_PATTERNS = tl.constexpr(65536)
+
+
+@triton.jit
+def by_entries(x, dy, tables):
+    """dy times the entry of each 16-bit pattern x.
+
+    Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
+    not fit into a float32. An infinite dy is multiplied with the entry that does.
+    """
+    at = tables + (x.to(tl.int32) & 0xFFFF)
+    entry = tl.load(at)
+    size = tl.abs(dy)
+    tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
+    lifted = tl.load(at + _PATTERNS, mask=tiny, other=0.0)
+    finite = ((dy * _STEP) * lifted) * _STEP
+    infinite = dy * ((lifted * _STEP) * _STEP)
+    return tl.where(tiny, tl.where(size <= LARGEST, finite, infinite), dy * entry)
+
+
 @triton.jit
 def walk(
     dy, x, out, table, axes, rows, columns, dy_step, x_step, out_step,
-    DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, SLOPE: tl.constexpr, BINARY: tl.constexpr,
+    DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, FORMULA: tl.constexpr, BINARY: tl.constexpr,
     OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """One tile of out = dy·SLOPE(x), or SLOPE(x). Steps are in elements along a row.
+    """One tile of out = FORMULA(x, dy), dy being 1 unless BINARY. Steps are in elements along a row.
 
     ``axes`` describes the dimensions outside the rows, innermost first: extent and the three strides of each. Without a
-    SLOPE ``table`` has an entry for every 16-bit pattern of x.
+    FORMULA ``table`` has the two tables of ``entries``.
     """
     tiles = tl.cdiv(columns, COLUMNS)
     program = tl.program_id(0).to(tl.int64)
@@ -56,14 +78,15 @@ def walk(
     out_pointer = out.to(tl.pointer_type(OUT)) + out_at
     entries = table.to(tl.pointer_type(tl.float32))
     value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
-    if SLOPE is None:
-        result = tl.load(entries + (value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF))
-    else:
-        result = SLOPE(value.to(tl.float32), entries)
     if BINARY:
         dy_pointer = dy.to(tl.pointer_type(DY)) + dy_at
-        gradient = tl.load(dy_pointer) if EVEN else tl.load(dy_pointer, mask=valid, other=0.0)
-        result = gradient.to(tl.float32) * result
+        gradient = (tl.load(dy_pointer) if EVEN else tl.load(dy_pointer, mask=valid, other=0.0)).to(tl.float32)
+    else:
+        gradient = tl.full(value.shape, 1.0, tl.float32)
+    if FORMULA is None:
+        result = by_entries(value.to(tl.int16, bitcast=True), gradient, entries)
+    else:
+        result = FORMULA(value.to(tl.float32), gradient, entries)
     if EVEN:
         tl.store(out_pointer, result.to(OUT))
     else:
@@ -79,7 +102,7 @@ _tables: dict[tuple[str, DataType, Any], Any] = {}
 
 
 def _table(formula: Formula, dtype: DataType) -> Any:
-    """The formula's table on the current device: of every 16-bit input, or of the float32 version's coefficients."""
+    """The formula's table on the current device: those of every 16-bit input, or the float32 version's coefficients."""
     where = launch.device()
     key = formula.__name__, dtype, where
     if key not in _tables:
@@ -121,7 +144,7 @@ class _Elementwise:
             "DY": TYPES[dy.dtype],
             "X": TYPES[x.dtype],
             "OUT": TYPES[output.dtype],
-            "SLOPE": FORMULAS[formula.__name__][0] if x.dtype == DataType.FLOAT or formula is _same else None,
+            "FORMULA": FORMULAS[formula.__name__][0] if x.dtype == DataType.FLOAT or formula is _same else None,
             "BINARY": len(inputs) == 2,
             "OUTER": len(outer),
             "ROWS": tall,

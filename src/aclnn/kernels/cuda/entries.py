@@ -1,4 +1,7 @@
-"""Tables of a formula for every 16-bit input, made on the host by the formula itself."""
+"""Tables of a formula for every 16-bit input, made on the host by the formula itself.
+
+A second table holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
+"""
 
 from __future__ import annotations
 
@@ -36,5 +39,7 @@ def evaluate(formula: Formula, x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def table(formula: Formula, dtype: DataType) -> NDArray[np.float32]:
-    """The formula's values by bit pattern, 65,536 of them."""
-    return round_to_odd(evaluate(formula, all_inputs(dtype)))
+    """The two tables, 2 × 65,536 values by bit pattern, rounded to odd (see ``aclnn.kernels.sixteen_bit``)."""
+    values = evaluate(formula, all_inputs(dtype))
+    with np.errstate(over="ignore"):
+        return round_to_odd(np.stack([values, np.ldexp(values, 150)]))
