@@ -4,7 +4,8 @@
 
 All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
 the 20th and 80th percentiles go to benchmarks/results.csv, what else a call costs to benchmarks/costs.csv, tables and
-pictures to docs. A row whose result is wrong is reported and gets no ratio.
+pictures to docs; sections that were not asked for stay as they are. A row whose result is wrong is reported and gets no
+ratio.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -159,7 +160,15 @@ def run(make: Callable[[], Workload], threads: tuple[int, ...], rounds: int, sec
     return rows
 
 
-def save(rows: list[Result], path: Path) -> None:
+def kept(path: Path, measured: list[str]) -> list[tuple[str, ...]]:
+    """The rows of sections that were not measured again."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return [tuple(row) for row in csv.reader(file) if row[0] not in ("section", *measured)]
+
+
+def save(rows: list[tuple[Any, ...]], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
@@ -183,9 +192,8 @@ def main() -> None:
     with Progress(*columns) as progress:
         for make in progress.track(makers, description="workloads"):
             rows += run(make, (1, 2), options.rounds, seconds)
-    complete = not options.quick and set(options.sections) == set(SECTIONS)
-    folder, report = (HERE, Path("docs/benchmarks.md")) if complete else (BUILD, BUILD / "benchmarks.md")
-    save(rows, folder / "results.csv")
+    folder, report = (BUILD, BUILD / "benchmarks.md") if options.quick else (HERE, Path("docs/benchmarks.md"))
+    save([*kept(folder / "results.csv", options.sections), *rows], folder / "results.csv")
     if "costs" in options.sections:
         costs.save(costs.measure(options.quick), folder / "costs.csv")
         costs.save(list(costs.switch(options.quick)), folder / "streaming.csv")
