@@ -15,12 +15,12 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("svg")
-mpl.rcParams["svg.hashsalt"] = "aclnn"  # the same figures give the same files
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
+mpl.rcParams["svg.hashsalt"] = "aclnn"  # the same figures give the same files
 Row = dict[str, Any]
 
 THEMES = {
@@ -283,7 +283,7 @@ def write(source: Path, report: Path) -> None:
 
 INTRODUCTION = """Made by `make bench` on {machine}, commit {commit}; `python -m benchmarks.figures` draws the page
 again from the committed tables. All providers run in one process, one after the other in every round, after a rest of
-10 ms (PyTorch's threads spin for 5 ms after a call) and 5 ms of warming up; the figures are medians, their 20th and
+10 ms (PyTorch's threads spin for 5 ms after a call) and 25 ms of warming up; the figures are medians, their 20th and
 80th percentiles are in `benchmarks/results.csv`. A row whose result is wrong gets no ratio.
 
 The **memory limit** is a plain product of two float32 arrays with prefetch and streaming stores that moves the same
@@ -298,12 +298,12 @@ WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The ref
 LAYOUTS = """4,194,304 elements; no copy of a whole tensor is made in any of them."""
 
 SIZES = """Contiguous tensors of 1 to 2²⁶ elements through the Python function with `out=`, that is, its overhead
-included; the limit's has none. Up to 65,536 elements one thread does the work."""
+included; the limit's has none. Up to 32,768 elements one thread does the work."""
 
-MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. With 2²⁴ elements aclnn is 2 to 5 times
-as fast, but for N = 16. PyTorch allocates its results anew, and pays for fresh pages there; in the cache (2²⁰ and 2²²
-elements) it is the faster one for most shapes. What is missing is known: a kernel with sixteen rows across the lanes
-for few columns, and sharing blocks of rows without the GIL, as the activations do."""
+MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. With 2²⁴ elements aclnn is 2 to 5
+times as fast, but for N = 16. PyTorch allocates its results anew, and pays for fresh pages there; in the cache (2²⁰ and
+2²² elements) it is the faster one for most shapes. What is missing is known: a kernel with sixteen rows across the
+lanes for few columns, and sharing blocks of rows without the GIL, as the activations do."""
 
 STREAMING = """Results larger than a third of the machine's largest cache (and 4 MiB) are written around it. A smaller
 one stays there, for whoever reads it next; a larger one does not, and writing it into the cache costs the reading of
