@@ -13,7 +13,16 @@ from numba.extending import register_jitable
 
 from aclnn.kernels.cpu import coefficients, values_coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Segments
-from aclnn.kernels.cpu.slopes import _LARGEST, _LOWEST, _by_segments, _power_of_two, _scaled, _small, _tail_value
+from aclnn.kernels.cpu.pieces import (
+    LARGEST,
+    LOWEST,
+    by_segments_of,
+    power_of_two_of,
+    scaled,
+    small,
+    tail_value,
+    tanh_exponent,
+)
 from aclnn.kernels.cpu.vector import absolute, any_lane, bits, fma, select
 
 #: Sixteen x to sixteen values. Numba's vectors have no Python type.
@@ -22,7 +31,7 @@ Value = Callable[[Any], Any]
 
 def _value(segments: Segments, tail: Any) -> Value:
     """By segments up to the bound; beyond it, and for NaN and infinities, h is ``tail(a)``."""
-    bound, by_segments = segments.bound, _by_segments(segments)
+    bound, by_segments = segments.bound, by_segments_of(segments)
 
     def value(x: Any) -> Any:
         a = absolute(x)
@@ -30,7 +39,7 @@ def _value(segments: Segments, tail: Any) -> Value:
         inside = a <= bound
         if any_lane(~inside):
             # A positive infinity keeps its tail, which is 0: infinity less that is infinity.
-            h = select(inside, h, select((a <= _LARGEST) | (x > 0.0), tail(a), x - x))
+            h = select(inside, h, select((a <= LARGEST) | (x > 0.0), tail(a), x - x))
         return select(bits(x) < 0, -0.0, x) - h
 
     return value
@@ -40,20 +49,20 @@ def _value(segments: Segments, tail: Any) -> Value:
 def _tail(a: Any, exponential: Any, rest: Any) -> Any:
     """e^(-w)·(a + rest) from (k, h, l, q), e^(-w) = 2^k·(h + l)·(1 + q)."""
     k, high, low, q = exponential
-    return _scaled(_tail_value(high, low, q, a, rest), select(k < _LOWEST, _LOWEST, k))
+    return scaled(tail_value(high, low, q, a, rest), select(k < LOWEST, LOWEST, k))
 
 
 @register_jitable
 def _logistic(a: Any, exponential: Any) -> Any:
     """a·e/(1 + e), to fourth order in e, which is below 0.008."""
     k, high, _, q = exponential
-    e = _small(k, fma(high, q, high))
+    e = small(k, fma(high, q, high))
     return _tail(a, exponential, a * (e * fma(e, 1.0 - e, -1.0)))
 
 
 def _sigmoid_tail(kappa: Exponential, end: float) -> Any:
     """h(a) = a·e/(1 + e), e = e^(-κa); from ``end`` on it rounds to zero."""
-    power_of_two = _power_of_two(kappa)
+    power_of_two = power_of_two_of(kappa)
 
     @register_jitable
     def tail(a: Any) -> Any:
@@ -65,7 +74,7 @@ def _sigmoid_tail(kappa: Exponential, end: float) -> Any:
 
 def _gelu_erf_tail() -> Any:
     """h(a) = φ(a)·a·M(a) with the Mills ratio M, a·M(a) = 1 + a small rest; from 20 on it rounds to zero."""
-    power_of_two = _power_of_two(coefficients.GELU_ERF_EXPONENTIAL)
+    power_of_two = power_of_two_of(coefficients.GELU_ERF_EXPONENTIAL)
     v0, v1, v2, v3, v4, v5, v6, v7, v8 = coefficients.GELU_ERF_MILLS
 
     @register_jitable
@@ -81,24 +90,14 @@ def _gelu_erf_tail() -> Any:
 
 def _gelu_tanh_tail() -> Any:
     """h(a) = a·e/(1 + e) with e = e^(-w(a)); from 14 on it rounds to zero."""
-    power_of_two = _power_of_two(coefficients.GELU_TANH_EXPONENTIAL)
-    k1, k1_low = coefficients.GELU_TANH_K1, coefficients.GELU_TANH_K1_LOW
-    k3, k3_low = coefficients.GELU_TANH_K3, coefficients.GELU_TANH_K3_LOW
+    power_of_two = power_of_two_of(coefficients.GELU_TANH_EXPONENTIAL)
+    exponent = tanh_exponent()
 
     @register_jitable
     def tail(a: Any) -> Any:
         bounded = select(a < 14.0, a, 14.0)
-        square = bounded * bounded
-        square_low = fma(bounded, bounded, -square)
-        # u + u_low = k1 + k3·a², the larger sum by an exact two-sum.
-        cubic = square * k3
-        cubic_low = fma(square, k3, -cubic)
-        u = cubic + k1
-        back = u - cubic
-        two_sum = (cubic - (u - back)) + (k1 - back)
-        u_low = (fma(square_low, k3, fma(square, k3_low, k1_low)) + cubic_low) + two_sum
-        w = bounded * u
-        return _logistic(bounded, power_of_two(w, fma(bounded, u_low, fma(bounded, u, -w))))
+        w, w_low = exponent(bounded)
+        return _logistic(bounded, power_of_two(w, w_low))
 
     return tail
 
