@@ -196,6 +196,50 @@ def check_layer_norm_overlapping() -> None:
     assert not np.array_equal(results[0], memory)
 
 
+def check_layer_norm_outputs_overlapping() -> None:
+    """Outputs that share memory with one another or within themselves: dx, dw, db are written in turn, in order."""
+    generator = np.random.default_rng(8)
+    x, dy = generator.normal(size=(2, 30, 20)).astype(np.float32)
+    mean, rstd = x.mean(1), 1.0 / x.std(1)
+    weight = generator.normal(size=20).astype(np.float32)
+    inputs = dy, x, mean, rstd, weight
+
+    def written(device: str, *views: tuple[int, tuple[int, ...], tuple[int, ...]]) -> Any:
+        """Memory of 900 elements after writing dx, dw and db at (place, shape, strides)."""
+        memory = np.zeros(900, np.float32)
+        outs = [
+            np.lib.stride_tricks.as_strided(memory[place:], shape, tuple(4 * step for step in steps))
+            for place, shape, steps in views
+        ]
+        plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, outs)), 1, device)
+        workspace = np.empty(plan.workspace_bytes, np.uint8)
+        plan.run(list(map(address, inputs)), list(map(address, outs)), address(workspace))
+        return memory
+
+    apart = written("cuda", (0, (30, 20), (20, 1)), (600, (20,), (1,)), (620, (20,), (1,)))
+    dx, dw, db = apart[:600].reshape(30, 20), apart[600:620], apart[620:640]
+    for views in (
+        ((0, (30, 20), (1, 1)), (700, (20,), (0,)), (720, (20,), (1,))),
+        ((0, (30, 20), (0, 1)), (10, (20,), (1,)), (25, (20,), (1,))),
+        ((0, (30, 20), (20, 1)), (600, (20,), (1,)), (607, (20,), (1,))),
+        ((0, (30, 20), (20, 1)), (100, (20,), (2,)), (640, (20,), (1,))),
+    ):
+        expected = np.zeros(900, np.float32)
+        for (place, shape, steps), value in zip(views, (dx, dw, db), strict=True):
+            for index in np.ndindex(shape):
+                expected[place + sum(i * step for i, step in zip(index, steps, strict=True))] = value[index]
+        assert np.array_equal(written("cuda", *views), expected), views
+    coinciding = (0, (30, 20), (1, 1)), (700, (20,), (0,)), (720, (20,), (1,))
+    np.testing.assert_allclose(written("cuda", *coinciding), written("cpu", *coinciding), rtol=1e-4, atol=1e-5)
+    # Forwards too: the statistics over the last rows of out.
+    memory = np.zeros(700, np.float32)
+    outs = memory[:600].reshape(30, 20), memory[560:590], memory[580:610]
+    plan = kernels.layer_norm((layout(x), None, None), tuple(map(layout, outs)), 1, 1e-5, "cuda")
+    plan.run([address(x), 0, 0], list(map(address, outs)), 0)
+    np.testing.assert_allclose(memory[560:580], mean[:20], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(memory[580:610], rstd, rtol=1e-4)
+
+
 def check_layer_norm_forward() -> None:
     generator = np.random.default_rng(4)
     for shape, normalized, dtype in (((6, 3, 7), 1, TYPES[0]), ((3, 5, 4), 2, BFLOAT16), ((2, 8300), 1, TYPES[0])):

@@ -182,28 +182,40 @@ class _Elementwise:
         return address + low < out + end and out + begin < address + high
 
     def _run_apart(self, inputs: Sequence[int], out: int) -> None:
-        between = _contiguous(self._output)
-        memory = _memory(between)
+        between = contiguous(self._output)
+        memory = memory_of(between)
         _Elementwise(self._formula, self._inputs, between).run(inputs, [memory.data_ptr()], 0)
         _Elementwise(_same, (between,), self._output).run([memory.data_ptr()], [out], 0)
 
 
-def _contiguous(layout: Layout) -> Layout:
+def contiguous(layout: Layout) -> Layout:
+    """The same elements in a row."""
     return Layout(layout.dtype, layout.shape, contiguous_strides(layout.shape))
 
 
-def _memory(layout: Layout) -> Any:
+def memory_of(layout: Layout) -> Any:
+    """Memory of its own for a contiguous tensor, as a PyTorch tensor of bytes."""
     nbytes = math.prod(layout.shape) * layout.dtype.itemsize
     return torch.empty(nbytes, dtype=torch.uint8, device=launch.device())
 
 
+def copying(source: Layout, target: Layout) -> Plan:
+    """What copies the elements of one tensor to another."""
+    return plan(_same, (source,), target)
+
+
 def copy_of(layout: Layout, address: int) -> tuple[Layout, Any]:
     """A contiguous copy of a tensor: its layout, and a PyTorch tensor of its bytes."""
-    copied = _contiguous(layout)
-    memory = _memory(copied)
-    if memory.numel():
-        _Elementwise(_same, (layout,), copied).run([address], [memory.data_ptr()], 0)
+    copied = contiguous(layout)
+    memory = memory_of(copied)
+    copying(layout, copied).run([address], [memory.data_ptr()], 0)
     return copied, memory
+
+
+def distinct(layout: Layout) -> bool:
+    """Whether no two elements share a place."""
+    stands = any(extent > 1 and stride == 0 for extent, stride in zip(layout.shape, layout.strides, strict=True))
+    return 0 in layout.shape or not (stands or simplify((layout,)).ordered)
 
 
 class _Nothing:
@@ -229,7 +241,7 @@ class _Scattered:
     workspace_bytes = 0
 
     def __init__(self, formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> None:
-        self._output, self._between = output, _contiguous(output)
+        self._output, self._between = output, contiguous(output)
         self._apart = _Elementwise(formula, inputs, self._between)
         steps = zip(output.shape, output.strides, strict=True)
         offsets: Any = np.zeros((), np.int64)
@@ -242,7 +254,7 @@ class _Scattered:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        memory, places = _memory(self._between), self._places.to(launch.device())
+        memory, places = memory_of(self._between), self._places.to(launch.device())
         self._apart.run(inputs, [memory.data_ptr()], 0)
         scatter[(-(-len(places) // TILE),)](
             launch.pointer(memory.data_ptr(), self._output.dtype),
@@ -262,5 +274,4 @@ def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
     """
     if 0 in output.shape:
         return _Nothing()
-    coincide = simplify((output,)).ordered
-    return (_Scattered if coincide else _Elementwise)(formula, inputs, output)
+    return (_Scattered if simplify((output,)).ordered else _Elementwise)(formula, inputs, output)

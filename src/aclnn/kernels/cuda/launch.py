@@ -32,6 +32,13 @@ def device() -> Any:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def shared_bytes() -> int:
+    """Shared memory that a program may have on the current device."""
+    if INTERPRETED:
+        return 0
+    return int(triton.runtime.driver.active.utils.get_device_properties(device().index)["max_shared_mem"])
+
+
 _TORCH = {DataType.FLOAT: torch.float32, DataType.FLOAT16: torch.float16, DataType.BF16: torch.bfloat16}
 _TORCH[DataType.INT64] = torch.int64
 

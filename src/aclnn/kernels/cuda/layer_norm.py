@@ -1,12 +1,13 @@
 """LayerNorm's gradients in Triton: sums in float32 by a tree that M and N alone decide.
 
-Rows are taken in groups, each by one program that keeps the group's sums of dw and db; a second kernel adds the groups
-in their order. Where a row is too long to be held in registers, dx goes over it twice, and dw and db are added up by
-programs of their own.
+Rows are taken in groups, each by one program that keeps the group's sums of dw and db, several short rows at a time; a
+second kernel adds the groups in their order. Where a row is too long to be held in registers, dx goes over it twice,
+and dw and db are added up by programs of their own.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,21 +15,26 @@ from typing import Any
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.elementwise import copy_of
+from aclnn.kernels.cuda.elementwise import contiguous, copy_of, copying, distinct, memory_of
 from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
 from aclnn.tensor import Layout
 
-GROUPS, GROUP_ROWS = 512, 8
-"""There are at most 512 groups of at least 8 rows: enough for every multiprocessor, few enough partial sums."""
+GROUPS = 264
+"""There are at most so many groups, half of them where a row is longer than a tile: two or one for each of an H200's
+132 multiprocessors, few enough partial sums. The same on every device, because the sums' bits depend on it."""
 WHOLE = 16384
-"""Rows up to this long are held in the registers of one program, at most 1,024 threads with sixteen columns each.
-
-For an H200 ptxas then spills about 50 of their words, into the first-level cache; two passes over such rows and a third
-for dw and db would read dy and x from memory twice.
-"""
-CHUNK = 2048
-"""Columns that longer rows are taken at a time."""
-FINISH_ROWS, FINISH_COLUMNS = 32, 64
+"""Rows up to this long are held in the registers of one program; two passes over them for dx and a third for dw and db
+would read dy and x from memory twice."""
+TILE = 4096
+"""Elements of dy and x that a program takes at a time, where a row is not longer."""
+THREAD_ELEMENTS = 16
+"""Of a tile, for each thread: 64 bytes of each operand in float32, of which nothing else is to be spilled."""
+CHUNK, CHUNK_ROWS = 2048, 8
+"""Columns that longer rows are taken at a time; rows that are added up by one program at least."""
+_WEIGHT_KEPT = tl.constexpr(8192)
+STAGES = 2
+"""Tiles on their way into shared memory while one is computed."""
+FINISH_ROWS, FINISH_COLUMNS = 128, 32
 
 
 @triton.jit
@@ -38,11 +44,27 @@ def place(index, axes, START: tl.constexpr, COUNT: tl.constexpr):
     if COUNT > 0:
         describes = axes.to(tl.pointer_type(tl.int64)) + START
         offset = index * 0
-        for axis in tl.static_range(COUNT):
+        for axis in tl.static_range(COUNT - 1):
             extent = tl.load(describes + 2 * axis)
             offset += index % extent * tl.load(describes + 2 * axis + 1)
             index = index // extent
+        # A division by 64 bits takes as many instructions as all else that is done to four elements.
+        offset += index * tl.load(describes + 2 * COUNT - 1)
     return offset
+
+
+@triton.jit
+def step_of(axes, START: tl.constexpr, COUNT: tl.constexpr):
+    """Elements from one row to the next where that is a single number, read once for all rows."""
+    if COUNT == 1:
+        return tl.load(axes.to(tl.pointer_type(tl.int64)) + START + 1)
+    return tl.full((), 1, tl.int64)
+
+
+@triton.jit
+def place_of(row, step, axes, START: tl.constexpr, COUNT: tl.constexpr):
+    """Offset of rows, by ``step_of``."""
+    return place(row, axes, START, COUNT) if COUNT > 1 else row * step
 
 
 @triton.jit
@@ -67,10 +89,13 @@ def numbers(address, DTYPE: tl.constexpr, offset, valid):
 def whole_rows(
     dy, x, mean, rstd, weight, dx, partials, axes, m, n, group_rows,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, WEIGHT: tl.constexpr, DX: tl.constexpr,
-    AT: tl.constexpr, COUNT: tl.constexpr, DW: tl.constexpr, DB: tl.constexpr, BLOCK: tl.constexpr,
-    ALIGNED: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, DW: tl.constexpr, DB: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    FULL: tl.constexpr, ALIGNED: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """A group of rows, each held whole: dx, and the group's sums of dw and db into ``partials`` (groups, 2, n)."""
+    """A group of rows, each held whole: dx, and the group's sums of dw and db into ``partials`` (groups, 2, n).
+
+    FULL when n is BLOCK.
+    """
     group = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     valid = column < n
@@ -78,38 +103,54 @@ def whole_rows(
     if DX is not None:
         dx_columns = place_all(column, axes, AT[8], COUNT[8])
         if WEIGHT is not None:
-            w = numbers(weight, WEIGHT, place(column.to(tl.int64), axes, AT[6], COUNT[6]), valid)
+            weight_columns = place_all(column, axes, AT[6], COUNT[6])
+            # The longest rows leave no registers for it.
+            if BLOCK <= _WEIGHT_KEPT:
+                w = numbers(weight, WEIGHT, weight_columns, valid)
     if DW:
-        dw = tl.zeros((BLOCK,), tl.float32)
+        dw = tl.zeros((ROWS, BLOCK), tl.float32)
     if DB:
-        db = tl.zeros((BLOCK,), tl.float32)
-    for row in range(group * group_rows, tl.minimum(m, (group + 1) * group_rows)):
-        dy_row, x_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[2], COUNT[2])
-        dx_row = place(row, axes, AT[7], COUNT[7])
+        db = tl.zeros((ROWS, BLOCK), tl.float32)
+    begin = group * group_rows
+    end = tl.minimum(m, begin + group_rows)
+    dy_step, x_step = step_of(axes, AT[0], COUNT[0]), step_of(axes, AT[2], COUNT[2])
+    mean_step, rstd_step = step_of(axes, AT[4], COUNT[4]), step_of(axes, AT[5], COUNT[5])
+    dx_step = step_of(axes, AT[7], COUNT[7])
+    for first in tl.range(0, group_rows, ROWS, num_stages=STAGES):
+        row = begin + first + tl.arange(0, ROWS)
+        there = row < end
+        both = there[:, None] if FULL else there[:, None] & valid[None, :]
+        dy_row = place_of(row, dy_step, axes, AT[0], COUNT[0])
+        x_row = place_of(row, x_step, axes, AT[2], COUNT[2])
+        dx_row = place_of(row, dx_step, axes, AT[7], COUNT[7])
         if ALIGNED:
             dy_row, x_row, dx_row = tl.multiple_of(dy_row, 16), tl.multiple_of(x_row, 16), tl.multiple_of(dx_row, 16)
-        g = numbers(dy, DY, dy_row + dy_columns, valid)
-        values = numbers(x, X, x_row + x_columns, valid)
-        scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5]))
-        hat = tl.where(valid, (values - number(mean, MEAN, place(row, axes, AT[4], COUNT[4]))) * scale, 0.0)
+        g = numbers(dy, DY, dy_row[:, None] + dy_columns[None, :], both)
+        values = numbers(x, X, x_row[:, None] + x_columns[None, :], both)
+        centre = numbers(mean, MEAN, place_of(row, mean_step, axes, AT[4], COUNT[4]), there)[:, None]
+        scale = numbers(rstd, RSTD, place_of(row, rstd_step, axes, AT[5], COUNT[5]), there)[:, None]
+        hat = (values - centre) * scale
+        if not FULL:
+            hat = tl.where(valid[None, :], hat, 0.0)
         if DW:
             dw = tl.fma(g, hat, dw)
         if DB:
             db += g
         if DX is not None:
             if WEIGHT is not None:
-                g = g * w
-            c1 = tl.sum(g) / n
-            c2 = tl.sum(g * hat) / n
+                if BLOCK > _WEIGHT_KEPT:
+                    w = numbers(weight, WEIGHT, weight_columns, valid)
+                g = g * w[None, :]
+            c1 = (tl.sum(g, axis=1) / n)[:, None]
+            c2 = (tl.sum(g * hat, axis=1) / n)[:, None]
             result = tl.fma(-hat, c2, g - c1) * scale
-            pointer = dx.to(tl.pointer_type(DX)) + dx_row + dx_columns
-            tl.store(pointer, result.to(DX), mask=valid)
-    if DW or DB:
-        sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
-        if DW:
-            tl.store(sums, dw, mask=valid)
-        if DB:
-            tl.store(sums + n, db, mask=valid)
+            pointer = dx.to(tl.pointer_type(DX)) + (dx_row[:, None] + dx_columns[None, :])
+            tl.store(pointer, result.to(DX), mask=both)
+    sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
+    if DW:
+        tl.store(sums, tl.sum(dw, axis=0), mask=valid)
+    if DB:
+        tl.store(sums + n, tl.sum(db, axis=0), mask=valid)
 
 
 @triton.jit
@@ -178,20 +219,36 @@ def column_sums(
 
 
 @triton.jit
-def finish(
-    partials, out, axes, n, groups,
-    OUT: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+def total(
+    sums, out, axes, n, groups,
+    OUT: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Add the groups' sums of dw or db, 32 interleaved rows of them at a time, and round once."""
-    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    """Add the groups' sums, some interleaved rows of them at a time, and round once."""
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
     valid = column < n
-    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    found = tl.zeros((ROWS, BLOCK), tl.float32)
     for first in range(0, groups, ROWS):
         group = first + tl.arange(0, ROWS).to(tl.int64)
-        at = partials.to(tl.pointer_type(tl.float32)) + (group * 2 * n)[:, None] + column[None, :]
-        total += tl.load(at, mask=(group < groups)[:, None] & valid[None, :], other=0.0)
-    pointer = out.to(tl.pointer_type(OUT)) + place(column, axes, AT, COUNT)
-    tl.store(pointer, tl.sum(total, axis=0).to(OUT), mask=valid)
+        at = sums.to(tl.pointer_type(tl.float32)) + (group * 2 * n)[:, None] + column[None, :]
+        found += tl.load(at, mask=(group < groups)[:, None] & valid[None, :], other=0.0)
+    pointer = out.to(tl.pointer_type(OUT)) + place(column, axes, START, COUNT)
+    tl.store(pointer, tl.sum(found, axis=0).to(OUT), mask=valid)
+
+
+@triton.jit
+def finish(
+    partials, dw, db, axes, n, groups,
+    DW: tl.constexpr, DB: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dw by the first row of programs, db by the last: one launch, because both are short."""
+    which = tl.program_id(1)
+    if DW is not None:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
+        if which == 0:
+            total(partials, dw, axes, n, groups, DW, AT[0], COUNT[0], ROWS, BLOCK)
+    if DB is not None:  # noqa: SIM102
+        if which == tl.num_programs(1) - 1:
+            sums = partials.to(tl.pointer_type(tl.float32)) + n
+            total(sums, db, axes, n, groups, DB, AT[1], COUNT[1], ROWS, BLOCK)
 
 
 class Axes:
@@ -219,8 +276,8 @@ class Axes:
         return launch.pointer(self._on[where].data_ptr(), DataType.INT64)
 
 
-# Places in AT and COUNT: rows and columns of dy and x, mean, rstd, weight, rows and columns of dx, then these.
-_DW, _DB = 9, 10
+# Places in AT and COUNT: rows and columns of dy and x, mean, rstd, weight, rows and columns of dx, then dw and db.
+_DW = 9
 
 
 def overlapped(
@@ -264,6 +321,45 @@ def run_apart(
     make(tuple(copied)).run(addresses, outputs, workspace)
 
 
+def spread(layouts: Sequence[Layout | None], addresses: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last address of each tensor that there is, in order."""
+    pairs = zip(layouts, addresses, strict=True)
+    return sorted((at + layout.span[0], at + layout.span[1]) for layout, at in pairs if layout is not None)
+
+
+class InOrder:
+    """For outputs that overlap one another or themselves: computed apart, then written one after another.
+
+    Of the elements in one place the last stays, in the order of the outputs and of the elements in each of them.
+    """
+
+    def __init__(self, make: Callable[[tuple[Layout | None, ...]], Plan], outputs: Sequence[Layout | None]) -> None:
+        self._between = tuple(None if layout is None else contiguous(layout) for layout in outputs)
+        self._plan = make(self._between)
+        self.workspace_bytes = self._plan.workspace_bytes
+        pairs = zip(self._between, outputs, strict=True)
+        self._writers = [between and layout and copying(between, layout) for between, layout in pairs]
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        memories = [None if layout is None else memory_of(layout) for layout in self._between]
+        self._plan.run(inputs, [0 if memory is None else memory.data_ptr() for memory in memories], workspace)
+        for writer, memory, target in zip(self._writers, memories, outputs, strict=True):
+            if writer is not None and memory is not None:
+                writer.run([memory.data_ptr()], [target], 0)
+
+
+def coincide(layouts: Sequence[Layout | None]) -> bool:
+    """Whether elements of one tensor share a place."""
+    return any(layout is not None and not distinct(layout) for layout in layouts)
+
+
+def overlap(layouts: Sequence[Layout | None], addresses: Sequence[int]) -> bool:
+    """Whether tensors share memory."""
+    places = spread(layouts, addresses)
+    return any(end > begin for (_, end), (begin, _) in itertools.pairwise(places))
+
+
 def pointer_to(address: int, layout: Layout | None) -> Any:
     """A tensor's address as a kernel's argument."""
     return launch.pointer(address, DataType.FLOAT if layout is None else layout.dtype)
@@ -298,8 +394,13 @@ class _LayerNormBackward:
         rows = [layout for layout in (dy, x, dx) if layout is not None]
         # Every row starts on a multiple of sixteen elements: without this Triton would not access 16 bytes at a time.
         self._aligned = split > 0 and all(step % 16 == 0 for layout in rows for step in layout.strides[:split])
-        self._group_rows = max(GROUP_ROWS, -(-self._m // GROUPS))
+        self._block = launch.power_of_two(max(1, self._n))
+        self._rows = max(1, TILE // self._block) if self._n <= WHOLE else CHUNK_ROWS
+        most = GROUPS if self._block <= TILE else GROUPS // 2
+        self._group_rows = max(1, -(-self._m // (most * self._rows))) * self._rows
         self._groups = -(-self._m // self._group_rows)
+        kept = 4 * self._block if self._block > _WEIGHT_KEPT.value else 0
+        self._tile_bytes = self._rows * self._block * (dy.dtype.itemsize + x.dtype.itemsize) + kept + 1024
         wanted = self._dw is not None or self._db is not None
         self.workspace_bytes = 8 * self._n * self._groups if wanted else 0
         self._constants = {
@@ -319,6 +420,11 @@ class _LayerNormBackward:
         """See ``aclnn.kernels.Plan``."""
         if self._n == 0:
             return
+        if overlap(self._outputs, outputs):
+            InOrder(lambda written: plan(self._inputs, written, self._normalized_dims), self._outputs).run(
+                inputs, outputs, workspace
+            )
+            return
         if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=2):
             run_apart(
                 lambda layouts: plan(layouts, self._outputs, self._normalized_dims),
@@ -331,10 +437,13 @@ class _LayerNormBackward:
         partials, written = launch.pointer(workspace), pointer_to(outputs[0], self._outputs[0])
         group = (partials, axes, self._m, self._n, self._group_rows)
         if self._m and self._n <= WHOLE:
-            block = launch.power_of_two(self._n)
+            num_warps = self._rows * self._block // (32 * THREAD_ELEMENTS)
             whole_rows[(self._groups,)](
                 dy, x, mean, rstd, weight, written, *group, **self._constants, **self._row_constants, **sums,
-                BLOCK=block, ALIGNED=self._aligned, num_warps=max(1, block // 512), enable_fp_fusion=False,
+                ROWS=self._rows, BLOCK=self._block, FULL=self._n == self._block, ALIGNED=self._aligned,
+                STAGES=STAGES if self._tile_bytes < launch.shared_bytes() else 1, num_warps=num_warps,
+                # ptxas, left alone, gives 1,024 threads half of the registers that there are.
+                maxnreg=64 if num_warps == 32 else None, enable_fp_fusion=False,
             )  # fmt: skip
         elif self._m:
             # The sums come first: dx may replace dy or x.
@@ -348,18 +457,20 @@ class _LayerNormBackward:
                     dy, x, mean, rstd, weight, written, axes, self._n, **self._constants, **self._row_constants,
                     BLOCK=CHUNK, num_warps=8, enable_fp_fusion=False,
                 )  # fmt: skip
-        for layout, own, address, offset in (
-            (self._dw, _DW, outputs[1], 0),
-            (self._db, _DB, outputs[2], 4 * self._n),
-        ):
-            if layout is not None:
-                finish[(-(-self._n // FINISH_COLUMNS),)](
-                    launch.pointer(workspace + offset), pointer_to(address, layout), axes, self._n, self._groups,
-                    OUT=TYPES[layout.dtype], AT=self._axes.starts[own], COUNT=self._axes.counts[own],
-                    ROWS=FINISH_ROWS, BLOCK=FINISH_COLUMNS, num_warps=4, enable_fp_fusion=False,
-                )  # fmt: skip
+        if any(sums.values()):
+            gradients = (self._dw, self._db)
+            finish[(-(-self._n // FINISH_COLUMNS), sum(sums.values()))](
+                partials, *map(pointer_to, outputs[1:], gradients), axes, self._n, self._groups,
+                **{name: layout and TYPES[layout.dtype] for name, layout in zip(sums, gradients, strict=True)},
+                AT=tuple(self._axes.starts[_DW:]), COUNT=tuple(self._axes.counts[_DW:]),
+                ROWS=FINISH_ROWS, BLOCK=FINISH_COLUMNS, num_warps=8, enable_fp_fusion=False,
+            )  # fmt: skip
 
 
 def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
     """See ``aclnn.kernels.layer_norm_backward``."""
-    return _LayerNormBackward(inputs, outputs, normalized_dims)
+
+    def make(written: tuple[Layout | None, ...]) -> Plan:
+        return _LayerNormBackward(inputs, written, normalized_dims)
+
+    return InOrder(make, outputs) if coincide(outputs) else make(outputs)

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm import Axes, numbers, overlapped, place, pointer_to, run_apart
+from aclnn.kernels.cuda.layer_norm import (
+    Axes,
+    InOrder,
+    coincide,
+    numbers,
+    overlap,
+    overlapped,
+    place,
+    pointer_to,
+    run_apart,
+)
 from aclnn.tensor import Layout
 
 BLOCK = 8192
@@ -88,6 +98,11 @@ class _LayerNorm:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
+        if overlap(self._outputs, outputs):
+            InOrder(lambda written: plan(self._inputs, written, self._normalized_dims, self._eps), self._outputs).run(
+                inputs, outputs, workspace
+            )
+            return
         if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=1):
             run_apart(
                 lambda layouts: plan(layouts, self._outputs, self._normalized_dims, self._eps),
@@ -107,4 +122,8 @@ def plan(
     inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
 ) -> Plan:
     """See ``aclnn.kernels.layer_norm``."""
-    return _LayerNorm(inputs, outputs, normalized_dims, eps)
+
+    def make(written: tuple[Layout | None, ...]) -> Plan:
+        return _LayerNorm(inputs, written, normalized_dims, eps)
+
+    return InOrder(make, outputs) if coincide(outputs) else make(outputs)
