@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,90 @@ def test_torch_tensors_give_what_numpy_arrays_give(dtype: Any) -> None:
     assert silu_of(dy, x, out=out) is out
     assert out.float().numpy().tolist() == expected.astype(np.float32).tolist()
     assert silu_of(dy.t(), x.t()).T.tobytes() == expected.tobytes()
+
+
+def test_torch_tensors_are_judged_anew_whatever_was_judged_before() -> None:
+    """Tensors of one description, some of which have no memory, or none to share."""
+    x, out = torch.from_numpy(X.copy()), torch.empty(3, 4)
+    for _ in range(2):
+        silu_of(x, x, out=out)
+        with torch.inference_mode():
+            assert silu_of(x.clone(), x, out=out) is out
+        for other in (
+            x.clone().requires_grad_(),
+            x.to("meta"),
+            torch.complex(x, -x).conj().imag,
+            x.to_sparse(),
+            x.to_mkldnn(),
+        ):
+            assert refusal(silu_of, x, other, out=out).code == INVALID
+            assert refusal(silu_of, x, x, out=other).code == INVALID
+    assert out.numpy().tobytes() == silu_of(X, X).tobytes()
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.functionalize], ids=lambda f: f.__name__)
+def test_tensors_within_a_transformation_have_no_memory(transform: Any) -> None:
+    """Those of functionalize exported a null address, at which the kernel faulted."""
+    x = torch.ones(3, 4)
+    silu_of(x[0], x[0])
+    silu_of(x, x)
+
+    def inside(tensor: Any) -> Any:
+        assert refusal(silu_of, tensor, tensor).code == INVALID
+        return tensor
+
+    transform(inside)(x)
+
+
+def test_calls_that_differ_in_the_layout_alone() -> None:
+    """Whatever was judged before, in whatever order; the same objects described anew among them."""
+    rng = np.random.default_rng(5)
+    base = [rng.standard_normal(48).astype(np.float32) for _ in range(3)]
+    layouts = [(48,), (2, 4, 6), (6, 8)]
+    expected = silu_of(base[0], base[1]).tobytes()
+    for _ in range(3):
+        for dy, x, out in ([array.copy() for array in base], [torch.from_numpy(array.copy()) for array in base]):
+            for shape in layouts:
+                if isinstance(dy, torch.Tensor):
+                    for tensor in (dy, x, out):
+                        tensor.resize_(shape)
+                else:
+                    dy.shape, x.shape, out.shape = shape, shape, shape
+                assert silu_of(dy, x, out=out) is out
+                assert np.asarray(out).tobytes() == expected
+            turned = silu_of(dy.T, x.T, out=out.T)
+            assert turned.shape == tuple(reversed(shape))
+            assert np.asarray(out).tobytes() == expected
+            refusal(silu_of, dy, x.T)
+
+
+def test_an_output_that_was_writable_before_is_judged_again() -> None:
+    out = np.empty_like(X)
+    silu_of(DY, X, out=out)
+    out.flags.writeable = False
+    assert "read-only" in refusal(silu_of, DY, X, out=out).message
+    out.flags.writeable = True
+    silu_of(DY, X, out=out)
+
+
+def test_many_threads_make_calls_of_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was judged is shared, and now and then forgotten."""
+    monkeypatch.setattr(arrays, "_JUDGED_LIMIT", 5)
+    rng = np.random.default_rng(6)
+    inputs = [[rng.standard_normal((n, 7)).astype(np.float32) for _ in range(2)] for n in range(1, 12)]
+    expected = [silu_of(dy, x).tobytes() for dy, x in inputs]
+
+    def work(seed: int) -> None:
+        for i in np.random.default_rng(seed).integers(0, len(inputs), 300):
+            dy, x = inputs[i]
+            out = np.full_like(x, np.nan)
+            assert silu_of(dy, x, out=out) is out
+            assert out.tobytes() == expected[i]
+            assert silu_of(dy, x).tobytes() == expected[i]
+
+    with ThreadPoolExecutor(4) as threads:
+        for future in [threads.submit(work, seed) for seed in range(8)]:
+            future.result()
 
 
 def test_an_array_interface_is_read_and_written_in_place() -> None:
@@ -191,6 +276,7 @@ NOT_ARRAYS = {
     "a tensor with gradient": (torch.ones(3, 4, requires_grad=True), "use tensor.detach()", "torch.Tensor"),
     "a tensor without memory": (torch.ones(3, 4, device="meta"), "expected an array on the CPU", "torch.Tensor"),
     "a conjugate": (torch.ones(3, 4, dtype=torch.complex64).conj(), "conjugate bit", "torch.Tensor"),
+    "a negated view": (torch.ones(3, 4, dtype=torch.complex64).conj().imag, "negative bit", "torch.Tensor"),
     "a sparse tensor": (torch.ones(3, 4).to_sparse(), "layout", "torch.Tensor"),
     "torch's own 8-bit float": (torch.ones(3, 4, dtype=torch.float8_e5m2), "expected a data type", "8 bits"),
     "a broken interface": (Interface(X, shape=(-1,)), "expected a sound __array_interface__", "Interface"),

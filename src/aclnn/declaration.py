@@ -25,6 +25,8 @@ class Kind(Enum):
     INT64 = "int64_t "
     INT32 = "int32_t "
 
+    __hash__ = object.__hash__  # as Product's: members are singletons, and every call with attributes looks them up
+
 
 @dataclass(frozen=True)
 class Parameter:

@@ -82,8 +82,8 @@ def read(array: Any) -> Exported:
     """Export an array that has ``__dlpack__`` and lies on the CPU, without a copy.
 
     Raises:
-        TypeError: it lies on another device, will not share its memory (as a torch tensor that requires grad), or has
-            a data type that ACL does not know.
+        TypeError: it lies on another device, will not share its memory (as a torch tensor that requires grad), has
+            none (as those that torch.func passes around), or has a data type that ACL does not know.
     """
     try:
         device = tuple(map(int, array.__dlpack_device__()))
@@ -103,10 +103,14 @@ def read(array: Any) -> Exported:
         raise TypeError(f"expected a data type that ACL has, got DLPack code {tensor.code} with {tensor.bits} bits")
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
+    if not tensor.data and 0 not in shape:
+        raise TypeError(f"expected an array with memory, got a null address for shape {list(shape)}")
     return Exported(dtype, shape, strides, (tensor.data or 0) + tensor.byte_offset, bool(flags & _READ_ONLY), capsule)
 
 
 def _export(array: Any) -> object:
+    if getattr(array, "is_neg", bool)():  # torch exports such a tensor's memory, which holds the opposite values
+        raise BufferError("Can't export tensors with the negative bit set, use tensor.resolve_neg()")
     try:
         return array.__dlpack__(max_version=(1, 0), copy=False)
     except TypeError:  # a producer older than DLPack 1.0
