@@ -16,6 +16,7 @@ from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.verify.golden import elementwise as certified
 from aclnn.verify.number_formats import format_of
+from benchmarks.tensors import torch_of
 
 Array = np.ndarray[Any, Any]
 Call = Callable[[], Any]
@@ -25,15 +26,6 @@ DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfl
 
 #: Whether torch.compile takes part, in float32; it costs minutes of compilation and a C++ compiler.
 COMPILE = False
-
-
-def torch_of(array: Array) -> Any:
-    """The same memory as a torch tensor (which knows no ml_dtypes)."""
-    import torch
-
-    if array.dtype == DTYPES["bfloat16"]:
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
 
 
 def _composed_fast_gelu(dy: Any, x: Any, sigmoid: Callable[[Any], Any]) -> Any:

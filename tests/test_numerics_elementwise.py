@@ -1,4 +1,4 @@
-"""The float32 derivatives against certified values: one input in 4,096, and every input where it is hard.
+"""The float32 activations and their derivatives against exact values: one input in 4,096, and all where it is hard.
 
 ``make exhaustive`` does this for all 2^32 inputs; the bounds here are the worst errors it found, as docs/numerics.md
 prints them.
@@ -6,15 +6,31 @@ prints them.
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
 
 import numpy as np
 import pytest
-from benchmarks.exhaustive import BLOCK, FORMULAS, Tally, inputs_of, ours, reference, score
+from benchmarks.candidates import ours
+from benchmarks.exhaustive import Tally, inputs_of, score
+from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, forward_reference, reference
 
-Array = np.ndarray[Any, Any]
+import exact
+from aclnn.kernels.cpu import coefficients, values_coefficients
+from cases import CASE_BY_NAME
+from instruction_sets import digests_elsewhere
 
-WORST = {"silu": 0.932, "fast_gelu": 1.091, "gelu_erf": 1.033, "gelu_tanh": 1.064, "hardswish": 0.501}
+WORST = {
+    "silu": 0.932,
+    "fast_gelu": 1.091,
+    "gelu_erf": 1.033,
+    "gelu_tanh": 1.064,
+    "hardswish": 0.501,
+    "silu_forward": 0.91,
+    "fast_gelu_forward": 0.924,
+    "gelu_erf_forward": 1.075,
+    "gelu_tanh_forward": 1.038,
+    "hardswish_forward": 0.501,
+}
 ZEROS = {
     "silu": -1.278464543,
     "fast_gelu": -0.7511542554,
@@ -22,33 +38,47 @@ ZEROS = {
     "gelu_tanh": -0.7524614221,
     "hardswish": -1.5,
 }
-BOUNDS = {"silu": 5.0, "fast_gelu": 2.891522, "gelu_erf": 4.210462, "gelu_tanh": 4.17385, "hardswish": 3.0}
+BOUNDS = {
+    "silu": coefficients.SILU.bound,
+    "fast_gelu": coefficients.FAST_GELU.bound,
+    "gelu_erf": coefficients.GELU_ERF.bound,
+    "gelu_tanh": coefficients.GELU_TANH.bound,
+    "hardswish": 3.0,
+    "silu_forward": values_coefficients.SILU.bound,
+    "fast_gelu_forward": values_coefficients.FAST_GELU.bound,
+    "gelu_erf_forward": values_coefficients.GELU_ERF.bound,
+    "gelu_tanh_forward": values_coefficients.GELU_TANH.bound,
+    "hardswish_forward": 3.0,
+}
 """Where the segments end and the tail begins."""
 SUBNORMAL = {
     "silu": (-109.5, -92.0),
     "fast_gelu": (-64.0, -53.5),
     "gelu_erf": (-14.6, -13.1),
     "gelu_tanh": (-10.95, -10.2),
+    "silu_forward": (-110.0, -91.0),
+    "fast_gelu_forward": (-65.0, -53.0),
+    "gelu_erf_forward": (-14.6, -13.0),
+    "gelu_tanh_forward": (-10.95, -10.1),
 }
-"""From the first result that rounds to -0 to the first normal one."""
-FAMILY = pytest.mark.parametrize("name", FORMULAS)
+"""From results that round to -0 to normal ones."""
+ALL = pytest.mark.parametrize("name", EVERY)
 
 
 def tally(name: str, x: Array) -> Tally:
     found = Tally()
-    exact, low = reference(name, x)
-    found.broken = score(x, ours(name)(x), exact, low, found.counts, found.worst, found.profile, 0)
+    found.broken = score(x, ours(name)(x), *reference(name, x), found.counts, found.worst, found.profile, 0)
     return found
 
 
 def around(value: float, count: int) -> Array:
-    """As many neighbours of a float32 on either side."""
+    """As many neighbours of a float32 on either side, of both signs."""
     bits = int(np.float32(abs(value)).view(np.int32))
-    magnitudes = np.arange(bits - count, bits + count, dtype=np.int32).view(np.float32)
+    magnitudes = np.arange(max(bits - count, 0), bits + count, dtype=np.int32).view(np.float32)
     return np.concatenate([magnitudes, -magnitudes])
 
 
-@FAMILY
+@ALL
 def test_one_input_in_4096(name: str) -> None:
     found = tally(name, np.concatenate([inputs_of(row, 4096) for row in range(4096)]))
     assert found.broken == 0
@@ -56,12 +86,12 @@ def test_one_input_in_4096(name: str) -> None:
     assert found.worst[:, 0].max() <= WORST[name]
 
 
-@FAMILY
+@pytest.mark.parametrize("name", FORMULAS)
 def test_the_neighbours_of_the_zero(name: str) -> None:
     assert tally(name, around(ZEROS[name], 20_000)).worst[:, 0].max() <= WORST[name]
 
 
-@FAMILY
+@ALL
 def test_both_sides_of_the_segments_end(name: str) -> None:
     assert tally(name, around(BOUNDS[name], 20_000)).worst[:, 0].max() <= WORST[name]
 
@@ -70,47 +100,73 @@ def test_both_sides_of_the_segments_end(name: str) -> None:
 def test_subnormal_results(name: str) -> None:
     """None is flushed to zero, and the last one before -0 is the smallest there is."""
     x = np.linspace(*SUBNORMAL[name], 50_001, dtype=np.float32)
-    slopes = ours(name)(x)
+    got = ours(name)(x)
     assert tally(name, x).worst[:, 0].max() <= WORST[name]
-    exact, _ = reference(name, x)
-    assert ((slopes == 0) == (np.abs(exact) <= 2.0**-150)).all() or np.abs(exact[slopes == 0]).max() < 2.0**-149
-    assert np.abs(slopes[slopes != 0]).min() == np.float32(2.0**-149)
-    assert np.signbit(slopes).all()
+    assert np.abs(reference(name, x)[0][got == 0]).max() < 2.0**-149
+    assert np.abs(got[got != 0]).min() == np.float32(2.0**-149)
+    assert np.signbit(got).all()
 
 
-@FAMILY
+@ALL
 def test_tiny_and_huge_inputs(name: str) -> None:
-    x = np.concatenate([around(2.0**exponent, 50) for exponent in range(-125, 127)])
-    assert tally(name, np.concatenate([x, [0.0, -0.0, 2.0**-149, -(2.0**-149)]]).astype(np.float32)).broken == 0
-    assert tally(name, x).worst[:, 0].max() <= WORST[name]
+    x = np.concatenate([around(2.0**exponent, 50) for exponent in range(-149, 127)])
+    largest = np.finfo(np.float32).max
+    found = tally(name, np.concatenate([x, [0.0, -0.0, largest, -largest]]).astype(np.float32))
+    assert found.broken == 0
+    assert found.worst[:, 0].max() <= WORST[name]
 
 
-@FAMILY
+@pytest.mark.parametrize("name", FORWARDS)
+def test_zeros_keep_their_sign(name: str) -> None:
+    got = ours(name)(np.array([0.0, -0.0], np.float32))
+    assert (got == 0).all()
+    assert np.signbit(got).tolist() == [False, True]
+
+
+LIMITS = dict.fromkeys(FORMULAS, (np.nan, np.nan)) | dict.fromkeys(FORWARDS, (np.nan, np.inf))
+LIMITS |= {"gelu_tanh": (0.0, 1.0), "hardswish": (0.0, 1.0), "hardswish_forward": (0.0, np.inf)}
+"""At -inf and inf."""
+
+
+@ALL
 def test_infinities_and_nans(name: str) -> None:
     patterns = np.concatenate([np.arange(0x7F800001, 0x7FFFFFFF, 9973), np.arange(0xFF800001, 0xFFFFFFFF, 9973)])
     assert np.isnan(ours(name)(patterns.astype(np.uint32).view(np.float32))).all()
-    low, high = ours(name)(np.array([-np.inf, np.inf], np.float32))
-    if name in ("gelu_tanh", "hardswish"):
-        assert (low, high) == (0.0, 1.0)
-    else:
-        assert np.isnan([low, high]).all()
+    np.testing.assert_array_equal(ours(name)(np.array([-np.inf, np.inf], np.float32)), LIMITS[name])
 
 
-@FAMILY
-def test_random_gradients(name: str) -> None:
-    """The product rounds once more: at most 2 units of the last place, subnormal products apart."""
-    from aclnn import kernels
-    from aclnn.dtypes import DataType
-    from aclnn.tensor import Layout
+CURVES = {
+    "silu_forward": ("silu", "silu"),
+    "fast_gelu_forward": ("fast_gelu", "fast_gelu"),
+    "gelu_erf_forward": ("gelu_v2", "gelu_v2_erf"),
+    "gelu_tanh_forward": ("gelu_v2", "gelu_v2_tanh"),
+    "hardswish_forward": ("hardswish", "hardswish"),
+}
 
-    rng = np.random.default_rng(11)
-    x = (rng.normal(size=BLOCK) * 3).astype(np.float32)
-    dy = (rng.normal(size=BLOCK) * 2.0 ** rng.integers(-30, 30, BLOCK)).astype(np.float32)
-    out = np.empty_like(x)
-    layout = Layout(DataType.FLOAT, x.shape, (1,))
-    plan = kernels.elementwise(FORMULAS[name], (layout, layout), layout)
-    plan.run([dy.ctypes.data, x.ctypes.data], [out.ctypes.data], 0)
-    exact, low = reference(name, x)
-    found = Tally()
-    score(x, out, exact * dy, low * dy, found.counts, found.worst, found.profile, 0)
-    assert found.worst[:, 0].max() <= 2.0
+
+@pytest.mark.parametrize("name", FORWARDS)
+def test_the_forwards_reference_is_within_2_16_of_a_unit(name: str) -> None:
+    """Against ball arithmetic, over the whole range; the derivatives' is certified where it is made."""
+    operator, curve = CURVES[name]
+    forward = CASE_BY_NAME[operator].curves[curve].forward
+    rng = np.random.default_rng(5)
+    normal, wide = rng.normal(size=500), rng.normal(size=500) * 2.0 ** rng.integers(-20, 8, 500)
+    x = np.concatenate([normal * 4, wide]).astype(np.float32).astype(np.float64)
+    certain = exact.values(forward, x)
+    got = forward_reference(name, x)
+    error = np.abs(got - certain) / np.maximum(np.abs(certain) * 2.0**-24, 2.0**-149)
+    assert error.max() <= 2.0**-16
+
+
+def digest() -> str:
+    """Of the forwards; test_kernels_vector.py has the gradients'."""
+    x = np.arange(0, 1 << 32, 99_991, dtype=np.uint32).view(np.float32)
+    found = hashlib.sha256()
+    for name in FORWARDS:
+        got = ours(name)(x)
+        found.update(np.where(np.isnan(got), np.float32(np.nan), got).tobytes())
+    return found.hexdigest()
+
+
+def test_every_instruction_set_gives_the_same_bits() -> None:
+    assert digests_elsewhere(__name__) == {digest()}

@@ -1,0 +1,152 @@
+"""Gradients of random dy: the error of dy·f'(x) in float32, float16 and bfloat16, in units of the result's last place.
+
+Run by ``benchmarks.exhaustive``; ``exhaustive_products.csv`` has a row per derivative, data type and provider.
+
+dy is any bit pattern, so of every size from subnormal numbers to the largest, infinite or NaN now and then. x is every
+16-bit number as often as any other; in float32 half of them are any bit pattern, half lie where f' bends.
+
+The exact product: slopes are known to within 2^-32 of their value (``slope_reference``), times dy in float64 another
+2^-53, together 2^-8 of a float32's unit at most, 2^-21 of a float16's. dy·f'(x) is between 10^-145 and 10^39, where
+float64 is normal.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from rich.progress import Progress
+
+from aclnn.verify.number_formats import FORMATS, NumberFormat
+from benchmarks.candidates import Candidate, candidates
+from benchmarks.references import FORMULAS, Array, slope_reference
+from benchmarks.tallies import spread
+
+NAMES = {f"{name}_products": name for name in FORMULAS}
+SEED = 20260217
+BLOCK = 1 << 20
+BLOCKS = 112
+"""So that 10^8 pairs are finite even in float16, of whose patterns a 32nd is infinite or NaN."""
+PART = 1 << 15
+BENDS = (2.0**-12, 256.0)
+"""|x| where the derivatives are neither straight nor at their limits."""
+
+
+class Pairs(NamedTuple):
+    """Random inputs, and the slopes' exact values and what those lack."""
+
+    x: Array
+    dy: Array
+    exact: Array
+    low: Array
+
+
+@cache
+def _slopes(name: str, target: NumberFormat) -> tuple[Array, Array]:
+    """By bit pattern of a 16-bit x."""
+    patterns = np.arange(1 << 16, dtype=np.uint16).view(target.dtype.numpy)
+    return slope_reference(name, _wide(patterns))
+
+
+def _wide(array: Array) -> Array:
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        return array.astype(np.float64)
+
+
+def pairs(name: str, target: NumberFormat, block: int) -> Pairs:
+    """The same for a block whenever it is asked for."""
+    rng = np.random.default_rng([SEED, block])
+    kind = target.dtype.numpy
+    dy = np.frombuffer(rng.bytes(BLOCK * kind.itemsize), kind)
+    if kind.itemsize == 2:
+        every = np.tile(np.arange(1 << 16, dtype=np.uint16), BLOCK >> 16)
+        exact, low = (np.tile(slopes, BLOCK >> 16) for slopes in _slopes(name, target))
+        return Pairs(every.view(kind), dy, exact, low)
+    first, last = np.array(BENDS, kind).view(np.uint32)
+    bent = rng.integers(first, last, BLOCK // 2, np.uint32) | rng.integers(0, 2, BLOCK // 2, np.uint32) << np.uint32(31)
+    x = np.concatenate([np.frombuffer(rng.bytes(2 * BLOCK), kind), bent.view(kind)])
+    return Pairs(x, dy, *slope_reference(name, _wide(x)))
+
+
+@numba.njit(nogil=True, cache=True)
+def score(
+    dy: Array, exact: Array, low: Array, got: Array, x: Array, form: tuple[int, int, int], counts: Array, worst: Array
+) -> None:
+    """Add the errors of finite pairs, all float64, to ``counts``: pairs, above 0.5 and 1 units, NaN.
+
+    form: the format's digits, least and greatest exponent. An infinite result stands for the power of two after the
+    largest number, as it does in rounding, and so does every exact product beyond it. worst: (error, x, dy).
+    """
+    digits, least, greatest = form
+    ceiling = 2.0 ** (greatest + 1)
+    for i in range(dy.size):
+        if not (math.isfinite(dy[i]) and math.isfinite(x[i])):
+            continue
+        counts[0] += 1
+        if math.isnan(got[i]):
+            counts[3] += 1
+            continue
+        product, rest = dy[i] * exact[i], dy[i] * low[i]
+        if abs(product) >= ceiling:
+            product, rest = math.copysign(ceiling, product), 0.0
+        rounded = math.copysign(min(abs(got[i]), ceiling), got[i])
+        exponent = min(max(math.frexp(product)[1] - 1, least), greatest)
+        error = math.ldexp(abs((rounded - product) - rest), digits - 1 - exponent)
+        counts[1] += error > 0.5
+        counts[2] += error > 1.0
+        if error > worst[0]:
+            worst[0], worst[1], worst[2] = error, x[i], dy[i]
+
+
+@dataclass
+class Tally:
+    """What a provider got wrong in random products."""
+
+    counts: Array = field(default_factory=lambda: np.zeros(4, np.int64))
+    worst: Array = field(default_factory=lambda: np.array([-1.0, np.nan, np.nan]))
+
+    def add(self, other: Tally) -> None:
+        self.counts += other.counts
+        if other.worst[0] > self.worst[0]:
+            self.worst = other.worst
+
+    def take(self, provider: Candidate, found: Pairs, target: NumberFormat) -> None:
+        """Compute and judge a part of the pairs."""
+        got = _wide(provider(found.x, found.dy))
+        form = target.digits, target.least_exponent, target.greatest_exponent
+        score(_wide(found.dy), found.exact, found.low, got, _wide(found.x), form, self.counts, self.worst)
+
+
+def walk(name: str, target: NumberFormat, blocks: int, workers: int, progress: Progress) -> dict[str, Tally]:
+    providers = candidates(name)
+
+    def judge(block: int) -> dict[str, Tally]:
+        found = {label: Tally() for label in providers}
+        drawn = pairs(name, target, block)
+        for begin in range(0, BLOCK, PART):
+            part = Pairs(*(array[begin : begin + PART] for array in drawn))
+            for label, tally in found.items():
+                tally.take(providers[label], part, target)
+        return found
+
+    return spread(judge, range(blocks), workers, progress, f"{name} {target.name}")
+
+
+HEADER = (
+    "operator", "dtype", "provider", "pairs", "worst_ulp", "worst_x", "worst_dy", "above_half", "above_1", "broken"
+)  # fmt: skip
+
+
+def rows(name: str, quick: bool, workers: int, progress: Progress) -> list[tuple[object, ...]]:
+    """A derivative's lines for the table."""
+    lines: list[tuple[object, ...]] = []
+    for target in FORMATS.values():
+        for label, tally in walk(name, target, 1 if quick else BLOCKS, workers, progress).items():
+            pairs_, half, one, broken = tally.counts.tolist()
+            error, x, dy = tally.worst.tolist()
+            lines.append((name, target.name, label, pairs_, f"{error:.5g}", f"{x:.9g}", f"{dy:.9g}", half, one, broken))
+    return lines
