@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -21,6 +17,7 @@ from aclnn import kernels
 from aclnn.dtypes import DataType as D
 from aclnn.kernels.cpu import pool
 from aclnn.tensor import Layout
+from instruction_sets import digests_elsewhere
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -453,22 +450,7 @@ def digest() -> str:
 
 
 def test_every_instruction_set_gives_the_same_bits() -> None:
-    program = "import test_kernels_layer_norm as t; print(t.digest())"
-    haswell = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt"}
-    environments = [{"ACLNN_VECTOR": "generic"}]
-    if sys.platform == "linux" and os.uname().machine == "x86_64":
-        environments.append(haswell)
-    for environment in environments:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            env=os.environ | environment,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.strip() == digest()
+    assert digests_elsewhere(__name__) == {digest()}
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4])

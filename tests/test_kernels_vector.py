@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -15,20 +14,7 @@ import numpy as np
 import pytest
 
 from aclnn.kernels.cpu import memory, target, vector
-
-HERE = Path(__file__).parent
-
-
-def python(script: str, *arguments: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(HERE / script), *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from instruction_sets import PLAINEST, SELECTIONS, python
 
 
 @cache
@@ -37,12 +23,12 @@ def digest(stride: int, **environment: str) -> str:
 
 
 def test_selections_give_the_bits_of_the_machines_own_lookups() -> None:
-    assert digest(9973, ACLNN_VECTOR="generic") == digest(9973)
+    assert digest(9973, **SELECTIONS) == digest(9973)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="the plainest processor there has these instructions")
 def test_a_processor_without_fma_or_avx_gives_the_same_bits() -> None:
-    plain = digest(99991, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    plain = digest(99991, **PLAINEST)
     assert plain == digest(99991)
 
 
