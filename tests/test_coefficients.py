@@ -8,18 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import arb
 
 from aclnn.kernels.cpu import coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Segments
+from constants import (
+    approximation,
+    assert_entries,
+    assert_exact_differences,
+    edges,
+    two_hundred_bits,  # noqa: F401  (a fixture)
+    ulp,
+)
 
-
-@pytest.fixture(autouse=True)
-def _two_hundred_bits() -> Iterator[None]:
-    before = ctx.prec
-    ctx.prec = 200
-    yield
-    ctx.prec = before
+pytestmark = pytest.mark.usefixtures("two_hundred_bits")
 
 
 def logistic(a: arb) -> arb:
@@ -54,11 +56,6 @@ ROWS = {
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
-def ulp(value: float) -> float:
-    """One unit of the last place of a float32."""
-    return float(np.spacing(np.float32(abs(value))))
-
-
 def nearest(value: arb) -> float:
     """A number rounded to float32; 53 bits on the way are enough unless they end in a tie."""
     wide = float(value)
@@ -82,15 +79,7 @@ def test_every_constant_is_a_float32() -> None:
 
 @EVERY
 def test_each_segment_has_its_entries(row: Row) -> None:
-    count = len(row.segments.centre)
-    assert count in (8, 16)
-    assert all(len(entries) == count for entries in (row.segments.centre, row.segments.c0, *row.segments.p))
-
-
-@EVERY
-def test_the_bound_ends_within_the_last_segment(row: Row) -> None:
-    segments = len(row.segments.centre)
-    assert segments - 0.51 < row.segments.bound * row.segments.per_unit < segments - 0.5
+    assert_entries(row.segments)
 
 
 @EVERY
@@ -113,28 +102,15 @@ def test_the_zero_lies_within_a_float32_or_two_of_its_centre(row: Row) -> None:
 
 @EVERY
 def test_differences_from_a_centre_are_exact(row: Row) -> None:
-    """By Sterbenz's lemma, or because centre and a both have few enough digits."""
-    width = 1.0 / row.segments.per_unit
-    for i, centre in enumerate(row.segments.centre):
-        for edge in (max(0.0, (i - 0.5) * width), (i + 0.5) * width):
-            first = np.float32(edge).view(np.int32)
-            a = np.arange(max(0, int(first) - 300), int(first) + 300, dtype=np.int32).view(np.float32)
-            difference = (a - np.float32(centre)).astype(np.float64)
-            np.testing.assert_array_equal(difference, a.astype(np.float64) - centre)
+    assert_exact_differences(row.segments)
 
 
 @EVERY
 def test_each_polynomial_meets_g_at_its_edges_and_between(row: Row) -> None:
-    """In exact arithmetic: the approximation alone, without the roundings of its evaluation."""
-    segments, width = row.segments, 1.0 / row.segments.per_unit
-    for i, (centre, c0) in enumerate(zip(segments.centre, segments.c0, strict=True)):
-        low, high = max(0.0, (i - 0.5) * width), min((i + 0.5) * width, segments.bound)
+    for i, (low, high) in enumerate(edges(row.segments)):
         for a in (low, *np.linspace(low, high, 9)[1:-1].tolist(), high):
-            r, polynomial = arb(a) - arb(centre), arb(0)
-            for p in reversed(segments.p):
-                polynomial = polynomial * r + arb(p[i])
-            exact = row.g(arb(a))
-            assert abs(float(arb(c0) + r * polynomial - exact)) <= 0.36 * ulp(float(exact)), (i, a)
+            g = row.g(arb(a))
+            assert abs(float(approximation(row.segments, i, a) - g)) <= 0.36 * ulp(float(g)), (i, a)
 
 
 @pytest.mark.parametrize(

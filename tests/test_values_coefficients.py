@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import arb
 
 from aclnn.kernels.cpu import coefficients, values_coefficients
 from aclnn.kernels.cpu.coefficients import Segments
+from constants import (
+    approximation,
+    assert_entries,
+    assert_exact_differences,
+    edges,
+    two_hundred_bits,  # noqa: F401  (a fixture)
+    ulp,
+)
 
-
-@pytest.fixture(autouse=True)
-def _two_hundred_bits() -> Iterator[None]:
-    before = ctx.prec
-    ctx.prec = 200
-    yield
-    ctx.prec = before
+pytestmark = pytest.mark.usefixtures("two_hundred_bits")
 
 
 def tanh_exponent(a: arb) -> arb:
@@ -39,16 +41,6 @@ ROWS = {
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
-def ulp(value: float) -> float:
-    """One unit of the last place of a float32."""
-    return float(np.spacing(np.float32(abs(value))))
-
-
-def edges(segments: Segments) -> list[tuple[float, float]]:
-    width, count = 1.0 / segments.per_unit, len(segments.centre)
-    return [(max(0.0, (i - 0.5) * width), min((i + 0.5) * width, segments.bound)) for i in range(count)]
-
-
 @EVERY
 def test_every_constant_is_a_float32(row: Row) -> None:
     segments = row.segments
@@ -58,14 +50,7 @@ def test_every_constant_is_a_float32(row: Row) -> None:
 
 @EVERY
 def test_each_segment_has_its_entries(row: Row) -> None:
-    assert len(row.segments.centre) in (8, 16)
-    assert {len(entries) for entries in (row.segments.c0, *row.segments.p)} == {len(row.segments.centre)}
-
-
-@EVERY
-def test_the_bound_ends_within_the_last_segment(row: Row) -> None:
-    last = len(row.segments.centre) - 0.5
-    assert last - 0.01 < row.segments.bound * row.segments.per_unit < last
+    assert_entries(row.segments)
 
 
 @EVERY
@@ -82,25 +67,15 @@ def test_c0_is_h_at_the_centre(row: Row) -> None:
 
 @EVERY
 def test_differences_from_a_centre_are_exact(row: Row) -> None:
-    for centre, segment in zip(row.segments.centre, edges(row.segments), strict=True):
-        for edge in segment:
-            first = int(np.float32(edge).view(np.int32))
-            a = np.arange(max(0, first - 300), first + 300, dtype=np.int32).view(np.float32)
-            difference = (a - np.float32(centre)).astype(np.float64)
-            np.testing.assert_array_equal(difference, a.astype(np.float64) - centre)
+    assert_exact_differences(row.segments)
 
 
 @EVERY
 def test_each_polynomial_meets_h_at_its_edges_and_between(row: Row) -> None:
-    """In exact arithmetic: the approximation alone, without the roundings of its evaluation."""
-    segments = row.segments
-    for i, ((low, high), centre, c0) in enumerate(zip(edges(segments), segments.centre, segments.c0, strict=True)):
+    for i, (low, high) in enumerate(edges(row.segments)):
         for a in np.linspace(low, high, 17).tolist():
-            r, polynomial = arb(a) - arb(centre), arb(0)
-            for p in reversed(segments.p):
-                polynomial = polynomial * r + arb(p[i])
-            exact = row.h(arb(a))
-            assert abs(float(arb(c0) + r * polynomial - exact)) <= 0.3 * ulp(float(exact)), (i, a)
+            h = row.h(arb(a))
+            assert abs(float(approximation(row.segments, i, a) - h)) <= 0.3 * ulp(float(h)), (i, a)
 
 
 def test_the_mills_ratio() -> None:

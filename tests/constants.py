@@ -1,0 +1,56 @@
+"""What the tests of the kernels' constants share: 200 bits, and segments as the documents define them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+from aclnn.kernels.cpu.coefficients import Segments
+
+
+@pytest.fixture
+def two_hundred_bits() -> Iterator[None]:
+    before = ctx.prec
+    ctx.prec = 200
+    yield
+    ctx.prec = before
+
+
+def ulp(value: float) -> float:
+    """One unit of the last place of a float32."""
+    return float(np.spacing(np.float32(abs(value))))
+
+
+def edges(segments: Segments) -> list[tuple[float, float]]:
+    """Where each segment begins and ends."""
+    width, count = 1.0 / segments.per_unit, len(segments.centre)
+    return [(max(0.0, (i - 0.5) * width), min((i + 0.5) * width, segments.bound)) for i in range(count)]
+
+
+def approximation(segments: Segments, i: int, a: float) -> arb:
+    """The polynomial of the segment i in exact arithmetic, without the roundings of its evaluation."""
+    r, polynomial = arb(a) - arb(segments.centre[i]), arb(0)
+    for p in reversed(segments.p):
+        polynomial = polynomial * r + arb(p[i])
+    return arb(segments.c0[i]) + r * polynomial
+
+
+def assert_entries(segments: Segments) -> None:
+    """Eight or sixteen of each, and a bound within the last segment."""
+    count = len(segments.centre)
+    assert count in (8, 16)
+    assert {len(entries) for entries in (segments.c0, *segments.p)} == {count}
+    assert count - 0.51 < segments.bound * segments.per_unit < count - 0.5
+
+
+def assert_exact_differences(segments: Segments) -> None:
+    """a - centre around every edge: by Sterbenz's lemma, or because both have few enough digits."""
+    for centre, segment in zip(segments.centre, edges(segments), strict=True):
+        for edge in segment:
+            first = int(np.float32(edge).view(np.int32))
+            a = np.arange(max(0, first - 300), first + 300, dtype=np.int32).view(np.float32)
+            difference = (a - np.float32(centre)).astype(np.float64)
+            np.testing.assert_array_equal(difference, a.astype(np.float64) - centre)
