@@ -17,6 +17,11 @@ OPTIONS = ("--quiet", "--error-exitcode=99", "--leak-check=no", "--undef-value-e
 SUPPRESSIONS = f"--suppressions={Path(__file__).with_name('valgrind.supp')}"
 
 
+def findings_in(stderr: str) -> str:
+    """Valgrind's own lines: NumPy before 2.3 writes of the long double that valgrind shortens to 64 bits."""
+    return "\n".join(line for line in stderr.splitlines() if line.startswith("=="))
+
+
 def main() -> None:
     findings = 0
     samples = sorted(SAMPLES.glob("*.cpp"))
@@ -27,7 +32,7 @@ def main() -> None:
             done = subprocess.run(
                 ["valgrind", *OPTIONS, SUPPRESSIONS, program], capture_output=True, text=True, check=False
             )
-            clean = done.returncode == 0 and not done.stderr
+            clean = done.returncode == 0 and not findings_in(done.stderr)
             findings += not clean
             print(f"{source.stem}: {'clean' if clean else done.stderr}, {time.monotonic() - begin:.0f} s", flush=True)
     if findings or not samples:
