@@ -250,7 +250,9 @@ def write(source: Path, report: Path) -> None:
     sections = {name: _of(rows, section=name) for name in ("main", "wide", "layouts", "sizes", "map")}
     parts = ["# Benchmarks"]
     if rows:
-        parts.append(INTRODUCTION.format(machine=rows[0]["machine"], commit=rows[0]["commit"]))
+        commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+        parts.append(INTRODUCTION.format(machine=rows[0]["machine"], commit=commits))
+        parts.append(WITH_JAX if _of(rows, provider="jax") else WITHOUT_JAX)
     if main := sections["main"]:
         _bars(main, folder, "speed", "times_torch", "times PyTorch's speed, 2 threads", 1.0)
         _bars(main, folder, "shares", "share_of_limit", "share of the memory limit, 2 threads", 1.0)
@@ -290,6 +292,12 @@ The **memory limit** is a plain product of two float32 arrays with prefetch and 
 bytes, in the same rounds. It is a kernel, not a law: where an operator beats it, other users of the machine's memory
 slowed it down in that moment. PyTorch 2.13 writes into a given output where the operator has one; FastGELU, which it
 lacks, is composed; LayerNorm allocates."""
+
+WITH_JAX = """JAX takes part in the activations of large tensors: the compiled gradient of its own functions, which
+allocates its results. It uses all cores always, so it has rows with as many threads only."""
+
+WITHOUT_JAX = """JAX did not take part. Where it is installed (`.venv/bin/pip install jax`, 380 MB) and the machine has two
+cores, `make bench` measures it too."""
 
 MAIN = """16,777,216 normally distributed elements. Bytes are counted from the declaration: each operand once."""
 

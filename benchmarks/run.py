@@ -5,7 +5,7 @@
 All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
 the 20th and 80th percentiles go to benchmarks/results.csv, what else a call costs to benchmarks/costs.csv, tables and
 pictures to docs; sections that were not asked for stay as they are. A row whose result is wrong is reported and gets no
-ratio.
+ratio. ``pip install jax`` makes JAX take part in the activations of the section main.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
+import os
 import platform
 import shutil
 import statistics
@@ -34,6 +35,9 @@ SHORTEST_S = 2e-3
 """Calls shorter than this are timed in batches."""
 
 SECTIONS = ("main", "wide", "layouts", "sizes", "map", "costs")
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+"""What JAX spreads its work over, always: it is measured where the others use as many threads."""
 
 PAUSE_S = 0.01
 """Rest before each provider's turn: PyTorch's threads wait for more work in a loop, on a core, for 5 ms."""
@@ -76,11 +80,26 @@ def _lines(path: str) -> list[str]:
         return []
 
 
+WRITTEN = ("benchmarks/*.csv", "docs/figures", "docs/benchmarks.md", "docs/numerics.md")
+"""What this program and ``benchmarks.exhaustive`` write, from the project's folder."""
+
+
+def revision(folder: Path) -> str:
+    """The commit of a working tree, with ``-dirty`` where anything but what is ``WRITTEN`` differs from it."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=folder)
+
+    if shutil.which("git") is None or not (found := git("describe", "--always").stdout.strip()):
+        return "unknown"
+    others = [f":(top,exclude){path}" for path in WRITTEN]
+    return found + ("-dirty" if git("diff", "--quiet", "HEAD", "--", ":(top)", *others).returncode else "")
+
+
 @cache
 def commit() -> str:
     """What is measured, as it was when the program began."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE)
-    return done.stdout.strip() or "unknown"
+    return revision(HERE)
 
 
 def _batch(call: Call) -> int:
@@ -120,6 +139,8 @@ def interleaved(calls: dict[str, Call], rounds: int, seconds: float) -> dict[str
 def measure(work: Workload, threads: int, rounds: int, seconds: float) -> list[Result]:
     workloads.set_threads(threads)
     calls = {"limit": workloads.limit(work.nbytes), **work.calls}
+    if threads != CORES:
+        calls.pop("jax", None)
     times = interleaved(calls, rounds, seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     rows = []
@@ -188,6 +209,7 @@ def main() -> None:
     seconds = 0.3 if options.quick else options.seconds
     makers = [make for section, make in workloads.workloads(options.quick) if section in options.sections]
     columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    print(f"{machine()}, commit {commit()}")
     rows: list[Result] = []
     with Progress(*columns) as progress:
         for make in progress.track(makers, description="workloads"):
