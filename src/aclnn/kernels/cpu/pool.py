@@ -185,10 +185,10 @@ class Pool:
                     self._rest()
 
     def _rest(self) -> None:
-        """Wait for a job and do it."""
+        """Wait for a job and do it, unless somebody leads who may have counted the sleepers before this one."""
         with self._lock:
             self._asleep += 1
-        job = self._jobs.get()
+        job = _NOTHING if self._leading.locked() else self._jobs.get()
         with self._lock:
             self._asleep -= 1
         job.work()
