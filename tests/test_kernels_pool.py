@@ -217,7 +217,7 @@ def test_a_caller_bound_to_one_processor_leaves_the_workers_alone() -> None:
 
 def test_a_worker_does_not_fall_asleep_while_somebody_leads() -> None:
     """A leader counts the sleepers once; whoever rests after that would sleep through the whole call."""
-    crew = pool.Pool(2)
+    crew = Pool(2)
     worker = threading.Thread(target=crew._rest, daemon=True)
     with crew._leading:
         worker.start()
