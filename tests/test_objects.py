@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,7 @@ from aclnn import cann, handles, tensor
 from aclnn.cann.objects import FloatArray, Scalar
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.operators import OPERATORS
+from aclnn.runtime import memory
 from fresh_runtime import queue, refusal, stream_behind
 
 
@@ -429,6 +432,110 @@ def test_repeatable_executors_and_new_addresses(call: dict[str, int]) -> None:
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
     assert cann.aclDestroyAclOpExecutor(executor) == 0
     assert run(executor) == 161001
+
+
+@pytest.fixture
+def repeatable(call: dict[str, int]) -> int:
+    """An executor that has run twice."""
+    _, executor = first_phase(call)
+    assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
+    assert run(executor) == run(executor) == 0
+    return executor
+
+
+@pytest.mark.parametrize("name", ["dy", "x", "dx"])
+def test_a_repeatable_executor_finds_freed_memory(call: dict[str, int], repeatable: int, name: str) -> None:
+    assert cann.aclrtFree(call[name]) == 0
+    for _ in range(2):
+        assert run(repeatable) == 107000
+        assert "was freed" in refusal()
+    other, _ = on_device([7.0] * 4)
+    argument = {"dy": "gradOutput", "x": "self", "dx": "gradInput"}[name]
+    assert cann.aclSetTensorAddr(repeatable, 0, call[argument], other) == 0
+    assert run(repeatable) == 0
+    assert read(other if name == "dx" else call["dx"], 4) == ([7.0] * 4 if name == "dy" else [1.0, 2.0, 3.0, 4.0])
+    assert cann.aclSetTensorAddr(repeatable, 0, call[argument], call[name]) == 0
+    assert run(repeatable) == 107000
+
+
+def test_a_repeatable_executor_judges_every_new_address(call: dict[str, int], repeatable: int) -> None:
+    for address in (0, 16, call["dx"] + 512, call["dx"] + 1, 1 << 60):
+        assert cann.aclSetTensorAddr(repeatable, 0, call["gradInput"], address) == 0
+        assert run(repeatable) == 107000
+        assert "out: expected live memory" in refusal()
+    assert cann.aclSetTensorAddr(repeatable, 0, call["gradInput"], call["dx"]) == 0
+    assert run(repeatable) == 0
+
+
+def test_a_repeatable_executor_judges_the_workspace_every_time(call: dict[str, int], repeatable: int) -> None:
+    _, workspace = cann.aclrtMalloc(64, 0)
+    assert run(repeatable, 64, workspace) == run(repeatable, 64, workspace) == 0
+    assert run(repeatable, 65, workspace) == 107000
+    assert cann.aclrtFree(workspace) == 0
+    assert run(repeatable, 64, workspace) == 107000
+    assert "workspace: expected live memory" in refusal()
+
+
+def test_what_a_repeatable_executor_used_is_given_back(call: dict[str, int], repeatable: int) -> None:
+    allocation = memory.find(call["dx"])
+    before = sys.getrefcount(allocation)
+    assert cann.aclrtFree(call["dx"]) == 0
+    # Neither the table nor what was remembered of the runs keeps it.
+    assert sys.getrefcount(allocation) <= before - 2
+    assert len(gc.get_referrers(allocation)) <= 1
+
+
+def test_a_repeatable_executor_keeps_what_is_freed_while_it_waits(call: dict[str, int], repeatable: int) -> None:
+    gate = threading.Event()
+    stream = stream_behind(gate)
+    _, other = on_device([5.0, 6.0, 7.0, 8.0])
+    result, _ = on_device([0.0] * 4)
+    assert cann.aclrtMemset(call["dx"], 16, 0, 16) == 0
+    assert run(repeatable, stream=stream) == 0
+    assert cann.aclSetTensorAddr(repeatable, 0, call["gradInput"], result) == 0
+    assert run(repeatable, stream=stream) == 0
+    for name in ("dy", "x"):
+        assert cann.aclrtFree(call[name]) == 0
+    assert run(repeatable, stream=stream) == 107000
+    gate.set()
+    assert cann.aclrtSynchronizeStream(stream) == 0
+    assert read(call["dx"], 4) == read(result, 4) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_threads_run_a_repeatable_executor_while_others_free_memory(call: dict[str, int], repeatable: int) -> None:
+    """Each run succeeds on live memory; none does once it is freed; unrelated allocations come and go."""
+    ended, codes = threading.Event(), []
+
+    def churn() -> None:
+        while not ended.is_set():
+            _, address = cann.aclrtMalloc(64, 0)
+            assert cann.aclrtFree(address) == 0
+
+    def work() -> None:
+        _, stream = cann.aclrtCreateStream()
+        codes.append([run(repeatable, stream=stream) for _ in range(2000)])
+        assert cann.aclrtSynchronizeStream(stream) == 0
+
+    def thread(target: Callable[[], None]) -> threading.Thread:
+        started = threading.Thread(target=lambda: (cann.aclrtSetDevice(0), target()))
+        started.start()
+        return started
+
+    churning, working = thread(churn), [thread(work) for _ in range(3)]
+    for worker in working:
+        worker.join()
+    assert codes == [[0] * 2000] * 3
+    codes.clear()
+    working = [thread(work) for _ in range(3)]
+    assert cann.aclrtFree(call["dx"]) == 0
+    assert run(repeatable) == 107000
+    for worker in working:
+        worker.join()
+    ended.set()
+    churning.join()
+    for each in codes:  # from the first refusal on there is nothing else
+        assert each == sorted(each)
+        assert set(each) <= {0, 107000}
 
 
 def test_executor_refusals(call: dict[str, int]) -> None:

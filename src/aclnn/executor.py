@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
 from aclnn import kernels
 from aclnn.declaration import Call, Elementwise, LayerNorm, Operator, Work
+from aclnn.dtypes import DataType
 from aclnn.products import Product, current_product
 from aclnn.rules import sane_view
 from aclnn.status import (
@@ -19,11 +20,13 @@ from aclnn.status import (
 )
 from aclnn.tensor import Layout, Tensor
 
+Task = Callable[[], object]
+
 
 class Stream(Protocol):
     """Where an executor's work is queued (see aclnn.runtime)."""
 
-    def enqueue(self, task: Any, short: bool = False) -> object:
+    def enqueue(self, task: Task, short: bool = False) -> object:
         """Queue a task; it runs after those before it."""
 
 
@@ -32,6 +35,9 @@ class Memory(Protocol):
 
     def resolve(self, address: int, nbytes: int) -> object:
         """The live allocation that holds the whole range, or an AclnnError."""
+
+    judged: dict[Any, Any]
+    """For what follows from that; another, empty dictionary once any allocation has ended."""
 
 
 class Prepared:
@@ -56,17 +62,22 @@ class Executor:
     between or, on a repeatable executor, between runs.
     """
 
-    __slots__ = ("_inputs", "_outputs", "_runs", "_short", "prepared", "repeatable", "tensors", "workspace_bytes")
+    __slots__ = (
+        "_bound", "_identity", "_judged", "_operands", "_runs", "_short", "prepared", "repeatable", "tensors",
+        "workspace_bytes",
+    )  # fmt: skip
 
     def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
         self.prepared = prepared
         self.repeatable = False
         self._runs = count()
+        self._identity = object()
+        self._judged: dict[tuple[object, ...], Task] = {}
         bound = {p.name: arguments[p.name] for p in prepared.operator.parameters if p.is_tensor}
         self.tensors: dict[str, Tensor] = {name: tensor for name, tensor in bound.items() if tensor is not None}
-        self._inputs = [_Operand(name, self.tensors) for name in prepared.inputs]
-        self._outputs = [_Operand(name, self.tensors) for name in prepared.outputs]
-        self._short = sum(operand.size for operand in (*self._inputs, *self._outputs)) <= _SHORT_ELEMENTS
+        self._operands = [_Operand(name, self.tensors) for name in (*prepared.inputs, *prepared.outputs)]
+        self._bound = [operand.tensor for operand in self._operands]
+        self._short = sum(operand.size for operand in self._operands) <= _SHORT_ELEMENTS
         self.workspace_bytes = max(prepared.workspace_bytes, _least_workspace()) if prepared.plan is not None else 0
 
     def run(
@@ -88,21 +99,42 @@ class Executor:
         # Counted in one step: of two threads with one single-use executor, one is refused.
         if next(self._runs) and not self.repeatable:
             raise self._error(ACLNN_ERR_PARAM_NULLPTR, "executor: expected one that may run, got a used single-use one")
-        self._check_workspace(workspace, workspace_size)
+        if workspace_size or self.workspace_bytes:
+            self._check_workspace(workspace, workspace_size)
         plan = self.prepared.plan
         if plan is None:
             return
-        inputs = [operand.address() for operand in self._inputs]
-        outputs = [operand.address() for operand in self._outputs]
-        held = None if memory is None else self._resolve(memory, inputs, outputs, workspace, workspace_size)
+        addresses = [tensor.address for tensor in self._bound]
+        if self.repeatable:
+            # The task is the same again while the addresses are and nothing has been freed.
+            judged = self._judged if memory is None else memory.judged
+            key = (self._identity, workspace, workspace_size, *addresses)
+            task = judged.get(key)
+            if task is None:
+                task = self._task(plan, addresses, workspace, workspace_size, memory)
+                if len(judged) >= _cache_limit():
+                    judged.clear()
+                judged[key] = task
+        else:
+            task = self._task(plan, addresses, workspace, workspace_size, memory)
         if stream is None:
-            plan.run(inputs, outputs, workspace)
-            return
+            task()
+        else:
+            stream.enqueue(task, self._short)
 
-        def task(held: object = (held, self)) -> None:
+    def _task(
+        self, plan: kernels.Plan, addresses: list[int], workspace: int, workspace_size: int, memory: Memory | None
+    ) -> Task:
+        """Judge the addresses, and what to do with them."""
+        firsts = [address + operand.offset_bytes for operand, address in zip(self._operands, addresses, strict=True)]
+        arity = len(self.prepared.inputs)
+        inputs, outputs = firsts[:arity], firsts[arity:]
+        held = [] if memory is None else self._resolve(memory, firsts, workspace, workspace_size)
+
+        def task(held: object = (held, self.tensors)) -> None:
             plan.run(inputs, outputs, workspace)
 
-        stream.enqueue(task, self._short)
+        return task
 
     def _check_workspace(self, workspace: int, workspace_size: int) -> None:
         if workspace_size > 0 and not workspace:
@@ -116,14 +148,12 @@ class Executor:
                 f"got {workspace_size}",
             )
 
-    def _resolve(
-        self, memory: Memory, inputs: list[int], outputs: list[int], workspace: int, workspace_size: int
-    ) -> list[object]:
-        held: list[object] = []
-        for operands, addresses in ((self._inputs, inputs), (self._outputs, outputs)):
-            for operand, address in zip(operands, addresses):  # noqa: B905  (one each; strict costs 0.2 µs a run)
-                if operand.nbytes and operand.tensor is not None and operand.tensor.owner is None:
-                    held.append(self._resolve_one(memory, operand.name, address + operand.span[0], operand.nbytes))
+    def _resolve(self, memory: Memory, firsts: list[int], workspace: int, workspace_size: int) -> list[object]:
+        held = [
+            self._resolve_one(memory, operand.name, first + operand.span[0], operand.nbytes)
+            for operand, first in zip(self._operands, firsts, strict=True)
+            if operand.nbytes and operand.tensor.owner is None
+        ]
         if workspace_size > 0:
             held.append(self._resolve_one(memory, "workspace", workspace, workspace_size))
         return held
@@ -149,15 +179,15 @@ class _Operand:
 
     def __init__(self, name: str | None, tensors: Mapping[str, Tensor]) -> None:
         self.name = name or ""
-        self.tensor = None if name is None else tensors[name]
-        layout = None if self.tensor is None else self.tensor.layout
-        self.span = (0, 0) if layout is None else layout.span
+        self.tensor = _ABSENT if name is None else tensors[name]
+        layout = self.tensor.layout
+        self.span = layout.span
         self.nbytes = self.span[1] - self.span[0]
-        self.size = 0 if layout is None else layout.size
-        self.offset_bytes = 0 if self.tensor is None else self.tensor.offset * self.tensor.dtype.itemsize
+        self.size = layout.size
+        self.offset_bytes = self.tensor.offset * self.tensor.dtype.itemsize
 
-    def address(self) -> int:
-        return 0 if self.tensor is None else self.tensor.address + self.offset_bytes
+
+_ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))
 
 
 def prepare(

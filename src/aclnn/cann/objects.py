@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aclnn import handles
 from aclnn.cann.prototype import c_function, c_value_function
@@ -63,7 +63,10 @@ def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
     Raises:
         AclnnError: null, or no live object of that kind.
     """
-    return _found(handles.find(handle, kind), handle, kind, argument, code)
+    item = handles.find(handle, kind)
+    if item is None:
+        raise _no_such(handle, kind, argument, code)
+    return item
 
 
 def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
@@ -72,13 +75,14 @@ def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
     Raises:
         AclnnError: null, or no live object of that kind.
     """
-    return _found(handles.take(handle, kind), handle, kind, argument, code)
-
-
-def _found(item: T | None, handle: int, kind: type[T], argument: str, code: int) -> T:
+    item = handles.take(handle, kind)
     if item is None:
-        raise AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle)}")
+        raise _no_such(handle, kind, argument, code)
     return item
+
+
+def _no_such(handle: int, kind: type[Any], argument: str, code: int) -> AclnnError:
+    return AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle)}")
 
 
 def _destroy(handle: int, kind: type[T], argument: str) -> T | None:

@@ -12,6 +12,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections import deque
+from typing import Any
 
 from aclnn.runtime import backend as backends
 from aclnn.runtime.backend import Backend
@@ -97,7 +98,18 @@ class _Table:
     def remove(self, allocation: Allocation) -> None:
         del self.allocations[allocation.address]
         del self.starts[bisect_right(self.starts, allocation.address) - 1]
+        _forget_judged()
         self.freed.append((allocation.address, allocation.end, allocation.kind))
+
+
+#: For what follows from answers about live ranges: another, empty dictionary once anything has been freed.
+judged: dict[Any, Any] = {}
+
+
+def _forget_judged() -> None:
+    # Not cleared: a thread that asked before the change would enter its answer after it.
+    global judged
+    judged = {}
 
 
 _table = _Table(backends.create())
@@ -108,6 +120,7 @@ def use(backend: Backend) -> None:
     """Take memory from this backend from now on; what was allocated before is forgotten."""
     global _table
     _table = _Table(backend)
+    _forget_judged()
 
 
 def _start_afresh() -> None:

@@ -113,7 +113,9 @@ class Stream:
         Raises:
             AclnnError: 107000, the stream was closed.
         """
-        with self._lock:
+        lock = self._lock
+        lock.acquire()  # ``with`` takes 0.1 µs longer
+        try:
             if self._closed:
                 raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected a live stream, got a destroyed one")
             self._submitted = ticket = self._submitted + 1
@@ -123,6 +125,8 @@ class Stream:
                     self._signal()
                 return ticket
             self._busy = True
+        finally:
+            lock.release()
         self._work(task, ticket)
         return ticket
 
@@ -219,8 +223,14 @@ class Stream:
     def _work(self, task: Task, last: float) -> None:
         """Run a task and those behind it up to ticket ``last``. The caller has made the stream busy for it."""
         while True:
-            interruption = self._attempt(task)
-            with self._lock:
+            interruption = None
+            try:
+                task()
+            except BaseException as error:
+                interruption = self._remember(error)
+            lock = self._lock
+            lock.acquire()
+            try:
                 self._finished += 1
                 if self._waiting:
                     self._progress.notify_all()
@@ -230,6 +240,8 @@ class Stream:
                 self._busy = False
                 if self._pending or self._closed:
                     self._signal()
+            finally:
+                lock.release()
             if interruption is not None:
                 raise interruption
             return
@@ -238,12 +250,15 @@ class Stream:
         try:
             task()
         except BaseException as error:
-            text = error.message if isinstance(error, AclnnError) else f"{type(error).__name__}: {error}"
-            with self._lock:
-                self._failure = self._failure or text
-            # An interrupt is for the thread it came to, not for the stream alone.
-            return None if isinstance(error, Exception) else error
+            return self._remember(error)
         return None
+
+    def _remember(self, error: BaseException) -> BaseException | None:
+        text = error.message if isinstance(error, AclnnError) else f"{type(error).__name__}: {error}"
+        with self._lock:
+            self._failure = self._failure or text
+        # An interrupt is for the thread it came to, not for the stream alone.
+        return None if isinstance(error, Exception) else error
 
     def _has_thread(self) -> bool:
         """Start the stream's thread unless there is one; False when the interpreter is shutting down."""

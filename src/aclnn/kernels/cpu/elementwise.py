@@ -82,7 +82,7 @@ class _Contiguous:
         """See ``Plan.run``."""
         dy, x, out = inputs[0], inputs[-1], outputs[0]
         reach = self._bytes
-        if (out != dy and -reach < out - dy < reach) or (out != x and -reach < out - x < reach):
+        if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
             originals = [_copied(address, reach) for address in (dy, x)]
             dy, x = (original.ctypes.data for original in originals)
         run, table, size = self._kernel, self._table_address, self._size
