@@ -92,43 +92,54 @@ def compile_s() -> dict[str, float]:
     return spent
 
 
-def _least_us(call: Callable[[], Any]) -> float:
-    call()
-    spent = []
-    for _ in range(100):
-        begun = time.perf_counter()
-        for _ in range(100):
-            call()
-        spent.append((time.perf_counter() - begun) / 100)
-    return statistics.median(spent) * 1e6
+def _interleaved_us(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Median of 100 turns, 100 calls each."""
+    spent: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(101):
+        for name, call in calls.items():
+            begun = time.perf_counter()
+            for _ in range(100):
+                call()
+            if turn:
+                spent[name].append((time.perf_counter() - begun) / 100)
+    return {name: statistics.median(times) * 1e6 for name, times in spent.items()}
 
 
 def call_us() -> dict[str, float]:
-    """1,024 float32 by the Python function, by PyTorch's, and by a repeatable executor on an idle stream."""
+    """1,024 float32 by the Python function, PyTorch's, torch.ops.aclnn's and a repeatable executor on an idle stream."""
     import torch
 
-    import aclnn
-    from aclnn import cann
+    import aclnn.torch
+    from aclnn import cann, handles
+    from aclnn.executor import Executor
+    from aclnn.runtime import devices, memory
 
+    torch.set_num_threads(1)  # its idle threads would share the cores with those that are measured next
     x, dy, out = (np.ones(1024, np.float32) for _ in range(3))
     tensors = [torch.from_numpy(array) for array in (dy, x, out)]
     cann.aclrtSetDevice(0)
     _, stream = cann.aclrtCreateStream()
-    _, memory = cann.aclrtMalloc(3 * 4096, cann.ACL_MEM_MALLOC_HUGE_FIRST)
-    handles = [
-        cann.aclCreateTensor([1024], 1, cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, [1024], 1, memory + 4096 * i)
+    _, begin = cann.aclrtMalloc(3 * 4096, cann.ACL_MEM_MALLOC_HUGE_FIRST)
+    given = [
+        cann.aclCreateTensor([1024], 1, cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, [1024], 1, begin + 4096 * i)
         for i in range(3)
     ]
-    _, size, executor = cann.aclnnSiluBackwardGetWorkspaceSize(*handles)
-    assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
-    assert cann.aclnnSiluBackward(0, size, executor, stream) == 0
-    return {
-        "aclnn": _least_us(lambda: aclnn.silu_backward(dy, x, out=out)),
-        "torch": _least_us(
-            lambda: torch.ops.aten.silu_backward.grad_input(tensors[0], tensors[1], grad_input=tensors[2])
-        ),
-        "executor": _least_us(lambda: cann.aclnnSiluBackward(0, size, executor, stream)),
-    }
+    _, size, handle = cann.aclnnSiluBackwardGetWorkspaceSize(*given)
+    assert cann.aclSetAclOpExecutorRepeatable(handle) == 0
+    executor, queue = handles.find(handle, Executor), devices.stream_of(stream)
+    assert executor is not None
+    theirs, ours = torch.ops.aten.silu_backward, torch.ops.aclnn.silu_backward
+    return _interleaved_us(
+        {
+            "aclnn": lambda: aclnn.silu_backward(dy, x, out=out),
+            "aclnn, tensors": lambda: aclnn.silu_backward(*tensors),
+            "torch": lambda: theirs.grad_input(tensors[0], tensors[1], grad_input=tensors[2]),
+            "executor": lambda: executor.run(0, size, queue, memory),
+            "phase two": lambda: cann.aclnnSiluBackward(0, size, handle, stream),
+            "operator": lambda: ours(tensors[0], tensors[1]),
+            "torch's operator": lambda: theirs(tensors[0], tensors[1]),
+        }
+    )
 
 
 def _status_kib(key: str) -> int:
@@ -237,8 +248,12 @@ def measure(quick: bool) -> list[Cost]:
             1000,
         ),
         Cost("silu_backward, 1,024 float32, out= given", calls["aclnn"], "µs", 2.5 * calls["torch"]),
+        Cost("the same on PyTorch's tensors", calls["aclnn, tensors"], "µs"),
         Cost("the same in PyTorch", calls["torch"], "µs"),
-        Cost("a repeatable executor's run, 1,024 float32, idle stream", calls["executor"], "µs"),
+        Cost("torch.ops.aclnn.silu_backward, 1,024 float32", calls["operator"], "µs"),
+        Cost("torch.ops.aten.silu_backward, the same", calls["torch's operator"], "µs"),
+        Cost("a repeatable executor's run, 1,024 float32, idle stream", calls["executor"], "µs", 2),
+        Cost("the same by its C name in Python", calls["phase two"], "µs"),
         *(Cost(f"compile {name}", seconds, "s", 2) for name, seconds in compiled.items()),
         *(
             Cost(f"memory beyond the output, {name}", kib, "KiB", "" if "layer_norm" in name else 2048)

@@ -488,7 +488,6 @@ def test_what_a_repeatable_executor_used_is_given_back(call: dict[str, int], rep
 def test_a_repeatable_executor_keeps_what_is_freed_while_it_waits(call: dict[str, int], repeatable: int) -> None:
     gate = threading.Event()
     stream = stream_behind(gate)
-    _, other = on_device([5.0, 6.0, 7.0, 8.0])
     result, _ = on_device([0.0] * 4)
     assert cann.aclrtMemset(call["dx"], 16, 0, 16) == 0
     assert run(repeatable, stream=stream) == 0
