@@ -106,7 +106,7 @@ def _interleaved_us(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def call_us() -> dict[str, float]:
-    """1,024 float32 by the Python function, PyTorch's, torch.ops.aclnn's and a repeatable executor on an idle stream."""
+    """1,024 float32 by every way in, and by PyTorch's; the executor is repeatable and its stream idle."""
     import torch
 
     import aclnn.torch
