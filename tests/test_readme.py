@@ -37,6 +37,11 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+def need_torch_for(program: str) -> None:
+    if "import torch" in program:
+        pytest.importorskip("torch")
+
+
 def expect(output: str, source: str) -> None:
     expected = [line.removeprefix("# -> ") for line in source.splitlines() if line.startswith("# -> ")]
     assert expected, "a program shows what it prints"
@@ -46,6 +51,7 @@ def expect(output: str, source: str) -> None:
 
 @pytest.mark.parametrize(("language", "text"), RUNNABLE, ids=[f"{i}-{block[0]}" for i, block in enumerate(RUNNABLE)])
 def test_block_of_the_readme(language: str, text: str, tmp_path: Path) -> None:
+    need_torch_for(text)
     command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
     expect(run(command, tmp_path), text)
 
@@ -56,6 +62,7 @@ def test_the_readme_has_blocks_to_run() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example(example: Path, tmp_path: Path) -> None:
+    need_torch_for(example.read_text())
     expect(run([sys.executable, str(example)], tmp_path), example.read_text())
 
 
