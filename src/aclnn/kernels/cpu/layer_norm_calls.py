@@ -8,10 +8,10 @@ import numpy as np
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import layer_norm_columns as columns
-from aclnn.kernels.cpu import layer_norm_exact as exact
-from aclnn.kernels.cpu import layer_norm_rows as rows
 from aclnn.kernels.cpu.compiler import Kernel, kernel
+from aclnn.kernels.cpu.layer_norm_batches import batches
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
+from aclnn.kernels.cpu.layer_norm_rows import blocks
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 
 
@@ -25,7 +25,6 @@ class Scratch(threading.local):
 
     def __init__(self) -> None:
         self.memory = np.empty(0, dtype=np.uint8)
-        self.status = np.zeros(1, dtype=np.int64)
 
     def address(self, size: int) -> int:
         """Where ``size`` bytes lie, 64-byte aligned."""
@@ -42,13 +41,14 @@ def columns_kernel(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), lambda: getattr(columns, name))
 
 
-def exact_kernel(name: str) -> Kernel:
-    """One of the functions in ``layer_norm_exact``."""
-    return kernel(f"layer_norm_exact_{name}", (), lambda: getattr(exact, name))
+def finish_kernel() -> Kernel:
+    """``layer_norm_columns.finish``."""
+    return kernel("layer_norm_finish", (), columns.finish)
 
 
-def rows_kernel(dtype: DataType, wanted: Wanted, trickles: bool = False) -> Kernel:
-    """``layer_norm_rows.rows`` for one data type; it streams in whole vectors, or 16 bytes at a time."""
+def rows_kernel(name: str, dtype: DataType, wanted: Wanted, trickles: bool = False) -> Kernel:
+    """``blocks`` or ``batches`` for one data type; it streams in whole vectors, or 16 bytes at a time."""
     element = ELEMENTS[dtype]
     dx = element._replace(stream=element.trickle) if trickles else element
-    return kernel("layer_norm_rows", (int(dtype), *wanted, trickles), lambda: rows.rows(element, element, dx, wanted))
+    make = {"blocks": blocks, "batches": batches}[name]
+    return kernel(f"layer_norm_{name}", (int(dtype), *wanted, trickles), lambda: make(element, element, dx, wanted))

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from aclnn.kernels.cpu.layer_norm_job import BASE, CODE, COLUMNS_AT, FLOAT, FLOAT16, ROWS, offset
+from aclnn.kernels.cpu.layer_norm_job import (
+    BASE,
+    CODE,
+    COLUMNS_AT,
+    DIRECT,
+    FLOAT,
+    FLOAT16,
+    PARTIAL_BYTES,
+    offset,
+    row_at,
+)
 from aclnn.kernels.cpu.layer_norm_lanes import (
     add_doubles,
     largest_lane,
@@ -15,6 +25,7 @@ from aclnn.kernels.cpu.layer_norm_lanes import (
     load_rounded_to_odd,
     store_int,
 )
+from aclnn.kernels.cpu.loops import Loop, shared
 from aclnn.kernels.cpu.memory import (
     load_bfloat16_part,
     load_float16_part,
@@ -23,6 +34,7 @@ from aclnn.kernels.cpu.memory import (
     load_one_float32,
     load_one_int64,
     load_one_uint16,
+    scratch,
     store_bfloat16_part,
     store_float16_part,
     store_float32,
@@ -34,33 +46,33 @@ from aclnn.kernels.cpu.vector import absolute, select, splat
 
 
 def transfer(
-    view: int, back: int, first_row: int, row_count: int, first: int, count: int, tile: int, pitch: int, scratch: int
+    view: int, back: int, first_row: int, row_count: int, first: int, count: int, tile: int, pitch: int, room: int
 ) -> None:
     """Bring rows and columns of a tensor of any layout into float32 rows at ``tile``, ``pitch`` bytes apart, or back.
 
     Rows of the tile are written in whole vectors; what comes after the last column means nothing.
-    ``view`` is where the tensor's fields are (see ``layer_norm_job``); ``scratch`` is room for a vector, then 8 bytes
-    for each row and column.
+    ``view`` is where the tensor's fields are (see ``layer_norm_job``); ``room`` is for a vector, then 8 bytes for
+    each row and column.
     """
-    base, code = load_one_int64(view + BASE), load_one_int64(view + CODE)
+    code = load_one_int64(view + CODE)
     dims = view + load_one_int64(view + COLUMNS_AT)
     size = 4 if code == FLOAT else 2
-    rows_at, columns_at = scratch + 64, scratch + 64 + 8 * row_count
+    rows_at, columns_at = room + 64, room + 64 + 8 * row_count
     for k in range(row_count):
-        store_int(rows_at + 8 * k, base + offset(view + ROWS, first_row + k))
+        store_int(rows_at + 8 * k, row_at(view, first_row + k))
     for j in range(count):
         store_int(columns_at + 8 * j, offset(dims, first + j))
-    direct = load_one_int64(dims) == 1 and load_one_int64(dims + 16) == size
+    direct = load_one_int64(view + DIRECT)
     # A square of elements at a time uses whole cache lines in both directions.
     for k0 in range(0, row_count, 16):
         for j in range(0, count, 16):
             lanes = min(16, count - j)
             for k in range(k0, min(row_count, k0 + 16)):
                 row = load_one_int64(rows_at + 8 * k)
-                place = row + load_one_int64(columns_at + 8 * j) if direct else scratch
+                place = row + load_one_int64(columns_at + 8 * j) if direct else room
                 if not direct and not back:
                     for i in range(lanes):
-                        copy_one(size, row + load_one_int64(columns_at + 8 * (j + i)), scratch + size * i)
+                        copy_one(size, row + load_one_int64(columns_at + 8 * (j + i)), room + size * i)
                 target = tile + k * pitch + 4 * j
                 if back:
                     store_number(code, place, load_float32(target), lanes)
@@ -72,7 +84,7 @@ def transfer(
                     store_float32(target, load_bfloat16_part(place, lanes))
                 if not direct and back:
                     for i in range(lanes):
-                        copy_one(size, scratch + size * i, row + load_one_int64(columns_at + 8 * (j + i)))
+                        copy_one(size, room + size * i, row + load_one_int64(columns_at + 8 * (j + i)))
 
 
 def top_weight(w: int, count: int, target: int) -> None:
@@ -101,15 +113,18 @@ def store_number(code: int, address: int, value: Any, count: int) -> None:
         store_bfloat16_part(address, value, count)
 
 
-def finish(
-    dims: int, code: int, target: int, direct: int, partials: int, partial_count: int, partial_bytes: int,
-    first: int, last: int, lanes: int,
-) -> None:  # fmt: skip
+@register_jitable
+def finish_gradient(view: int, partials: int, partial_count: int, partial_bytes: int, first: int, last: int) -> None:
     """Columns first … last of dw or db: the partial sums added in order, rounded once; zeros when there are none.
 
-    ``lanes`` is room for 64 bytes. The first partial sum is used up.
+    The first partial sum is used up.
     """
-    size = 4 if code == FLOAT else 2
+    target, code, dims = (
+        load_one_int64(view + BASE),
+        load_one_int64(view + CODE),
+        view + load_one_int64(view + COLUMNS_AT),
+    )
+    direct, size, lanes = load_one_int64(view + DIRECT), 4 if code == FLOAT else 2, scratch(64)
     for j in range(first, last, 16):
         count = min(16, last - j)
         value = splat(np.float32(0.0))
@@ -123,6 +138,17 @@ def finish(
             store_number(code, lanes, value, count)
             for k in range(count):
                 copy_one(size, lanes + size * k, target + offset(dims, j + k))
+
+
+def finish() -> Loop:
+    """``finish_gradient`` for chunks of columns. Its operands: the job, DW or DB, where the first partial sum is, and
+    their number."""
+
+    def part(job: int, gradient: int, partials: int, partial_count: int, unused: int, first: int, last: int) -> None:
+        view = job + load_one_int64(job + 8 * gradient)
+        finish_gradient(view, partials, partial_count, load_one_int64(job + 8 * PARTIAL_BYTES), first, last)
+
+    return shared(part)
 
 
 @register_jitable

@@ -1,4 +1,4 @@
-"""Rows and columns of any layout, or beyond float32's range, packed as contiguous float32 for LayerNorm's kernels."""
+"""Rows and columns of any layout, packed as contiguous float32 for LayerNorm's kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aclnn.kernels.cpu import layer_norm_job as jobs
-from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, exact_kernel, working
-from aclnn.kernels.cpu.layer_norm_rows import RECORD_AT
+from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, working
 
 if TYPE_CHECKING:
     from aclnn.kernels.cpu.layer_norm import LayerNormPlan
@@ -23,28 +22,28 @@ class Tile:
     def __init__(
         self, owner: LayerNormPlan, job: NDArray[np.int64], first: int, last: int, begin: int, end: int
     ) -> None:
-        self._owner, self._first, self._count = owner, first, last - first
+        self._first, self._count = first, last - first
         self._column = begin * jobs.SEGMENT
-        self._columns = min(owner._n, end * jobs.SEGMENT) - self._column
-        self._pitch = owner._pitch(end - begin)
-        own = aligned(RECORD_AT + jobs.RECORD * jobs.GROUP * owner._segments)
+        self._columns = min(owner.n, end * jobs.SEGMENT) - self._column
+        # Not a power of two, which would put rows into few sets of the cache; room for a whole vector at the end.
+        self._pitch = 4 * min(owner.n, (end - begin) * jobs.SEGMENT) // 64 * 64 + 128
         size = aligned(self._pitch * self._count)
-        offsets = 64 + 8 * (self._count + self._columns)
-        start = working.address(own + 3 * size + offsets)
-        self._tiles = [start + own + i * size for i in range(3)]
-        self._offsets = start + own + 3 * size
-        self._views = [int(job.ctypes.data) + int(job[field]) for field in MATRICES]
-        self._outer = job
-        self.job = job_here = owner._packed_template.copy()
+        start = working.address(3 * size + 64 + 8 * (self._count + self._columns))
+        self._tiles = [start + i * size for i in range(3)]
+        self._offsets = start + 3 * size
+        self._views = [int(job.ctypes.data) + int(job[field]) if job[field] else 0 for field in MATRICES]
+        self._reads_x = owner.wanted.x
+        self.job = packed = owner.packed_template.copy()
         kept = jobs.JOB_FIELDS - len(MATRICES)
-        job_here[:kept] = job[:kept]
-        job_here[jobs.JOB_FIELDS : job_here[jobs.DY] // 8] = job[jobs.JOB_FIELDS : job[jobs.DY] // 8]
-        job_here[jobs.STREAMED] = 0
+        packed[:kept] = job[:kept]
+        packed[jobs.JOB_FIELDS : packed[jobs.DY] // 8] = job[jobs.JOB_FIELDS : job[jobs.DY] // 8]
+        packed[jobs.STREAMED] = packed[jobs.IN_PLACE] = 0
+        packed[jobs.BEGIN], packed[jobs.END], packed[jobs.PARTS] = begin, end, 1
         for field, tile in zip(MATRICES, self._tiles, strict=True):
-            if job_here[field]:
-                view = job_here[field] // 8
-                job_here[view] = tile - first * self._pitch - 4 * self._column
-                job_here[view + jobs.ROWS // 8 + 2] = self._pitch
+            if packed[field]:
+                view = packed[field] // 8
+                packed[view] = tile - first * self._pitch - 4 * self._column
+                packed[view + jobs.STEP // 8] = packed[view + jobs.ROWS // 8 + 2] = self._pitch
 
     def _transfer(self, tensor: int, back: int) -> None:
         columns_kernel("transfer")(
@@ -55,27 +54,10 @@ class Tile:
     def fetch(self) -> None:
         """Bring in what is read."""
         self._transfer(0, 0)
-        if self._owner._wanted.x:
+        if self._reads_x:
             self._transfer(1, 0)
 
     def write_back(self) -> None:
-        """Write dx to where it belongs."""
-        if self._owner._wanted.dx:
+        """Write dx to where it belongs, if it is wanted."""
+        if self._views[2]:
             self._transfer(2, 1)
-
-    def _group(self, first: int, last: int) -> tuple[list[int], int, int, int, int]:
-        """Addresses of a group's rows in the three tiles, its weights and their step, pitch and number of rows."""
-        shift = (first - self._first) * self._pitch
-        stepped = 4 if self._outer[jobs.WEIGHT_STEP] else 0
-        weight = int(self._outer[jobs.WEIGHT]) + stepped * self._column
-        return [tile + shift for tile in self._tiles], weight, stepped, self._pitch, last - first
-
-    def add_sums(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
-        """Add Σg and Σg·x̂ of the group's slow rows in float64."""
-        (dy, x, _), *rest = self._group(first, last)
-        exact_kernel("add_sums")(dy, x, *rest, self._columns, coefficients, int(sums.ctypes.data))
-
-    def apply(self, first: int, last: int, coefficients: int, sums: NDArray[np.float64]) -> None:
-        """dx of the group's slow rows in float64."""
-        (dy, x, dx), *rest = self._group(first, last)
-        exact_kernel("apply")(self._owner._n, dy, x, dx, *rest, self._columns, coefficients, int(sums.ctypes.data))

@@ -48,10 +48,12 @@ class View:
             self.distinct &= stride >= reach
             reach += stride * (extent - 1)
 
-    def fields(self, ahead: int = 0) -> list[int]:
+    def fields(self) -> list[int]:
         """What compiled code reads; the address is still missing."""
         lines = described(self.rows)
-        return [0, int(self.dtype), ahead, jobs.ROWS + 8 * len(lines), *lines, *described(self.columns)]
+        step = self.rows[0][1] if len(self.rows) == 1 else 0
+        columns_at = jobs.ROWS + 8 * len(lines)
+        return [0, int(self.dtype), step, int(self.direct), columns_at, *lines, *described(self.columns)]
 
 
 def rows_of(layout: Layout) -> View:

@@ -105,7 +105,7 @@ def _by_gradient(gradient: Gradient) -> Any:
     return product
 
 
-def _shared(part: Any) -> Loop:
+def shared(part: Any) -> Loop:
     """The loop that takes chunks, for a function that does the chunk [first, last)."""
     part = register_jitable(part)
 
@@ -160,7 +160,7 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
         if streamed:
             finish_streams()
 
-    return _shared(part)
+    return shared(part)
 
 
 # --- any layout ------------------------------------------------------------------------------------------------------
@@ -381,4 +381,4 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
             if not out_direct:
                 _move(layout, 1, out_buffer, out_at, height, width, (out_row, out_column), out_size)
 
-    return _shared(part)
+    return shared(part)
