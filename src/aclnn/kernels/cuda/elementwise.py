@@ -12,12 +12,15 @@ from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import entries, launch
+from aclnn.kernels.cuda.estimates import ESTIMATES, doubtful
 from aclnn.kernels.cuda.formulas import FORMULAS, LARGEST
 from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
 from aclnn.tensor import Layout, contiguous_strides
 
-TILE = 1024
-"""Elements of a program: eight for each of its 128 threads, two 16-byte accesses in float32, one in 16 bits."""
+WARPS = 4
+TILE, TILE_16_BIT = 512, 2048
+"""Elements of a program: for each thread one 16-byte access of float32, whose formulas need most of the registers that
+let nine programs run on a multiprocessor, or two where all tensors have 16 bits."""
 NARROW = 64
 """Columns of a tile where neighbours lie apart: 16 rows share the memory sectors that one row touches."""
 
@@ -28,14 +31,12 @@ _PATTERNS = tl.constexpr(65536)
 
 
 @triton.jit
-def by_entries(x, dy, tables):
-    """dy times the entry of each 16-bit pattern x.
+def times_entry(dy, entry, at):
+    """dy times an entry found at an address.
 
     Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
     not fit into a float32. An infinite dy is multiplied with the entry that does.
     """
-    at = tables + (x.to(tl.int32) & 0xFFFF)
-    entry = tl.load(at)
     size = tl.abs(dy)
     tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
     lifted = tl.load(at + _PATTERNS, mask=tiny, other=0.0)
@@ -45,20 +46,40 @@ def by_entries(x, dy, tables):
 
 
 @triton.jit
+def by_entries(x, dy, at, OUT: tl.constexpr, ESTIMATE: tl.constexpr, TRAITS: tl.constexpr):
+    """dy times the entry ``at`` each address, or where that rounds alike times the ESTIMATE of x."""
+    if ESTIMATE is None:
+        return times_entry(dy, tl.load(at), at)
+    estimate = ESTIMATE(x)
+    dropped: tl.constexpr = 23 - OUT.fp_mantissa_width
+    entry = tl.load(at, mask=doubtful(estimate, dropped, TRAITS), other=estimate)
+    product = dy * entry
+    if TRAITS[2]:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
+        if tl.min(tl.abs(entry)) < _TINY:
+            product = times_entry(dy, entry, at)
+    return product
+
+
+@triton.jit
 def walk(
     dy, x, out, table, axes, rows, columns, dy_step, x_step, out_step,
-    DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, FORMULA: tl.constexpr, BINARY: tl.constexpr,
+    DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, FORMULA: tl.constexpr,
+    ESTIMATE: tl.constexpr, TRAITS: tl.constexpr, BINARY: tl.constexpr,
     OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """One tile of out = FORMULA(x, dy), dy being 1 unless BINARY. Steps are in elements along a row.
 
     ``axes`` describes the dimensions outside the rows, innermost first: extent and the three strides of each. Without a
-    FORMULA ``table`` has the two tables of ``entries``.
+    FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see ``by_entries``.
     """
-    tiles = tl.cdiv(columns, COLUMNS)
-    program = tl.program_id(0).to(tl.int64)
-    first = program % tiles * COLUMNS
-    row = program // tiles * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    program = tl.program_id(0)
+    if OUTER > 0:
+        tiles = tl.cdiv(columns, COLUMNS)
+        first = (program % tiles).to(tl.int64) * COLUMNS
+        row = (program // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    else:  # one row: a division would take as long as the rest
+        first = program.to(tl.int64) * COLUMNS
+        row = tl.arange(0, ROWS).to(tl.int64)
     # Triton sees 16-byte accesses only behind a start that is a multiple of the tile.
     column = tl.multiple_of(first, COLUMNS) + tl.arange(0, COLUMNS)
     dy_at = (column * dy_step)[None, :]
@@ -69,24 +90,28 @@ def walk(
     for axis in tl.static_range(OUTER):
         describes = axes.to(tl.pointer_type(tl.int64)) + 4 * axis
         extent = tl.load(describes)
-        index = (rest % extent)[:, None]
+        index = (rest % extent if axis < OUTER - 1 else rest)[:, None]
         rest = rest // extent
         dy_at = dy_at + index * tl.load(describes + 1)
         x_at = x_at + index * tl.load(describes + 2)
         out_at = out_at + index * tl.load(describes + 3)
     x_pointer = x.to(tl.pointer_type(X)) + x_at
     out_pointer = out.to(tl.pointer_type(OUT)) + out_at
-    entries = table.to(tl.pointer_type(tl.float32))
-    value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
+    table = table.to(tl.pointer_type(tl.float32))
     if BINARY:
         dy_pointer = dy.to(tl.pointer_type(DY)) + dy_at
         gradient = (tl.load(dy_pointer) if EVEN else tl.load(dy_pointer, mask=valid, other=0.0)).to(tl.float32)
+        # Left alone, ptxas waits for x before it asks for dy.
+        tl.debug_barrier()
+        value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
     else:
+        value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
         gradient = tl.full(value.shape, 1.0, tl.float32)
     if FORMULA is None:
-        result = by_entries(value.to(tl.int16, bitcast=True), gradient, entries)
+        at = table + (value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
+        result = by_entries(value.to(tl.float32), gradient, at, OUT, ESTIMATE, TRAITS)
     else:
-        result = FORMULA(value.to(tl.float32), gradient, entries)
+        result = FORMULA(value.to(tl.float32), gradient, table)
     if EVEN:
         tl.store(out_pointer, result.to(OUT))
     else:
@@ -135,16 +160,22 @@ class _Elementwise:
         (columns, *steps), *outer = axes
         rows = math.prod(axis[0] for axis in outer)
         near = all(step in (0, 1) for step in steps)
-        wide = min(launch.power_of_two(columns), TILE if near else NARROW)
-        tall = min(launch.power_of_two(rows), TILE // wide)
+        tile = TILE if max(sizes) > 2 else TILE_16_BIT
+        wide = min(launch.power_of_two(columns), tile if near else NARROW)
+        tall = min(launch.power_of_two(rows), tile // wide)
         self._outer = [number for axis in outer for number in axis] or [1, 0, 0, 0]
         self._grid = (-(-rows // tall) * -(-columns // wide),)
         self._sizes = rows, columns, *steps
+        # An estimate's doubts are about roundings to x's own type.
+        none = None, None
+        estimate, traits = ESTIMATES.get(formula.__name__, none) if x.dtype == output.dtype else none
         self._constants = {
             "DY": TYPES[dy.dtype],
             "X": TYPES[x.dtype],
             "OUT": TYPES[output.dtype],
             "FORMULA": FORMULAS[formula.__name__][0] if x.dtype == DataType.FLOAT or formula is _same else None,
+            "ESTIMATE": estimate,
+            "TRAITS": traits and tuple(traits),
             "BINARY": len(inputs) == 2,
             "OUTER": len(outer),
             "ROWS": tall,
@@ -170,7 +201,7 @@ class _Elementwise:
             launch.pointer(self._axes[where].data_ptr(), DataType.INT64),
             *self._sizes,
             **self._constants,
-            num_warps=4,
+            num_warps=WARPS,
             enable_fp_fusion=False,
         )
 
