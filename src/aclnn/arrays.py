@@ -11,9 +11,8 @@ from operator import index, itemgetter
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
-from aclnn import dlpack
+from aclnn import dlpack, kernels
 from aclnn.declaration import Call, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
 from aclnn.executor import Executor, prepare
@@ -72,18 +71,20 @@ def _view_exported(array: Any, writable: bool) -> Tensor:
     return Tensor(exported.dtype, exported.shape, exported.strides, address=exported.address, owner=owner)
 
 
-def address(array: ndarray[Any, Any]) -> int:
-    """Address of an array's first element (0.1 µs; the documented attributes take 1.4 µs)."""
-    return _words[id(array) + _DATA_OFFSET >> 3]
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Address of an array's first element (0.2 µs; the documented attributes take 1.4 µs)."""
+    return _word_at(id(array) + _DATA_OFFSET).value or 0
 
 
-#: The process's memory, as words of eight bytes.
-_words = (ctypes.c_uint64 * (1 << 58)).from_address(0)
+_word_at = ctypes.c_void_p.from_address
 # In NumPy's stable ABI the data pointer is the first member after the object's header.
 _DATA_OFFSET = object.__basicsize__
 _probe = np.empty(1)
-if address(_probe) != _probe.ctypes.data:
-    raise ImportError("aclnn: expected CPython on a machine of 64 bits, whose objects' addresses are their ids")
+if address(_probe) != _probe.ctypes.data:  # an interpreter whose objects are laid out otherwise
+
+    def address(array: np.ndarray[Any, Any]) -> int:
+        """Address of an array's first element."""
+        return int(array.ctypes.data)
 
 
 _LINE_BYTES = 64
@@ -92,10 +93,14 @@ _ALIGN_FROM_BYTES = 1 << 16
 
 def empty(dtype: DataType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
     """A new contiguous array, contents undefined; large ones start on a cache line, which streaming stores want."""
+    return _maker(dtype, shape)()
+
+
+def _maker(dtype: DataType, shape: Sequence[int]) -> Callable[[], np.ndarray[Any, Any]]:
     nbytes = math.prod(shape) * dtype.numpy.itemsize
     if nbytes < _ALIGN_FROM_BYTES:
-        return np.empty(tuple(shape), dtype.numpy)
-    return _aligned(nbytes).view(dtype.numpy).reshape(tuple(shape))
+        return partial(np.empty, tuple(shape), dtype.numpy)
+    return lambda: _aligned(nbytes).view(dtype.numpy).reshape(tuple(shape))
 
 
 def _aligned(nbytes: int) -> np.ndarray[Any, Any]:
@@ -122,21 +127,25 @@ def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], o
     """
     if attributes:
         attributes = tuple(map(_attribute, repeat(operator), operator.attributes, attributes))
-    if type(outs) is not tuple or len(outs) != len(operator.outputs):
+    if type(outs) is not tuple:
         outs = _tuple(operator, outs)
-    key, addresses = _described(operator, inputs, attributes, outs)
-    judged = _judged.get(key)
-    if judged is not None:
-        return judged.repeat(outs, addresses)
+    arrays = (*inputs, *outs)
+    kind = type(arrays[0])
+    shape = arrays[0].shape if kind is np.ndarray else _shape(arrays[0])
+    key = (operator.name, current_product(), attributes, kind, shape)
+    for judged in _judged.get(key, ()):
+        addresses = judged.match(arrays)
+        if addresses[-1]:
+            return judged.repeat(outs, addresses)
+    outs = _tuple(operator, outs)
     results, executor = _judge_and_run(operator, inputs, attributes, outs)
-    if key is not None and all(out is None or out is result for out, result in zip(outs, results, strict=True)):
-        if len(_judged) >= _JUDGED_LIMIT:
-            _judged.clear()
-        _judged[key] = _Judged(executor, outs)
+    if all(out is None or out is result for out, result in zip(outs, results, strict=True)):
+        _remember(key, arrays, executor)
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _tuple(operator: Operator, outs: Any) -> tuple[Any, ...]:
+    """A tuple or list with one entry for each output, as a tuple."""
     if isinstance(outs, (tuple, list)) and len(outs) == len(operator.outputs):
         return tuple(outs)
     got = len(outs) if isinstance(outs, (tuple, list)) else _type_name(outs)
@@ -161,85 +170,101 @@ def _judge_and_run(
 class _Judged:
     """A call that was judged before, and found good: only memory and addresses are left to find."""
 
-    __slots__ = ("_fresh", "_inputs", "_outputs", "_plan", "_workspace_bytes")
+    __slots__ = ("_fresh", "_inputs", "_outputs", "_plan", "_workspace_bytes", "match")
 
-    def __init__(self, executor: Executor, outs: Sequence[Any]) -> None:
+    def __init__(self, arrays: tuple[Any, ...], executor: Executor) -> None:
         prepared = executor.prepared
         operator = prepared.operator
+        numpy = all(array is None or type(array) is np.ndarray for array in arrays)
+        self.match = (kernels.headers(arrays) if numpy and prepared.plan else _Descriptions(arrays)).match
         self._plan = prepared.plan
         self._workspace_bytes = prepared.workspace_bytes
         places = {p.name: place for place, p in enumerate((*operator.inputs, *operator.outputs), 1)} | {None: 0}
         self._inputs = _picker([places[name] for name in prepared.inputs])
         self._outputs = _picker([places[name] for name in prepared.outputs])
-        tensors = (executor.tensors.get(p.name) for p in operator.outputs)
+        first = len(operator.inputs)
+        tensors = [executor.tensors.get(p.name) for p in operator.outputs]
         self._fresh = [
-            (place, partial(empty, tensor.dtype, tensor.shape))
-            for place, (out, tensor) in enumerate(zip(outs, tensors, strict=True))
+            (place, _maker(tensor.dtype, tensor.shape))
+            for place, (out, tensor) in enumerate(zip(arrays[first:], tensors, strict=True))
             if out is None and tensor is not None
         ]
         """The outputs that the call leaves to be allocated."""
 
-    def repeat(self, outs: tuple[Any, ...], addresses: list[int]) -> Any:
-        """The same call again; ``addresses`` are those of ``_described``."""
+    def repeat(self, outs: tuple[Any, ...], addresses: Sequence[int]) -> Any:
+        """The same call again, ``addresses`` as ``match`` found them."""
         if self._fresh:
-            results = list(outs)
+            results, places = list(outs), list(addresses)
             for place, make in self._fresh:
                 results[place] = made = make()
-                addresses[place - len(outs)] = address(made)
-            outs = tuple(results)
-        workspace = _aligned(self._workspace_bytes) if self._workspace_bytes else None
+                places[place - len(outs) - 1] = address(made)
+            outs, addresses = tuple(results), places
         if self._plan is not None:
+            workspace = _aligned(self._workspace_bytes) if self._workspace_bytes else None
             at = 0 if workspace is None else address(workspace)
             self._plan.run(self._inputs(addresses), self._outputs(addresses), at)
         return outs[0] if len(outs) == 1 else outs
 
 
-def _picker(places: Sequence[int]) -> Callable[[list[int]], Sequence[int]]:
-    """What takes the items at those places out of a list."""
+def _picker(places: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
+    """What takes the items at those places out of a sequence."""
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 # Judging a call takes tens of µs, more than 1,024 elements take to compute; equal calls are judged once.
-_judged: dict[tuple[Any, ...] | None, _Judged] = {}
-_JUDGED_LIMIT = 10_000
+_judged: dict[tuple[Any, ...], tuple[_Judged, ...]] = {}
+"""By operator, product, attributes, the first array's type and shape; the latest first."""
+_KEYS_KEPT, _CALLS_KEPT = 10_000, 16
 
 
-def _described(
-    operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], outs: Sequence[Any]
-) -> tuple[tuple[Any, ...] | None, list[int]]:
-    """Everything that decides how the call is judged, None where that cannot be told, and where its arrays are.
-
-    The first address is 0, that of an absent array; each array's follows.
-    """
-    parts: list[Any] = [operator.name, current_product(), attributes]
-    addresses = [0]
-    for array in (*inputs, *outs):
-        if type(array) is ndarray:
-            parts += array.dtype, array.shape, array.strides, array.flags.writeable
-            addresses.append(_words[id(array) + _DATA_OFFSET >> 3])
-        elif array is None:
-            parts.append(None)
-            addresses.append(0)
-        elif (tensor := _torch_tensor(array)) is not None:
-            parts += tensor[:-1]
-            addresses.append(tensor[-1])
-        else:
-            return None, addresses
-    return tuple(parts), addresses
+def _remember(key: tuple[Any, ...], arrays: tuple[Any, ...], executor: Executor) -> None:
+    if all(map(_description, arrays)):
+        if len(_judged) >= _KEYS_KEPT:
+            _judged.clear()
+        _judged[key] = (_Judged(arrays, executor), *_judged.get(key, ()))[:_CALLS_KEPT]
 
 
-def _torch_tensor(array: Any) -> tuple[Any, Any, Any, int] | None:
-    """Data type, shape, strides and address of a torch tensor that may be exported; exporting it takes 7 µs."""
-    if _type_name(array) != "torch.Tensor":
-        return None
-    try:
+class _Descriptions:
+    """As ``kernels.Headers``, for torch tensors too."""
+
+    def __init__(self, arrays: tuple[Any, ...]) -> None:
+        self._expected = [_description(array)[1:] for array in arrays]
+
+    def match(self, arrays: tuple[Any, ...]) -> Sequence[int]:
+        """See ``kernels.Headers.match``."""
+        found = list(map(_description, arrays))
+        if [description[1:] for description in found] != self._expected:
+            return (0,)
+        return 0, *[description[0] for description in found], 1
+
+
+def _description(array: Any) -> tuple[Any, ...]:
+    """Address, data type, shape, strides and whether it may be written; empty when that takes more than a look."""
+    if array is None:
+        return 0, None
+    if type(array) is np.ndarray:
+        return address(array), array.dtype, array.shape, array.strides, array.flags.writeable
+    if not _is_torch(type(array)):
+        return ()
+    try:  # 1 µs; exporting the tensor takes 7
         if array.requires_grad or array.is_neg() or not array.is_cpu or not (at := array.data_ptr()):
-            return None
-        return array.dtype, array.shape, array.stride(), at
+            return ()
+        return at, array.dtype, array.shape, array.stride(), True
     except RuntimeError:  # one without memory or strides
+        return ()
+
+
+def _shape(array: Any) -> Any:
+    try:
+        return array.shape if _is_torch(type(array)) else None
+    except RuntimeError:  # a nested tensor
         return None
+
+
+def _is_torch(kind: type) -> bool:
+    return kind.__name__ == "Tensor" and kind.__module__ == "torch"
 
 
 def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any]) -> list[Any]:

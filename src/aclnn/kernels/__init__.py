@@ -30,6 +30,13 @@ class Plan(Protocol):
         """
 
 
+class Headers(Protocol):
+    """What NumPy arrays say of themselves: type, data type, shape, strides, whether they may be written."""
+
+    def match(self, arrays: tuple[Any, ...]) -> tuple[int, ...]:
+        """0, the address of each array (0 for None) and 1, if all say the same; only zeros if not."""
+
+
 _importing = threading.RLock()
 
 
@@ -38,6 +45,11 @@ def _module(device: str, name: str) -> Any:
     # at different ends one gets a module that is half made.
     with _importing:
         return import_module(f"aclnn.kernels.{device}.{name}")
+
+
+def headers(arrays: tuple[Any, ...]) -> Headers:
+    """What these NumPy arrays, and None for those that are absent, say of themselves now."""
+    return cast(Headers, _module("cpu", "headers").Headers(arrays))
 
 
 def elementwise(formula: Formula, inputs: tuple[Layout, ...], output: Layout, device: str = "cpu") -> Plan:

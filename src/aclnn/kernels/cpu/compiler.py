@@ -1,4 +1,4 @@
-"""Compile a kernel once per machine: without the GIL, for int64 arguments, kept on disk between processes.
+"""Compile a kernel once per machine: for int64 arguments, mostly without the GIL, kept on disk between processes.
 
 Numba's own cache keeps one index file for all variants of a function, which processes that compile different variants
 at the same time corrupt, and it names closures by the module's file and line only. Here each kernel is one file, named
@@ -27,8 +27,8 @@ from numba.core.serialize import dumps
 
 from aclnn.kernels.cpu import cache, target
 
-#: A compiled kernel: integers in, nothing out.
-Kernel = Callable[..., None]
+#: A compiled kernel: integers in, as a rule nothing out.
+Kernel = Callable[..., Any]
 
 _compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
 _addresses: dict[Kernel, int] = {}
@@ -88,7 +88,7 @@ def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
         FunctionIdentity._unique_ids = before
 
 
-def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., None]]) -> Kernel:
+def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., Any]], nogil: bool = True) -> Kernel:
     """The compiled form of the function that ``make`` returns; all its parameters are int64.
 
     Args:
@@ -96,6 +96,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
         key: what tells this kernel from others of the name; its repr must be the same in every process. The source of
             this package, the versions of Numba and LLVM and the target need not be mentioned.
         make: called only when the process has not compiled or loaded this kernel yet.
+        nogil: whether it runs without the GIL.
     """
     found = _compiled.get((name, key))
     if found is not None:
@@ -103,7 +104,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
     with _lock:
         if (name, key) not in _compiled:
             function = make()
-            dispatcher = numba.njit(nogil=True)(function)
+            dispatcher = numba.njit(nogil=nogil)(function)
             dispatcher._cache = _KernelCache(name, key)
             signature = (types.int64,) * function.__code__.co_argcount
             with _symbols_of(name, key):
