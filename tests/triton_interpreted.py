@@ -11,10 +11,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import torch
+import triton
+from triton import language as tl
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import entries
+from aclnn.kernels.cuda.estimates import ESTIMATES, doubtful
 from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.tensor import Layout
 from triton_hardware import BFLOAT16
@@ -87,6 +92,46 @@ def check_16_bit() -> None:
             ours = elementwise(name, inputs, np.empty_like(x), "cuda")
             exact = round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
         assert same(ours, exact), (name, dtype)
+
+
+@triton.jit
+def estimated(x, found, doubts, function: tl.constexpr, dropped: tl.constexpr, traits: tl.constexpr):
+    """The estimates of 1024 numbers, and whether each is doubtful."""
+    i = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    estimate = function(tl.load(x + i))
+    tl.store(found + i, estimate)
+    tl.store(doubts + i, doubtful(estimate, dropped, traits).to(tl.int32))
+
+
+def check_estimates() -> None:
+    """Every 16-bit input whose estimate is not in doubt rounds correctly, even by the worst 2^x and 1/sqrt(x)."""
+    generator = np.random.default_rng(7)
+
+    def roughen(name: str) -> None:
+        precise = getattr(InterpreterBuilder, name)
+
+        def rough(builder: Any, operand: Any) -> Any:
+            result = precise(builder, operand)
+            errors = 1.0 + 2.0**-21.9 * generator.choice([-1.0, 1.0], result.data.shape)
+            return TensorHandle((result.data * errors).astype(result.data.dtype), result.dtype)
+
+        setattr(InterpreterBuilder, name, rough)
+
+    roughen("create_exp2")
+    roughen("create_rsqrt")
+    for (name, (estimate, traits)), dtype in itertools.product(ESTIMATES.items(), TYPES[1:]):
+        x = np.arange(0, 65536, dtype=np.uint16).view(dtype).astype(np.float32)
+        found, doubts = np.empty_like(x), np.empty(x.shape, np.int32)
+        dropped = 23 - ml_dtypes.finfo(dtype).nmant
+        with np.errstate(all="ignore"):
+            estimated[(64,)](
+                *map(torch.from_numpy, (x, found, doubts)), function=estimate, dropped=dropped, traits=tuple(traits)
+            )
+            exact = round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
+            sure = doubts == 0
+            assert same(found[sure].astype(dtype), exact[sure]), (name, dtype)
+        normal = generator.normal(size=100_000).astype(dtype).view(np.uint16)
+        assert np.mean(doubts[normal]) < 0.07, (name, dtype)
 
 
 def check_layouts() -> None:

@@ -49,14 +49,15 @@ def times_entry(dy, entry, at):
 def by_entries(x, dy, at, OUT: tl.constexpr, ESTIMATE: tl.constexpr, TRAITS: tl.constexpr):
     """dy times the entry ``at`` each address, or where that rounds alike times the ESTIMATE of x."""
     if ESTIMATE is None:
-        return times_entry(dy, tl.load(at), at)
-    estimate = ESTIMATE(x)
-    dropped: tl.constexpr = 23 - OUT.fp_mantissa_width
-    entry = tl.load(at, mask=doubtful(estimate, dropped, TRAITS), other=estimate)
-    product = dy * entry
-    if TRAITS[2]:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
-        if tl.min(tl.abs(entry)) < _TINY:
-            product = times_entry(dy, entry, at)
+        product = times_entry(dy, tl.load(at), at)
+    else:
+        estimate = ESTIMATE(x)
+        dropped: tl.constexpr = 23 - OUT.fp_mantissa_width
+        entry = tl.load(at, mask=doubtful(estimate, dropped, TRAITS), other=estimate)
+        product = dy * entry
+        if TRAITS[2]:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
+            if tl.min(tl.abs(entry)) < _TINY:
+                product = times_entry(dy, entry, at)
     return product
 
 

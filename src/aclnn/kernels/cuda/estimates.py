@@ -4,7 +4,7 @@ A look-up for every element would touch as many lines of the first-level cache a
 most two of the GPU's quick instructions, 2^x and 1/sqrt(x). Rounded to 16 bits it is right wherever it is not within
 ``_DOUBT`` of such a number or of the middle between two, and not so small that cancellation or the exponent's range
 could tell: there the entry of the table counts. Estimates are good to ``_DOUBT`` with the quick instructions as bad as
-2^-21.9, NVIDIA's two units in the last place; ``tests/triton_estimates.py`` makes them so and judges every input.
+2^-21.9, NVIDIA's two units in the last place; ``tests/triton_interpreted.py`` makes them so and judges every input.
 """
 
 from __future__ import annotations

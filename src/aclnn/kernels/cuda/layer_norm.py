@@ -157,12 +157,14 @@ def whole_rows(
 def long_rows(
     dy, x, mean, rstd, weight, dx, axes, n,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, WEIGHT: tl.constexpr, DX: tl.constexpr,
-    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """dx of one row in two passes over its chunks."""
     row = tl.program_id(0).to(tl.int64)
     dy_row, x_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[2], COUNT[2])
     dx_row = place(row, axes, AT[7], COUNT[7])
+    if ALIGNED:
+        dy_row, x_row, dx_row = tl.multiple_of(dy_row, 16), tl.multiple_of(x_row, 16), tl.multiple_of(dx_row, 16)
     centre = number(mean, MEAN, place(row, axes, AT[4], COUNT[4]))
     scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5]))
     sum_g = tl.zeros((BLOCK,), tl.float32)
@@ -195,6 +197,7 @@ def column_sums(
     dy, x, mean, rstd, partials, axes, m, n, group_rows,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
     AT: tl.constexpr, COUNT: tl.constexpr, DW: tl.constexpr, DB: tl.constexpr, BLOCK: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """The sums of dw and db over a group of rows, for one chunk of columns."""
     group = tl.program_id(0).to(tl.int64)
@@ -204,10 +207,13 @@ def column_sums(
     dw = tl.zeros((BLOCK,), tl.float32)
     db = tl.zeros((BLOCK,), tl.float32)
     for row in range(group * group_rows, tl.minimum(m, (group + 1) * group_rows)):
-        g = numbers(dy, DY, place(row, axes, AT[0], COUNT[0]) + dy_columns, valid)
+        dy_row, x_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[2], COUNT[2])
+        if ALIGNED:
+            dy_row, x_row = tl.multiple_of(dy_row, 16), tl.multiple_of(x_row, 16)
+        g = numbers(dy, DY, dy_row + dy_columns, valid)
         db += g
         if DW:
-            values = numbers(x, X, place(row, axes, AT[2], COUNT[2]) + x_columns, valid)
+            values = numbers(x, X, x_row + x_columns, valid)
             centre = number(mean, MEAN, place(row, axes, AT[4], COUNT[4]))
             scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5]))
             dw = tl.fma(g, tl.where(valid, (values - centre) * scale, 0.0), dw)
@@ -450,12 +456,12 @@ class _LayerNormBackward:
             if any(sums.values()):
                 column_sums[(self._groups, -(-self._n // CHUNK))](
                     dy, x, mean, rstd, *group, **self._constants, **sums,
-                    BLOCK=CHUNK, num_warps=8, enable_fp_fusion=False,
+                    BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
                 )  # fmt: skip
             if dx is not None:
                 long_rows[(self._m,)](
                     dy, x, mean, rstd, weight, written, axes, self._n, **self._constants, **self._row_constants,
-                    BLOCK=CHUNK, num_warps=8, enable_fp_fusion=False,
+                    BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
                 )  # fmt: skip
         if any(sums.values()):
             gradients = (self._dw, self._db)
