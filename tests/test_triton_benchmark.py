@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,59 @@ def test_dry_run(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {row["operator"] for row in found["exhaustive"]["results"]} == {*gpu_checks.SLOPES, *gpu_checks.VALUES}
     assert {row["what"] for row in found["speed"]["results"]} >= {"copy", "aclnn", "PyTorch"}
+
+
+class Broken:
+    """A device whose operators fail."""
+
+    def __init__(self) -> None:
+        self.torch, self.device = torch, torch.device("cpu")
+
+    def operator(self, name: str) -> Any:
+        raise ValueError(f"no {name}")
+
+
+def test_what_fails_leaves_the_rest(tmp_path: Path) -> None:
+    """Exceptions become rows, section after section."""
+    with (tmp_path / "rows").open("w") as lines:
+        gpu.run_sections(["layouts", "door"], Broken(), float("inf"), lines)
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert rows[0] == {"check": "layouts", "passed": False, "text": rows[0]["text"]}
+    assert len(rows) > 1
+
+
+def test_what_hangs_is_stopped_and_its_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def job(script: str) -> list[dict[str, Any]]:
+        def start(command: list[str], **options: Any) -> Any:
+            return popen([sys.executable, "-c", script, command[command.index("--rows") + 1]], **options)
+
+        monkeypatch.setattr(gpu.subprocess, "Popen", start)
+        found: list[dict[str, Any]] = []
+        gpu.run_part(gpu.Part(("speed",), 1.0, 1.0), argparse.Namespace(dry_run=False, out=tmp_path), found)
+        return found
+
+    popen = subprocess.Popen
+    write = "import sys, time; open(sys.argv[1], 'w').write('{\"what\": 1}\\n{\"wh'); "
+    assert job(write + "time.sleep(60)") == [
+        {"what": 1}, {"check": "speed", "passed": False, "text": "stopped, its time was up"}
+    ]  # fmt: skip
+    kept, failed = job(write + "sys.exit('illegal memory access')")
+    assert (kept, failed["text"]) == ({"what": 1}, "ended with 1: illegal memory access\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_run_writes_its_results(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
+    program = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", "--dry-run", "--out", str(tmp_path)]
+    process = subprocess.Popen(program, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, text=True)
+    while not (rows := list(tmp_path.glob("*.jsonl"))) or not rows[0].read_text():
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(60) == 130
+    rows = json.loads((tmp_path / "checks.json").read_text())["results"]
+    assert rows[0]["passed"]
+    assert rows[-1]["text"] == "interrupted"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from aclnn import extras
 from aclnn.dtypes import DataType
 
@@ -59,7 +61,12 @@ class _Pointer:
 
 def pointer(address: int, dtype: DataType = DataType.FLOAT) -> Any:
     """An address as a kernel's argument; the interpreter, which would copy the whole tensor, gets it as a number."""
-    return address if INTERPRETED else _Pointer(address, _TORCH[dtype])
+    if INTERPRETED:
+        # A plain number below 2^31, as addresses of the first heap are, would have 32 bits.
+        from triton.runtime.interpreter import TensorHandle
+
+        return tl.tensor(TensorHandle(np.array([address], np.int64), tl.int64), tl.int64)
+    return _Pointer(address, _TORCH[dtype])
 
 
 def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:

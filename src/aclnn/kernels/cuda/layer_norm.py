@@ -146,11 +146,12 @@ def whole_rows(
             result = tl.fma(-hat, c2, g - c1) * scale
             pointer = dx.to(tl.pointer_type(DX)) + (dx_row[:, None] + dx_columns[None, :])
             tl.store(pointer, result.to(DX), mask=both)
-    sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
-    if DW:
-        tl.store(sums, tl.sum(dw, axis=0), mask=valid)
-    if DB:
-        tl.store(sums + n, tl.sum(db, axis=0), mask=valid)
+    if DW or DB:
+        sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
+        if DW:
+            tl.store(sums, tl.sum(dw, axis=0), mask=valid)
+        if DB:
+            tl.store(sums + n, tl.sum(db, axis=0), mask=valid)
 
 
 @triton.jit
