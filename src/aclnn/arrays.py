@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from operator import index, itemgetter
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -179,9 +179,7 @@ class _Judged:
         self.match = (kernels.headers(arrays) if numpy and prepared.plan else _Descriptions(arrays)).match
         self._plan = prepared.plan
         self._workspace_bytes = prepared.workspace_bytes
-        places = {p.name: place for place, p in enumerate((*operator.inputs, *operator.outputs), 1)} | {None: 0}
-        self._inputs = _picker([places[name] for name in prepared.inputs])
-        self._outputs = _picker([places[name] for name in prepared.outputs])
+        self._inputs, self._outputs = prepared.pickers([p.name for p in (*operator.inputs, *operator.outputs)])
         first = len(operator.inputs)
         tensors = [executor.tensors.get(p.name) for p in operator.outputs]
         self._fresh = [
@@ -204,13 +202,6 @@ class _Judged:
             at = 0 if workspace is None else address(workspace)
             self._plan.run(self._inputs(addresses), self._outputs(addresses), at)
         return outs[0] if len(outs) == 1 else outs
-
-
-def _picker(places: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
-    """What takes the items at those places out of a sequence."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 # Judging a call takes tens of µs, more than 1,024 elements take to compute; equal calls are judged once.

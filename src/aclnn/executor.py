@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Any, Protocol
 
 from aclnn import kernels
@@ -21,6 +22,7 @@ from aclnn.status import (
 from aclnn.tensor import Layout, Tensor
 
 Task = Callable[[], object]
+Picker = Callable[[Sequence[int]], Sequence[int]]
 
 
 class Stream(Protocol):
@@ -53,6 +55,21 @@ class Prepared:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.workspace_bytes = 0 if plan is None else plan.workspace_bytes
+
+    def pickers(self, names: Sequence[str]) -> tuple[Picker, Picker]:
+        """What takes the addresses of the plan's inputs, and those of its outputs, out of the call's.
+
+        Those are a 0, the address of an absent tensor, followed by the addresses of ``names``, the call's arguments.
+        """
+        places = {name: place for place, name in enumerate(names, 1)} | {None: 0}
+        return _picker([places[name] for name in self.inputs]), _picker([places[name] for name in self.outputs])
+
+
+def _picker(places: Sequence[int]) -> Picker:
+    """What takes the items at those places out of a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 class Executor:

@@ -12,7 +12,7 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.operators import BY_NAME
-from aclnn.torch_ops import KERNELS, LIBRARY, default_arguments, torch
+from aclnn.torch_ops import LIBRARY, Direct, default_arguments, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
@@ -38,7 +38,7 @@ def _register(name: str, backward: Callable[..., Any], setup: Callable[..., None
     function = type(f"Aclnn_{name}", (torch.autograd.Function,), attributes)
     # Function.apply itself would start torch.func's transforms, which have been seen to when the kernel is called.
     apply = super(torch.autograd.Function, function).apply
-    direct = {key: kernel for (operator, key), kernel in KERNELS.items() if operator == name}
+    direct = Direct(name, _AFTER)
     defaults = default_arguments(BY_NAME[name])
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
@@ -46,12 +46,11 @@ def _register(name: str, backward: Callable[..., Any], setup: Callable[..., None
             transformed = torch._C._are_functorch_transforms_active()
             with enable_single_level_autograd_function() if transformed else nullcontext():
                 return apply(*arguments, *defaults[len(arguments) :])
-        below = keyset & _AFTER
-        found = direct.get(below.highestPriorityTypeId())
+        found = direct.kernel(keyset)
         if found is not None:
             return found(*arguments)
         with torch._C._AutoDispatchBelowAutograd():
-            return overload.redispatch(below, *arguments)
+            return overload.redispatch(keyset & _AFTER, *arguments)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
 
