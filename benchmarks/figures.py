@@ -296,8 +296,8 @@ lacks, is composed; LayerNorm allocates."""
 WITH_JAX = """JAX takes part in the activations of large tensors: the compiled gradient of its own functions, which
 allocates its results. It uses all cores always, so it has rows with as many threads only."""
 
-WITHOUT_JAX = """JAX did not take part. Where it is installed (`.venv/bin/pip install jax`, 380 MB) and the machine has two
-cores, `make bench` measures it too."""
+WITHOUT_JAX = """JAX did not take part. Where it is installed (`.venv/bin/pip install jax`, 380 MB) and the machine has
+two cores, `make bench` measures it too."""
 
 MAIN = """16,777,216 normally distributed elements. Bytes are counted from the declaration: each operand once."""
 
