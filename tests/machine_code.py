@@ -27,7 +27,7 @@ config.CPU_NAME, config.CPU_FEATURES = cpu, features
 from aclnn.kernels.cpu import loops, slopes  # noqa: E402
 
 for name, function in {
-    "contiguous": loops.contiguous(slopes.silu, loops.FLOAT32, True),
+    "contiguous": loops.contiguous(slopes.silu, loops.FLOAT32, True, slopes.NEAR["silu_slope"]),
     "table": loops.contiguous(None, loops.FLOAT16, True),
     "bfloat16": loops.contiguous(None, loops.BFLOAT16, True),
     "tiles": loops.tiles(slopes.gelu_tanh, True),

@@ -172,8 +172,8 @@ def test_parts_touch_only_their_lanes(kind: str) -> None:
         assert (to[count:].astype(float) == 99).all()
 
 
-def test_tables_want_8_or_16_entries() -> None:
-    with pytest.raises(ValueError, match=r"Table: expected rows of 8 or 16 entries, got lengths \[3\]"):
+def test_tables_want_8_16_or_32_entries() -> None:
+    with pytest.raises(ValueError, match=r"Table: expected rows of 8, 16 or 32 entries, got lengths \[3\]"):
         vector.Table(1.0, 2.0, 3.0)
-    with pytest.raises(ValueError, match="Tables: expected rows of 8 or 16 entries"):
+    with pytest.raises(ValueError, match="Tables: expected rows of 8, 16 or 32 entries"):
         vector.Tables((1.0,) * 7)

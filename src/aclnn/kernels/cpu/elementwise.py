@@ -24,8 +24,6 @@ CHUNK = 1 << 14
 ALONE = 1 << 15
 """Up to this many elements the calling thread does everything: sharing costs 3 µs."""
 
-_KINDS = {DataType.FLOAT: loops.FLOAT32, DataType.FLOAT16: loops.FLOAT16, DataType.BF16: loops.BFLOAT16}
-
 
 def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
     """See ``aclnn.kernels.elementwise``."""
@@ -94,13 +92,14 @@ class _Contiguous:
 
 
 def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
-    form = "binary" if binary else "unary"
-    if dtype != DataType.FLOAT:
-        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: loops.contiguous(None, _KINDS[dtype], binary))
+    form, kind, near = "binary" if binary else "unary", loops.KINDS[dtype], formulas.near(formula, dtype)
+    if dtype != DataType.FLOAT and near is None:
+        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: loops.contiguous(None, kind, binary))
+    gradient = formulas.gradient(formula) if dtype == DataType.FLOAT else None
     return kernel(
-        f"contiguous-{formula.__name__}-{form}",
+        f"contiguous-{formula.__name__}-{dtype.name}-{form}",
         (formulas.fingerprint(formula),),
-        lambda: loops.contiguous(formulas.gradient(formula), loops.FLOAT32, binary),
+        lambda: loops.contiguous(gradient, kind, binary, near),
     )
 
 
@@ -120,7 +119,7 @@ class _Strided:
         table: NDArray[np.float32] | None,
     ) -> None:
         self.workspace_bytes = 0
-        kinds = [_KINDS[operand.dtype] for operand in (*inputs, output)]
+        kinds = [loops.KINDS[operand.dtype] for operand in (*inputs, output)]
         tiling = tile(geometry, kinds, _mover)
         self._description = tiling.description
         self._tiles = tiling.tiles

@@ -1,6 +1,7 @@
 """Tables of a slope for every 16-bit input.
 
-An entry is the formula's value in float64, rounded to odd (see ``aclnn.kernels.sixteen_bit``).
+An entry is what wide vectors compute for that input, where they do, so that both give the same bits; else it is the
+formula's value in float64, rounded to odd (see ``aclnn.kernels.sixteen_bit``).
 
 A second table holds the slopes times 2^150, for those that are too small for all of their digits to fit into a float32.
 """
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula
+from aclnn.kernels.cpu import loops
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.formulas import fingerprint, jitable
+from aclnn.kernels.cpu.formulas import fingerprint, jitable, near
 from aclnn.kernels.cpu.memory import load_one_float64, store_one_float64
 from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
 
@@ -43,6 +45,19 @@ def evaluate(formula: Formula, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
+def _take_near(entries: NDArray[np.float32], formula: Formula, dtype: DataType) -> None:
+    """Replace entries by those of the formula's version for this type, if there is one."""
+    found = near(formula, dtype)
+    if found is None:
+        return
+    patterns, slopes = np.arange(65536, dtype=np.uint16), np.empty(65536, np.float32)
+    key = (fingerprint(formula),)
+    run = kernel(f"entries-{formula.__name__}-{dtype.name}", key, lambda: loops.entries(found, loops.KINDS[dtype]))
+    run(patterns.ctypes.data, slopes.ctypes.data)
+    served = np.abs(all_inputs(dtype)) <= found.bound
+    entries[served] = slopes[served]
+
+
 def table(formula: Formula, dtype: DataType) -> NDArray[np.float32]:
     """The two tables, 2 × 65,536 slopes by bit pattern; made in milliseconds when first wanted."""
     key = (fingerprint(formula), dtype)
@@ -51,4 +66,5 @@ def table(formula: Formula, dtype: DataType) -> NDArray[np.float32]:
             slopes = evaluate(formula, all_inputs(dtype))
             with np.errstate(over="ignore"):
                 _tables[key] = round_to_odd(np.stack([slopes, np.ldexp(slopes, 150)]))
+            _take_near(_tables[key][0], formula, dtype)
         return _tables[key]

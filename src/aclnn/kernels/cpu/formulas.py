@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
+from aclnn.dtypes import DataType
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.slopes import GRADIENTS, Gradient
+from aclnn.kernels.cpu import sixteen_bit_slopes
+from aclnn.kernels.cpu.slopes import GRADIENTS, NEAR, Gradient, Near
 from aclnn.kernels.cpu.values import VALUES, Value
 from aclnn.kernels.cpu.vector import LANES, lane, splat, with_lane
 
@@ -71,6 +73,11 @@ def _times(value: Value) -> Gradient:
         return dy * value(x)
 
     return product
+
+
+def near(formula: Formula, dtype: DataType) -> Near | None:
+    """What wide vectors evaluate for x of a type, if the formula has such a version."""
+    return NEAR.get(formula.__name__) if dtype == DataType.FLOAT else sixteen_bit_slopes.near(formula.__name__, dtype)
 
 
 def gradient(formula: Formula) -> Gradient:

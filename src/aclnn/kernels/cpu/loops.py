@@ -9,13 +9,20 @@ counter (see ``pool.sweep``), or 0 for a thread that does everything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from ml_dtypes import bfloat16
 from numba.extending import register_jitable
 
+from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.memory import (
     again,
+    any_above_16,
+    any_above_32,
+    any_tiny_bfloat16,
     copy,
     fetch_add,
     finish_streams,
@@ -27,6 +34,9 @@ from aclnn.kernels.cpu.memory import (
     load_one_int64,
     load_one_uint16,
     load_one_uint32,
+    load_wide_bfloat16,
+    load_wide_float16,
+    load_wide_float32,
     prefetch,
     scratch,
     store_bfloat16,
@@ -34,19 +44,26 @@ from aclnn.kernels.cpu.memory import (
     store_float32,
     store_one_uint16,
     store_one_uint32,
+    store_wide_bfloat16,
+    store_wide_float16,
+    store_wide_float32,
     stream_bfloat16,
     stream_float16,
     stream_float32,
+    stream_wide_bfloat16,
+    stream_wide_float16,
+    stream_wide_float32,
     transpose_16,
     transpose_32,
 )
-from aclnn.kernels.cpu.slopes import Gradient
-from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select, splat
+from aclnn.kernels.cpu.slopes import Gradient, Near
+from aclnn.kernels.cpu.vector import LANES, WIDE, absolute, any_lane, in_one_register, select, splat
 
 Loop = Callable[..., None]
 
 #: How an operand is stored.
 FLOAT32, FLOAT16, BFLOAT16 = range(3)
+KINDS = {DataType.FLOAT: FLOAT32, DataType.FLOAT16: FLOAT16, DataType.BF16: BFLOAT16}
 
 SECOND_TABLE = 4 * 65536
 """Bytes from the first table of slopes to the second (see ``entries``)."""
@@ -69,6 +86,12 @@ _LOADS = {FLOAT32: load_float32, FLOAT16: load_float16, BFLOAT16: load_bfloat16}
 _STORES = {FLOAT32: store_float32, FLOAT16: store_float16, BFLOAT16: store_bfloat16}
 _STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16}
 
+
+_WIDE_LOADS = {FLOAT32: load_wide_float32, FLOAT16: load_wide_float16, BFLOAT16: load_wide_bfloat16}
+_WIDE_STORES = {FLOAT32: store_wide_float32, FLOAT16: store_wide_float16, BFLOAT16: store_wide_bfloat16}
+_WIDE_STREAMS = {FLOAT32: stream_wide_float32, FLOAT16: stream_wide_float16, BFLOAT16: stream_wide_bfloat16}
+_ABOVE = {FLOAT32: any_above_32, FLOAT16: any_above_16, BFLOAT16: any_above_16}
+_PATTERNS = {FLOAT32: (np.float32, np.uint32), FLOAT16: (np.float16, np.uint16), BFLOAT16: (bfloat16, np.uint16)}
 
 _TINY = 2.0**-100
 """Entries below this are also in the second table, times 2^150."""
@@ -95,14 +118,34 @@ def _by_entries(table: int, x: int, dy: Any) -> Any:
     return product
 
 
-def _by_gradient(gradient: Gradient) -> Any:
+def _by_gradient(gradient: Gradient, load: Any) -> Any:
     gradient = register_jitable(forceinline=True)(gradient)
 
     @register_jitable(forceinline=True)
     def product(table: int, x: int, dy: Any) -> Any:
-        return gradient(load_float32(x), dy)
+        return gradient(load(x), dy)
 
     return product
+
+
+def _times(slope: Any) -> Gradient:
+    slope = register_jitable(forceinline=True)(slope)
+
+    def gradient(x: Any, dy: Any) -> Any:
+        return dy * slope(x)
+
+    return gradient
+
+
+def entries(near: Near, kind: int) -> Loop:
+    """A kernel that writes the slopes of the 65,536 x of a 16-bit kind at one address to another."""
+    slope, load = register_jitable(forceinline=True)(near.slope), _LOADS[kind]
+
+    def evaluate(x: int, out: int) -> None:
+        for i in range(0, 65536, LANES):
+            store_float32(out + 4 * i, slope(load(x + 2 * i)))
+
+    return evaluate
 
 
 def shared(part: Any) -> Loop:
@@ -118,15 +161,53 @@ def shared(part: Any) -> Loop:
     return loop
 
 
-def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
-    """Contiguous elements of float32, or (without a gradient) of one 16-bit kind by a table.
+def _never(around: int, dy: int, x: int, out: int) -> bool:
+    return False
+
+
+def _safe(dy: int) -> bool:
+    return False
+
+
+def _wide_of(near: Near, kind: int) -> Any:
+    """A function that does a wide vector and says so, unless some of it is not near.
+
+    Only where a vector is one register: elsewhere a wide one would not fit into the registers.
+    """
+    load, store, stream = _WIDE_LOADS[kind], _WIDE_STORES[kind], _WIDE_STREAMS[kind]
+    slope, any_above = register_jitable(forceinline=True)(near.slope), _ABOVE[kind]
+    unsafe = any_tiny_bfloat16 if kind == BFLOAT16 else register_jitable(_safe)
+    form, pattern = _PATTERNS[kind]
+    bound, bounded = int(np.array(near.bound).astype(form).view(pattern)), near.bound != math.inf
+
+    @register_jitable(forceinline=True)
+    def wide(around: int, dy: int, x: int, out: int) -> bool:
+        if not in_one_register() or (bounded and any_above(x, bound)) or unsafe(dy):
+            return False
+        values = load(dy) * slope(load(x))
+        if around:
+            stream(out, values)
+        else:
+            store(out, values)
+        return True
+
+    return wide
+
+
+def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | None = None) -> Loop:
+    """Contiguous elements of one kind: by a gradient or, without one, of 16 bits by a table.
 
     The job is 1 to write around the cache, which wants ``out`` to be a multiple of the element's size, else 0.
+    ``near`` gives the same results, where it gives any.
     """
-    product = _by_entries if gradient is None else _by_gradient(gradient)
     load, store, stream = _LOADS[kind], _STORES[kind], _STREAMS[kind]
+    if gradient is None and near is not None and near.bound == math.inf:
+        gradient = _times(near.slope)
+    product = _by_entries if gradient is None else _by_gradient(gradient, load)
+    wide = register_jitable(_never) if near is None else _wide_of(near, kind)
     size = 4 if kind == FLOAT32 else 2
     vector, vectors, ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
+    most = 1 if near is None else WIDE * vector // _LINE
 
     def part(streamed: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
         dy, x, out, left = dy + first * size, x + first * size, out + first * size, (last - first) * size
@@ -142,18 +223,26 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool) -> Loop:
                 copy(rest, dy, here)
                 copy(rest + _LINE, x, here)
                 dy_at, x_at, out_at = rest, rest + _LINE, rest + 2 * _LINE
-            for line in range((here + _LINE - 1) // _LINE):
-                at = line * _LINE
-                prefetch(x_at + at + ahead)
-                if binary:
-                    prefetch(dy_at + at + ahead)
-                for _ in range(vectors):
-                    value = product(table, x_at + at, load(dy_at + at) if binary else splat(1.0))
-                    if around:
-                        stream(out_at + at, value)
-                    else:
-                        store(out_at + at, value)
-                    at += vector
+            at, count = 0, (here + _LINE - 1) // _LINE
+            while count > 0:
+                while count >= most and wide(around, dy_at + at, x_at + at, out_at + at):
+                    for _ in range(most):
+                        prefetch(x_at + at + ahead)
+                        prefetch(dy_at + at + ahead)
+                        at += _LINE
+                    count -= most
+                for _ in range(min(count, most)):
+                    prefetch(x_at + at + ahead)
+                    if binary:
+                        prefetch(dy_at + at + ahead)
+                    for _ in range(vectors):
+                        value = product(table, x_at + at, load(dy_at + at) if binary else splat(1.0))
+                        if around:
+                            stream(out_at + at, value)
+                        else:
+                            store(out_at + at, value)
+                        at += vector
+                    count -= 1
             if out_at != out:
                 copy(out, out_at, here)
             dy, x, out, left = dy + here, x + here, out + here, left - here

@@ -16,7 +16,18 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, MASK, call_llvm
+from aclnn.kernels.cpu.vector import (
+    FLOATS,
+    INTS,
+    LANES,
+    MASK,
+    WIDE,
+    WIDE_FLOATS,
+    apart,
+    call_llvm,
+    joined,
+    pieces,
+)
 
 Convert = Callable[[Any, ir.IRBuilder, ir.Value], ir.Value]
 
@@ -102,18 +113,14 @@ def _load(widen: Convert | None, doc: str) -> Any:
     return intrinsic(load)
 
 
-def _apart(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The value, in a register: LLVM merges a truncation with its store, and that instruction cannot stream."""
-    return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=v,0", [value], False)
-
-
 def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
 
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             raw = args[1] if narrow is None else narrow(context, builder, args[1])
             if streamed and narrow is _narrow_bfloat16 and target.flavour(context) == "avx512":
-                raw = _apart(builder, raw)
+                # LLVM merges the rounding with the store, and that instruction cannot stream.
+                raw = apart(builder, raw)
             written = builder.store(raw, _pointer(builder, args[0], raw.type), align=alignment)
             if streamed:
                 written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
@@ -137,6 +144,190 @@ stream_bfloat16 = _store(_narrow_bfloat16, "The same for bfloat16; 32-byte align
 trickle_float32 = _store(None, "The same for an address aligned to 16 bytes, 16 bytes at a time.", True, 16)
 trickle_float16 = _store(_narrow_float16, "The same for float16.", True, 16)
 trickle_bfloat16 = _store(_narrow_bfloat16, "The same for bfloat16.", True, 16)
+
+
+# --- wide vectors ----------------------------------------------------------------------------------------------------
+
+
+def _load_wide(widen: Any, doc: str) -> Any:
+    def load(typingctx: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return widen(context, builder, args[0])
+
+        return (WIDE_FLOATS(types.int64), emit) if isinstance(address, types.Integer) else None
+
+    load.__doc__ = doc
+    return intrinsic(load)
+
+
+def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            raw = narrow(context, builder, args[1])
+            written = builder.store(raw, _pointer(builder, args[0], raw.type), align=64 if streamed else 1)
+            if streamed:
+                written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+            return context.get_dummy_value()
+
+        return (types.void(types.int64, WIDE_FLOATS), emit) if value is WIDE_FLOATS else None
+
+    store.__doc__ = doc
+    return intrinsic(store)
+
+
+_PAIRS = ir.VectorType(_INT32, WIDE * LANES // 2)
+"""A wide vector of bfloat16, two to a lane. The lower ones become the first half of a wide vector, the upper ones the
+second: a shift and a mask, where the order in memory would take a widening of each register."""
+
+
+def _each_pair(value: int) -> ir.Constant:
+    return ir.Constant(_PAIRS, [_INT32(value)] * _PAIRS.count)
+
+
+def _wide_float32(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.load(_pointer(builder, address, WIDE_FLOATS.llvm), align=1)
+
+
+def _wide_float16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    raw = builder.load(_pointer(builder, address, ir.VectorType(_INT16, WIDE * LANES)), align=1)
+    return joined(builder, [_widen_float16(context, builder, piece) for piece in pieces(builder, raw, LANES)])
+
+
+def _wide_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    pairs = builder.load(_pointer(builder, address, _PAIRS), align=1)
+    lower, upper = builder.shl(pairs, _each_pair(16)), builder.and_(pairs, _each_pair(-65536))
+    return builder.bitcast(joined(builder, [lower, upper]), WIDE_FLOATS.llvm)
+
+
+def _narrow_wide_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    return joined(builder, [_narrow_float16(context, builder, piece) for piece in pieces(builder, value, LANES)])
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat, which llvmlite does not know."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def _round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.Value:
+    """Two vectors as bfloat16, by turns."""
+    rounded = ir.VectorType(_BFloat(), 2 * LANES)
+    both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", rounded, upper, lower)
+    words = builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES))
+    turns = [_INT32(i // 2 + i % 2 * LANES) for i in range(2 * LANES)]
+    order = ir.Constant(ir.VectorType(_INT32, 2 * LANES), turns)
+    return builder.bitcast(builder.shuffle_vector(words, words, order), INTS.llvm)
+
+
+def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    # As _narrow_bfloat16; a NaN has no digits below bfloat16's that the sum could carry into the exponent.
+    halves = pieces(builder, value, _PAIRS.count)
+    if target.rounds_bfloat16(context):
+        return joined(
+            builder,
+            [
+                _round_pairs(builder, *pair)
+                for pair in zip(*(pieces(builder, half, LANES) for half in halves), strict=True)
+            ],
+        )
+    rounded = []
+    for half in halves:
+        pattern = builder.bitcast(half, _PAIRS)
+        odd = builder.and_(builder.lshr(pattern, _each_pair(16)), _each_pair(1))
+        rounded.append(builder.add(pattern, builder.add(odd, _each_pair(0x7FFF))))
+    lower, upper = builder.lshr(rounded[0], _each_pair(16)), builder.and_(rounded[1], _each_pair(-65536))
+    return builder.or_(lower, upper)
+
+
+load_wide_float32 = _load_wide(_wide_float32, "A wide vector of float32.")
+load_wide_float16 = _load_wide(_wide_float16, "A wide vector of float16, widened.")
+load_wide_bfloat16 = _load_wide(_wide_bfloat16, "A wide vector of bfloat16, widened; every second element comes first.")
+store_wide_float32 = _store_wide(lambda context, builder, value: value, "A wide vector of float32.")
+store_wide_float16 = _store_wide(_narrow_wide_float16, "A wide vector rounded to float16.")
+store_wide_bfloat16 = _store_wide(
+    _narrow_wide_bfloat16,
+    "A wide vector, in the order of ``load_wide_bfloat16``, rounded to bfloat16. NaNs come from bfloat16 operands.",
+)
+stream_wide_float32 = _store_wide(lambda context, builder, value: value, "The same; 64-byte aligned.", True)
+stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte aligned.", True)
+stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
+
+
+@intrinsic
+def any_tiny_bfloat16(typingctx: Any, address: Any) -> Any:
+    """Whether any of a wide vector of bfloat16 is so small that products with slopes are not rounded but made zero.
+
+    Numbers below 2^-100 other than zero, where an instruction rounds (see ``target.rounds_bfloat16``); else none.
+    """
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        if not target.rounds_bfloat16(context):
+            return _INT1(0)
+        lanes = ir.VectorType(_INT16, WIDE * LANES)
+
+        def each(value: int) -> ir.Constant:
+            return ir.Constant(lanes, [_INT16(value)] * lanes.count)
+
+        magnitudes = builder.and_(builder.load(_pointer(builder, args[0], lanes), align=1), each(0x7FFF))
+        # Zeros become the largest.
+        first, second = pieces(builder, builder.sub(magnitudes, each(1)), 2 * LANES)
+        least = call_llvm(builder, f"llvm.umin.v{2 * LANES}i16", first.type, first, second)
+        limit = ir.Constant(least.type, [_INT16(((127 - 100) << 7) - 1)] * least.type.count)
+        return _unlikely(builder, builder.icmp_unsigned("<", least, limit))
+
+    return types.boolean(types.int64), emit
+
+
+def _unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Whether any bit of a mask is set, which LLVM is not to expect."""
+    whole = ir.IntType(mask.type.count)
+    found = builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
+    return call_llvm(builder, "llvm.expect.i1", _INT1, found, _INT1(0))
+
+
+def _any_above(word: ir.IntType, doc: str) -> Any:
+    lanes = WIDE * LANES
+    register = LANES * 32 // word.width
+
+    def above(typingctx: Any, address: Any, bound: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            def each(vector: ir.VectorType, value: int) -> ir.Constant:
+                return ir.Constant(vector, [word(value)] * vector.count)
+
+            raw = builder.load(_pointer(builder, args[0], ir.VectorType(word, lanes)), align=1)
+            magnitudes = builder.and_(raw, each(raw.type, (1 << (word.width - 1)) - 1))
+            # Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
+            largest, *others = pieces(builder, magnitudes, register)
+            for other in others:
+                largest = call_llvm(builder, f"llvm.umax.v{register}i{word.width}", largest.type, largest, other)
+            limit = builder.insert_element(
+                ir.Constant(largest.type, ir.Undefined), builder.trunc(args[1], word), _INT32(0)
+            )
+            zeros = ir.Constant(ir.VectorType(_INT32, register), None)
+            beyond = builder.icmp_unsigned(">", largest, builder.shuffle_vector(limit, limit, zeros))
+            return _unlikely(builder, beyond)
+
+        return types.boolean(types.int64, types.int64), emit
+
+    above.__doc__ = doc
+    return intrinsic(above)
+
+
+any_above_32 = _any_above(
+    _INT32,
+    """Whether any of a wide vector of float32 is above ``bound`` (a bit pattern) in magnitude, or NaN.
+
+    Marked as unlikely, so that what is done then does not take registers from what is done otherwise.
+    """,
+)
+any_above_16 = _any_above(_INT16, "The same for float16 or bfloat16.")
 
 
 # --- the first few lanes ---------------------------------------------------------------------------------------------
@@ -298,16 +489,20 @@ def show(typingctx: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), emit
 
 
+def _pause(context: Any, builder: ir.IRBuilder) -> None:
+    triple = context.codegen().magic_tuple()[0]
+    if triple.startswith("x86_64"):
+        call_llvm(builder, "llvm.x86.sse2.pause", ir.VoidType())
+    elif triple.startswith(("aarch64", "arm64")):
+        call_llvm(builder, "llvm.aarch64.hint", ir.VoidType(), _INT32(1))
+
+
 @intrinsic
 def pause(typingctx: Any) -> Any:
     """What a thread does between two looks, for the sake of the processor's other work."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        triple = context.codegen().magic_tuple()[0]
-        if triple.startswith("x86_64"):
-            call_llvm(builder, "llvm.x86.sse2.pause", ir.VoidType())
-        elif triple.startswith(("aarch64", "arm64")):
-            call_llvm(builder, "llvm.aarch64.hint", ir.VoidType(), _INT32(1))
+        _pause(context, builder)
         return context.get_dummy_value()
 
     return types.void(), emit
@@ -326,6 +521,21 @@ def _invoke(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value,
 def invoke(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
     """Call a kernel of eight parameters by its address (see ``compiler.address_of``)."""
     return types.void(*[types.int64] * 9), _invoke
+
+
+@intrinsic
+def give_way(typingctx: Any, function: Any) -> Any:
+    """Call a C function of no parameters, as the system's ``sched_yield``, by its address; ``pause`` for address 0."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        with builder.if_else(builder.icmp_unsigned("!=", args[0], _INT64(0))) as (known, unknown):
+            with known:
+                builder.call(_pointer(builder, args[0], ir.FunctionType(_INT32, [])), [])
+            with unknown:
+                _pause(context, builder)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
 
 
 @intrinsic
@@ -478,7 +688,7 @@ def stream_float16_apart(typingctx: Any, address: Any, value: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         raw = _narrow_float16(context, builder, args[1])
         if target.flavour(context) in ("avx512", "avx2"):
-            raw = _apart(builder, raw)
+            raw = apart(builder, raw)
         written = builder.store(raw, _pointer(builder, args[0], raw.type), align=32)
         written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
         return context.get_dummy_value()

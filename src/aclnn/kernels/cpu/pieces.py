@@ -16,12 +16,12 @@ from aclnn.kernels.cpu.vector import (
     fma,
     from_bits,
     horner,
+    in_one_register,
     lookup,
     select,
-    sixteen_at_once,
 )
 
-_ROUND = 1.5 * 2.0**23
+ROUND = 1.5 * 2.0**23
 """Added to a small float32 it leaves the nearest integer in the low bits."""
 
 _OFFSET = 512
@@ -58,8 +58,8 @@ def by_segments_of(segments: Segments) -> Any:
 
     @register_jitable(forceinline=True)
     def by_segments(a: Any) -> Any:
-        i = bits(fma(a, per_unit, _ROUND))
-        if sixteen_at_once():
+        i = bits(fma(a, per_unit, ROUND))
+        if in_one_register():
             return whole(a, i)
         g = near(a, i)
         if twice:
@@ -76,7 +76,7 @@ def power_of_two_of(kappa: Exponential) -> Any:
     per_unit, step, step_low = -kappa.per_unit, kappa.step, kappa.step_low
     power, power_low = Table(*kappa.power), Table(*kappa.power_low)
     q0, q1, q2, q3 = kappa.q
-    shift = _ROUND + _OFFSET * 8
+    shift = ROUND + _OFFSET * 8
 
     @register_jitable
     def power_of_two(high: Any, low: Any) -> Any:

@@ -8,7 +8,7 @@ differences that look redundant recover roundings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba.extending import register_jitable
 
@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.pieces import (
     tail_value,
     tanh_exponent,
 )
-from aclnn.kernels.cpu.vector import absolute, any_lane, bits, fma, select
+from aclnn.kernels.cpu.vector import absolute, any_lane, bits, fma, select, where_negative
 
 #: A gradient: sixteen x and sixteen dy to sixteen dy·f(x). Numba's vectors have no Python type.
 Gradient = Callable[[Any, Any], Any]
@@ -63,14 +63,30 @@ def _logistic_rest(e: Any, leading: Any, low: Any) -> Any:
     return fma(e, fma(leading + low + e, series, 1.0), low)
 
 
-def _gradient(segments: Segments, tail: Any) -> Gradient:
+class Near(NamedTuple):
+    """A slope of any number of lanes for x up to a bound: f(x), where it is a normal number."""
+
+    slope: Any
+    bound: float
+
+
+def _near(segments: Segments) -> Near:
+    by_segments = by_segments_of(segments)
+
+    def slope(x: Any) -> Any:
+        g = by_segments(absolute(x))
+        return where_negative(x, g, 1.0 - g)
+
+    return Near(slope, segments.bound)
+
+
+def _gradient(near: Near, tail: Any) -> Gradient:
     """By segments up to the bound; beyond it, and for NaN and infinities, ``tail(x, a, dy)``."""
-    bound, by_segments = segments.bound, by_segments_of(segments)
+    slope, bound = register_jitable(forceinline=True)(near.slope), near.bound
 
     def gradient(x: Any, dy: Any) -> Any:
+        product = dy * slope(x)
         a = absolute(x)
-        g = by_segments(a)
-        product = dy * select(bits(x) < 0, g, 1.0 - g)
         inside = a <= bound
         if any_lane(~inside):
             product = select(inside, product, tail(x, a, dy))
@@ -154,15 +170,23 @@ def hardswish(x: Any, dy: Any) -> Any:
     return dy * select(x < -3.0, 0.0, select(x > 3.0, 1.0, fma(remainder, _THIRD, quotient)))
 
 
-silu = _gradient(coefficients.SILU, _sigmoid_tail(coefficients.SILU_EXPONENTIAL, 1.0, 0.0, end=200.0))
+#: By the name of the formula that f is: float32 slopes that a wide vector evaluates.
+NEAR: dict[str, Near] = {
+    "silu_slope": _near(coefficients.SILU),
+    "fast_gelu_slope": _near(coefficients.FAST_GELU),
+    "gelu_erf_slope": _near(coefficients.GELU_ERF),
+    "gelu_tanh_slope": _near(coefficients.GELU_TANH),
+}
+
+silu = _gradient(NEAR["silu_slope"], _sigmoid_tail(coefficients.SILU_EXPONENTIAL, 1.0, 0.0, end=200.0))
 fast_gelu = _gradient(
-    coefficients.FAST_GELU,
+    NEAR["fast_gelu_slope"],
     _sigmoid_tail(
         coefficients.FAST_GELU_EXPONENTIAL, coefficients.FAST_GELU_SCALE, coefficients.FAST_GELU_SCALE_LOW, end=118.0
     ),
 )
-gelu_erf = _gradient(coefficients.GELU_ERF, _gelu_erf_tail())
-gelu_tanh = _gradient(coefficients.GELU_TANH, _gelu_tanh_tail())
+gelu_erf = _gradient(NEAR["gelu_erf_slope"], _gelu_erf_tail())
+gelu_tanh = _gradient(NEAR["gelu_tanh_slope"], _gelu_tanh_tail())
 
 #: By the name of the formula that f is.
 GRADIENTS: dict[str, Gradient] = {

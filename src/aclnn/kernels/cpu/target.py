@@ -46,6 +46,11 @@ def converts_half(context: Any) -> bool:
     return requested() != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))
 
 
+def rounds_bfloat16(context: Any) -> bool:
+    """True when an instruction rounds float32 to bfloat16, making zeros of numbers below the normal ones."""
+    return flavour(context) == "avx512" and "avx512bf16" in _features(context)[1]
+
+
 def _largest_cache() -> int:
     """Bytes of the largest cache that the first processor reaches; 16 MiB where the system does not say."""
     sizes = []

@@ -1,0 +1,90 @@
+"""The derivatives of 16-bit x: their constants, every x they serve, and wide vectors beside the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from aclnn import kernels
+from aclnn.dtypes import DataType
+from aclnn.kernels.cpu import entries
+from aclnn.kernels.cpu.sixteen_bit_coefficients import SEGMENTS, SHORT_SEGMENTS, ShortSegments
+from aclnn.kernels.cpu.sixteen_bit_slopes import near
+from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
+from aclnn.operators.fast_gelu import fast_gelu_slope
+from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
+from aclnn.operators.hardswish import hardswish_slope
+from aclnn.operators.silu import silu_slope
+from aclnn.tensor import Layout
+
+FORMULAS = {f.__name__: f for f in (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)}
+FORMS: dict[DataType, np.dtype[Any]] = {
+    DataType.FLOAT16: np.dtype(np.float16),
+    DataType.BF16: np.dtype(ml_dtypes.bfloat16),
+}
+ALLOWED = {DataType.FLOAT16: 2.0**-17.7, DataType.BF16: 2.0**-14.7}
+"""Relative error of a slope, 0.01 units of the 16-bit type: with half a unit of rounding, 0.51."""
+
+EVERY = pytest.mark.parametrize("name", FORMULAS)
+BOTH = pytest.mark.parametrize("dtype", FORMS, ids=lambda dtype: dtype.name)
+
+
+@pytest.mark.parametrize("segments", SHORT_SEGMENTS.values(), ids=map(str, SHORT_SEGMENTS))
+def test_every_constant_is_a_float32(segments: ShortSegments) -> None:
+    assert all(len(row) == SEGMENTS for row in segments.c)
+    constants = (segments.per_unit, segments.shift, segments.zero, *(value for row in segments.c for value in row))
+    assert all(value == float(np.float32(value)) for value in constants)
+
+
+def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
+    found = near(name, dtype)
+    assert found is not None
+    return np.abs(all_inputs(dtype)) <= found.bound
+
+
+@EVERY
+@BOTH
+def test_every_slope_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:
+    x = all_inputs(dtype)[served(name, dtype)]
+    exact = entries.evaluate(FORMULAS[name], x)
+    got = entries.table(FORMULAS[name], dtype)[0][served(name, dtype)]
+    form = FORMS[dtype]
+    wrong = got.astype(form) != round_to_odd(exact).astype(form)
+    assert not x[wrong].size
+    assert np.all(np.abs(got - exact) <= ALLOWED[dtype] * np.abs(exact))
+
+
+@EVERY
+@BOTH
+def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> None:
+    """Every x with gradients of all sizes: vectors wholly, partly and not at all near, whole lines and what is left."""
+    form, formula = FORMS[dtype], FORMULAS[name]
+    x = np.arange(65536, dtype=np.uint16).view(form)
+    for dy in (x[::-1], np.roll(x, 77), np.full_like(x, 1), np.random.default_rng(3).permutation(x)):
+        for count in (65536, 64 * 3 + 17):
+            inputs, out = [np.ascontiguousarray(array[:count]) for array in (dy, x)], np.empty(count, form)
+            layout = Layout(dtype, (count,), (1,))
+            kernels.elementwise(formula, (layout, layout), layout).run(
+                [array.ctypes.data for array in inputs], [out.ctypes.data], 0
+            )
+            np.testing.assert_array_equal(bits(out), bits(by_table(formula, dtype, *inputs)))
+
+
+def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+    entry, lifted = entries.table(formula, dtype)[:, x.view(np.uint16)]
+    wide, step = dy.astype(np.float32), np.float32(2.0**-75)
+    with np.errstate(all="ignore"):
+        tiny = np.where(np.isinf(wide), wide * (lifted * step * step), wide * step * lifted * step)
+        product = np.where((np.abs(entry) < 2.0**-100) & (entry != 0) & (np.abs(wide) > 1), tiny, wide * entry)
+        return product.astype(FORMS[dtype])
+
+
+def bits(array: NDArray[Any]) -> NDArray[np.uint16]:
+    """The patterns, every NaN as the same one."""
+    patterns: NDArray[np.uint16] = array.view(np.uint16).copy()
+    patterns[np.isnan(array.astype(np.float32))] = 0x7FFF
+    return patterns
