@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.memory import fetch_add
+from aclnn.kernels.cpu.memory import fetch_add, look, pause
 from aclnn.kernels.cpu.pool import Pool
 
 
@@ -163,6 +166,72 @@ def test_several_callers_share_kernels_and_tasks_at_once() -> None:
         thread.join(60)
         assert not thread.is_alive()
     assert not failures
+
+
+def holding() -> Any:
+    """The first chunk waits for the second one's thread, which then takes its time before it says that it is done."""
+
+    def hold(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
+        first = fetch_add(begun, step)
+        while first < end:
+            if first == 0:
+                while look(out) == 0:
+                    pause()
+            else:
+                fetch_add(out, 1)
+                for _ in range(job):
+                    pause()
+                fetch_add(out + 8, 1)
+            first = fetch_add(begun, step)
+
+    return hold
+
+
+@contextmanager
+def interrupted(seconds: float) -> Iterator[None]:
+    """Expect the interrupt that this sends to the main thread."""
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(seconds, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    timer.join()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
+def test_an_interrupted_caller_returns_after_the_workers() -> None:
+    """It returned at once, and the workers went on writing into arrays that were perhaps no more."""
+    pool, seen = Pool(2), np.zeros(2, np.int64)
+    shared = kernel("hold", (), holding)
+    pauses = 1000
+    while True:  # until that takes a third of a second
+        begun, seen[:] = time.perf_counter(), 0
+        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2)
+        if time.perf_counter() - begun > 0.3:
+            break
+        pauses *= 2
+    seen[:] = 0
+    with interrupted(0.1):
+        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2)
+    assert seen[1] == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
+def test_an_interrupted_caller_of_tasks_returns_after_the_workers() -> None:
+    pool, begun, done = Pool(2), threading.Event(), []
+
+    def task(chunk: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(10)
+        else:
+            begun.set()
+            time.sleep(0.4)
+            done.append(chunk)
+
+    with interrupted(0.1):
+        pool.run(task, 2)
+    assert done
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

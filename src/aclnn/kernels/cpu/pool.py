@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from aclnn.kernels.cpu import compiler, teamwork
 from aclnn.kernels.cpu.compiler import Kernel, address_of
@@ -37,8 +38,13 @@ def _default_threads() -> int:
     return int(word)
 
 
+_system: Any = ctypes.PyDLL(None) if os.name == "posix" else None
+
 #: The processor that the calling thread is on; None where that cannot be asked (it is Linux's).
-_processor: Callable[[], int] | None = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if os.name == "posix" else None
+_processor: Callable[[], int] | None = getattr(_system, "sched_getcpu", None)
+
+#: The address of ``sched_yield``, 0 where there is none.
+_YIELD: int = ctypes.cast(_system.sched_yield, ctypes.c_void_p).value or 0 if hasattr(_system, "sched_yield") else 0
 
 
 class _Job:
@@ -72,6 +78,14 @@ class _Job:
                 last = self.unfinished == 0
             if last:
                 self.finished.release()
+
+    def wait(self) -> None:
+        """Return when all chunks are done; an interrupt meanwhile becomes the job's error."""
+        while self.unfinished:
+            try:
+                self.finished.acquire()
+            except BaseException as error:
+                self.error = error
 
 
 #: Wakes a worker up, which then looks at the board.
@@ -116,7 +130,7 @@ class Pool:
             self._jobs.put(job)
         self._board[teamwork.BELL] += 1
         job.work()
-        job.finished.acquire()
+        job.wait()
         if job.error is not None:
             raise job.error
 
@@ -137,17 +151,16 @@ class Pool:
             board[teamwork.KERNEL :] = [address_of(kernel), *operands, step, end]
             for _ in range(min(self._asleep, -(-end // step) - 1)):
                 self._jobs.put(_NOTHING)
-            _lead()(address, next(self._serials), _PATIENCE)
-            while board[teamwork.WITHIN]:
-                os.sched_yield()
+            _lead()(address, next(self._serials), _PATIENCE, _YIELD)
         finally:
             self._leading.release()
 
     def _make_ready(self) -> None:
         if len(self._workers) < self.threads - 1:
             self._start()
-        if _processor is not None and _processor() != self._avoided:
-            self._avoid(_processor())
+        here = -1 if _processor is None else _processor()
+        if here not in (-1, self._avoided):
+            self._avoid(here)
 
     def _start(self) -> None:
         serve = compiler.kernel("serve", (), teamwork.serve)

@@ -15,7 +15,7 @@ from typing import Any
 from numba.extending import register_jitable
 
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import fetch_add, invoke, load_one_int64, look, pause, show
+from aclnn.kernels.cpu.memory import fetch_add, give_way, invoke, load_one_int64, look, pause, show
 
 (OPEN, WITHIN, BELL, NEXT, KERNEL, JOB, DY, X, OUT, TABLE, STEP, END) = range(12)
 """OPEN: the serial number of the work at hand, 0 for none. WITHIN: how many threads have stepped in. BELL: changes when
@@ -40,16 +40,23 @@ def _work(board: int) -> None:
 
 
 def lead() -> Any:
-    """Work on what the board says, together with those who serve; ``patience`` bounds the wait for them at the end."""
+    """Work on what the board says, together with those who serve, and return when they are done.
 
-    def lead(board: int, serial: int, patience: int) -> None:
+    After ``patience`` looks the system function at the address ``rest`` is called between two looks. The wait is
+    compiled because Python would interrupt it (Ctrl-C) while the others still write.
+    """
+
+    def lead(board: int, serial: int, patience: int, rest: int) -> None:
         show(board + 8 * NEXT, 0)
         show(board + 8 * OPEN, serial)
         _work(board)
         show(board + 8 * OPEN, 0)
-        while patience > 0 and look(board + 8 * WITHIN) > 0:
-            pause()
-            patience -= 1
+        while look(board + 8 * WITHIN) > 0:
+            if patience > 0:
+                pause()
+                patience -= 1
+            else:
+                give_way(rest)
 
     return lead
 
