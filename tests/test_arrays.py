@@ -497,3 +497,41 @@ def test_equal_calls_give_equal_results(dtype: np.dtype[Any]) -> None:
         assert again.tobytes() == first.tobytes()
     other = silu_of(dy[::-1], x[::-1])
     assert other[::-1].tobytes() == first.tobytes()
+
+
+MASKS = [(True, True, True), (True, False, True), (False, True, False), (False, False, True)]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("as_tensors", [True, False])
+def test_equal_calls_of_layer_norm_give_equal_results(mask: tuple[bool, ...], weighted: bool, as_tensors: bool) -> None:
+    """Absent arguments and results, given and new outputs, a workspace."""
+    rng = np.random.default_rng(4)
+    given = torch.from_numpy if as_tensors else np.asarray
+
+    def normal(*shape: int) -> Any:
+        return given(rng.standard_normal(shape).astype(np.float32))
+
+    dy, x, weight = normal(40, 70), normal(40, 70), normal(70) if weighted else None
+    mean, rstd = normal(40, 1), normal(40, 1)
+
+    def call(out: Any = (None, None, None)) -> tuple[bytes | None, ...]:
+        results = aclnn.layer_norm_backward(dy, x, [70], mean, rstd, weight, weight, mask, out=out)
+        assert all(given is None or result is given for given, result in zip(out, results, strict=True))
+        return tuple(None if result is None else np.asarray(result).tobytes() for result in results)
+
+    first = call()
+    assert [result is not None for result in first] == list(mask)
+    for _ in range(3):
+        assert call() == first
+        shapes = (40, 70), (70,), (70,)
+        assert call([normal(*shape) if want else None for want, shape in zip(mask, shapes, strict=True)]) == first
+
+
+def test_equal_calls_on_nothing() -> None:
+    nothing = np.ones((0, 3), np.float32)
+    for _ in range(3):
+        assert silu_of(nothing, nothing).shape == (0, 3)
+        assert silu_of(nothing, nothing, out=nothing) is nothing
+        refusal(silu_of, nothing, nothing, out=nothing.T)

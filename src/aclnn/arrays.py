@@ -224,7 +224,7 @@ class _Descriptions:
         self._expected = [_description(array)[1:] for array in arrays]
 
     def match(self, arrays: tuple[Any, ...]) -> Sequence[int]:
-        """See ``kernels.Headers.match``."""
+        """See ``kernels.Headers.match``; just a 0 when the arrays differ."""
         found = list(map(_description, arrays))
         if [description[1:] for description in found] != self._expected:
             return (0,)
