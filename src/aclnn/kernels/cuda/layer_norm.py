@@ -86,6 +86,22 @@ def numbers(address, DTYPE: tl.constexpr, offset, valid):
 
 
 @triton.jit
+def beside(row, ROWS: tl.constexpr):
+    """What there is of each row, for all of its columns."""
+    return row[:, None] if ROWS > 1 else row
+
+
+@triton.jit
+def start(offset, ROWS: tl.constexpr, ALIGNED: tl.constexpr):
+    """The offset of each row for all of its columns; if ALIGNED, in a form that shows it to be a multiple of 16.
+
+    ``tl.multiple_of`` is forgotten where a function returns or a vector gets a second dimension.
+    """
+    offset = beside(offset, ROWS)
+    return (offset >> 4) << 4 if ALIGNED else offset
+
+
+@triton.jit
 def whole_rows(
     dy, x, mean, rstd, weight, dx, partials, axes, m, n, group_rows,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, WEIGHT: tl.constexpr, DX: tl.constexpr,
@@ -117,18 +133,18 @@ def whole_rows(
     mean_step, rstd_step = step_of(axes, AT[4], COUNT[4]), step_of(axes, AT[5], COUNT[5])
     dx_step = step_of(axes, AT[7], COUNT[7])
     for first in tl.range(0, group_rows, ROWS, num_stages=STAGES):
-        row = begin + first + tl.arange(0, ROWS)
+        row = begin + first
+        if ROWS > 1:
+            row += tl.arange(0, ROWS)
         there = row < end
-        both = there[:, None] if FULL else there[:, None] & valid[None, :]
-        dy_row = place_of(row, dy_step, axes, AT[0], COUNT[0])
-        x_row = place_of(row, x_step, axes, AT[2], COUNT[2])
-        dx_row = place_of(row, dx_step, axes, AT[7], COUNT[7])
-        if ALIGNED:
-            dy_row, x_row, dx_row = tl.multiple_of(dy_row, 16), tl.multiple_of(x_row, 16), tl.multiple_of(dx_row, 16)
-        g = numbers(dy, DY, dy_row[:, None] + dy_columns[None, :], both)
-        values = numbers(x, X, x_row[:, None] + x_columns[None, :], both)
-        centre = numbers(mean, MEAN, place_of(row, mean_step, axes, AT[4], COUNT[4]), there)[:, None]
-        scale = numbers(rstd, RSTD, place_of(row, rstd_step, axes, AT[5], COUNT[5]), there)[:, None]
+        both = beside(there, ROWS) if FULL else beside(there, ROWS) & valid[None, :]
+        dy_row = start(place_of(row, dy_step, axes, AT[0], COUNT[0]), ROWS, ALIGNED)
+        x_row = start(place_of(row, x_step, axes, AT[2], COUNT[2]), ROWS, ALIGNED)
+        dx_row = start(place_of(row, dx_step, axes, AT[7], COUNT[7]), ROWS, ALIGNED)
+        g = numbers(dy, DY, dy_row + dy_columns[None, :], both)
+        values = numbers(x, X, x_row + x_columns[None, :], both)
+        centre = beside(numbers(mean, MEAN, place_of(row, mean_step, axes, AT[4], COUNT[4]), there), ROWS)
+        scale = beside(numbers(rstd, RSTD, place_of(row, rstd_step, axes, AT[5], COUNT[5]), there), ROWS)
         hat = (values - centre) * scale
         if not FULL:
             hat = tl.where(valid[None, :], hat, 0.0)
@@ -144,7 +160,7 @@ def whole_rows(
             c1 = (tl.sum(g, axis=1) / n)[:, None]
             c2 = (tl.sum(g * hat, axis=1) / n)[:, None]
             result = tl.fma(-hat, c2, g - c1) * scale
-            pointer = dx.to(tl.pointer_type(DX)) + (dx_row[:, None] + dx_columns[None, :])
+            pointer = dx.to(tl.pointer_type(DX)) + (dx_row + dx_columns[None, :])
             tl.store(pointer, result.to(DX), mask=both)
     if DW or DB:
         sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
@@ -162,10 +178,9 @@ def long_rows(
 ):  # fmt: skip
     """dx of one row in two passes over its chunks."""
     row = tl.program_id(0).to(tl.int64)
-    dy_row, x_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[2], COUNT[2])
-    dx_row = place(row, axes, AT[7], COUNT[7])
-    if ALIGNED:
-        dy_row, x_row, dx_row = tl.multiple_of(dy_row, 16), tl.multiple_of(x_row, 16), tl.multiple_of(dx_row, 16)
+    dy_row = start(place(row, axes, AT[0], COUNT[0]), 1, ALIGNED)
+    x_row = start(place(row, axes, AT[2], COUNT[2]), 1, ALIGNED)
+    dx_row = start(place(row, axes, AT[7], COUNT[7]), 1, ALIGNED)
     centre = number(mean, MEAN, place(row, axes, AT[4], COUNT[4]))
     scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5]))
     sum_g = tl.zeros((BLOCK,), tl.float32)
@@ -208,9 +223,8 @@ def column_sums(
     dw = tl.zeros((BLOCK,), tl.float32)
     db = tl.zeros((BLOCK,), tl.float32)
     for row in range(group * group_rows, tl.minimum(m, (group + 1) * group_rows)):
-        dy_row, x_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[2], COUNT[2])
-        if ALIGNED:
-            dy_row, x_row = tl.multiple_of(dy_row, 16), tl.multiple_of(x_row, 16)
+        dy_row = start(place(row, axes, AT[0], COUNT[0]), 1, ALIGNED)
+        x_row = start(place(row, axes, AT[2], COUNT[2]), 1, ALIGNED)
         g = numbers(dy, DY, dy_row + dy_columns, valid)
         db += g
         if DW:
@@ -449,8 +463,8 @@ class _LayerNormBackward:
                 dy, x, mean, rstd, weight, written, *group, **self._constants, **self._row_constants, **sums,
                 ROWS=self._rows, BLOCK=self._block, FULL=self._n == self._block, ALIGNED=self._aligned,
                 STAGES=STAGES if self._tile_bytes < launch.shared_bytes() else 1, num_warps=num_warps,
-                # ptxas, left alone, gives 1,024 threads half of the registers that there are.
-                maxnreg=64 if num_warps == 32 else None, enable_fp_fusion=False,
+                # Two programs of 256 threads to a multiprocessor; and ptxas, left alone, gives 1,024 threads but 32.
+                maxnreg=min(128, 2048 // num_warps), enable_fp_fusion=False,
             )  # fmt: skip
         elif self._m:
             # The sums come first: dx may replace dy or x.
