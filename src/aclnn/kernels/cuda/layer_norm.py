@@ -86,18 +86,12 @@ def numbers(address, DTYPE: tl.constexpr, offset, valid):
 
 
 @triton.jit
-def beside(row, ROWS: tl.constexpr):
-    """What there is of each row, for all of its columns."""
-    return row[:, None] if ROWS > 1 else row
-
-
-@triton.jit
 def start(offset, ROWS: tl.constexpr, ALIGNED: tl.constexpr):
     """The offset of each row for all of its columns; if ALIGNED, in a form that shows it to be a multiple of 16.
 
     ``tl.multiple_of`` is forgotten where a function returns or a vector gets a second dimension.
     """
-    offset = beside(offset, ROWS)
+    offset = offset[:, None] if ROWS > 1 else offset
     return (offset >> 4) << 4 if ALIGNED else offset
 
 
@@ -132,19 +126,25 @@ def whole_rows(
     dy_step, x_step = step_of(axes, AT[0], COUNT[0]), step_of(axes, AT[2], COUNT[2])
     mean_step, rstd_step = step_of(axes, AT[4], COUNT[4]), step_of(axes, AT[5], COUNT[5])
     dx_step = step_of(axes, AT[7], COUNT[7])
-    for first in tl.range(0, group_rows, ROWS, num_stages=STAGES):
+    for first in tl.range(0, (end - begin).to(tl.int32), ROWS, num_stages=STAGES):
         row = begin + first
+        both = valid[None, :]
         if ROWS > 1:
             row += tl.arange(0, ROWS)
-        there = row < end
-        both = beside(there, ROWS) if FULL else beside(there, ROWS) & valid[None, :]
+            there = row < end
+            both = there[:, None] if FULL else there[:, None] & both
         dy_row = start(place_of(row, dy_step, axes, AT[0], COUNT[0]), ROWS, ALIGNED)
         x_row = start(place_of(row, x_step, axes, AT[2], COUNT[2]), ROWS, ALIGNED)
         dx_row = start(place_of(row, dx_step, axes, AT[7], COUNT[7]), ROWS, ALIGNED)
         g = numbers(dy, DY, dy_row + dy_columns[None, :], both)
         values = numbers(x, X, x_row + x_columns[None, :], both)
-        centre = beside(numbers(mean, MEAN, place_of(row, mean_step, axes, AT[4], COUNT[4]), there), ROWS)
-        scale = beside(numbers(rstd, RSTD, place_of(row, rstd_step, axes, AT[5], COUNT[5]), there), ROWS)
+        mean_at = place_of(row, mean_step, axes, AT[4], COUNT[4])
+        rstd_at = place_of(row, rstd_step, axes, AT[5], COUNT[5])
+        if ROWS > 1:
+            centre = numbers(mean, MEAN, mean_at, there)[:, None]
+            scale = numbers(rstd, RSTD, rstd_at, there)[:, None]
+        else:
+            centre, scale = number(mean, MEAN, mean_at), number(rstd, RSTD, rstd_at)
         hat = (values - centre) * scale
         if not FULL:
             hat = tl.where(valid[None, :], hat, 0.0)
