@@ -73,8 +73,6 @@ def task(formula: Any, dtype: DataType, segments: ShortSegments, i: int) -> tupl
     edges = [(number + side) / segments.per_unit - segments.shift for side in (-0.5, 0.5)]
     x = np.unique(all_inputs(dtype)[np.isfinite(all_inputs(dtype))])
     x = x[(edges[0] <= x) & (x <= edges[1])]
-    if segments.shift and edges[0] == 0.0:  # zeros are below the edge
-        x = x[x > 0.0]
     centre = np.float32(segments.centre[i])
     exact = entries.evaluate(formula, x)
     r = (x.astype(np.float32) - centre).astype(np.float64)
