@@ -23,7 +23,7 @@ WORST = {
     "silu": 0.932,
     "fast_gelu": 1.091,
     "gelu_erf": 1.033,
-    "gelu_tanh": 1.064,
+    "gelu_tanh": 1.048,
     "hardswish": 0.501,
     "silu_forward": 0.91,
     "fast_gelu_forward": 0.924,

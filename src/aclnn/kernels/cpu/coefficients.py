@@ -212,43 +212,43 @@ GELU_ERF = Segments(
 GELU_TANH = Segments(
     per_unit=float.fromhex("0x1.ccp+0"),
     bound=float.fromhex("0x1.0b205ap+2"),
-    centre=_row("0x0p+0 0x1.8142ap-1 0x1.e37p-1 0x1.abf8p+0 0x1.1fbcp+1 0x1.6eccp+1 0x1.c0c8p+1 0x1.060ap+2"),
+    centre=_row("0x0p+0 0x1.8142ap-1 0x1.d39p-1 0x1.abf8p+0 0x1.1fbcp+1 0x1.6eccp+1 0x1.be08p+1 0x1.060ap+2"),
     c0=_row(
-        "0x1p-1 -0x1.4f6404p-28 -0x1.17d5dp-4 -0x1.e3fb96p-4 "
-        "-0x1.ec7e5ap-5 -0x1.0eb2d8p-6 -0x1.36c3c8p-9 -0x1.cc4658p-13"
+        "0x1p-1 -0x1.4f6404p-28 -0x1.e4ce7cp-5 -0x1.e3fb96p-4 "
+        "-0x1.ec7e5ap-5 -0x1.0eb2d8p-6 -0x1.4f2ffcp-9 -0x1.cc4658p-13"
     ),
     p=(
         _row(
-            "-0x1.988454p-1 -0x1.b8baccp-2 -0x1.21e946p-2 0x1.3a51e8p-4 "
-            "0x1.9390e4p-4 0x1.580d26p-5 0x1.12f42ap-7 0x1.071b46p-10"
+            "-0x1.988454p-1 -0x1.b8baccp-2 -0x1.39c592p-2 0x1.3a51e8p-4 "
+            "0x1.9390e4p-4 0x1.580d26p-5 0x1.2597e6p-7 0x1.071b46p-10"
         ),
         _row(
-            "0x1.985356p-19 0x1.8cd1ap-2 0x1.7df37cp-2 0x1.9c9f8ep-4 "
-            "-0x1.24a5fp-5 -0x1.51427cp-5 -0x1.a6578ap-7 -0x1.11f1ep-9"
+            "0x1.985356p-19 0x1.8cd1ap-2 0x1.836b2cp-2 0x1.9c9f8ep-4 "
+            "-0x1.24a5fp-5 -0x1.51427cp-5 -0x1.bd61f2p-7 -0x1.11f1ep-9"
         ),
         _row(
-            "0x1.119258p-2 0x1.028dap-6 -0x1.0215b6p-4 -0x1.fe9c66p-4 "
-            "-0x1.0ebb66p-5 0x1.e0d336p-7 0x1.5f24c4p-7 0x1.518caep-9"
+            "0x1.119258p-2 0x1.028dap-6 -0x1.a773b6p-5 -0x1.fe9c66p-4 "
+            "-0x1.0ebb66p-5 0x1.e0d336p-7 0x1.6bcf96p-7 0x1.518caep-9"
         ),
         _row(
-            "0x1.08df4p-9 -0x1.d2b878p-4 -0x1.6b18ecp-4 0x1.0bccd4p-5 "
-            "0x1.1c731ep-5 0x1.5983aep-8 -0x1.26cba8p-8 -0x1.084878p-9"
+            "0x1.08df4p-9 -0x1.d2b878p-4 -0x1.8049bap-4 0x1.0bccd4p-5 "
+            "0x1.1c731ep-5 0x1.5983aep-8 -0x1.26965ep-8 -0x1.084878p-9"
         ),
         _row(
-            "-0x1.4369b2p-4 0x1.1237dap-6 0x1.1a86eap-5 0x1.0299fep-6 "
-            "-0x1.2af23p-7 -0x1.cc4baap-8 0x1.45ad26p-15 0x1.f7d99ep-11"
+            "-0x1.4369b2p-4 0x1.1237dap-6 0x1.09134ep-5 0x1.0299fep-6 "
+            "-0x1.2af23p-7 -0x1.cc4baap-8 -0x1.865a68p-14 0x1.f7d99ep-11"
         ),
         _row(
-            "0x1.55db12p-4 0x1.4c7bfcp-6 0x1.532788p-7 -0x1.6b71c2p-7 "
-            "-0x1.4a2eap-9 0x1.24587ep-9 0x1.02bad2p-10 -0x1.7ed122p-13"
+            "0x1.55db12p-4 0x1.4c7bfcp-6 0x1.88c554p-7 -0x1.6b71c2p-7 "
+            "-0x1.4a2eap-9 0x1.24587ep-9 0x1.118d26p-10 -0x1.7ed122p-13"
         ),
         _row(
-            "-0x1.84af84p-3 -0x1.1558bep-8 -0x1.d0523ep-8 0x1.880602p-11 "
-            "0x1.0a7928p-9 0x1.7c05acp-13 -0x1.d7a0eap-12 -0x1.4115a6p-14"
+            "-0x1.84af84p-3 -0x1.1558bep-8 -0x1.d3cfaep-8 0x1.880602p-11 "
+            "0x1.0a7928p-9 0x1.7c05acp-13 -0x1.faaf9cp-12 -0x1.4115a6p-14"
         ),
         _row(
-            "0x1.868d1ep-3 -0x1.2cc956p-9 -0x1.97791p-15 0x1.65b3cep-10 "
-            "-0x1.1dd0ep-11 -0x1.453db8p-12 -0x1.565b88p-18 0x1.7542f6p-14"
+            "0x1.868d1ep-3 -0x1.2cc956p-9 -0x1.3db97ap-15 0x1.65b3cep-10 "
+            "-0x1.1dd0ep-11 -0x1.453db8p-12 -0x1.37d1cap-15 0x1.7542f6p-14"
         ),
     ),
 )
