@@ -545,10 +545,10 @@ def test_a_plan_runs_from_several_threads_at_once() -> None:
 @pytest.mark.parametrize(
     ("m", "n", "mask", "dtype", "expected"),
     [
-        (4096, 4096, (True, True, True), np.float32, 64 * 2 * 8 * 4096),
+        (4096, 4096, (True, True, True), np.float32, 64 * (2 * 8 * 4096 + 2176)),
         (4096, 4096, (True, False, True), np.float16, 64 * 8 * 4096 + 4 * 4096),
         (4096, 4096, (True, False, False), np.float32, 0),
-        (128, 1024, (False, True, True), np.float32, 2 * 8 * 1024 + 128 * (16 * 2 + 40)),
+        (128, 1024, (False, True, True), np.float32, 2 * 8 * 1024 + 2176 + 128 * (16 * 2 + 40)),
     ],
 )
 def test_the_workspace_is_what_the_partial_sums_need(

@@ -16,8 +16,9 @@ from aclnn.kernels.cpu import layer_norm_batches as steps
 from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel
-from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, finish_kernel, rows_kernel, working
-from aclnn.kernels.cpu.layer_norm_rows import LONGEST
+from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, working
+from aclnn.kernels.cpu.layer_norm_job import Job
+from aclnn.kernels.cpu.layer_norm_rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
@@ -76,19 +77,20 @@ class LayerNormPlan:
         self._segments = -(-self.n // jobs.SEGMENT)
         self._batched = self.n > LONGEST or self._m < 4 * BLOCK_ROWS
         least = max(self._m / BLOCKS, BLOCK_ELEMENTS / max(1, self.n))
+        self._one_by_one = not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._block_rows = max(BLOCK_ROWS, math.ceil(least / jobs.GROUP) * jobs.GROUP)
         self._blocks = 1 if self._batched else -(-self._m // self._block_rows)
         groups = max(1, BATCH_ELEMENTS // max(1, self.n * jobs.GROUP))
         self._batch = min(self._m, groups * jobs.GROUP)
         self._regions = self._lay_out()
+        self._kernels: dict[tuple[bool, str], tuple[list[Kernel], dict[int, int]]] = {}
         self.workspace_bytes = 0 if self._empty else self._regions.end
         self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         same = len({view.dtype for view in self._matrices}) == 1
         self._direct = same and all(view.direct for view in self._matrices)
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
-        self._name = "batches" if self._batched else "blocks"
         if not self._empty:
-            rows_kernel(self._name, self._dtype, self.wanted)
+            self._compiled(self._one_by_one)  # in phase one
 
     def _lay_out(self) -> _Regions:
         weight = self._weight
@@ -99,18 +101,29 @@ class LayerNormPlan:
         coefficients = aligned(records + jobs.RECORD * self._segments * batch)
         return _Regions(partials, records, coefficients, coefficients + jobs.COEFFICIENT * batch)
 
-    def _partial_bytes(self) -> int:
-        """Bytes of one block's partial sums, padded to whole vectors."""
-        return 8 * (-(-self.n // 16) * 16) * (self.wanted.dw + self.wanted.db)
+    def _sum_bytes(self) -> int:
+        """Bytes of a block's partial sums of dw or db, padded to whole vectors."""
+        return 8 * (-(-self.n // 16) * 16)
 
-    def _job(self, packed: bool) -> NDArray[np.int64]:
+    def _db_offset(self) -> int:
+        """Bytes from a block's sums of dw to those of db."""
+        if not (self.wanted.dw and self.wanted.db):
+            return 0
+        return self._sum_bytes() + (jobs.APART - self._sum_bytes()) % 4096
+
+    def _partial_bytes(self) -> int:
+        """Bytes of a block's partial sums."""
+        return self._db_offset() + self._sum_bytes() * (self.wanted.dw or self.wanted.db)
+
+    def _job(self, packed: bool) -> Job:
         """What compiled code reads, addresses still missing; ``packed`` for tiles in place of dy, x and dx."""
         job = [0] * jobs.JOB_FIELDS
         job[jobs.N], job[jobs.SEGMENTS] = self.n, self._segments
-        job[jobs.END], job[jobs.PARTS] = self._segments, min(self._segments, PARTS)
+        job[jobs.SHARE] = int(np.float64(1 / max(1, self.n)).view(np.int64))
+        job[jobs.END] = self._segments
         job[jobs.WEIGHT_STEP] = 4 * jobs.SEGMENT if self._weight is not None else 0
         job[jobs.PARTIAL_BYTES] = self._partial_bytes()
-        job[jobs.DB_OFFSET] = self._partial_bytes() // 2 if self.wanted.dw and self.wanted.db else 0
+        job[jobs.DB_OFFSET] = self._db_offset()
         views = (*self._gradients, *self._statistics)
         for field, view in zip((jobs.DW, jobs.DB, jobs.MEAN, jobs.RSTD), views, strict=True):
             if view is not None:
@@ -118,12 +131,12 @@ class LayerNormPlan:
                 job += view.fields()
         for field, matrix in zip(MATRICES, self._matrices, strict=False):
             job[field] = 8 * len(job)
-            job += [0, int(DataType.FLOAT), 0, 1, 0, 1, 0, 0] if packed else matrix.fields()
+            job += [0, int(DataType.FLOAT), 4, 0, 1, 0, 1, 0, 0] if packed else matrix.fields()
         if self.wanted.dx:
             dx = self._matrices[2]
             aligned = all(stride % 16 == 0 for _, stride in dx.rows)
             job[jobs.STREAMED] = int(aligned and self._m * self.n * dx.itemsize >= STREAM_BYTES)
-        return np.array(job, dtype=np.int64)
+        return Job.of(job)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
@@ -132,22 +145,23 @@ class LayerNormPlan:
         originals = self._originals(inputs, outputs[0]) if self.wanted.dx and not self._empty else {}
         inputs = [originals[i][0] if i in originals else address for i, address in enumerate(inputs)]
         job = self._filled(inputs, outputs, workspace)
+        in_place = self.wanted.dx and outputs[0] in inputs[:2]
         if self._empty:
             self._finish(job, 0)
         elif self._batched:
             self._run_batches(job, inputs, outputs)
         else:
-            self._run_blocks(job)
+            self._run_blocks(job, self._one_by_one and not in_place)
             self._finish(job, self._blocks)
 
     def _originals(self, inputs: Sequence[int], dx: int) -> dict[int, tuple[int, NDArray[np.uint8]]]:
         """Copies of the inputs that writing dx would change before they are read: the new address and the memory."""
-        begin, end = (dx + edge for edge in self._matrices[2].layout.span)
+        begin, end = (dx + edge for edge in self._matrices[2].span)
         found = {}
         for i, (address, view) in enumerate(zip(inputs, self._read(), strict=True)):
             if view is None or (i < 2 and address == dx and same_elements(view.layout, self._matrices[2].layout)):
                 continue
-            below, above = view.layout.span
+            below, above = view.span
             if address + below < end and begin < address + above:
                 copied = np.empty(above - below, dtype=np.uint8)
                 ctypes.memmove(copied.ctypes.data, address + below, above - below)
@@ -158,10 +172,10 @@ class LayerNormPlan:
         """What is read: dy, x, mean, rstd and, for dx, the weight."""
         return (*self._matrices[:2], *self._statistics, self._weight)
 
-    def _filled(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> NDArray[np.int64]:
+    def _filled(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Job:
         """The job with its addresses."""
         regions, (dx, dw, db) = self._regions, outputs
-        job: NDArray[np.int64] = self._template.copy()
+        job = self._template.copy()
         fields = (*MATRICES, jobs.MEAN, jobs.RSTD, jobs.DW, jobs.DB)
         for field, address in zip(fields, (*inputs[:2], dx, *inputs[2:4], dw, db), strict=True):
             if job[field]:
@@ -171,11 +185,10 @@ class LayerNormPlan:
         job[jobs.COEFFICIENTS] = workspace + regions.coefficients
         job[jobs.FRESH] = 1
         if self.wanted.dx and not self._empty:
-            job[jobs.STREAMED] &= int(self._direct and dx % 16 == 0)
-            job[jobs.IN_PLACE] = int(dx in inputs[:2])
+            job[jobs.STREAMED] &= self._direct and dx % 16 == 0
             job[jobs.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
             count = self.n if self._weight is not None else 1
-            columns_kernel("top_weight")(weight, count, int(job.ctypes.data) + 8 * jobs.TOP_WEIGHT)
+            columns_kernel("top_weight")(weight, count, job.address + 8 * jobs.TOP_WEIGHT)
         return job
 
     def _ready_weight(self, address: int, copy: int) -> int:
@@ -194,13 +207,32 @@ class LayerNormPlan:
             columns_kernel("transfer")(view, 0, 0, 1, first, count, copy + 4 * first, 0, room)
         return copy
 
-    def _chosen(self, job: NDArray[np.int64]) -> Kernel:
-        """The kernel for the tensors as they are."""
+    def _compiled(self, one_by_one: bool, way: str = "store") -> tuple[list[Kernel], dict[int, int]]:
+        """The kernels that go through the rows, and the job's fields that say where the others are."""
+        found = self._kernels.get((one_by_one, way))
+        if found is None:
+            names = ["blocks_one_by_one" if one_by_one else "blocks"]
+            if self._batched:
+                names = ["batch_sums", "batch_dx"]
+            drivers = [driver(name) for name in names]
+            found = drivers, addresses(self._dtype, self.wanted, self.n, one_by_one, way)
+            self._kernels[one_by_one, way] = found
+        return found
+
+    def _choose(self, job: Job, one_by_one: bool) -> list[Kernel]:
+        """Put into the job where the kernels are that it needs; those that call them."""
+        drivers, places = self._compiled(one_by_one, self._way(job))
+        for field, address in places.items():
+            job[field] = address
+        return drivers
+
+    def _way(self, job: Job) -> str:
+        """How dx is written."""
         if not job[jobs.STREAMED]:
-            return rows_kernel(self._name, self._dtype, self.wanted)
+            return "store"
         dx = self._matrices[2]
-        places = (int(job[job[jobs.DX] // 8]), *(stride for _, stride in dx.rows))
-        return rows_kernel(self._name, self._dtype, self.wanted, any(place % (16 * dx.itemsize) for place in places))
+        places = (job[job[jobs.DX] // 8], *(stride for _, stride in dx.rows))
+        return "trickle" if any(place % (16 * dx.itemsize) for place in places) else "stream"
 
     def _tile_rows(self, segments: int) -> int:
         """Rows that are packed together: in all 64 Ki elements, or a group."""
@@ -209,15 +241,14 @@ class LayerNormPlan:
 
     # --- blocks of rows, each done by one thread ---
 
-    def _run_blocks(self, job: NDArray[np.int64]) -> None:
-        kernel = self._chosen(job)
+    def _run_blocks(self, job: Job, one_by_one: bool) -> None:
+        (kernel,) = self._choose(job, one_by_one)
         if self._direct:
-            here = int(job.ctypes.data)
-            pool.sweep(kernel, (here, 0, self._block_rows, self._m, 0), 1, self._blocks)
+            pool.sweep(kernel, (job.address, 0, self._block_rows, self._m, 0), 1, self._blocks)
         else:
             pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
 
-    def _run_packed_block(self, job: NDArray[np.int64], kernel: Kernel, block: int) -> None:
+    def _run_packed_block(self, job: Job, kernel: Kernel, block: int) -> None:
         """A block of rows of any layout."""
         first, last = block * self._block_rows, min(self._m, (block + 1) * self._block_rows)
         size = self._tile_rows(self._segments)
@@ -226,75 +257,74 @@ class LayerNormPlan:
             tile = Tile(self, job, row, stop, 0, self._segments)
             tile.job[jobs.FRESH] = row == first
             tile.fetch()
-            kernel(int(tile.job.ctypes.data), row, size, stop, block, 0, 1, 1)
+            kernel(tile.job.address, row, size, stop, block, 0, 1, 1)
             tile.write_back()
 
     # --- batches of rows, shared by all threads ---
 
-    def _run_batches(self, job: NDArray[np.int64], inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        kernel = self._chosen(job)
+    def _run_batches(self, job: Job, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        sums, dx = self._choose(job, one_by_one=False)
         job[jobs.ONLY] = only = int(self._batch == self._m and self._direct and self._apart(inputs, outputs))
         for first in range(0, self._m, self._batch):
             last = min(self._m, first + self._batch)
             job[jobs.FRESH], job[jobs.SLOW_ROWS] = first == 0, 0
-            self._share(job, kernel, steps.SUMS, first, last)
+            self._share(job, sums, (first, last, first, 0))
             if self.wanted.dx:
-                kernel(int(job.ctypes.data), steps.JUDGE, first, last, first, 0, 1, 1)
+                dx(job.address, steps.JUDGE, first, last, first, 0, 1, 1)
                 if job[jobs.SLOW_ROWS]:
-                    self._step(job, kernel, steps.EXACT, first, last, first, 0, self._segments)
-                self._share(job, kernel, steps.APPLY, first, last)
+                    self._do(job, dx, (steps.EXACT, first, last, first), 0, self._segments)
+                self._share(job, dx, (steps.WRITE, first, last, first))
         if not only:
             self._finish(job, 1)
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
         """Whether dw and db may be written while inputs are still being read, and in any order."""
-        read = [
-            (address, view.layout.span) for address, view in zip(inputs, self._read(), strict=True) if view is not None
-        ]
+        read = [(address, view.span) for address, view in zip(inputs, self._read(), strict=True) if view is not None]
         for view, target in zip(self._gradients, outputs[1:], strict=True):
             if view is not None:
-                begin, end = (target + edge for edge in view.layout.span)
+                begin, end = (target + edge for edge in view.span)
                 if not view.distinct or any(at + low < end and begin < at + high for at, (low, high) in read):
                     return False
         return True
 
-    def _share(self, job: NDArray[np.int64], kernel: Kernel, step: int, first: int, last: int) -> None:
-        """A step of the batch of rows first … last, on all threads."""
-        parts = int(job[jobs.PARTS])
+    def _share(self, job: Job, kernel: Kernel, operands: tuple[int, int, int, int]) -> None:
+        """A step of a batch on all threads."""
+        parts = min(self._segments, PARTS)
         if self._direct:
-            pool.sweep(kernel, (int(job.ctypes.data), step, first, last, first), 1, parts)
+            pool.sweep(kernel, (job.address, *operands), 1, parts)
             return
         edges = [part * self._segments // parts for part in range(parts + 1)]
-        pool.run(lambda i: self._step(job, kernel, step, first, last, first, edges[i], edges[i + 1]), parts)
+        pool.run(lambda i: self._do(job, kernel, operands, edges[i], edges[i + 1]), parts)
 
-    def _step(
-        self, job: NDArray[np.int64], kernel: Kernel, step: int, first: int, last: int, batch: int, begin: int, end: int
-    ) -> None:
-        """A step of some rows and segments of the batch that begins with row ``batch``, on this thread."""
+    def _do(self, job: Job, kernel: Kernel, operands: tuple[int, int, int, int], begin: int, end: int) -> None:
+        """A step of a batch on this thread: all columns, or some segments of any layout.
+
+        The rows are the first two operands of ``batch_sums``; ``batch_dx`` has the step before them.
+        """
         if self._direct:
-            kernel(int(job.ctypes.data), step, first, last, batch, 0, int(job[jobs.PARTS]), int(job[jobs.PARTS]))
+            kernel(job.address, *operands, 0, 1, 1)
             return
-        size = self._tile_rows(PARTS)
+        at = int(kernel is driver("batch_dx"))
+        first, last, size = operands[at], operands[at + 1], self._tile_rows(PARTS)
         for row in range(first, last, size):
             for segment in range(begin, end, PARTS):
                 stop = min(last, row + size)
                 tile = Tile(self, job, row, stop, segment, min(end, segment + PARTS))
                 tile.job[jobs.FRESH] &= row == 0
                 tile.fetch()
-                kernel(int(tile.job.ctypes.data), step, row, stop, batch, 0, 1, 1)
-                if step == steps.APPLY:
+                kernel(tile.job.address, *operands[:at], row, stop, *operands[at + 2 :], 0, 1, 1)
+                if at and operands[0] == steps.WRITE:
                     tile.write_back()
 
     # --- dw and db ---
 
-    def _finish(self, job: NDArray[np.int64], partial_count: int) -> None:
+    def _finish(self, job: Job, partial_count: int) -> None:
         """Add up the blocks' partial sums; zeros when there are no rows."""
-        partials, kernel = int(job[jobs.PARTIALS]), finish_kernel()
         for field, view in zip((jobs.DW, jobs.DB), self._gradients, strict=True):
             if view is not None:
                 chunk = COLUMN_CHUNK if view.distinct else self.n
-                pool.sweep(kernel, (int(job.ctypes.data), field, partials, partial_count, 0), chunk, self.n)
-                partials += self._partial_bytes() // (self.wanted.dw + self.wanted.db)
+                partials = job[jobs.PARTIALS] + (job[jobs.DB_OFFSET] if field == jobs.DB else 0)
+                pool.sweep(driver("finish"), (job.address, field, partials, partial_count, 0), chunk, self.n)
 
 
 class _InOrder:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import layer_norm_columns as columns
-from aclnn.kernels.cpu.compiler import Kernel, kernel
-from aclnn.kernels.cpu.layer_norm_batches import batches
+from aclnn.kernels.cpu import layer_norm_exact as exact
+from aclnn.kernels.cpu import layer_norm_job as jobs
+from aclnn.kernels.cpu import layer_norm_segments as segments
+from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
+from aclnn.kernels.cpu.layer_norm_batches import batch_dx, batch_sums
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
-from aclnn.kernels.cpu.layer_norm_rows import blocks
+from aclnn.kernels.cpu.layer_norm_rows import SHORT, blocks
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
+from aclnn.kernels.cpu.loops import Loop
 
 
 def aligned(size: int) -> int:
@@ -41,14 +47,42 @@ def columns_kernel(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), lambda: getattr(columns, name))
 
 
-def finish_kernel() -> Kernel:
-    """``layer_norm_columns.finish``."""
-    return kernel("layer_norm_finish", (), columns.finish)
+DRIVERS: dict[str, Callable[[], Loop]] = {
+    "blocks": partial(blocks, one_by_one=False),
+    "blocks_one_by_one": partial(blocks, one_by_one=True),
+    "batch_sums": batch_sums,
+    "batch_dx": batch_dx,
+    "finish": columns.finish,
+}
 
 
-def rows_kernel(name: str, dtype: DataType, wanted: Wanted, trickles: bool = False) -> Kernel:
-    """``blocks`` or ``batches`` for one data type; it streams in whole vectors, or 16 bytes at a time."""
+def driver(name: str) -> Kernel:
+    """What goes through rows and columns, for all data types."""
+    return kernel(f"layer_norm_{name}", (), DRIVERS[name])
+
+
+def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, way: str) -> dict[int, int]:
+    """The fields of a job that say where the kernels are, for rows of so many columns.
+
+    ``way`` is how dx is written: ``store``, ``stream`` in whole vectors, or ``trickle``, 16 bytes at a time.
+    """
     element = ELEMENTS[dtype]
-    dx = element._replace(stream=element.trickle) if trickles else element
-    make = {"blocks": blocks, "batches": batches}[name]
-    return kernel(f"layer_norm_{name}", (int(dtype), *wanted, trickles), lambda: make(element, element, dx, wanted))
+    dx = element._replace(stream=getattr(element, way))
+
+    def made(name: str, key: tuple[object, ...], make: Callable[[], segments.Kernel]) -> int:
+        return address_of(kernel(f"layer_norm_{name}", (int(dtype), *key), make))
+
+    found = {jobs.FINISH: address_of(driver("finish"))}
+    if one_by_one:
+        for field, last in ((jobs.SUM_ROW, False), (jobs.SUM_LAST_ROW, True)):
+            make = partial(segments.sum_row, element, element, wanted, last)
+            found[field] = made("sum_row", (*wanted, last), make)
+    else:
+        found[jobs.SUM_GROUP] = made("sum_group", wanted, lambda: segments.sum_group(element, element, wanted))
+    if wanted.dx:
+        found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, dx))
+        found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))
+        found[jobs.WRITE_EXACTLY] = made("write_exactly", (), lambda: exact.write_exactly(element, element, element))
+        if columns <= SHORT:
+            found[jobs.WRITE_GROUP] = made("write_group", (way,), lambda: segments.write_group(element, element, dx))
+    return found

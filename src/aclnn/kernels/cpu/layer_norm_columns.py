@@ -15,6 +15,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     FLOAT,
     FLOAT16,
     PARTIAL_BYTES,
+    SIZE,
     offset,
     row_at,
 )
@@ -113,40 +114,31 @@ def store_number(code: int, address: int, value: Any, count: int) -> None:
         store_bfloat16_part(address, value, count)
 
 
-@register_jitable
-def finish_gradient(view: int, partials: int, partial_count: int, partial_bytes: int, first: int, last: int) -> None:
-    """Columns first … last of dw or db: the partial sums added in order, rounded once; zeros when there are none.
-
-    The first partial sum is used up.
-    """
-    target, code, dims = (
-        load_one_int64(view + BASE),
-        load_one_int64(view + CODE),
-        view + load_one_int64(view + COLUMNS_AT),
-    )
-    direct, size, lanes = load_one_int64(view + DIRECT), 4 if code == FLOAT else 2, scratch(64)
-    for j in range(first, last, 16):
-        count = min(16, last - j)
-        value = splat(np.float32(0.0))
-        if partial_count:
-            for p in range(1, partial_count):
-                add_doubles(partials + 8 * j, partials + p * partial_bytes + 8 * j)
-            value = load_rounded(partials + 8 * j) if code == FLOAT else load_rounded_to_odd(partials + 8 * j)
-        if direct:
-            store_number(code, target + size * j, value, count)
-        else:
-            store_number(code, lanes, value, count)
-            for k in range(count):
-                copy_one(size, lanes + size * k, target + offset(dims, j + k))
-
-
 def finish() -> Loop:
-    """``finish_gradient`` for chunks of columns. Its operands: the job, DW or DB, where the first partial sum is, and
-    their number."""
+    """Columns of dw or db: the partial sums added in order, rounded once; zeros when there are none.
+
+    The first partial sum is used up. Shared by threads as in ``loops``; the operands: the job, DW or DB, where the
+    partial sums are, and their number.
+    """
 
     def part(job: int, gradient: int, partials: int, partial_count: int, unused: int, first: int, last: int) -> None:
-        view = job + load_one_int64(job + 8 * gradient)
-        finish_gradient(view, partials, partial_count, load_one_int64(job + 8 * PARTIAL_BYTES), first, last)
+        view, pitch = job + load_one_int64(job + 8 * gradient), load_one_int64(job + 8 * PARTIAL_BYTES)
+        target, code = load_one_int64(view + BASE), load_one_int64(view + CODE)
+        dims = view + load_one_int64(view + COLUMNS_AT)
+        direct, size, lanes = load_one_int64(view + DIRECT), load_one_int64(view + SIZE), scratch(64)
+        for j in range(first, last, 16):
+            count = min(16, last - j)
+            value = splat(np.float32(0.0))
+            if partial_count:
+                for p in range(1, partial_count):
+                    add_doubles(partials + 8 * j, partials + p * pitch + 8 * j)
+                value = load_rounded(partials + 8 * j) if code == FLOAT else load_rounded_to_odd(partials + 8 * j)
+            if direct:
+                store_number(code, target + size * j, value, count)
+            else:
+                store_number(code, lanes, value, count)
+                for k in range(count):
+                    copy_one(size, lanes + size * k, target + offset(dims, j + k))
 
     return shared(part)
 

@@ -1,34 +1,42 @@
 """Which rows float32 will not do for, because magnitudes would overflow or vanish; LayerNorm's dx for these in float64.
 
-The products and sums of float32 numbers that the formulas need neither overflow nor vanish there. The weights are
-contiguous float32, ``w_step`` bytes apart: 4, or 0 for ones. ``row`` is where the row's coefficients are.
+The products and sums of float32 numbers that the formulas need neither overflow nor vanish there.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
 from aclnn.kernels.cpu.layer_norm_job import (
+    ALL_COLUMNS,
+    COLUMNS,
+    DXS,
+    DYS,
     EXACT_G,
     EXACT_GX,
     MINUS_C1,
     MINUS_C2,
     RECORD,
+    ROW,
     ROW_MEAN,
     ROW_RSTD,
     SEGMENTS,
+    SHARE,
     SLOW,
     SUM_G,
     SUM_GX,
     SUM_SIZE,
     SUM_SQUARE,
     TOP_WEIGHT,
-    N,
+    W_STEP,
+    XS,
+    W,
 )
 from aclnn.kernels.cpu.layer_norm_lanes import Element
+from aclnn.kernels.cpu.layer_norm_segments import Kernel, field
 from aclnn.kernels.cpu.memory import (
     load_one_float32,
     load_one_float64,
@@ -46,7 +54,7 @@ LEAST_C1, LEAST_C2 = 2.0**-90, 2.0**-60
 @register_jitable
 def judge(job: int, records: int, row: int) -> Any:
     """Turn the records of a row into its coefficients; true where float32 will not do for its dx."""
-    share = 1.0 / load_one_int64(job + 8 * N)
+    share = load_one_float64(job + 8 * SHARE)
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
     for s in range(load_one_int64(job + 8 * SEGMENTS)):
         record = records + RECORD * s
@@ -69,40 +77,48 @@ def judge(job: int, records: int, row: int) -> Any:
     return slow
 
 
-class Exact(NamedTuple):
-    """Compiled functions: ``add`` columns to a row's float64 sums; ``apply`` these to columns of n."""
-
-    add: Any
-    apply: Any
-
-
-def exact(dy: Element, x: Element, dx: Element) -> Exact:
-    """The functions for these elements."""
-    load_dy, load_x, store_dx = dy.load_part, x.load_part, dx.store_part
-    dy_size, x_size, dx_size = dy.size, x.size, dx.size
+def _terms(dy: Element, x: Element) -> Any:
+    load_dy, load_x, dy_size, x_size = dy.load_part, x.load_part, dy.size, x.size
 
     @register_jitable
-    def terms(dy_at: int, x_at: int, w_at: int, row: int) -> Any:
-        g = np.float64(lane(load_dy(dy_at, 1), 0)) * np.float64(load_one_float32(w_at))
+    def terms(frame: int, j: int) -> Any:
+        """g and x̂ of column j."""
+        w = load_one_float32(field(frame, W) + j * field(frame, W_STEP))
+        g = np.float64(lane(load_dy(field(frame, DYS) + j * dy_size, 1), 0)) * np.float64(w)
+        row = field(frame, ROW)
         mean, rstd = np.float64(load_one_float32(row + ROW_MEAN)), np.float64(load_one_float32(row + ROW_RSTD))
-        return g, (np.float64(lane(load_x(x_at, 1), 0)) - mean) * rstd
+        return g, (np.float64(lane(load_x(field(frame, XS) + j * x_size, 1), 0)) - mean) * rstd
 
-    @register_jitable
-    def add(dy_at: int, x_at: int, w_at: int, w_step: int, columns: int, row: int) -> None:
+    return terms
+
+
+def add_exactly(dy: Element, x: Element) -> Kernel:
+    """The kernel that adds columns to the float64 sums of the frame's first row."""
+    terms = _terms(dy, x)
+
+    def run(frame: int) -> None:
+        row = field(frame, ROW)
         sum_g, sum_gx = load_one_float64(row + EXACT_G), load_one_float64(row + EXACT_GX)
-        for j in range(columns):
-            g, xhat = terms(dy_at + j * dy_size, x_at + j * x_size, w_at + j * w_step, row)
+        for j in range(field(frame, COLUMNS)):
+            g, xhat = terms(frame, j)
             sum_g += g
             sum_gx += g * xhat
         store_one_float64(row + EXACT_G, sum_g)
         store_one_float64(row + EXACT_GX, sum_gx)
 
-    @register_jitable
-    def apply(n: int, dy_at: int, x_at: int, dx_at: int, w_at: int, w_step: int, columns: int, row: int) -> None:
+    return run
+
+
+def write_exactly(dy: Element, x: Element, dx: Element) -> Kernel:
+    """The kernel that writes columns of that row's dx; ALL_COLUMNS is how many the row has."""
+    terms, store_dx, dx_size = _terms(dy, x), dx.store_part, dx.size
+
+    def run(frame: int) -> None:
+        row, n, dx_at = field(frame, ROW), field(frame, ALL_COLUMNS), field(frame, DXS)
         c1, c2 = load_one_float64(row + EXACT_G) / n, load_one_float64(row + EXACT_GX) / n
         rstd = np.float64(load_one_float32(row + ROW_RSTD))
-        for j in range(columns):
-            g, xhat = terms(dy_at + j * dy_size, x_at + j * x_size, w_at + j * w_step, row)
+        for j in range(field(frame, COLUMNS)):
+            g, xhat = terms(frame, j)
             store_dx(dx_at + j * dx_size, splat(np.float32((g - c1 - xhat * c2) * rstd)), 1)
 
-    return Exact(add, apply)
+    return run

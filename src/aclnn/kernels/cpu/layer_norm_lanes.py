@@ -124,17 +124,52 @@ def store_int(typingctx: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), emit
 
 
-# --- magnitudes ------------------------------------------------------------------------------------------------------
+# --- float32 ---------------------------------------------------------------------------------------------------------
+
+
+def _parts(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
+    """Of every 2·width lanes of one vector or two, one after the other, the first half, and the second."""
+    first, second = vectors[0], vectors[-1] if len(vectors) > 1 else ir.Constant(vectors[0].type, ir.Undefined)
+    lanes = first.type.count * len(vectors)
+    lows = [i for i in range(lanes) if i // width % 2 == 0]
+    mask = ir.VectorType(_INT32, len(lows))
+    low, high = (
+        builder.shuffle_vector(first, second, ir.Constant(mask, [_INT32(i + more) for i in lows]))
+        for more in (0, width)
+    )
+    return low, high
 
 
 @intrinsic
-def maximum(typingctx: Any, value: Any, largest: Any) -> Any:
-    """Lane by lane the larger; ``largest`` where ``value`` is NaN."""
+def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
+    """Sums of the lanes of each value, as ``vector.total``; four of them side by side, the next four ``pitch`` on.
+
+    All at once they take a quarter of the instructions.
+    """
+    count = len(values)
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+        left = [builder.extract_value(args[2], i) for i in range(count)]
+        width = LANES // 2
+        while width:
+            pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
+            left = [builder.fadd(*_parts(builder, pair, width)) for pair in pairs]
+            width //= 2
+        four = ir.VectorType(ir.FloatType(), 4)
+        for i in range(count // 4):
+            mask = ir.Constant(ir.VectorType(_INT32, 4), [_INT32(4 * i + k) for k in range(4)])
+            sums = builder.shuffle_vector(left[0], ir.Constant(left[0].type, ir.Undefined), mask)
+            place = builder.add(args[0], builder.mul(args[1], ir.IntType(64)(i)))
+            builder.store(sums, builder.inttoptr(place, four.as_pointer()), align=4)
+        return context.get_dummy_value()
 
-    return FLOATS(FLOATS, FLOATS), emit
+    return types.void(types.int64, types.int64, values), emit
+
+
+@intrinsic
+def call(typingctx: Any, address: Any, frame: Any) -> Any:
+    """Call a kernel by its address (see ``compiler.address_of``) with a frame."""
+    return types.void(types.int64, types.int64), memory._invoke
 
 
 @intrinsic

@@ -1,5 +1,4 @@
-"""LayerNorm's gradients over blocks of rows whose elements lie side by side: the compiled part for rows of any length
-that fit in a core's cache.
+"""LayerNorm's gradients over blocks of rows whose elements lie side by side: how a core goes through them.
 
 A row is cut into segments of 512 columns, and rows are taken in groups of four: the sums of every row, dw and db, a
 verdict on each row, then dx while the rows are still in the cache:
@@ -8,6 +7,7 @@ verdict on each row, then dx while the rows are still in the cache:
     dx = fma(-x̂, c2, g - c1)·rstd              g = dy·w, x̂ = (x - mean)·rstd
     dw += fma(dy3, x̂3, … fma(dy1, x̂1, dy0·x̂0)), db += ((dy0 + dy1) + dy2) + dy3    groups in float64
 
+The arithmetic is in ``layer_norm_segments``, in kernels for each data type that are called by their addresses.
 docs/numerics-layer-norm.md has the limits and the error bounds.
 """
 
@@ -18,36 +18,62 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from aclnn.kernels.cpu.layer_norm_exact import exact, judge
+from aclnn.kernels.cpu.layer_norm_exact import judge
 from aclnn.kernels.cpu.layer_norm_job import (
+    ADD_EXACTLY,
+    ALL_COLUMNS,
+    BEFORE,
     COEFFICIENT,
+    COLUMNS,
+    DB_AT,
     DB_OFFSET,
+    DW_AT,
     DX,
+    DXS,
     DY,
+    DY_AHEAD,
+    DYS,
+    FRAME,
     FRESH,
     GROUP,
-    IN_PLACE,
+    MEAN,
     PARTIAL_BYTES,
     PARTIALS,
+    PITCH,
     RECORD,
+    RECORD_AT,
+    ROW,
     ROW_MEAN,
     ROW_RSTD,
+    RSTD,
     SEGMENT,
     SEGMENTS,
+    SIZE,
     SLOW,
     STEP,
-    STREAMED,
+    SUM_GROUP,
+    SUM_LAST_ROW,
+    SUM_ROW,
+    TERMS,
+    W_STEP,
     WEIGHT,
     WEIGHT_STEP,
+    WRITE_EXACTLY,
+    WRITE_GROUP,
+    WRITE_ROW,
+    X_AHEAD,
+    XS,
+    K,
     N,
+    W,
     X,
-    load_statistics,
+    load_statistic,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import Element
-from aclnn.kernels.cpu.layer_norm_segments import Wanted, applying, summing
-from aclnn.kernels.cpu.loops import Loop, shared
+from aclnn.kernels.cpu.layer_norm_lanes import call, store_int
+from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
+    fetch_add,
     finish_streams,
     load_one_float32,
     load_one_int64,
@@ -58,15 +84,15 @@ from aclnn.kernels.cpu.memory import (
 from aclnn.kernels.cpu.vector import splat
 
 SHORT = 64
-"""Rows up to here are summed four at a time, and the processor's own prefetching keeps up with them. Longer ones, up to
-a segment, are summed and written one by one: on Zen 4 256 columns then take 5.5 ns for sixteen elements instead of 9,
+"""Rows up to here are done four at a time, and the processor's own prefetching keeps up with them. Longer ones, up to a
+segment, are summed and written one by one: on Zen 4 256 columns then take 5.5 ns for sixteen elements instead of 9,
 because reading and writing overlap. Still longer ones, again summed four at a time, leave the L1 cache in between."""
 LONGEST = 1 << 15
 """Columns of the longest row that a block may have: its records then fit in the room."""
 
-# What the room of a thread holds, in bytes: zeros for rows that are missing from a group; float32 terms of dw and db;
-# a group's coefficients and records.
-TERMS_AT = 4 * SEGMENT
+# What the room of a thread holds, in bytes: zeros for rows that are missing from a group and for terms to begin with;
+# float32 terms of dw and db; a group's coefficients and records.
+TERMS_AT = 8 * SEGMENT
 COEFFICIENTS_AT = TERMS_AT + 8 * SEGMENT
 RECORDS_AT = COEFFICIENTS_AT + COEFFICIENT * GROUP
 ROOM = RECORDS_AT + RECORD * GROUP * (LONGEST // SEGMENT)
@@ -80,138 +106,186 @@ def clear(address: int, size: int) -> None:
         store_float32(at, zero)
 
 
-@register_jitable
-def rows_at(view: int, row: int, count: int, shift: int, missing: int) -> Any:
-    """Where each row of a group begins in a tensor, ``shift`` bytes further on; ``missing`` for other rows."""
-    return (
-        row_at(view, row) + shift,
-        row_at(view, row + 1) + shift if count > 1 else missing,
-        row_at(view, row + 2) + shift if count > 2 else missing,
-        row_at(view, row + 3) + shift if count > 3 else missing,
-    )
+@register_jitable(forceinline=True)
+def of(job: int, field: int) -> Any:
+    """A number of the job."""
+    return load_one_int64(job + 8 * field)
+
+
+@register_jitable(forceinline=True)
+def place_row(job: int, tensor: int, row: int, column: int, frame: int, place: int) -> None:
+    """Put into a frame where a column is in a row."""
+    view = job + of(job, tensor)
+    store_int(frame + place, row_at(view, row) + column * load_one_int64(view + SIZE))
 
 
 @register_jitable
-def load_group_statistics(job: int, row: int, count: int, coefficients: int) -> None:
-    """Put mean and rstd of a group's rows into their coefficients; zeros for rows that are missing."""
-    for k in range(count):
-        load_statistics(job, row + k, coefficients + COEFFICIENT * k)
-    for k in range(count, GROUP):
-        store_one_float32(coefficients + COEFFICIENT * k + ROW_MEAN, 0.0)
-        store_one_float32(coefficients + COEFFICIENT * k + ROW_RSTD, 0.0)
+def place_rows(job: int, tensor: int, row: int, count: int, column: int, frame: int, place: int, missing: int) -> None:
+    """Put into a frame where a column is in each row of a group; ``missing`` for others. No tensor, nothing."""
+    if of(job, tensor):
+        place_row(job, tensor, row, column, frame, place)
+        first, step = load_one_int64(frame + place), load_one_int64(job + of(job, tensor) + STEP)
+        if step and count == GROUP:
+            store_int(frame + place + 8, first + step)
+            store_int(frame + place + 16, first + 2 * step)
+            store_int(frame + place + 24, first + 3 * step)
+            return
+        for k in range(1, GROUP):
+            if k < count:
+                place_row(job, tensor, row + k, column, frame, place + 8 * k)
+            else:
+                store_int(frame + place + 8 * k, missing)
 
 
-def blocks(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
-    """The kernel for these elements; those of tensors that are absent or not read do not matter.
+@register_jitable
+def place_segment(job: int, segment: int, frame: int) -> None:
+    """Put the weights and the number of columns of a segment into a frame."""
+    step = of(job, WEIGHT_STEP)
+    store_int(frame + W, of(job, WEIGHT) + segment * step)
+    store_int(frame + W_STEP, step // SEGMENT)
+    store_int(frame + COLUMNS, min(SEGMENT, of(job, N) - segment * SEGMENT))
 
-    Its operands: the job, the first row, rows per block, the row after the last, and which accumulators are the first
-    block's. Chunks are blocks.
-    """
-    sum_group, sum_row, settle = summing(dy, x, wanted)
-    apply_row = applying(dy, x, dx)
-    add_exactly, apply_exactly = exact(dy, x, dx)
-    dy_size, x_size, dx_size = dy.size, x.size, dx.size
-    wants_dx, wants_x = wanted.dx, wanted.x
 
-    @register_jitable
-    def judge_row(job: int, row: int, records: int, coefficients: int) -> None:
-        if judge(job, records, coefficients):
-            dy_at = row_at(job + load_one_int64(job + 8 * DY), row)
-            x_at = row_at(job + load_one_int64(job + 8 * X), row)
-            weight, step = load_one_int64(job + 8 * WEIGHT), load_one_int64(job + 8 * WEIGHT_STEP)
-            add_exactly(dy_at, x_at, weight, step // SEGMENT, load_one_int64(job + 8 * N), coefficients)
+@register_jitable
+def load_statistics(job: int, row: int, count: int, coefficients: int) -> None:
+    """Put mean and rstd of a group's rows into their coefficients, if x is read; zeros for rows that are missing."""
+    if of(job, X):
+        for k in range(GROUP):
+            at = coefficients + COEFFICIENT * k
+            mean, rstd = np.float32(0.0), np.float32(0.0)
+            if k < count:
+                mean = load_statistic(job + of(job, MEAN), row + k)
+                rstd = load_statistic(job + of(job, RSTD), row + k)
+            store_one_float32(at + ROW_MEAN, mean)
+            store_one_float32(at + ROW_RSTD, rstd)
 
-    @register_jitable
-    def write_segment(job: int, row: int, segment: int, coefficients: int, dy_ahead: int, x_ahead: int) -> None:
-        n, step = load_one_int64(job + 8 * N), load_one_int64(job + 8 * WEIGHT_STEP)
-        column = segment * SEGMENT
-        columns = min(SEGMENT, n - column)
-        dy_at = row_at(job + load_one_int64(job + 8 * DY), row) + column * dy_size
-        x_at = row_at(job + load_one_int64(job + 8 * X), row) + column * x_size
-        dx_at = row_at(job + load_one_int64(job + 8 * DX), row) + column * dx_size
-        w_at = load_one_int64(job + 8 * WEIGHT) + segment * step
-        if load_one_float32(coefficients + SLOW) > 0.0:
-            apply_exactly(n, dy_at, x_at, dx_at, w_at, step // SEGMENT, columns, coefficients)
-        else:
-            streamed = load_one_int64(job + 8 * STREAMED)
-            apply_row(dy_at, x_at, dx_at, w_at, columns, coefficients, dy_ahead, x_ahead, streamed)
 
-    @register_jitable
-    def sum_segment(
-        job: int, row: int, count: int, segment: int, room: int, dy_ahead: int, x_ahead: int, dw_at: int, db_at: int
-    ) -> None:
-        column, segments = segment * SEGMENT, load_one_int64(job + 8 * SEGMENTS)
-        sum_group(
-            rows_at(job + load_one_int64(job + 8 * DY), row, count, column * dy_size, room),
-            rows_at(job + load_one_int64(job + 8 * X), row, count, column * x_size, room),
-            load_one_int64(job + 8 * WEIGHT) + segment * load_one_int64(job + 8 * WEIGHT_STEP),
-            min(SEGMENT, load_one_int64(job + 8 * N) - column), room + COEFFICIENTS_AT, dy_ahead, x_ahead,
-            room + RECORDS_AT + RECORD * segment, RECORD * segments, dw_at + 8 * column, db_at + 8 * column,
-        )  # fmt: skip
+@register_jitable
+def write_segment(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
+    """dx of a row's segment."""
+    place_row(job, DY, row, segment * SEGMENT, frame, DYS)
+    place_row(job, X, row, segment * SEGMENT, frame, XS)
+    place_row(job, DX, row, segment * SEGMENT, frame, DXS)
+    place_segment(job, segment, frame)
+    store_int(frame + ROW, coefficients)
+    slow = load_one_float32(coefficients + SLOW) > 0.0
+    call(of(job, WRITE_EXACTLY) if slow else of(job, WRITE_ROW), frame)
 
-    @register_jitable
-    def do_one_by_one(
-        job: int, row: int, count: int, room: int, dy_ahead: int, x_ahead: int, dw_at: int, db_at: int
-    ) -> None:
-        n, weight = load_one_int64(job + 8 * N), load_one_int64(job + 8 * WEIGHT)
-        dy_view, x_view = job + load_one_int64(job + 8 * DY), job + load_one_int64(job + 8 * X)
+
+@register_jitable
+def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) -> Any:
+    """The verdict on a row, and its float64 sums where it takes them."""
+    slow = judge(job, records, coefficients)
+    if slow:
+        place_row(job, DY, row, 0, frame, DYS)
+        place_row(job, X, row, 0, frame, XS)
+        place_segment(job, 0, frame)
+        store_int(frame + COLUMNS, of(job, N))
+        store_int(frame + ROW, coefficients)
+        call(of(job, ADD_EXACTLY), frame)
+    return slow
+
+
+@register_jitable
+def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int) -> None:
+    """A group of rows of one segment. A row is written after the next one's sums, which hide the verdict's latency."""
+    coefficients, records, terms = room + COEFFICIENTS_AT, room + RECORDS_AT, room + TERMS_AT
+    other = scratch(FRAME)
+    store_int(other + DY_AHEAD, 0)
+    store_int(other + X_AHEAD, 0)
+    store_int(other + ALL_COLUMNS, of(job, N))
+    store_int(frame + ROW, coefficients)
+    store_int(frame + TERMS, terms)
+    place_rows(job, DY, row, count, 0, frame, DYS, room)
+    place_rows(job, X, row, count, 0, frame, XS, room)
+    place_segment(job, 0, frame)
+    for k in range(count + 1):
+        if k < count:
+            store_int(frame + K, k)
+            store_int(frame + RECORD_AT, records + RECORD * k)
+            store_int(frame + BEFORE, terms if k else room)
+            call(of(job, SUM_ROW) if k + 1 < count else of(job, SUM_LAST_ROW), frame)
+        if of(job, DX) and k:
+            done = coefficients + COEFFICIENT * (k - 1)
+            _judge_row(job, row + k - 1, records + RECORD * (k - 1), done, other)
+            write_segment(job, row + k - 1, 0, done, other)
+
+
+@register_jitable
+def sum_segment(job: int, row: int, count: int, segment: int, frame: int, zeros: int, dw_at: int, db_at: int) -> None:
+    """Records, dw and db of a group's segment."""
+    column = segment * SEGMENT
+    place_rows(job, DY, row, count, column, frame, DYS, zeros)
+    place_rows(job, X, row, count, column, frame, XS, zeros)
+    place_segment(job, segment, frame)
+    store_int(frame + DW_AT, dw_at + 8 * column)
+    store_int(frame + DB_AT, db_at + 8 * column)
+    call(of(job, SUM_GROUP), frame)
+
+
+@register_jitable
+def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
+    """A group of rows: all sums, then all of dx. Each pass prefetches half of what comes next."""
+    coefficients, records, segments = room + COEFFICIENTS_AT, room + RECORDS_AT, of(job, SEGMENTS)
+    dw_at, db_at = load_one_int64(frame + DW_AT), load_one_int64(frame + DB_AT)
+    x_ahead = load_one_int64(frame + X_AHEAD)
+    store_int(frame + PITCH, RECORD * segments)
+    if of(job, DX):
+        store_int(frame + X_AHEAD, 0)
+    for segment in range(segments):
+        store_int(frame + ROW, coefficients)
+        store_int(frame + RECORD_AT, records + RECORD * segment)
+        sum_segment(job, row, count, segment, frame, room, dw_at, db_at)
+    if of(job, DX):
+        slow = False
         for k in range(count):
-            coefficients = room + COEFFICIENTS_AT + COEFFICIENT * k
-            dy_at, x_at = row_at(dy_view, row + k), row_at(x_view, row + k) if wants_x else 0
-            records, terms = room + RECORDS_AT, room + TERMS_AT
-            sum_row(dy_at, x_at, weight, n, coefficients, dy_ahead, x_ahead, records, terms)
-            if wants_dx:
-                judge_row(job, row + k, records, coefficients)
-                write_segment(job, row + k, 0, coefficients, 0, 0)
-        dys = rows_at(dy_view, row, count, 0, room)
-        xs = rows_at(x_view, row, count, 0, room) if wants_x else dys
-        settle(dys, xs, n, room + COEFFICIENTS_AT, room + TERMS_AT, dw_at, db_at)
-
-    @register_jitable
-    def do_together(
-        job: int, row: int, count: int, room: int, dy_ahead: int, x_ahead: int, dw_at: int, db_at: int
-    ) -> None:
-        segments = load_one_int64(job + 8 * SEGMENTS)
-        # Half of what comes next is prefetched in each pass, so that reads and writes share the memory evenly.
-        later = x_ahead if wants_dx else 0
-        for segment in range(segments):
-            sum_segment(job, row, count, segment, room, dy_ahead, x_ahead - later, dw_at, db_at)
-        if wants_dx:
-            for k in range(count):
-                records = room + RECORDS_AT + RECORD * segments * k
-                judge_row(job, row + k, records, room + COEFFICIENTS_AT + COEFFICIENT * k)
+            slow |= _judge_row(job, row + k, records + RECORD * segments * k, coefficients + COEFFICIENT * k, frame)
+        if of(job, N) <= SHORT and count == GROUP and not slow:
+            place_rows(job, DX, row, count, 0, frame, DXS, 0)
+            call(of(job, WRITE_GROUP), frame)
+        else:
+            store_int(frame + DY_AHEAD, 0)
+            store_int(frame + X_AHEAD, x_ahead)
             for segment in range(segments):
                 for k in range(count):
-                    write_segment(job, row + k, segment, room + COEFFICIENTS_AT + COEFFICIENT * k, 0, later)
+                    write_segment(job, row + k, segment, coefficients + COEFFICIENT * k, frame)
+    store_int(frame + DW_AT, dw_at)
+    store_int(frame + DB_AT, db_at)
 
-    @register_jitable
-    def do_group(job: int, row: int, stop: int, room: int, dw_at: int, db_at: int) -> None:
-        n, count = load_one_int64(job + 8 * N), min(GROUP, stop - row)
-        dy_ahead, x_ahead = 0, 0
-        if n > SHORT and row + GROUP < stop:
-            dy_ahead = GROUP * load_one_int64(job + load_one_int64(job + 8 * DY) + STEP)
-            if wants_x:
-                x_ahead = GROUP * load_one_int64(job + load_one_int64(job + 8 * X) + STEP)
-        if wants_x:
-            load_group_statistics(job, row, count, room + COEFFICIENTS_AT)
-        if SHORT < n <= SEGMENT and not load_one_int64(job + 8 * IN_PLACE):
-            do_one_by_one(job, row, count, room, dy_ahead, x_ahead, dw_at, db_at)
-        else:
-            do_together(job, row, count, room, dy_ahead, x_ahead, dw_at, db_at)
 
-    def part(job: int, first_row: int, block_rows: int, last_row: int, number: int, first: int, last: int) -> None:
-        room = scratch(ROOM)
-        clear(room, COEFFICIENTS_AT)
-        size = load_one_int64(job + 8 * PARTIAL_BYTES)
-        for block in range(first, last):
-            dw_at = load_one_int64(job + 8 * PARTIALS) + (number + block) * size
-            if load_one_int64(job + 8 * FRESH):
+def blocks(one_by_one: bool) -> Loop:
+    """Blocks of rows, shared by threads as in ``loops``.
+
+    The operands: the job, the first row, rows per block, the row after the last, and which accumulators are the first
+    block's. One by one, rows have one segment, and dx may not be dy or x: dw and db may have to read them again.
+    """
+    do = _do_one_by_one if one_by_one else _do_together
+
+    def run(
+        job: int, first_row: int, block_rows: int, last_row: int, number: int, begun: int, step: int, end: int
+    ) -> None:
+        room, frame, size, n = scratch(ROOM), scratch(FRAME), of(job, PARTIAL_BYTES), of(job, N)
+        clear(room, TERMS_AT)
+        store_int(frame + ALL_COLUMNS, n)
+        dy_step = load_one_int64(job + of(job, DY) + STEP)
+        x_step = load_one_int64(job + of(job, X) + STEP) if of(job, X) else 0
+        block = fetch_add(begun, step) if begun else 0
+        while block < end:
+            dw_at = of(job, PARTIALS) + (number + block) * size
+            if of(job, FRESH):
                 clear(dw_at, size)
-            row = first_row + block * block_rows
-            stop = min(last_row, row + block_rows)
-            while row < stop:
-                do_group(job, row, stop, room, dw_at, dw_at + load_one_int64(job + 8 * DB_OFFSET))
-                row += GROUP
+            store_int(frame + DW_AT, dw_at)
+            store_int(frame + DB_AT, dw_at + of(job, DB_OFFSET))
+            first = first_row + block * block_rows
+            stop = min(last_row, first + block_rows)
+            for row in range(first, stop, GROUP):
+                count = min(GROUP, stop - row)
+                following = n > SHORT and row + GROUP < stop
+                store_int(frame + DY_AHEAD, GROUP * dy_step if following else 0)
+                store_int(frame + X_AHEAD, GROUP * x_step if following else 0)
+                load_statistics(job, row, count, room + COEFFICIENTS_AT)
+                do(job, row, count, room, frame)
+            block = fetch_add(begun, step) if begun else block + 1
         finish_streams()
 
-    return shared(part)
+    return run

@@ -1,26 +1,41 @@
-"""LayerNorm's gradients over one segment of a row or group of rows: the sums of each row, dw and db; then dx."""
+"""LayerNorm's gradients over one segment of a row or group of rows: the sums of each row, dw and db; then dx.
+
+Each kernel takes the address of a frame, which holds its arguments (see ``layer_norm_job``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
 from aclnn.kernels.cpu.layer_norm_job import (
+    BEFORE,
     COEFFICIENT,
+    COLUMNS,
+    DB_AT,
+    DW_AT,
+    DXS,
+    DY_AHEAD,
+    DYS,
     GROUP,
     MINUS_C1,
     MINUS_C2,
+    PITCH,
+    RECORD_AT,
+    ROW,
     ROW_MEAN,
     ROW_RSTD,
     SEGMENT,
-    SUM_G,
-    SUM_GX,
-    SUM_SIZE,
-    SUM_SQUARE,
+    TERMS,
+    X_AHEAD,
+    XS,
+    K,
+    W,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate
+from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate, store_totals
 from aclnn.kernels.cpu.memory import (
     copy,
     first_lanes,
@@ -28,13 +43,15 @@ from aclnn.kernels.cpu.memory import (
     load_float32_part,
     load_one_float32,
     load_one_float64,
+    load_one_int64,
     prefetch,
     scratch,
     store_float32,
-    store_one_float32,
     store_one_float64,
 )
-from aclnn.kernels.cpu.vector import absolute, any_lane, fma, lane, select, splat, total
+from aclnn.kernels.cpu.vector import absolute, any_lane, fma, lane, select, splat
+
+Kernel = Callable[[int], None]
 
 DB_TERMS = 4 * SEGMENT
 """Bytes from a segment's float32 terms of dw to those of db."""
@@ -55,12 +72,41 @@ class Wanted(NamedTuple):
         return self.dx or self.dw
 
 
-class Summing(NamedTuple):
-    """Compiled functions that make records, and add dy·x̂ and dy to float64 sums."""
+class Adding(NamedTuple):
+    """What kernels that sum have in common."""
 
-    group: Any
-    row: Any
-    settle: Any
+    sixteen: Any
+    some: Any
+    terms: Any
+    lost: Any
+
+
+@register_jitable(forceinline=True)
+def field(frame: int, place: int) -> Any:
+    """An argument."""
+    return load_one_int64(frame + place)
+
+
+@register_jitable
+def four(frame: int, place: int) -> Any:
+    """Where the segment begins in each row of a group."""
+    at = frame + place
+    return load_one_int64(at), load_one_int64(at + 8), load_one_int64(at + 16), load_one_int64(at + 24)
+
+
+@register_jitable
+def statistics(coefficients: int, k: int) -> Any:
+    """Mean and rstd of a group's row number k, in every lane."""
+    row = coefficients + COEFFICIENT * k
+    return splat(load_one_float32(row + ROW_MEAN)), splat(load_one_float32(row + ROW_RSTD))
+
+
+@register_jitable
+def constants(coefficients: int, k: int) -> Any:
+    """The coefficients of a group's row number k, in every lane."""
+    row = coefficients + COEFFICIENT * k
+    mean, rstd = statistics(coefficients, k)
+    return mean, rstd, splat(load_one_float32(row + MINUS_C1)), splat(load_one_float32(row + MINUS_C2))
 
 
 @register_jitable
@@ -82,21 +128,15 @@ def copy_end(source: int, size: int, end: int) -> None:
     copy(end, source, size)
 
 
-def summing(dy: Element, x: Element, wanted: Wanted) -> Summing:
-    """The functions for these elements.
-
-    ``group`` takes a segment of four rows to their records and its dy·x̂ and dy to the float64 sums. ``row`` does so
-    with one row, but adds to float32 terms, which ``settle`` takes to the float64 sums and clears after each group.
-    """
+def _adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
-    dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
     wants_dx, wants_dw, wants_db = wanted
 
     @register_jitable
     def add(y: Any, xhat: Any, w: Any, terms: Any, sums: Any) -> Any:
         dw, db = terms
-        sum_g, sum_gx, size, square = sums
+        sum_g, sum_gx, size, square = sums  # in the order of a record
         if wants_db:
             db = db + y
         if wants_dw:
@@ -108,120 +148,119 @@ def summing(dy: Element, x: Element, wanted: Wanted) -> Summing:
         return (dw, db), (sum_g, sum_gx, size, square)
 
     @register_jitable
-    def add_sixteen(dy_at: int, x_at: int, mean: Any, rstd: Any, w: Any, terms: Any, sums: Any) -> Any:
+    def sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
         y = load_dy(dy_at)
-        xhat = (load_x(x_at) - mean) * rstd if wants_x else y
+        xhat = (load_x(x_at) - row[0]) * row[1] if wants_x else y
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
-    def add_some(dy_at: int, x_at: int, count: int, mean: Any, rstd: Any, w: Any, terms: Any, sums: Any) -> Any:
+    def some(dy_at: int, x_at: int, count: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
         y = load_dy(dy_at)
         xhat = y
         if wants_x:
-            xhat = select(first_lanes(count), (load_x(x_at) - mean) * rstd, 0.0)
+            xhat = select(first_lanes(count), (load_x(x_at) - row[0]) * row[1], 0.0)
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
-    def record(sums: Any, at: int) -> None:
-        store_one_float32(at + SUM_G, total(sums[0]))
-        store_one_float32(at + SUM_GX, total(sums[1]))
-        store_one_float32(at + SUM_SIZE, total(sums[2]))
-        store_one_float32(at + SUM_SQUARE, total(sums[3]))
-
-    @register_jitable
-    def add_terms(terms: Any, j: int, dw_at: int, db_at: int, lost: Any) -> Any:
+    def add_terms(terms: Any, dw_at: int, db_at: int, lost: Any) -> Any:
         """Add the terms of a group's sixteen columns to the float64 sums, but none that float32 could not hold."""
         dw, db = terms
         lost_dw, lost_db = lost
         if wants_dw:
             none = dw - dw
             lost_dw = lost_dw + none
-            accumulate(dw_at + 8 * j, select(none == 0.0, dw, 0.0))
+            accumulate(dw_at, select(none == 0.0, dw, 0.0))
         if wants_db:
             none = db - db
             lost_db = lost_db + none
-            accumulate(db_at + 8 * j, select(none == 0.0, db, 0.0))
+            accumulate(db_at, select(none == 0.0, db, 0.0))
         return lost_dw, lost_db
 
     @register_jitable
-    def add_lost_terms(dys: Any, xs: Any, columns: int, coefficients: int, dw_at: int, db_at: int) -> None:
+    def add_lost_terms(frame: int) -> None:
         """What ``add_terms`` left out, row by row in float64, which holds all these products."""
-        for j in range(columns):
+        dw_at, db_at = field(frame, DW_AT), field(frame, DB_AT)
+        for j in range(field(frame, COLUMNS)):
             dw, db = splat(np.float32(0.0)), splat(np.float32(0.0))
             exact_dw = load_one_float64(dw_at + 8 * j) if wants_dw else 0.0
             exact_db = load_one_float64(db_at + 8 * j) if wants_db else 0.0
             for k in range(GROUP):
-                row = coefficients + COEFFICIENT * k
-                y = load_dy_part(dys[k] + j * dy_size, 1)
+                y = load_dy_part(field(frame, DYS + 8 * k) + j * dy_size, 1)
                 db = db + y
                 exact_db += np.float64(lane(y, 0))
                 if wants_dw:
-                    x, mean, rstd = (
-                        load_x_part(xs[k] + j * x_size, 1),
-                        load_one_float32(row + ROW_MEAN),
-                        load_one_float32(row + ROW_RSTD),
-                    )
+                    x = load_x_part(field(frame, XS + 8 * k) + j * x_size, 1)
+                    mean, rstd = statistics(field(frame, ROW), k)
                     dw = fma(y, (x - mean) * rstd, dw)
-                    exact_xhat = (np.float64(lane(x, 0)) - np.float64(mean)) * np.float64(rstd)
+                    exact_xhat = (np.float64(lane(x, 0)) - np.float64(lane(mean, 0))) * np.float64(lane(rstd, 0))
                     exact_dw += np.float64(lane(y, 0)) * exact_xhat
             if wants_dw and lane(dw - dw != 0.0, 0):
                 store_one_float64(dw_at + 8 * j, exact_dw)
             if wants_db and lane(db - db != 0.0, 0):
                 store_one_float64(db_at + 8 * j, exact_db)
 
-    @register_jitable
-    def row_of(coefficients: int, k: int) -> Any:
-        row = coefficients + COEFFICIENT * k
-        return splat(load_one_float32(row + ROW_MEAN)), splat(load_one_float32(row + ROW_RSTD))
+    return Adding(sixteen, some, add_terms, add_lost_terms)
 
-    @register_jitable
-    def group(
-        dys: Any, xs: Any, w_at: int, columns: int, coefficients: int, dy_ahead: int, x_ahead: int,
-        records: int, pitch: int, dw_at: int, db_at: int,
-    ) -> None:  # fmt: skip
+
+def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
+    """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums."""
+    add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted)
+    dy_size, x_size, wants_x, wants_dx = dy.size, x.size, wanted.x, wanted.dx
+    dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
+
+    def run(frame: int) -> None:
+        dys, xs, columns = four(frame, DYS), four(frame, XS), field(frame, COLUMNS)
         whole = columns & -16
         rest, ends = columns - whole, scratch(ENDS)
         if rest:
             for k in range(GROUP):
-                copy_end(dys[k] + whole * dy_size, rest * dy_size, ends + 64 * k)
+                copy_end(field(frame, DYS + 8 * k) + whole * dy_size, rest * dy_size, ends + 64 * k)
                 if wants_x:
-                    copy_end(xs[k] + whole * x_size, rest * x_size, ends + 64 * (GROUP + k))
-        mean_0, rstd_0 = row_of(coefficients, 0)
-        mean_1, rstd_1 = row_of(coefficients, 1)
-        mean_2, rstd_2 = row_of(coefficients, 2)
-        mean_3, rstd_3 = row_of(coefficients, 3)
+                    copy_end(field(frame, XS + 8 * k) + whole * x_size, rest * x_size, ends + 64 * (GROUP + k))
+        coefficients, w_at = field(frame, ROW), field(frame, W)
+        row_0, row_1 = statistics(coefficients, 0), statistics(coefficients, 1)
+        row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
+        dy_ahead, x_ahead = field(frame, DY_AHEAD), field(frame, X_AHEAD)
+        dw_at, db_at = field(frame, DW_AT), field(frame, DB_AT)
         zero = splat(np.float32(0.0))
         none = (zero, zero, zero, zero)
         sums_0, sums_1, sums_2, sums_3 = none, none, none, none
         lost = (zero, zero)
         for j in range(0, whole, 16):
             w = load_float32(w_at + 4 * j) if wants_dx else zero
-            dy_at, x_at = j * dy_size, j * x_size
-            if dy_ahead and j & dy_line == 0:
-                fetch(dys, dy_at + dy_ahead)
-            if wants_x and x_ahead and j & x_line == 0:
+            at, x_at = j * dy_size, j * x_size
+            if j & dy_line == 0:
+                fetch(dys, at + dy_ahead)
+            if wants_x and j & x_line == 0:
                 fetch(xs, x_at + x_ahead)
             terms = (zero, zero)
-            terms, sums_0 = add_sixteen(dys[0] + dy_at, xs[0] + x_at, mean_0, rstd_0, w, terms, sums_0)
-            terms, sums_1 = add_sixteen(dys[1] + dy_at, xs[1] + x_at, mean_1, rstd_1, w, terms, sums_1)
-            terms, sums_2 = add_sixteen(dys[2] + dy_at, xs[2] + x_at, mean_2, rstd_2, w, terms, sums_2)
-            terms, sums_3 = add_sixteen(dys[3] + dy_at, xs[3] + x_at, mean_3, rstd_3, w, terms, sums_3)
-            lost = add_terms(terms, j, dw_at, db_at, lost)
+            terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
+            terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
+            terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + x_at, row_2, w, terms, sums_2)
+            terms, sums_3 = add_sixteen(dys[3] + at, xs[3] + x_at, row_3, w, terms, sums_3)
+            lost = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, lost)
         if rest:
             w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
             terms = (zero, zero)
-            terms, sums_0 = add_some(ends, ends + 256, rest, mean_0, rstd_0, w, terms, sums_0)
-            terms, sums_1 = add_some(ends + 64, ends + 320, rest, mean_1, rstd_1, w, terms, sums_1)
-            terms, sums_2 = add_some(ends + 128, ends + 384, rest, mean_2, rstd_2, w, terms, sums_2)
-            terms, sums_3 = add_some(ends + 192, ends + 448, rest, mean_3, rstd_3, w, terms, sums_3)
-            lost = add_terms(terms, whole, dw_at, db_at, lost)
+            terms, sums_0 = add_some(ends, ends + 256, rest, row_0, w, terms, sums_0)
+            terms, sums_1 = add_some(ends + 64, ends + 320, rest, row_1, w, terms, sums_1)
+            terms, sums_2 = add_some(ends + 128, ends + 384, rest, row_2, w, terms, sums_2)
+            terms, sums_3 = add_some(ends + 192, ends + 448, rest, row_3, w, terms, sums_3)
+            lost = add_terms(terms, dw_at + 8 * whole, db_at + 8 * whole, lost)
         if wants_dx:
-            record(sums_0, records)
-            record(sums_1, records + pitch)
-            record(sums_2, records + 2 * pitch)
-            record(sums_3, records + 3 * pitch)
+            store_totals(field(frame, RECORD_AT), field(frame, PITCH), sums_0 + sums_1 + sums_2 + sums_3)
         if any_lane(lost[0] + lost[1] != 0.0):
-            add_lost_terms(dys, xs, columns, coefficients, dw_at, db_at)
+            add_lost_terms(frame)
+
+    return run
+
+
+def sum_row(dy: Element, x: Element, wanted: Wanted, last: bool) -> Kernel:
+    """The kernel for one row of a group: its terms are added to those before it, the last row's to the float64 sums."""
+    add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted)
+    dy_size, x_size, wants_x = dy.size, x.size, wanted.x
+    dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
+    wants_dx, wants_dw, wants_db = wanted
 
     @register_jitable
     def load_terms(at: int) -> Any:
@@ -229,58 +268,59 @@ def summing(dy: Element, x: Element, wanted: Wanted) -> Summing:
         return (load_float32(at) if wants_dw else zero), (load_float32(at + DB_TERMS) if wants_db else zero)
 
     @register_jitable
-    def store_terms(at: int, terms: Any) -> None:
+    def keep(frame: int, j: int, terms: Any, lost: Any) -> Any:
+        if last:
+            return add_terms(terms, field(frame, DW_AT) + 8 * j, field(frame, DB_AT) + 8 * j, lost)
+        at = field(frame, TERMS) + 4 * j
         if wants_dw:
             store_float32(at, terms[0])
         if wants_db:
             store_float32(at + DB_TERMS, terms[1])
+        return lost
 
-    @register_jitable
-    def row(
-        dy_at: int, x_at: int, w_at: int, columns: int, coefficients: int, dy_ahead: int, x_ahead: int, records: int,
-        terms_at: int,
-    ) -> None:  # fmt: skip
+    def run(frame: int) -> None:
+        k, columns, before, w_at = field(frame, K), field(frame, COLUMNS), field(frame, BEFORE), field(frame, W)
+        dy_at, x_at = field(frame, DYS + 8 * k), field(frame, XS + 8 * k)
         whole = columns & -16
         rest, end = columns - whole, scratch(128)
         if rest:
             copy_end(dy_at + whole * dy_size, rest * dy_size, end)
             if wants_x:
                 copy_end(x_at + whole * x_size, rest * x_size, end + 64)
-        mean, rstd = row_of(coefficients, 0)
+        row = statistics(field(frame, ROW), k)
+        dy_ahead, x_ahead = dy_at + field(frame, DY_AHEAD), x_at + field(frame, X_AHEAD)
         zero = splat(np.float32(0.0))
-        sums = (zero, zero, zero, zero)
+        sums, lost = (zero, zero, zero, zero), (zero, zero)
         for j in range(0, whole, 16):
             w = load_float32(w_at + 4 * j) if wants_dx else zero
-            if dy_ahead and j & dy_line == 0:
-                prefetch(dy_at + j * dy_size + dy_ahead)
-            if wants_x and x_ahead and j & x_line == 0:
-                prefetch(x_at + j * x_size + x_ahead)
-            terms = load_terms(terms_at + 4 * j)
-            terms, sums = add_sixteen(dy_at + j * dy_size, x_at + j * x_size, mean, rstd, w, terms, sums)
-            store_terms(terms_at + 4 * j, terms)
+            if j & dy_line == 0:
+                prefetch(dy_ahead + j * dy_size)
+            if wants_x and j & x_line == 0:
+                prefetch(x_ahead + j * x_size)
+            terms = load_terms(before + 4 * j)
+            terms, sums = add_sixteen(dy_at + j * dy_size, x_at + j * x_size, row, w, terms, sums)
+            lost = keep(frame, j, terms, lost)
         if rest:
             w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
-            terms, sums = add_some(end, end + 64, rest, mean, rstd, w, load_terms(terms_at + 4 * whole), sums)
-            store_terms(terms_at + 4 * whole, terms)
+            terms, sums = add_some(end, end + 64, rest, row, w, load_terms(before + 4 * whole), sums)
+            lost = keep(frame, whole, terms, lost)
         if wants_dx:
-            record(sums, records)
+            store_totals(field(frame, RECORD_AT), 0, sums)
+        if last and any_lane(lost[0] + lost[1] != 0.0):
+            add_lost_terms(frame)
 
-    @register_jitable
-    def settle(dys: Any, xs: Any, columns: int, coefficients: int, terms_at: int, dw_at: int, db_at: int) -> None:
-        zero = splat(np.float32(0.0))
-        lost = (zero, zero)
-        for j in range(0, columns, 16):
-            lost = add_terms(load_terms(terms_at + 4 * j), j, dw_at, db_at, lost)
-            store_terms(terms_at + 4 * j, (zero, zero))
-        if any_lane(lost[0] + lost[1] != 0.0):
-            add_lost_terms(dys, xs, columns, coefficients, dw_at, db_at)
-
-    return Summing(group, row, settle)
+    return run
 
 
-def applying(dy: Element, x: Element, dx: Element) -> Any:
-    """A function that writes a segment of a row's dx, a line at a time."""
-    load_dy, load_x, store_dx, stream_dx = dy.load, x.load, dx.store, dx.stream
+class Writing(NamedTuple):
+    """What kernels that write dx have in common."""
+
+    line: Any
+    end: Any
+
+
+def _writing(dy: Element, x: Element, dx: Element) -> Writing:
+    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.stream
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     @register_jitable
@@ -289,38 +329,67 @@ def applying(dy: Element, x: Element, dx: Element) -> Any:
         return fma((x - mean) * rstd, minus_c2, y * w + minus_c1) * rstd
 
     @register_jitable
-    def apply_row(
-        dy_at: int, x_at: int, dx_at: int, w_at: int, columns: int, coefficients: int, dy_ahead: int, x_ahead: int,
-        streamed: int,
-    ) -> None:  # fmt: skip
-        rest = columns % line
-        whole, end = columns - rest, scratch(192)
-        if rest:
-            copy_end(dy_at + whole * dy_size, rest * dy_size, end)
-            copy_end(x_at + whole * x_size, rest * x_size, end + 64)
-        row = (
-            splat(load_one_float32(coefficients + ROW_MEAN)),
-            splat(load_one_float32(coefficients + ROW_RSTD)),
-            splat(load_one_float32(coefficients + MINUS_C1)),
-            splat(load_one_float32(coefficients + MINUS_C2)),
-        )
-        for j in range(0, whole, line):
-            if dy_ahead:
-                prefetch(dy_at + j * dy_size + dy_ahead)
-            if x_ahead:
-                prefetch(x_at + j * x_size + x_ahead)
-            for i in range(j, j + line, 16):
-                w = load_float32(w_at + 4 * i)
-                result = gradient(load_dy(dy_at + i * dy_size), load_x(x_at + i * x_size), w, row)
-                if streamed:
-                    stream_dx(dx_at + i * dx_size, result)
-                else:
-                    store_dx(dx_at + i * dx_size, result)
-        if rest:
-            for i in range(0, rest, 16):
-                w = load_float32_part(w_at + 4 * (whole + i), min(16, rest - i))
-                result = gradient(load_dy(end + i * dy_size), load_x(end + 64 + i * x_size), w, row)
-                store_dx(end + 128 + i * dx_size, result)
-            copy(dx_at + whole * dx_size, end + 128, rest * dx_size)
+    def write_line(dy_at: int, x_at: int, dx_at: int, w_at: int, row: Any) -> None:
+        for i in range(0, line, 16):
+            w = load_float32(w_at + 4 * i)
+            write_dx(dx_at + i * dx_size, gradient(load_dy(dy_at + i * dy_size), load_x(x_at + i * x_size), w, row))
 
-    return apply_row
+    @register_jitable
+    def write_end(dy_at: int, x_at: int, dx_at: int, w_at: int, count: int, row: Any) -> None:
+        end = scratch(192)
+        copy_end(dy_at, count * dy_size, end)
+        copy_end(x_at, count * x_size, end + 64)
+        for i in range(0, count, 16):
+            w = load_float32_part(w_at + 4 * i, min(16, count - i))
+            result = gradient(load_dy(end + i * dy_size), load_x(end + 64 + i * x_size), w, row)
+            store_dx(end + 128 + i * dx_size, result)
+        copy(dx_at, end + 128, count * dx_size)
+
+    return Writing(write_line, write_end)
+
+
+def write_row(dy: Element, x: Element, dx: Element) -> Kernel:
+    """The kernel that writes dx of one row, the first of the frame's, a line at a time."""
+    write_line, write_end = _writing(dy, x, dx)
+    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+
+    def run(frame: int) -> None:
+        columns, w_at = field(frame, COLUMNS), field(frame, W)
+        dy_at, x_at, dx_at = field(frame, DYS), field(frame, XS), field(frame, DXS)
+        dy_ahead, x_ahead = dy_at + field(frame, DY_AHEAD), x_at + field(frame, X_AHEAD)
+        rest, row = columns % line, constants(field(frame, ROW), 0)
+        whole = columns - rest
+        for j in range(0, whole, line):
+            prefetch(dy_ahead + j * dy_size)
+            prefetch(x_ahead + j * x_size)
+            write_line(dy_at + j * dy_size, x_at + j * x_size, dx_at + j * dx_size, w_at + 4 * j, row)
+        if rest:
+            at = dy_at + whole * dy_size, x_at + whole * x_size, dx_at + whole * dx_size
+            write_end(at[0], at[1], at[2], w_at + 4 * whole, rest, row)
+
+    return run
+
+
+def write_group(dy: Element, x: Element, dx: Element) -> Kernel:
+    """The kernel that writes dx of four rows, a line of each at a time."""
+    write_line, write_end = _writing(dy, x, dx)
+    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+
+    def run(frame: int) -> None:
+        columns, w_at, row = field(frame, COLUMNS), field(frame, W), field(frame, ROW)
+        dys, xs, dxs, rest = four(frame, DYS), four(frame, XS), four(frame, DXS), columns % line
+        row_0, row_1, row_2, row_3 = constants(row, 0), constants(row, 1), constants(row, 2), constants(row, 3)
+        whole = columns - rest
+        for j in range(0, whole, line):
+            dy_at, x_at, dx_at, w_here = j * dy_size, j * x_size, j * dx_size, w_at + 4 * j
+            write_line(dys[0] + dy_at, xs[0] + x_at, dxs[0] + dx_at, w_here, row_0)
+            write_line(dys[1] + dy_at, xs[1] + x_at, dxs[1] + dx_at, w_here, row_1)
+            write_line(dys[2] + dy_at, xs[2] + x_at, dxs[2] + dx_at, w_here, row_2)
+            write_line(dys[3] + dy_at, xs[3] + x_at, dxs[3] + dx_at, w_here, row_3)
+        if rest:
+            for k in range(GROUP):
+                dy_at, x_at = field(frame, DYS + 8 * k) + whole * dy_size, field(frame, XS + 8 * k) + whole * x_size
+                dx_at = field(frame, DXS + 8 * k) + whole * dx_size
+                write_end(dy_at, x_at, dx_at, w_at + 4 * whole, rest, constants(row, k))
+
+    return run

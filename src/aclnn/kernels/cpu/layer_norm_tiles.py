@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, working
+from aclnn.kernels.cpu.layer_norm_job import Job
 
 if TYPE_CHECKING:
     from aclnn.kernels.cpu.layer_norm import LayerNormPlan
@@ -19,9 +17,7 @@ MATRICES = (jobs.DY, jobs.X, jobs.DX)
 class Tile:
     """Rows and segments of dy, x and dx as contiguous float32 in the thread's scratch, and the job that says so."""
 
-    def __init__(
-        self, owner: LayerNormPlan, job: NDArray[np.int64], first: int, last: int, begin: int, end: int
-    ) -> None:
+    def __init__(self, owner: LayerNormPlan, job: Job, first: int, last: int, begin: int, end: int) -> None:
         self._first, self._count = first, last - first
         self._column = begin * jobs.SEGMENT
         self._columns = min(owner.n, end * jobs.SEGMENT) - self._column
@@ -31,14 +27,12 @@ class Tile:
         start = working.address(3 * size + 64 + 8 * (self._count + self._columns))
         self._tiles = [start + i * size for i in range(3)]
         self._offsets = start + 3 * size
-        self._views = [int(job.ctypes.data) + int(job[field]) if job[field] else 0 for field in MATRICES]
+        self._views = [job.address + job[field] if job[field] else 0 for field in MATRICES]
         self._reads_x = owner.wanted.x
         self.job = packed = owner.packed_template.copy()
-        kept = jobs.JOB_FIELDS - len(MATRICES)
-        packed[:kept] = job[:kept]
-        packed[jobs.JOB_FIELDS : packed[jobs.DY] // 8] = job[jobs.JOB_FIELDS : job[jobs.DY] // 8]
-        packed[jobs.STREAMED] = packed[jobs.IN_PLACE] = 0
-        packed[jobs.BEGIN], packed[jobs.END], packed[jobs.PARTS] = begin, end, 1
+        for field in (*range(jobs.JOB_FIELDS - len(MATRICES)), *range(jobs.JOB_FIELDS, job[jobs.DY] // 8)):
+            packed[field] = job[field]
+        packed[jobs.STREAMED], packed[jobs.BEGIN], packed[jobs.END] = 0, begin, end
         for field, tile in zip(MATRICES, self._tiles, strict=True):
             if packed[field]:
                 view = packed[field] // 8

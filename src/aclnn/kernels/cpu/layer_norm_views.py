@@ -34,6 +34,7 @@ class View:
     def __init__(self, layout: Layout, normalized_dims: int) -> None:
         size = layout.dtype.itemsize
         self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
+        self.span = layout.span
         split = len(layout.shape) - normalized_dims
         self.rows = _dims(layout.shape[:split], layout.strides[:split], size)
         self.columns = _dims(layout.shape[split:], layout.strides[split:], size)
@@ -53,7 +54,7 @@ class View:
         lines = described(self.rows)
         step = self.rows[0][1] if len(self.rows) == 1 else 0
         columns_at = jobs.ROWS + 8 * len(lines)
-        return [0, int(self.dtype), step, int(self.direct), columns_at, *lines, *described(self.columns)]
+        return [0, int(self.dtype), self.itemsize, step, int(self.direct), columns_at, *lines, *described(self.columns)]
 
 
 def rows_of(layout: Layout) -> View:
