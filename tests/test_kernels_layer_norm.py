@@ -231,7 +231,7 @@ def test_one_column_gives_zero() -> None:
     assert not gradients(inputs)[0].any()
 
 
-@pytest.mark.parametrize("shape", [(5, 40), (300, 40), (3, 33000)])
+@pytest.mark.parametrize("shape", [(5, 40), (300, 40), (258, 200), (3, 33000)])
 @pytest.mark.parametrize("power_dy", [-140, -100, 0, 100, 125])
 @pytest.mark.parametrize("power_w", [-100, 0, 100])
 @pytest.mark.parametrize("power_x", [-100, 0, 120])
@@ -265,7 +265,7 @@ def test_sums_whose_parts_overflow() -> None:
     assert np.array_equal(dx, np.where(dy > 0, -3e38, 3e38).astype(np.float32))
 
 
-@pytest.mark.parametrize("shape", [(301, 40), (7, 33000)])
+@pytest.mark.parametrize("shape", [(301, 40), (301, 200), (7, 33000)])
 def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread_count(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(11)
     inputs = dy, x, mean, rstd, _ = rows(rng, *shape)
@@ -290,7 +290,7 @@ def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread
             assert np.array_equal(np.isfinite(got), finite)
 
 
-@pytest.mark.parametrize("shape", [(300, 8), (2, 33000)])
+@pytest.mark.parametrize("shape", [(300, 8), (300, 200), (2, 33000)])
 @pytest.mark.parametrize(("power_xhat", "power_dy"), [(29, 97), (60, 50), (40, 80)])
 def test_the_product_of_xhat_and_c2_may_exceed_float32(shape: tuple[int, int], power_xhat: int, power_dy: int) -> None:
     dy, x = np.ones(shape, np.float32), np.zeros(shape, np.float32)
@@ -303,8 +303,9 @@ def test_the_product_of_xhat_and_c2_may_exceed_float32(shape: tuple[int, int], p
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", range(5))
-def test_nan_and_inf_propagate_by_the_formula(bad: float, where: int) -> None:
-    inputs = rows(np.random.default_rng(9), 300, 40)
+@pytest.mark.parametrize("n", [40, 200, 700])
+def test_nan_and_inf_propagate_by_the_formula(bad: float, where: int, n: int) -> None:
+    inputs = rows(np.random.default_rng(9), 300, n)
     clean = gradients(inputs)
     broken = tuple(array.copy() for array in inputs)
     broken[where].flat[7] = bad
@@ -467,7 +468,7 @@ def test_large_results_are_streamed_to_the_same_bits(offset: int) -> None:
 # --- overlaps, empty tensors, concurrency ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(9, 50), (300, 50), (3, 33000)])
+@pytest.mark.parametrize("shape", [(9, 50), (300, 50), (300, 200), (3, 33000)])
 @pytest.mark.parametrize("which", [0, 1])
 def test_dx_may_be_an_input(shape: tuple[int, int], which: int) -> None:
     inputs = rows(np.random.default_rng(5), *shape)
