@@ -262,6 +262,7 @@ REFUSALS: list[tuple[str, Callable[[], Any], str]] = [
     ("word", lambda: A.gelu_backward_v2(torch.ones(3), torch.ones(3), "Tanh"), "approximate: expected 'none' or"),
     ("sparse", lambda: A.silu(torch.ones(3).to_sparse()), "aclnn::silu"),
     ("meta", lambda: A.silu_backward(torch.ones(3, device="meta"), torch.ones(4, device="meta")), "shape"),
+    ("mixed devices", lambda: A.silu_backward(torch.ones(3), torch.ones(3, device="meta")), "same device, cpu"),
     ("out", lambda: A.silu.out(torch.ones(3), out=torch.ones(4)), "out: expected shape"),
 ]
 

@@ -171,7 +171,8 @@ def evaluate_cuda(operator: Operator, arguments: Sequence[Any], outs: Sequence[A
         return evaluate("cuda", operator, arguments, outs)
 
 
-def _judge(operator: Operator, device: str, arguments: Sequence[Any], outs: Sequence[Any] | None) -> _Recipe:
+def _device_of(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> Any:
+    """The device that all tensors are on."""
     parameters = (*arguments_of(operator), *(() if outs is None else operator.outputs))
     given = [
         (parameter, argument)
@@ -186,6 +187,11 @@ def _judge(operator: Operator, device: str, arguments: Sequence[Any], outs: Sequ
                 f"{operator.function}: {parameter.name}: expected all tensors to be on the same device, {where} "
                 f"(that of {given[0][0].name}), got one on {tensor.device}",
             )
+    return where
+
+
+def _judge(operator: Operator, device: str, arguments: Sequence[Any], outs: Sequence[Any] | None) -> _Recipe:
+    where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, arguments, outs)
     prepared = prepare_layouts(operator, call.arguments, call.product, device)
     names = [p.name for p in (*arguments_of(operator), *operator.outputs)]
@@ -247,13 +253,13 @@ def _broadcasts(shape: Any, target: Any) -> bool:
 
 def _fake(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
     """Judge the arguments' descriptions alone, and make results without memory."""
+    where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, arguments, outs)
     for check in operator.checks:
         if (text := check.complaint(call)) is not None:
             raise AclnnError(check.code, f"{operator.function}: {text}")
     if outs is not None:
         return list(outs)
-    where = next(a.device for a in arguments if isinstance(a, torch.Tensor))
     return [spec and torch.empty_strided(spec[0], spec[1], dtype=spec[2], device=where) for spec in fresh]
 
 
