@@ -203,5 +203,23 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
     assert plan.workspace_bytes <= 0.5 * rows * columns * size
 
 
+@pytest.mark.parametrize("columns", [1000, 20000])
+def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> None:
+    """Forwards, masks, rows of two dimensions and gaps between columns, no weight, outputs that coincide."""
+    from aclnn import kernels
+
+    rows, halves, gaps = (8, 6, columns), (8, 6, 1), (12 * columns, 2 * columns, 2)
+    flat, row, w = described(rows, "BF16"), described(halves, "FLOAT"), described((columns,), "FLOAT16")
+    addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
+    kernels.layer_norm((flat, w, None), (flat, row, None), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
+    apart, stacked = described(rows, "FLOAT", gaps), described(rows, "BF16", (6 * columns, columns - 3, 1))
+    for x, weight, outputs in (
+        (flat, None, (flat, w, None)), (apart, w, (flat, None, None)), (apart, w, (None, None, w)),
+        (flat, w, (stacked, w, None)),
+    ):  # fmt: skip
+        kernels.layer_norm_backward((flat, x, row, row, weight), outputs, 1, "cuda").run(*addresses)
+    assert {"walk", "scatter", "finish", "rows"} <= {kernel.name for kernel in launches}
+
+
 if __name__ == "__main__":
     globals()[f"check_{sys.argv[1]}"]()
