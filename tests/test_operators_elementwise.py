@@ -109,7 +109,7 @@ def test_the_gradient_in_16_bits(case: Case, curve: Curve, dtype: D) -> None:
     exact = dy.astype(np.float64) * derivatives(curve.forward, x.astype(np.float64))
     error = ulps(result, exact, dtype)
     worst = error.argmax()
-    assert error[worst] <= 0.501, (dy[worst], x[worst], result[worst], exact[worst])
+    assert error[worst] <= 0.51, (dy[worst], x[worst], result[worst], exact[worst])
 
 
 SPECIAL = np.array(
