@@ -169,7 +169,7 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
 @intrinsic
 def call(typingctx: Any, address: Any, frame: Any) -> Any:
     """Call a kernel by its address (see ``compiler.address_of``) with a frame."""
-    return types.void(types.int64, types.int64), memory._invoke
+    return types.void(types.int64, types.int64), memory.invocation
 
 
 @intrinsic

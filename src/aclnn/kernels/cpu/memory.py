@@ -508,7 +508,8 @@ def pause(typingctx: Any) -> Any:
     return types.void(), emit
 
 
-def _invoke(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+def invocation(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    """Call the kernel whose address comes first with the other arguments."""
     # Numba's calling convention: places for the result and for an exception come first, a status is returned.
     place = _INT8.as_pointer()
     function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [_INT64] * (len(args) - 1))
@@ -520,7 +521,7 @@ def _invoke(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value,
 @intrinsic
 def invoke(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
     """Call a kernel of eight parameters by its address (see ``compiler.address_of``)."""
-    return types.void(*[types.int64] * 9), _invoke
+    return types.void(*[types.int64] * 9), invocation
 
 
 @intrinsic
