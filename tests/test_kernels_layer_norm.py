@@ -511,6 +511,16 @@ def test_where_results_coincide_the_last_one_stays() -> None:
     assert storage[60] == dw[-1]
 
 
+@pytest.mark.parametrize("shape", [(300, 20), (30, 20)])
+def test_where_dx_and_db_coincide_db_stays(shape: tuple[int, int]) -> None:
+    """With few rows dx came last."""
+    inputs = rows(np.random.default_rng(8), *shape)
+    _, _, db = gradients(inputs)
+    dx = np.zeros(shape, np.float32)
+    Plan(inputs, (dx, None, dx[0]), 1).run()
+    assert np.array_equal(dx[0], db)
+
+
 @pytest.mark.parametrize("mask", MASKS)
 def test_no_rows_give_zeros(mask: tuple[bool, bool, bool]) -> None:
     empty, none = np.empty((0, 5), np.float32), np.empty(0, np.float32)

@@ -278,12 +278,14 @@ class LayerNormPlan:
             self._finish(job, 1)
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
-        """Whether dw and db may be written while inputs are still being read, and in any order."""
-        read = [(address, view.span) for address, view in zip(inputs, self._read(), strict=True) if view is not None]
+        """Whether dw and db may be written before dx, while inputs are still being read, and in any order."""
+        others = [(address, view.span) for address, view in zip(inputs, self._read(), strict=True) if view is not None]
+        if self.wanted.dx:
+            others.append((outputs[0], self._matrices[2].span))
         for view, target in zip(self._gradients, outputs[1:], strict=True):
             if view is not None:
                 begin, end = (target + edge for edge in view.span)
-                if not view.distinct or any(at + low < end and begin < at + high for at, (low, high) in read):
+                if not view.distinct or any(at + low < end and begin < at + high for at, (low, high) in others):
                     return False
         return True
 
