@@ -308,10 +308,11 @@ LAYOUTS = """4,194,304 elements; no copy of a whole tensor is made in any of the
 SIZES = """Contiguous tensors of 1 to 2²⁶ elements through the Python function with `out=`, that is, its overhead
 included; the limit's has none. Up to 32,768 elements one thread does the work."""
 
-MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. With 2²⁴ elements aclnn is 2 to 5
-times as fast, but for N = 16. PyTorch allocates its results anew, and pays for fresh pages there; in the cache (2²⁰ and
-2²² elements) it is the faster one for most shapes. What is missing is known: a kernel with sixteen rows across the
-lanes for few columns, and sharing blocks of rows without the GIL, as the activations do."""
+MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. With 2²⁴ elements aclnn is 2 to 6
+times as fast. PyTorch allocates its results anew, and pays for fresh pages there; in the cache (2²⁰ and 2²² elements)
+aclnn is mostly the faster one from 1,024 columns on, and PyTorch for fewer, where it shows that aclnn spends some 20 ns
+on each row, and for db alone. What is missing is known: sixteen rows across the lanes for few columns, and sums of
+db that stay in registers."""
 
 STREAMING = """Results larger than a third of the machine's largest cache (and 4 MiB) are written around it. A smaller
 one stays there, for whoever reads it next; a larger one does not, and writing it into the cache costs the reading of
@@ -319,7 +320,8 @@ what is overwritten. Hardswish in float32, both ways, on a machine with 32 MiB:"
 
 COSTS = """Imports and first calls are medians of new processes; compilations start with an empty cache."""
 
-GPU = """Nothing has been measured yet: no GPU was at hand. `make gpu` measures it and writes the tables."""
+GPU = """Nothing has been measured yet: no GPU was at hand. `make gpu` measures it and writes the tables;
+[pytorch.md](pytorch.md) says what the compiled kernels let one expect."""
 
 
 if __name__ == "__main__":
