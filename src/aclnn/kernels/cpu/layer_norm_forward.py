@@ -15,6 +15,7 @@ from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
+from aclnn.kernels.cpu.loops import Loop, shared
 from aclnn.kernels.cpu.memory import (
     finish_streams,
     first_lanes,
@@ -168,14 +169,14 @@ def _normalizer(dtype: DataType, trickles: bool) -> Any:
     return normalize
 
 
-def _make(kinds: _Kinds, trickles: bool) -> Callable[[int, int, int], None]:
+def _make(kinds: _Kinds, trickles: bool) -> Loop:
     read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out, trickles)
     into_row = _normalizer(DataType.FLOAT, False)
     read_weight, read_bias = _reader(kinds.weight or DataType.FLOAT), _reader(kinds.bias or DataType.FLOAT)
     write_mean, write_rstd = _writer(kinds.mean or DataType.FLOAT), _writer(kinds.rstd or DataType.FLOAT)
     x_size, out_size, as_it_is = kinds.x.itemsize, kinds.out.itemsize, kinds.x == DataType.FLOAT
 
-    def rows(job: int, first: int, last: int) -> None:
+    def rows(job: int, _a: int, _b: int, _c: int, _d: int, first: int, last: int) -> None:  # the job says it all
         n = _field(job, N)
         eps = np.int64(_field(job, EPS)).view(np.float64)
         padded = n + LANES  # the last vector is read and written whole
@@ -219,7 +220,7 @@ def _make(kinds: _Kinds, trickles: bool) -> Callable[[int, int, int], None]:
         if streamed:
             finish_streams()
 
-    return rows
+    return shared(rows)
 
 
 def _described(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[int]:
@@ -294,11 +295,7 @@ class LayerNormPlan:
         rows = max(1, _CHUNK_ELEMENTS // max(1, self._n))
         job[STREAMED] = self._streams and outputs[0] % 16 == 0
         normalize = self._kernel(bool(job[STREAMED]) and outputs[0] % self._vector_bytes != 0)
-
-        def chunk(index: int) -> None:
-            normalize(here, index * rows, min(self._m, (index + 1) * rows))
-
-        pool.run(chunk, -(-self._m // rows))
+        pool.sweep(normalize, (here, 0, 0, 0, 0), rows, self._m)
         del kept
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[list[Any], list[int]]:
