@@ -113,6 +113,12 @@ def _load(widen: Convert | None, doc: str) -> Any:
     return intrinsic(load)
 
 
+def _write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int, streamed: bool) -> None:
+    written = builder.store(value, _pointer(builder, address, value.type), align=alignment)
+    if streamed:
+        written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+
+
 def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
 
     def store(typingctx: Any, address: Any, value: Any) -> Any:
@@ -121,9 +127,7 @@ def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: 
             if streamed and narrow is _narrow_bfloat16 and target.flavour(context) == "avx512":
                 # LLVM merges the rounding with the store, and that instruction cannot stream.
                 raw = apart(builder, raw)
-            written = builder.store(raw, _pointer(builder, args[0], raw.type), align=alignment)
-            if streamed:
-                written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+            _write(builder, raw, args[0], alignment, streamed)
             return context.get_dummy_value()
 
         return (types.void(types.int64, FLOATS), emit) if value is FLOATS else None
@@ -164,9 +168,7 @@ def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             raw = narrow(context, builder, args[1])
-            written = builder.store(raw, _pointer(builder, args[0], raw.type), align=64 if streamed else 1)
-            if streamed:
-                written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+            _write(builder, raw, args[0], 64 if streamed else 1, streamed)
             return context.get_dummy_value()
 
         return (types.void(types.int64, WIDE_FLOATS), emit) if value is WIDE_FLOATS else None
@@ -637,17 +639,6 @@ def load_entries(typingctx: Any, table: Any, address: Any) -> Any:
     return FLOATS(types.int64, types.int64), emit
 
 
-@intrinsic
-def load_entries_part(typingctx: Any, table: Any, address: Any, count: Any) -> Any:
-    """The same for the first ``count`` of them; the other lanes are ``table[0]``."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        indices = builder.bitcast(_first_sixteen_bit(builder, args[1], args[2]), _INT16.as_pointer())
-        return _entries(builder, args[0], indices)
-
-    return FLOATS(types.int64, types.int64, types.int64), emit
-
-
 def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
     def load(typingctx: Any, address: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
@@ -690,8 +681,7 @@ def stream_float16_apart(typingctx: Any, address: Any, value: Any) -> Any:
         raw = _narrow_float16(context, builder, args[1])
         if target.flavour(context) in ("avx512", "avx2"):
             raw = apart(builder, raw)
-        written = builder.store(raw, _pointer(builder, args[0], raw.type), align=32)
-        written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+        _write(builder, raw, args[0], 32, streamed=True)
         return context.get_dummy_value()
 
     return types.void(types.int64, FLOATS), emit
