@@ -224,6 +224,24 @@ def test_addresses_that_are_no_multiple_of_the_element(dtype: np.dtype[Any]) -> 
         assert (storage[64 + shift + size * dtype.itemsize :] == 0xA5).all()
 
 
+@pytest.mark.parametrize("formula", SLOPES)
+@pytest.mark.parametrize("far", [0.002, 0.02, 0.1, 0.9, 1.0])
+def test_tails_give_the_same_bits_among_any_neighbours(formula: Any, far: float) -> None:
+    """Contiguous elements are packed where many are tails; every second element of a tensor never is."""
+    rng = np.random.default_rng(9)
+    dy, x = (numbers(rng, (9001,), DTYPES["float32"]) for _ in range(2))
+    x = np.where(rng.random(x.size) < far, x * 10, rng.uniform(-3, 3, x.size)).astype(np.float32)
+    want = run(formula, np.empty(2 * x.size, np.float32)[::2], np.repeat(dy, 2)[::2], np.repeat(x, 2)[::2])
+    for first, last in ((0, 64), (1, 1001), (5, 1029), (0, 9001)):
+        part = slice(first, last)
+        got = run(formula, np.empty(last - first, np.float32), dy[part], x[part])
+        np.testing.assert_array_equal(bits(got), bits(want[part]))
+    for shared in (dy, x):
+        out = shared.copy()
+        run(formula, out, *(out if array is shared else array for array in (dy, x)))
+        np.testing.assert_array_equal(bits(out), bits(want))
+
+
 @pytest.fixture
 def threads() -> Iterator[None]:
     before = pool.shared().threads

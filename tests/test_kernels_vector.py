@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from aclnn.kernels.cpu import memory, target, vector
-from instruction_sets import PLAINEST, SELECTIONS, python
+from instruction_sets import OTHERS, PLAINEST, SELECTIONS, python
 
 
 @cache
@@ -170,6 +170,33 @@ def test_parts_touch_only_their_lanes(kind: str) -> None:
         copy(source.ctypes.data, to.ctypes.data, count)
         np.testing.assert_array_equal(to[:count].astype(float), np.arange(count) + 1.0)
         assert (to[count:].astype(float) == 99).all()
+
+
+CHOICE = """
+import numba, numpy as np
+from aclnn.kernels.cpu import memory
+
+@numba.njit
+def pack(source, packed, out):
+    values = memory.load_float32(source)
+    chosen = values > 0.0
+    memory.store_chosen(packed, values, chosen)
+    memory.store_float32(out, memory.load_chosen(packed, chosen, values))
+    return memory.count_lanes(chosen)
+
+rng = np.random.default_rng(0)
+for _ in range(200):
+    values = np.where(rng.random(16) < rng.random(), 1, -1).astype(np.float32) * np.arange(1, 17, dtype=np.float32)
+    packed, out = np.full(20, 99, np.float32), np.full(20, 99, np.float32)
+    count, want = pack(values.ctypes.data, packed.ctypes.data, out.ctypes.data), values[values > 0]
+    assert count == want.size and (packed[:count] == want).all() and (packed[16:] == 99).all()
+    assert (out[:16] == values).all() and (out[16:] == 99).all()
+"""
+
+
+@pytest.mark.parametrize("elsewhere", [{}, *OTHERS])
+def test_chosen_lanes_are_packed_and_unpacked(elsewhere: dict[str, str]) -> None:
+    python("-c", CHOICE, **elsewhere)
 
 
 def test_tables_want_8_16_or_32_entries() -> None:

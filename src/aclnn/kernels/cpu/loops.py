@@ -24,10 +24,12 @@ from aclnn.kernels.cpu.memory import (
     any_above_32,
     any_tiny_bfloat16,
     copy,
+    count_lanes,
     fetch_add,
     finish_streams,
     invoke,
     load_bfloat16,
+    load_chosen,
     load_entries,
     load_float16,
     load_float32,
@@ -40,6 +42,7 @@ from aclnn.kernels.cpu.memory import (
     prefetch,
     scratch,
     store_bfloat16,
+    store_chosen,
     store_float16,
     store_float32,
     store_one_uint16,
@@ -81,6 +84,10 @@ _LINE = 64
 _BUFFER = 4 * TILE
 _REST = 3 * _LINE
 
+
+_MANY = 3
+"""Of 64 x beyond the bound, from which on their tile is packed. GELU takes, on Zen 4, for sixteen: with σ = 2, 2 in 64,
+10.3 ns instead of 12.3; with σ = 3, 10 in 64, 11.6 instead of 17.4; with σ = 1.5, 1 in 200, packing is no gain."""
 
 _LOADS = {FLOAT32: load_float32, FLOAT16: load_float16, BFLOAT16: load_bfloat16}
 _STORES = {FLOAT32: store_float32, FLOAT16: store_float16, BFLOAT16: store_bfloat16}
@@ -129,8 +136,6 @@ def _by_gradient(gradient: Gradient, load: Any) -> Any:
 
 
 def _times(slope: Any) -> Gradient:
-    slope = register_jitable(forceinline=True)(slope)
-
     def gradient(x: Any, dy: Any) -> Any:
         return dy * slope(x)
 
@@ -139,7 +144,7 @@ def _times(slope: Any) -> Gradient:
 
 def entries(near: Near, kind: int) -> Loop:
     """A kernel that writes the slopes of the 65,536 x of a 16-bit kind at one address to another."""
-    slope, load = register_jitable(forceinline=True)(near.slope), _LOADS[kind]
+    slope, load = near.slope, _LOADS[kind]
 
     def evaluate(x: int, out: int) -> None:
         for i in range(0, 65536, LANES):
@@ -169,13 +174,68 @@ def _safe(dy: int) -> bool:
     return False
 
 
+def _tails_of(near: Near) -> tuple[Any, Any]:
+    """Whether many x of a wide vector of float32 are beyond the bound, and what does whole wide vectors of such data.
+
+    Those x are brought side by side before their tails are computed: with σ = 3, 16 % of GELU's are, some of nearly
+    every sixteen.
+    """
+    slope, bound, tail = near
+    vector, wide, ahead = 4 * LANES, 4 * LANES * WIDE, _AHEAD[FLOAT32]
+
+    @register_jitable(forceinline=True)
+    def beyond(x: int) -> Any:
+        return ~(absolute(load_float32(x)) <= bound)
+
+    @register_jitable
+    def many(x: int) -> bool:
+        count = 0
+        for at in range(0, wide, vector):
+            count += count_lanes(beyond(x + at))
+        return count >= _MANY
+
+    @register_jitable
+    def with_tails(around: int, dy: int, x: int, out: int, size: int) -> None:
+        products, packed_x, packed_dy = scratch(_BUFFER), scratch(_BUFFER), scratch(_BUFFER)
+        end = 0
+        for at in range(0, size, vector):
+            prefetch(x + at + ahead)
+            prefetch(dy + at + ahead)
+            store_float32(products + at, load_float32(dy + at) * slope(load_float32(x + at)))
+            chosen = beyond(x + at)
+            store_chosen(packed_x + end, load_float32(x + at), chosen)
+            store_chosen(packed_dy + end, load_float32(dy + at), chosen)
+            end += 4 * count_lanes(chosen)
+        for at in range(0, end, vector):
+            store_float32(packed_dy + at, tail(load_float32(packed_x + at), load_float32(packed_dy + at)))
+        end = 0
+        for at in range(0, size, vector):
+            chosen = beyond(x + at)
+            product = load_chosen(packed_dy + end, chosen, load_float32(products + at))
+            end += 4 * count_lanes(chosen)
+            if around:
+                stream_float32(out + at, product)
+            else:
+                store_float32(out + at, product)
+
+    return many, with_tails
+
+
+def _few(x: int) -> bool:
+    return False
+
+
+def _without_tails(around: int, dy: int, x: int, out: int, size: int) -> None:
+    pass
+
+
 def _wide_of(near: Near, kind: int) -> Any:
     """A function that does a wide vector and says so, unless some of it is not near.
 
     Only where a vector is one register: elsewhere a wide one would not fit into the registers.
     """
     load, store, stream = _WIDE_LOADS[kind], _WIDE_STORES[kind], _WIDE_STREAMS[kind]
-    slope, any_above = register_jitable(forceinline=True)(near.slope), _ABOVE[kind]
+    slope, any_above = near.slope, _ABOVE[kind]
     unsafe = any_tiny_bfloat16 if kind == BFLOAT16 else register_jitable(_safe)
     form, pattern = _PATTERNS[kind]
     bound, bounded = int(np.array(near.bound).astype(form).view(pattern)), near.bound != math.inf
@@ -205,6 +265,9 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | 
         gradient = _times(near.slope)
     product = _by_entries if gradient is None else _by_gradient(gradient, load)
     wide = register_jitable(_never) if near is None else _wide_of(near, kind)
+    many, with_tails = register_jitable(_few), register_jitable(_without_tails)
+    if near is not None and near.tail is not None:
+        many, with_tails = _tails_of(near)
     size = 4 if kind == FLOAT32 else 2
     vector, vectors, ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
     most = 1 if near is None else WIDE * vector // _LINE
@@ -231,6 +294,12 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | 
                         prefetch(dy_at + at + ahead)
                         at += _LINE
                     count -= most
+                if in_one_register() and count >= most and many(x_at + at):
+                    lines = min(count, TILE // LANES) & -most
+                    with_tails(around, dy_at + at, x_at + at, out_at + at, lines * _LINE)
+                    at += lines * _LINE
+                    count -= lines
+                    continue
                 for _ in range(min(count, most)):
                     prefetch(x_at + at + ahead)
                     if binary:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from numba.extending import register_jitable
+
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.pieces import ROUND
 from aclnn.kernels.cpu.sixteen_bit_coefficients import SHORT_SEGMENTS, ShortSegments
@@ -22,6 +24,7 @@ def _by_segments(segments: ShortSegments) -> Near:
     per_unit, shift = segments.per_unit, segments.shift
     centre, c = Table(*segments.centre), Tables(*reversed(segments.c))
 
+    @register_jitable(forceinline=True)
     def slope(x: Any) -> Any:
         shifted = x + shift if shift else x
         i = bits(fma(shifted, per_unit, ROUND))
@@ -30,6 +33,7 @@ def _by_segments(segments: ShortSegments) -> Near:
     return Near(slope, segments.bound)
 
 
+@register_jitable(forceinline=True)
 def _hardswish(x: Any) -> Any:
     """0 below -3, 1 above 3, (x + 1.5)/3 in between, both ends included; NaN for NaN.
 

@@ -64,32 +64,36 @@ def _logistic_rest(e: Any, leading: Any, low: Any) -> Any:
 
 
 class Near(NamedTuple):
-    """A slope of any number of lanes for x up to a bound: f(x), where it is a normal number."""
+    """A slope of any number of lanes for x up to a bound: f(x), where it is a normal number.
+
+    ``tail(x, dy)`` gives sixteen dy·f(x) beyond the bound, and for NaN; None where slopes come from a table there.
+    """
 
     slope: Any
     bound: float
+    tail: Any = None
 
 
-def _near(segments: Segments) -> Near:
+def _near(segments: Segments, tail: Gradient) -> Near:
     by_segments = by_segments_of(segments)
 
     def slope(x: Any) -> Any:
         g = by_segments(absolute(x))
         return where_negative(x, g, 1.0 - g)
 
-    return Near(slope, segments.bound)
+    inlined = register_jitable(forceinline=True)
+    return Near(inlined(slope), segments.bound, inlined(tail))
 
 
-def _gradient(near: Near, tail: Any) -> Gradient:
-    """By segments up to the bound; beyond it, and for NaN and infinities, ``tail(x, a, dy)``."""
-    slope, bound = register_jitable(forceinline=True)(near.slope), near.bound
+def _gradient(near: Near) -> Gradient:
+    """By segments up to the bound, beyond it by the tail."""
+    slope, bound, tail = near
 
     def gradient(x: Any, dy: Any) -> Any:
         product = dy * slope(x)
-        a = absolute(x)
-        inside = a <= bound
+        inside = absolute(x) <= bound
         if any_lane(~inside):
-            product = select(inside, product, tail(x, a, dy))
+            product = select(inside, product, tail(x, dy))
         return product
 
     return gradient
@@ -99,8 +103,8 @@ def _sigmoid_tail(kappa: Exponential, scale: float, scale_low: float, end: float
     """g(a) = e·(1 + e - κa)/(1 + e)², e = e^(-κa), κ = scale + scale_low; from ``end`` on nothing is left of dy·g."""
     power_of_two = power_of_two_of(kappa)
 
-    @register_jitable
-    def tail(x: Any, a: Any, dy: Any) -> Any:
+    def tail(x: Any, dy: Any) -> Any:
+        a = absolute(x)
         bounded = select(a < end, a, end)
         k, high, low, q = power_of_two(bounded, 0.0)
         e = small(k, fma(high, q, high))
@@ -117,8 +121,8 @@ def _gelu_erf_tail() -> Any:
     power_of_two = power_of_two_of(coefficients.GELU_ERF_EXPONENTIAL)
     v0, v1, v2, v3, v4, v5, v6, v7, v8 = coefficients.GELU_ERF_MILLS
 
-    @register_jitable
-    def tail(x: Any, a: Any, dy: Any) -> Any:
+    def tail(x: Any, dy: Any) -> Any:
+        a = absolute(x)
         bounded = select(a < 20.0, a, 20.0)
         square = bounded * bounded
         square_low = fma(bounded, bounded, -square)
@@ -139,8 +143,8 @@ def _gelu_tanh_tail() -> Any:
     exponent = tanh_exponent()
     twice_k1, twice_k1_low = 2.0 * coefficients.GELU_TANH_K1, 2.0 * coefficients.GELU_TANH_K1_LOW
 
-    @register_jitable
-    def tail(x: Any, a: Any, dy: Any) -> Any:
+    def tail(x: Any, dy: Any) -> Any:
+        a = absolute(x)
         bounded = select(a < 14.0, a, 14.0)
         w, w_low = exponent(bounded)
         k, high, low, q = power_of_two(w, w_low)
@@ -172,21 +176,24 @@ def hardswish(x: Any, dy: Any) -> Any:
 
 #: By the name of the formula that f is: float32 slopes that a wide vector evaluates.
 NEAR: dict[str, Near] = {
-    "silu_slope": _near(coefficients.SILU),
-    "fast_gelu_slope": _near(coefficients.FAST_GELU),
-    "gelu_erf_slope": _near(coefficients.GELU_ERF),
-    "gelu_tanh_slope": _near(coefficients.GELU_TANH),
+    "silu_slope": _near(coefficients.SILU, _sigmoid_tail(coefficients.SILU_EXPONENTIAL, 1.0, 0.0, end=200.0)),
+    "fast_gelu_slope": _near(
+        coefficients.FAST_GELU,
+        _sigmoid_tail(
+            coefficients.FAST_GELU_EXPONENTIAL,
+            coefficients.FAST_GELU_SCALE,
+            coefficients.FAST_GELU_SCALE_LOW,
+            end=118.0,
+        ),
+    ),
+    "gelu_erf_slope": _near(coefficients.GELU_ERF, _gelu_erf_tail()),
+    "gelu_tanh_slope": _near(coefficients.GELU_TANH, _gelu_tanh_tail()),
 }
 
-silu = _gradient(NEAR["silu_slope"], _sigmoid_tail(coefficients.SILU_EXPONENTIAL, 1.0, 0.0, end=200.0))
-fast_gelu = _gradient(
-    NEAR["fast_gelu_slope"],
-    _sigmoid_tail(
-        coefficients.FAST_GELU_EXPONENTIAL, coefficients.FAST_GELU_SCALE, coefficients.FAST_GELU_SCALE_LOW, end=118.0
-    ),
-)
-gelu_erf = _gradient(NEAR["gelu_erf_slope"], _gelu_erf_tail())
-gelu_tanh = _gradient(NEAR["gelu_tanh_slope"], _gelu_tanh_tail())
+silu = _gradient(NEAR["silu_slope"])
+fast_gelu = _gradient(NEAR["fast_gelu_slope"])
+gelu_erf = _gradient(NEAR["gelu_erf_slope"])
+gelu_tanh = _gradient(NEAR["gelu_tanh_slope"])
 
 #: By the name of the formula that f is.
 GRADIENTS: dict[str, Gradient] = {
