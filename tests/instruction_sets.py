@@ -25,7 +25,7 @@ if sys.platform == "linux" and os.uname().machine == "x86_64":
 
 def python(*arguments: str, **environment: str) -> str:
     """What an interpreter prints that finds the tests' modules and ``benchmarks``."""
-    path = os.pathsep.join([str(HERE), str(HERE.parent)])
+    path = os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parent / "src")))
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=HERE,
