@@ -99,6 +99,14 @@ def test_every_16_bit_slope_is_correctly_rounded(case: Case, curve: Curve, dtype
     assert not wrong.any(), (x[wrong], slope[wrong], expected[wrong])
 
 
+@pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16], ids=lambda d: d.name)
+@pytest.mark.parametrize(("case", "curve"), [c for c in CURVES if "hardswish" not in str(c.id)])
+def test_slopes_too_small_for_their_type_are_negative_zeros(case: Case, curve: Curve, dtype: D) -> None:
+    """GELU's were positive below -38.6 in 16 bits."""
+    x = np.array([-2, -20, -38, -39, -40, -100, -700, -3e4, -6e4]).astype(NUMPY[dtype])
+    assert np.signbit(gradient(case, curve, np.ones_like(x), x)).all()
+
+
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), CURVES)
 def test_the_gradient_in_16_bits(case: Case, curve: Curve, dtype: D) -> None:

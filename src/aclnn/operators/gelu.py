@@ -46,6 +46,8 @@ def gelu_tanh_value(x: float) -> float:
 
 def gelu_erf_slope(x: float) -> float:
     """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
+    if -math.inf < x < -38.5:  # where all that is left is the sign, which a sum of two zeros loses
+        return -0.0
     return 0.5 * math.erfc(-x * _INV_SQRT_2) + x * (_INV_SQRT_2PI * math.exp(-0.5 * x * x))
 
 
