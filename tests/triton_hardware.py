@@ -1,6 +1,7 @@
 """Importing this makes Triton's interpreter round as hardware does.
 
-Its conversions to bfloat16 lose the carry, and before Triton 3.9 its fused multiply-add rounds twice.
+Its conversions to bfloat16 lose the carry, and before Triton 3.9 its fused multiply-add rounds twice. Reductions by a
+function go by halves, as between a warp's lanes; the interpreter's own takes milliseconds for a number.
 """
 
 from __future__ import annotations
@@ -42,5 +43,18 @@ def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
     return interpreter.TensorHandle(fma(x.data, y.data, z.data), z.dtype.scalar)
 
 
+def reduce(self: Any, operands: Any) -> Any:
+    """By halves along the axis, whose length is a power of two."""
+    parts = [operand.handle.data for operand in operands]
+    types = [operand.dtype for operand in operands]
+    while (extent := parts[0].shape[self.axis]) > 1:
+        halves = [np.split(part, [extent // 2], self.axis) for part in parts]
+        sides = [list(map(self.to_tensor, side, types)) for side in zip(*halves, strict=True)]
+        joined = self.combine_fn.fn(*sides[0], *sides[1])
+        parts = [part.handle.data for part in (joined if isinstance(joined, tuple) else (joined,))]
+    return [self.to_tensor(part.squeeze(self.axis), dtype) for part, dtype in zip(parts, types, strict=True)]
+
+
 interpreter._convert_float = convert
+interpreter.ReduceOps.generic_reduce = reduce
 interpreter.InterpreterBuilder.create_fma = create_fma

@@ -213,6 +213,76 @@ def check_layer_norm() -> None:
                     )
 
 
+def gradients(inputs: tuple[Any, ...], replaced: int | None = None) -> tuple[Any, ...]:
+    """dx, dw and db of two-dimensional tensors; dx in place of dy or x where that is said."""
+    x = inputs[1]
+    inputs = tuple(None if array is None else array.copy() for array in inputs)
+    dx = np.full_like(x, np.nan) if replaced is None else inputs[replaced]
+    outs = dx, *(np.full(x.shape[1], np.nan, x.dtype) for _ in range(2))
+    plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, outs)), 1, "cuda")
+    workspace = np.full(plan.workspace_bytes, 255, np.uint8)
+    plan.run(list(map(address, inputs)), list(map(address, outs)), address(workspace))
+    return outs
+
+
+def assert_within_bounds(inputs: tuple[Any, ...], *replaced: int) -> None:
+    """As docs/numerics-layer-norm.md has them for the CPU; the same bits where dx replaces dy or x."""
+    from test_kernels_layer_norm import assert_close, exact
+
+    outs, reference = gradients(inputs), exact(*inputs)
+    underflow = 2.0**-149 * (reference.db_scale + len(inputs[0]))
+    assert_close(outs[0], reference.dx, reference.dx_scale, 48.0)
+    assert_close(outs[1], reference.dw, reference.dw_scale, 8.0, underflow)
+    assert_close(outs[2], reference.db, reference.db_scale, 8.0)
+    for place in replaced:
+        assert all(map(same, gradients(inputs, place), outs))
+
+
+def check_layer_norm_beyond_float32() -> None:
+    """Rows and columns of which no float32 intermediate may overflow or vanish."""
+    from test_kernels_layer_norm import rows
+
+    def scaled(shape: tuple[int, int], power_dy: int, power_w: int, power_x: int) -> tuple[Any, ...]:
+        dy, x, mean, rstd, weight = rows(np.random.default_rng(3), *shape)
+        dy[1:4] *= np.float32(2.0**power_dy)
+        with np.errstate(over="ignore", under="ignore"):
+            return (
+                dy, x * np.float32(2.0**power_x), mean * np.float32(2.0**power_x), rstd * np.float32(2.0**-power_x),
+                weight * np.float32(2.0**power_w),
+            )  # fmt: skip
+
+    for powers in itertools.product((-140, -100, 0, 100, 125), (-100, 0, 100), (-100, 0, 120)):
+        assert_within_bounds(scaled((5, 40), *powers))
+    for shape, powers in itertools.product(((3, 5000), (3, 16501), (300, 40)), ((-140, 0, -100), (125, 100, 0))):
+        assert_within_bounds(scaled(shape, *powers), shape[1] % 2)
+    ones, zeros = np.ones(6, np.float32), np.zeros(6, np.float32)
+    dy = np.full((6, 20), 3e38, np.float32)
+    dy[3:] *= -1
+    dx, dw, db = gradients((dy, np.ones((6, 20), np.float32), zeros, ones, None))
+    assert not dw.any()
+    assert not db.any()
+    assert np.array_equal(dx, np.where(dy > 0, -3e38, 3e38).astype(np.float32))
+    # x̂·c2 alone exceeds float32; x - mean does, but not x̂.
+    for power_xhat, power_dy in ((29, 97), (60, 50), (40, 80)):
+        dy, x = np.ones((2, 33), np.float32), np.zeros((2, 33), np.float32)
+        dy[1, 0], x[1, 0] = 2.0**power_dy, 2.0 ** (power_xhat + 60)
+        assert_within_bounds((dy, x, zeros[:2], np.full(2, 2.0**-60, np.float32), None))
+    dy, x, mean, rstd, weight = rows(np.random.default_rng(4), 40, 70)
+    x[7] *= np.float32(3e37)
+    x[7, 3], mean[7], rstd[7] = -3e38, 3e38, 1e-38
+    assert_within_bounds((dy, x, mean, rstd, weight), 0, 1)
+    # Infinities and NaN stay where the formulas have them.
+    dy[2, 5], x[3, 6], dy[4, 7] = np.inf, -np.inf, np.nan
+    inputs = dy, x, mean, rstd, weight
+    theirs = [np.empty_like(x), np.empty(70, np.float32), np.empty(70, np.float32)]
+    plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, theirs)), 1, "cpu")
+    workspace = np.empty(plan.workspace_bytes, np.uint8)
+    plan.run(list(map(address, inputs)), list(map(address, theirs)), address(workspace))
+    for got, value in zip(gradients(inputs), theirs, strict=True):
+        assert np.array_equal(np.isnan(got), np.isnan(value))
+        np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-5)
+
+
 def check_layer_norm_overlapping() -> None:
     """As if every input had been read before anything was written."""
     generator = np.random.default_rng(6)

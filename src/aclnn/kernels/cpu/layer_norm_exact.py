@@ -45,10 +45,9 @@ from aclnn.kernels.cpu.memory import (
     store_one_float64,
 )
 from aclnn.kernels.cpu.vector import lane, splat
+from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_G, MOST_XHAT
 
-# Within these limits no float32 intermediate overflows and none that vanishes matters.
-MOST_G, MOST_SQUARE = 2.0**60, 2.0**60
-LEAST_C1, LEAST_C2 = 2.0**-90, 2.0**-60
+_MOST_SQUARE = MOST_XHAT**2
 
 
 @register_jitable
@@ -65,7 +64,7 @@ def judge(job: int, records: int, row: int) -> Any:
     c1, c2 = sum_g * share, sum_gx * share
     size *= np.float64(load_one_float32(job + 8 * TOP_WEIGHT))
     finite = c1 - c1 == 0.0 and c2 - c2 == 0.0
-    bounded = size <= MOST_G and square <= MOST_SQUARE
+    bounded = size <= MOST_G and square <= _MOST_SQUARE
     visible = abs(c1) >= LEAST_C1 or abs(c2) >= LEAST_C2 or size == 0.0
     slow = not (finite and bounded and visible)
     store_one_float32(row + MINUS_C1, np.float32(-c1))

@@ -85,3 +85,17 @@ def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
 def power_of_two(number: int) -> int:
     """The smallest power of two that is not below a positive number."""
     return 1 << max(0, math.ceil(math.log2(number)))
+
+
+_PACKED = tl.constexpr(not INTERPRETED)
+
+
+@triton.jit
+def wide(numbers):
+    """Numbers as float32."""
+    if _PACKED and numbers.dtype == tl.bfloat16:
+        # Two at a time: left alone, the upper one is first moved down and then up again.
+        return tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [numbers], tl.float32, True, 2
+        )
+    return numbers.to(tl.float32)

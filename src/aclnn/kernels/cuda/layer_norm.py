@@ -16,7 +16,18 @@ from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise import contiguous, copy_of, copying, distinct, memory_of
-from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
+from aclnn.kernels.cuda.launch import TYPES, tl, triton
+from aclnn.kernels.cuda.layer_norm_exact import beyond_float32, either, exact_row, exact_sums, facts_of, join, no_facts
+from aclnn.kernels.cuda.layer_norm_places import (
+    Axes,
+    number,
+    numbers,
+    place,
+    place_all,
+    place_of,
+    start,
+    step_of,
+)
 from aclnn.tensor import Layout
 
 GROUPS = 264
@@ -38,100 +49,46 @@ FINISH_ROWS, FINISH_COLUMNS = 128, 32
 
 
 @triton.jit
-def place(index, axes, START: tl.constexpr, COUNT: tl.constexpr):
-    """Offset in elements of a row or column by its index; COUNT is 0 for neighbours."""
-    offset = index
-    if COUNT > 0:
-        describes = axes.to(tl.pointer_type(tl.int64)) + START
-        offset = index * 0
-        for axis in tl.static_range(COUNT - 1):
-            extent = tl.load(describes + 2 * axis)
-            offset += index % extent * tl.load(describes + 2 * axis + 1)
-            index = index // extent
-        # A division by 64 bits takes as many instructions as all else that is done to four elements.
-        offset += index * tl.load(describes + 2 * COUNT - 1)
-    return offset
-
-
-@triton.jit
-def step_of(axes, START: tl.constexpr, COUNT: tl.constexpr):
-    """Elements from one row to the next where that is a single number, read once for all rows."""
-    if COUNT == 1:
-        return tl.load(axes.to(tl.pointer_type(tl.int64)) + START + 1)
-    return tl.full((), 1, tl.int64)
-
-
-@triton.jit
-def place_of(row, step, axes, START: tl.constexpr, COUNT: tl.constexpr):
-    """Offset of rows, by ``step_of``."""
-    return place(row, axes, START, COUNT) if COUNT > 1 else row * step
-
-
-@triton.jit
-def place_all(columns, axes, START: tl.constexpr, COUNT: tl.constexpr):
-    """Offsets of columns of a row that is taken at once: 32 bits will do for neighbours."""
-    return place(columns.to(tl.int64), axes, START, COUNT) if COUNT > 0 else columns
-
-
-@triton.jit
-def number(address, DTYPE: tl.constexpr, offset):
-    """One element as float32."""
-    return tl.load(address.to(tl.pointer_type(DTYPE)) + offset).to(tl.float32)
-
-
-@triton.jit
-def numbers(address, DTYPE: tl.constexpr, offset, valid):
-    """Elements as float32, 0 where not valid."""
-    return tl.load(address.to(tl.pointer_type(DTYPE)) + offset, mask=valid, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def start(offset, ROWS: tl.constexpr, ALIGNED: tl.constexpr):
-    """The offset of each row for all of its columns; if ALIGNED, in a form that shows it to be a multiple of 16.
-
-    ``tl.multiple_of`` is forgotten where a function returns or a vector gets a second dimension.
-    """
-    offset = offset[:, None] if ROWS > 1 else offset
-    return (offset >> 4) << 4 if ALIGNED else offset
-
-
-@triton.jit
 def whole_rows(
-    dy, x, mean, rstd, weight, dx, partials, axes, m, n, group_rows,
+    dy, x, mean, rstd, weight, dx, partials, marks, axes, m, n, group_rows,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, WEIGHT: tl.constexpr, DX: tl.constexpr,
     AT: tl.constexpr, COUNT: tl.constexpr, DW: tl.constexpr, DB: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     FULL: tl.constexpr, ALIGNED: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """A group of rows, each held whole: dx, and the group's sums of dw and db into ``partials`` (groups, 2, n).
 
-    FULL when n is BLOCK.
+    Rows beyond float32 are not written but marked in ``marks`` (m), and taken last. FULL when n is BLOCK.
     """
     group = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
-    valid = column < n
+    valid = column < (BLOCK if FULL else (n >> ALIGNED) << ALIGNED)
     dy_columns, x_columns = place_all(column, axes, AT[1], COUNT[1]), place_all(column, axes, AT[3], COUNT[3])
     if DX is not None:
         dx_columns = place_all(column, axes, AT[8], COUNT[8])
+        marked = tl.zeros((ROWS,), tl.int32)
+        most_weight = tl.full((), 1.0, tl.float32)
         if WEIGHT is not None:
             weight_columns = place_all(column, axes, AT[6], COUNT[6])
             # The longest rows leave no registers for it.
-            if BLOCK <= _WEIGHT_KEPT:
-                w = numbers(weight, WEIGHT, weight_columns, valid)
+            w = numbers(weight, WEIGHT, weight_columns, valid)
+            most_weight = tl.max(tl.abs(w))
     if DW:
         dw = tl.zeros((ROWS, BLOCK), tl.float32)
     if DB:
         db = tl.zeros((ROWS, BLOCK), tl.float32)
+    share = 1.0 / n
     begin = group * group_rows
-    end = tl.minimum(m, begin + group_rows)
+    count = (tl.minimum(m, begin + group_rows) - begin).to(tl.int32)
+    marks = marks.to(tl.pointer_type(tl.int8)) + begin
     dy_step, x_step = step_of(axes, AT[0], COUNT[0]), step_of(axes, AT[2], COUNT[2])
     mean_step, rstd_step = step_of(axes, AT[4], COUNT[4]), step_of(axes, AT[5], COUNT[5])
     dx_step = step_of(axes, AT[7], COUNT[7])
-    for first in tl.range(0, (end - begin).to(tl.int32), ROWS, num_stages=STAGES):
+    for first in tl.range(0, count, ROWS, num_stages=STAGES):
         row = begin + first
         both = valid[None, :]
         if ROWS > 1:
             row += tl.arange(0, ROWS)
-            there = row < end
+            there = first + tl.arange(0, ROWS) < count
             both = there[:, None] if FULL else there[:, None] & both
         dy_row = start(place_of(row, dy_step, axes, AT[0], COUNT[0]), ROWS, ALIGNED)
         x_row = start(place_of(row, x_step, axes, AT[2], COUNT[2]), ROWS, ALIGNED)
@@ -153,21 +110,33 @@ def whole_rows(
         if DB:
             db += g
         if DX is not None:
+            facts = facts_of(g, hat, ROWS, BLOCK)
             if WEIGHT is not None:
                 if BLOCK > _WEIGHT_KEPT:
                     w = numbers(weight, WEIGHT, weight_columns, valid)
                 g = g * w[None, :]
-            c1 = (tl.sum(g, axis=1) / n)[:, None]
-            c2 = (tl.sum(g * hat, axis=1) / n)[:, None]
-            result = tl.fma(-hat, c2, g - c1) * scale
+            sum_g, sum_gx = tl.reduce((g, g * hat), 1, join)
+            c1, c2 = sum_g * share, sum_gx * share
+            slow = beyond_float32(c1, c2, tl.reduce(facts, 1, either), most_weight)
+            result = tl.fma(-hat, c2[:, None], g - c1[:, None]) * scale
             pointer = dx.to(tl.pointer_type(DX)) + (dx_row + dx_columns[None, :])
-            tl.store(pointer, result.to(DX), mask=both)
+            tl.store(pointer, result.to(DX), mask=both & (slow == 0)[:, None])
+            tl.store(marks + first + tl.arange(0, ROWS), slow.to(tl.int8), mask=there if ROWS > 1 else None)
+            marked |= slow.to(tl.int32)
     if DW or DB:
         sums = partials.to(tl.pointer_type(tl.float32)) + group * 2 * n + column
         if DW:
             tl.store(sums, tl.sum(dw, axis=0), mask=valid)
         if DB:
             tl.store(sums + n, tl.sum(db, axis=0), mask=valid)
+    if DX is not None:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
+        if tl.max(marked) > 0:
+            tl.debug_barrier()
+            for index in tl.range(0, count, num_stages=1):
+                if tl.load(marks + index) > 0:
+                    exact_row(
+                        dy, x, mean, rstd, weight, dx, begin + index, axes, n, DY, X, MEAN, RSTD, WEIGHT, DX, AT, COUNT
+                    )  # fmt: skip
 
 
 @triton.jit
@@ -183,29 +152,37 @@ def long_rows(
     dx_row = start(place(row, axes, AT[7], COUNT[7]), 1, ALIGNED)
     centre = number(mean, MEAN, place(row, axes, AT[4], COUNT[4]))
     scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5]))
-    sum_g = tl.zeros((BLOCK,), tl.float32)
-    sum_gx = tl.zeros((BLOCK,), tl.float32)
+    sum_g, sum_gx = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    most_weight = tl.full((BLOCK,), WEIGHT is None, tl.float32)
+    facts = no_facts(1, BLOCK)
     for first in range(0, n, BLOCK):
         column = first + tl.arange(0, BLOCK).to(tl.int64)
         valid = column < n
         g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid)
-        if WEIGHT is not None:
-            g = g * numbers(weight, WEIGHT, place(column, axes, AT[6], COUNT[6]), valid)
         values = numbers(x, X, x_row + place(column, axes, AT[3], COUNT[3]), valid)
-        sum_g += g
-        sum_gx = tl.fma(g, tl.where(valid, (values - centre) * scale, 0.0), sum_gx)
-    c1 = tl.sum(sum_g) / n
-    c2 = tl.sum(sum_gx) / n
-    for first in range(0, n, BLOCK):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
-        valid = column < n
-        g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid)
+        hat = tl.where(valid, (values - centre) * scale, 0.0)
+        facts |= facts_of(g, hat, 1, BLOCK)
         if WEIGHT is not None:
-            g = g * numbers(weight, WEIGHT, place(column, axes, AT[6], COUNT[6]), valid)
-        hat = (numbers(x, X, x_row + place(column, axes, AT[3], COUNT[3]), valid) - centre) * scale
-        result = tl.fma(-hat, c2, g - c1) * scale
-        pointer = dx.to(tl.pointer_type(DX)) + dx_row + place(column, axes, AT[8], COUNT[8])
-        tl.store(pointer, result.to(DX), mask=valid)
+            w = numbers(weight, WEIGHT, place(column, axes, AT[6], COUNT[6]), valid)
+            most_weight = tl.maximum(most_weight, tl.abs(w))
+            g = g * w
+        sum_g += g
+        sum_gx = tl.fma(g, hat, sum_gx)
+    share = 1.0 / n
+    c1, c2 = tl.sum(sum_g) * share, tl.sum(sum_gx) * share
+    if beyond_float32(c1, c2, tl.max(tl.reduce(facts, 1, either)), tl.max(most_weight)):
+        exact_row(dy, x, mean, rstd, weight, dx, row, axes, n, DY, X, MEAN, RSTD, WEIGHT, DX, AT, COUNT)
+    else:
+        for first in range(0, n, BLOCK):
+            column = first + tl.arange(0, BLOCK).to(tl.int64)
+            valid = column < n
+            g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid)
+            if WEIGHT is not None:
+                g = g * numbers(weight, WEIGHT, place(column, axes, AT[6], COUNT[6]), valid)
+            hat = (numbers(x, X, x_row + place(column, axes, AT[3], COUNT[3]), valid) - centre) * scale
+            result = tl.fma(-hat, c2, g - c1) * scale
+            pointer = dx.to(tl.pointer_type(DX)) + dx_row + place(column, axes, AT[8], COUNT[8])
+            tl.store(pointer, result.to(DX), mask=valid)
 
 
 @triton.jit
@@ -241,10 +218,14 @@ def column_sums(
 
 @triton.jit
 def total(
-    sums, out, axes, n, groups,
-    OUT: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    dy, x, mean, rstd, sums, out, axes, m, n, groups,
+    DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, OUT: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, HAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Add the groups' sums, some interleaved rows of them at a time, and round once."""
+    """Add the groups' sums, some interleaved rows of them at a time, and round once.
+
+    What is not finite then is added up again in float64, from all rows.
+    """
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
     valid = column < n
     found = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -252,53 +233,38 @@ def total(
         group = first + tl.arange(0, ROWS).to(tl.int64)
         at = sums.to(tl.pointer_type(tl.float32)) + (group * 2 * n)[:, None] + column[None, :]
         found += tl.load(at, mask=(group < groups)[:, None] & valid[None, :], other=0.0)
-    pointer = out.to(tl.pointer_type(OUT)) + place(column, axes, START, COUNT)
-    tl.store(pointer, tl.sum(found, axis=0).to(OUT), mask=valid)
+    result = tl.sum(found, axis=0)
+    lost = (result - result == 0.0) == 0
+    if tl.max(lost.to(tl.int32)) > 0:
+        exact = exact_sums(
+            dy, x, mean, rstd, column, valid, axes, m, DY, X, MEAN, RSTD, AT, COUNT, HAT, ROWS, BLOCK
+        )  # fmt: skip
+        result = tl.where(lost, exact.to(tl.float32), result)
+    pointer = out.to(tl.pointer_type(OUT)) + place(column, axes, AT[10 - HAT], COUNT[10 - HAT])
+    tl.store(pointer, result.to(OUT), mask=valid)
 
 
 @triton.jit
 def finish(
-    partials, dw, db, axes, n, groups,
-    DW: tl.constexpr, DB: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    dy, x, mean, rstd, partials, dw, db, axes, m, n, groups,
+    DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, DW: tl.constexpr, DB: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """dw by the first row of programs, db by the last: one launch, because both are short."""
     which = tl.program_id(1)
-    if DW is not None:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
+    if DW is not None:  # noqa: SIM102
         if which == 0:
-            total(partials, dw, axes, n, groups, DW, AT[0], COUNT[0], ROWS, BLOCK)
+            total(
+                dy, x, mean, rstd, partials, dw, axes, m, n, groups,
+                DY, X, MEAN, RSTD, DW, AT, COUNT, True, ROWS, BLOCK,
+            )  # fmt: skip
     if DB is not None:  # noqa: SIM102
         if which == tl.num_programs(1) - 1:
             sums = partials.to(tl.pointer_type(tl.float32)) + n
-            total(sums, db, axes, n, groups, DB, AT[1], COUNT[1], ROWS, BLOCK)
-
-
-class Axes:
-    """The dimensions of every row and column index, one after another as (extent, stride) pairs."""
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.starts: list[int] = []
-        self.counts: list[int] = []
-        self._on: dict[Any, Any] = {}
-
-    def add(self, shape: Sequence[int], strides: Sequence[int]) -> None:
-        """Append the dimensions of one index."""
-        described = launch.described(shape, strides)
-        near = len(described) == 2 and described[1] == 1
-        self.starts.append(len(self.numbers))
-        self.counts.append(0 if near else len(described) // 2)
-        self.numbers += described
-
-    def address(self) -> Any:
-        """The description in the current device's memory, as a kernel's argument."""
-        where = launch.device()
-        if where not in self._on:
-            self._on[where] = torch.tensor(self.numbers, dtype=torch.int64, device=where)
-        return launch.pointer(self._on[where].data_ptr(), DataType.INT64)
-
-
-# Places in AT and COUNT: rows and columns of dy and x, mean, rstd, weight, rows and columns of dx, then dw and db.
-_DW = 9
+            total(
+                dy, x, mean, rstd, sums, db, axes, m, n, groups,
+                DY, X, MEAN, RSTD, DB, AT, COUNT, False, ROWS, BLOCK,
+            )  # fmt: skip
 
 
 def overlapped(
@@ -413,8 +379,10 @@ class _LayerNormBackward:
             for part in parts:
                 self._axes.add(*((layout.shape[part], layout.strides[part]) if layout is not None else ((), ())))
         rows = [layout for layout in (dy, x, dx) if layout is not None]
-        # Every row starts on a multiple of sixteen elements: without this Triton would not access 16 bytes at a time.
-        self._aligned = split > 0 and all(step % 16 == 0 for layout in rows for step in layout.strides[:split])
+        # Where rows start on, and have, a multiple of 2^aligned elements, Triton accesses 16 bytes at a time.
+        aligned = 2 if all(layout.dtype.itemsize == 4 for layout in rows) else 3
+        steps = [self._n, *(step for layout in rows for step in layout.strides[:split])]
+        self._aligned = aligned if split > 0 and all(step % 2**aligned == 0 for step in steps) else 0
         self._block = launch.power_of_two(max(1, self._n))
         self._rows = max(1, TILE // self._block) if self._n <= WHOLE else CHUNK_ROWS
         most = GROUPS if self._block <= TILE else GROUPS // 2
@@ -423,7 +391,8 @@ class _LayerNormBackward:
         kept = 4 * self._block if self._block > _WEIGHT_KEPT.value else 0
         self._tile_bytes = self._rows * self._block * (dy.dtype.itemsize + x.dtype.itemsize) + kept + 1024
         wanted = self._dw is not None or self._db is not None
-        self.workspace_bytes = 8 * self._n * self._groups if wanted else 0
+        self._sums_bytes = 8 * self._n * self._groups if wanted else 0
+        self.workspace_bytes = self._sums_bytes + (self._m if dx is not None else 0)
         self._constants = {
             "DY": TYPES[dy.dtype],
             "X": TYPES[x.dtype],
@@ -452,39 +421,45 @@ class _LayerNormBackward:
                 self._inputs, which, inputs, outputs, workspace,
             )  # fmt: skip
             return
+        sums = {"DW": self._dw is not None, "DB": self._db is not None}
+        replaced = self._outputs[0] is not None and outputs[0] in inputs[:2]
+        if replaced and any(sums.values()) and self._n <= WHOLE:
+            # The sums may need dy and x as they were.
+            for part in ((None, *self._outputs[1:]), (self._outputs[0], None, None)):
+                plan(self._inputs, part, self._normalized_dims).run(inputs, outputs, workspace)
+            return
         dy, x, mean, rstd, weight = map(pointer_to, inputs, self._inputs)
         axes, dx = self._axes.address(), self._row_constants["DX"]
-        sums = {"DW": self._dw is not None, "DB": self._db is not None}
         partials, written = launch.pointer(workspace), pointer_to(outputs[0], self._outputs[0])
-        group = (partials, axes, self._m, self._n, self._group_rows)
+        group = (axes, self._m, self._n, self._group_rows)
         if self._m and self._n <= WHOLE:
             num_warps = self._rows * self._block // (32 * THREAD_ELEMENTS)
             whole_rows[(self._groups,)](
-                dy, x, mean, rstd, weight, written, *group, **self._constants, **self._row_constants, **sums,
+                dy, x, mean, rstd, weight, written, partials, launch.pointer(workspace + self._sums_bytes), *group,
+                **self._constants, **self._row_constants, **sums,
                 ROWS=self._rows, BLOCK=self._block, FULL=self._n == self._block, ALIGNED=self._aligned,
                 STAGES=STAGES if self._tile_bytes < launch.shared_bytes() else 1, num_warps=num_warps,
                 # Two programs of 256 threads to a multiprocessor; and ptxas, left alone, gives 1,024 threads but 32.
                 maxnreg=min(128, 2048 // num_warps), enable_fp_fusion=False,
             )  # fmt: skip
-        elif self._m:
-            # The sums come first: dx may replace dy or x.
-            if any(sums.values()):
-                column_sums[(self._groups, -(-self._n // CHUNK))](
-                    dy, x, mean, rstd, *group, **self._constants, **sums,
-                    BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
-                )  # fmt: skip
-            if dx is not None:
-                long_rows[(self._m,)](
-                    dy, x, mean, rstd, weight, written, axes, self._n, **self._constants, **self._row_constants,
-                    BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
-                )  # fmt: skip
+        elif self._m and any(sums.values()):
+            column_sums[(self._groups, -(-self._n // CHUNK))](
+                dy, x, mean, rstd, partials, *group, **self._constants, **sums,
+                BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
+            )  # fmt: skip
         if any(sums.values()):
             gradients = (self._dw, self._db)
             finish[(-(-self._n // FINISH_COLUMNS), sum(sums.values()))](
-                partials, *map(pointer_to, outputs[1:], gradients), axes, self._n, self._groups,
+                dy, x, mean, rstd, partials, *map(pointer_to, outputs[1:], gradients), axes, self._m, self._n,
+                self._groups, **self._constants,
                 **{name: layout and TYPES[layout.dtype] for name, layout in zip(sums, gradients, strict=True)},
-                AT=tuple(self._axes.starts[_DW:]), COUNT=tuple(self._axes.counts[_DW:]),
                 ROWS=FINISH_ROWS, BLOCK=FINISH_COLUMNS, num_warps=8, enable_fp_fusion=False,
+            )  # fmt: skip
+        if self._m and self._n > WHOLE and dx is not None:
+            # After the sums: dx may replace dy or x.
+            long_rows[(self._m,)](
+                dy, x, mean, rstd, weight, written, axes, self._n, **self._constants, **self._row_constants,
+                BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
             )  # fmt: skip
 
 

@@ -8,17 +8,8 @@ from collections.abc import Sequence
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm import (
-    Axes,
-    InOrder,
-    coincide,
-    numbers,
-    overlap,
-    overlapped,
-    place,
-    pointer_to,
-    run_apart,
-)
+from aclnn.kernels.cuda.layer_norm import InOrder, coincide, overlap, overlapped, pointer_to, run_apart
+from aclnn.kernels.cuda.layer_norm_places import Axes, numbers, place
 from aclnn.tensor import Layout
 
 BLOCK = 8192

@@ -1,0 +1,120 @@
+"""LayerNorm's gradients in float64: of rows, and of columns, whose magnitudes overflow or vanish in float32."""
+
+from __future__ import annotations
+
+from aclnn.kernels import layer_norm_limits as limits
+from aclnn.kernels.cuda.launch import tl, triton
+from aclnn.kernels.cuda.layer_norm_places import number, numbers, place
+
+# No |g| is compared, one that overflows shows in c1 or c2; nor can x̂·c2, then below 2^103, push the largest g over.
+_MOST_C, _MOST_XHAT = tl.constexpr(2.0**70), tl.constexpr(limits.MOST_XHAT)
+_LEAST_C1, _LEAST_C2 = tl.constexpr(limits.LEAST_C1), tl.constexpr(limits.LEAST_C2)
+_CHUNK = tl.constexpr(1024)
+_FEW = tl.constexpr(4)
+
+
+@triton.jit
+def join(g, gx, other_g, other_gx):
+    """The sums of two parts of a row."""
+    return g + other_g, gx + other_gx
+
+
+@triton.jit
+def either(facts, others):
+    """The facts of two parts of a row."""
+    return facts | others
+
+
+@triton.jit
+def _both(hat, bits, other_hat, other_bits):
+    return tl.maximum(hat, other_hat), bits | other_bits
+
+
+@triton.jit
+def no_facts(ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """What ``facts_of`` has nothing to say of."""
+    return tl.zeros((ROWS, BLOCK // min(_FEW, BLOCK)), tl.int32)
+
+
+@triton.jit
+def facts_of(dy, hat, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Of every few columns: 1 if a dy is not 0, 2 if an |x̂| is beyond its limit."""
+    few: tl.constexpr = min(_FEW, BLOCK)
+    bits = tl.reshape(dy.to(tl.int32, bitcast=True), (ROWS, BLOCK // few, few))
+    size = tl.reshape(tl.abs(hat), (ROWS, BLOCK // few, few))
+    most_hat, any_bit = tl.reduce((size, bits), 2, _both)
+    return ((any_bit << 1) != 0).to(tl.int32) | ((most_hat <= _MOST_XHAT) == 0).to(tl.int32) << 1
+
+
+@triton.jit
+def beyond_float32(c1, c2, facts, most_weight):
+    """Whether float32 will not do for a row's dx."""
+    bounded = (facts < 2) & (tl.abs(c1) <= _MOST_C) & (tl.abs(c2) <= _MOST_C)
+    visible = (tl.abs(c1) >= _LEAST_C1) | (tl.abs(c2) >= _LEAST_C2) | (facts * most_weight == 0.0)
+    return (bounded & visible) == 0
+
+
+@triton.jit
+def _terms(
+    dy, x, weight, dy_row, x_row, centre, scale, column, valid, axes,
+    DY: tl.constexpr, X: tl.constexpr, WEIGHT: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr,
+):  # fmt: skip
+    """g and x̂ of some columns, 0 where not valid."""
+    g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid).to(tl.float64)
+    if WEIGHT is not None:
+        g = g * numbers(weight, WEIGHT, place(column, axes, AT[6], COUNT[6]), valid).to(tl.float64)
+    values = numbers(x, X, x_row + place(column, axes, AT[3], COUNT[3]), valid).to(tl.float64)
+    return g, tl.where(valid, (values - centre) * scale, 0.0)
+
+
+@triton.jit
+def exact_row(
+    dy, x, mean, rstd, weight, dx, row, axes, n,
+    DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, WEIGHT: tl.constexpr, DX: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr,
+):  # fmt: skip
+    """dx of one row, in two passes over its chunks."""
+    dy_row, x_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[2], COUNT[2])
+    centre = number(mean, MEAN, place(row, axes, AT[4], COUNT[4])).to(tl.float64)
+    scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5])).to(tl.float64)
+    sum_g = tl.zeros((_CHUNK,), tl.float64)
+    sum_gx = tl.zeros((_CHUNK,), tl.float64)
+    for first in tl.range(0, n, _CHUNK, num_stages=1):
+        column = first + tl.arange(0, _CHUNK).to(tl.int64)
+        g, hat = _terms(
+            dy, x, weight, dy_row, x_row, centre, scale, column, column < n, axes, DY, X, WEIGHT, AT, COUNT
+        )  # fmt: skip
+        sum_g += g
+        sum_gx += g * hat
+    c1, c2 = tl.sum(sum_g) / n, tl.sum(sum_gx) / n
+    for first in tl.range(0, n, _CHUNK, num_stages=1):
+        column = first + tl.arange(0, _CHUNK).to(tl.int64)
+        g, hat = _terms(
+            dy, x, weight, dy_row, x_row, centre, scale, column, column < n, axes, DY, X, WEIGHT, AT, COUNT
+        )  # fmt: skip
+        result = ((g - c1 - hat * c2) * scale).to(tl.float32)
+        pointer = dx.to(tl.pointer_type(DX)) + place(row, axes, AT[7], COUNT[7]) + place(column, axes, AT[8], COUNT[8])
+        tl.store(pointer, result.to(DX), mask=column < n)
+
+
+@triton.jit
+def exact_sums(
+    dy, x, mean, rstd, column, valid, axes, m,
+    DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr,
+    HAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Of some columns, the sums over all rows of dy·x̂ if HAT, else of dy."""
+    found = tl.zeros((ROWS, BLOCK), tl.float64)
+    for first in tl.range(0, m, ROWS, num_stages=1):
+        row = first + tl.arange(0, ROWS).to(tl.int64)
+        there = row < m
+        both = there[:, None] & valid[None, :]
+        dy_at = place(row, axes, AT[0], COUNT[0])[:, None] + place(column, axes, AT[1], COUNT[1])[None, :]
+        term = numbers(dy, DY, dy_at, both).to(tl.float64)
+        if HAT:
+            x_at = place(row, axes, AT[2], COUNT[2])[:, None] + place(column, axes, AT[3], COUNT[3])[None, :]
+            centre = numbers(mean, MEAN, place(row, axes, AT[4], COUNT[4]), there).to(tl.float64)[:, None]
+            scale = numbers(rstd, RSTD, place(row, axes, AT[5], COUNT[5]), there).to(tl.float64)[:, None]
+            term *= tl.where(both, (numbers(x, X, x_at, both).to(tl.float64) - centre) * scale, 0.0)
+        found += term
+    return tl.sum(found, axis=0)

@@ -1,0 +1,9 @@
+"""Within which limits float32 will do for a row of LayerNorm's dx, on every device.
+
+No float32 intermediate overflows there, and none that vanishes matters; ``docs/numerics-layer-norm.md`` says why.
+"""
+
+MOST_G, MOST_XHAT = 2.0**60, 2.0**30
+"""Of |dy|·max|w| and of |x̂|, for every column."""
+LEAST_C1, LEAST_C2 = 2.0**-90, 2.0**-60
+"""One of |c1| and |c2| is to reach its limit, unless every g is 0 because every dy or every w is."""
