@@ -262,10 +262,11 @@ def check_layer_norm_beyond_float32() -> None:
     assert not dw.any()
     assert not db.any()
     assert np.array_equal(dx, np.where(dy > 0, -3e38, 3e38).astype(np.float32))
-    # x̂·c2 alone exceeds float32; x - mean does, but not x̂.
-    for power_xhat, power_dy in ((29, 97), (60, 50), (40, 80)):
+    # x̂·c2 alone exceeds float32, by a large c2 or a large x̂; x - mean does, but not x̂.
+    for columns in ([(29, 97)], [(60, 50)], [(40, 80)], [(67, -150), (31, 36)]):
         dy, x = np.ones((2, 33), np.float32), np.zeros((2, 33), np.float32)
-        dy[1, 0], x[1, 0] = 2.0**power_dy, 2.0 ** (power_xhat + 60)
+        for column, (power_xhat, power_dy) in enumerate(columns):
+            dy[1, column], x[1, column] = 2.0**power_dy, 2.0 ** (power_xhat + 60)
         assert_within_bounds((dy, x, zeros[:2], np.full(2, 2.0**-60, np.float32), None))
     dy, x, mean, rstd, weight = rows(np.random.default_rng(4), 40, 70)
     x[7] *= np.float32(3e37)
