@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import layer_norm, pool
 from aclnn.tensor import Layout
 from instruction_sets import digests_elsewhere
 
@@ -434,14 +434,56 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
                 cases += 1
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [16, 48, 112, 256])
+@pytest.mark.parametrize("dw", [True, False])
+def test_short_rows_in_sets_give_the_bits_of_rows_one_by_one(n: int, dtype: Any, dw: bool) -> None:
+    """Rows that are not evenly spaced are taken in groups of four; the others in sets, unless one is extraordinary."""
+    rng = np.random.default_rng(n)
+    dy, x, mean, rstd, weight = rows(rng, 310, n, dtype)
+    with np.errstate(over="ignore"):
+        dy[rng.integers(0, 310, 3)] *= dtype.type(2.0**120)
+        dy[[70, 200]] *= dtype.type(2.0**-100)
+        dy[rng.integers(0, 310, 9)] = 0.0
+        dy[5, 3], x[150, 1], dy[155, :5] = np.inf, np.nan, 60000.0
+    uneven = tuple(np.empty((10, 33, n), dtype)[:, :31] for _ in range(2))
+    uneven[0][...], uneven[1][...] = dy.reshape(10, 31, n), x.reshape(10, 31, n)
+    whole = gradients((dy, x, mean, rstd, weight), (True, dw, True))
+    apart = gradients((*uneven, mean.reshape(10, 31), rstd.reshape(10, 31), weight), (True, dw, True))
+    for got, value in zip(whole, apart, strict=True):
+        assert got is None or np.array_equal(bits(got.ravel()), bits(value.ravel()))
+    few = gradients((dy[60:260:2], x[60:260:2], mean[60:260:2], rstd[60:260:2], weight), (True, False, False))[0]
+    assert np.array_equal(bits(few), bits(whole[0][60:260:2]))
+
+
+@pytest.mark.parametrize("top", [np.nan, np.inf, 2.0**60])
+def test_weights_beyond_all_bounds_do_not_escape_in_sets_of_zeros(top: float) -> None:
+    dy, x, mean, rstd, weight = rows(np.random.default_rng(3), 256, 32)
+    dy[...], x[...], mean[...], weight[4] = 0.0, 0.0, 0.0, top
+    with np.errstate(invalid="ignore"):
+        expected = (dy * weight).sum(1, keepdims=True) * np.ones_like(dy)
+    assert np.array_equal(np.isnan(gradients((dy, x, mean, rstd, weight))[0]), np.isnan(expected))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("offset", [0, 1, 8])
+def test_short_rows_are_streamed_to_the_same_bits(offset: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = rows(np.random.default_rng(4), 300, 64, dtype)
+    expected = gradients(inputs)
+    monkeypatch.setattr(layer_norm, "STREAM_BYTES", 0)
+    dx = shifted(np.full((300, 64), np.nan, np.float32).astype(dtype), offset)
+    Plan(inputs, (dx, None, None), 1).run()
+    assert np.array_equal(bits(dx), bits(expected[0]))
+
+
 def digest() -> str:
     """Of a thousand results: ordinary, huge and tiny rows of every data type."""
     rng = np.random.default_rng(12)
     found = hashlib.sha256()
     for case in range(340):
         dtype = DTYPES[case % 3]
-        m, n = int(rng.integers(1, 300)), int(rng.choice([1, 3, 16, 31, 64, 100, 512, 700]))
-        inputs = rows(rng, m, n, dtype)
+        m, n = int(rng.integers(1, 300)), int(rng.choice([1, 3, 16, 31, 64, 100, 256, 512, 700]))
+        inputs = rows(rng, m + 256 * (case % 5 == 0), n, dtype)
         if case % 4 == 0:
             with np.errstate(over="ignore"):
                 inputs[0][m // 2] *= dtype.type(2.0 ** rng.choice([-100, 14, 120]))

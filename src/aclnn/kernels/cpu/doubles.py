@@ -35,6 +35,27 @@ def no_doubles(typingctx: Any) -> Any:
 
 
 @intrinsic
+def load_doubles(typingctx: Any, address: Any) -> Any:
+    """Sixteen float64 at an address."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.load(builder.inttoptr(args[0], DOUBLES.llvm.as_pointer()), align=8)
+
+    return DOUBLES(types.int64), emit
+
+
+@intrinsic
+def store_doubles(typingctx: Any, address: Any, value: Any) -> Any:
+    """Write sixteen float64."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.store(args[1], builder.inttoptr(args[0], DOUBLES.llvm.as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, DOUBLES), emit
+
+
+@intrinsic
 def plus(typingctx: Any, total: Any, value: Any) -> Any:
     """total + value, sixteen float64 and sixteen float32."""
 

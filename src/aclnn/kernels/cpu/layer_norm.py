@@ -20,9 +20,11 @@ from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kerne
 from aclnn.kernels.cpu.layer_norm_job import Job
 from aclnn.kernels.cpu.layer_norm_rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
+from aclnn.kernels.cpu.layer_norm_short import LONGEST as LONGEST_OF_SETS
 from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout, contiguous_strides
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
@@ -77,7 +79,6 @@ class LayerNormPlan:
         self._segments = -(-self.n // jobs.SEGMENT)
         self._batched = self.n > LONGEST or self._m < 4 * BLOCK_ROWS
         least = max(self._m / BLOCKS, BLOCK_ELEMENTS / max(1, self.n))
-        self._one_by_one = not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._block_rows = max(BLOCK_ROWS, math.ceil(least / jobs.GROUP) * jobs.GROUP)
         self._blocks = 1 if self._batched else -(-self._m // self._block_rows)
         groups = max(1, BATCH_ELEMENTS // max(1, self.n * jobs.GROUP))
@@ -88,6 +89,9 @@ class LayerNormPlan:
         self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         same = len({view.dtype for view in self._matrices}) == 1
         self._direct = same and all(view.direct for view in self._matrices)
+        even = not self._direct or all(len(view.rows) == 1 for view in self._matrices)
+        self._sets = even and self.wanted.dx and not self._batched and self.n <= LONGEST_OF_SETS and self.n % LANES == 0
+        self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
         if not self._empty:
             self._compiled(self._one_by_one)  # in phase one
@@ -215,7 +219,7 @@ class LayerNormPlan:
             if self._batched:
                 names = ["batch_sums", "batch_dx"]
             drivers = [driver(name) for name in names]
-            found = drivers, addresses(self._dtype, self.wanted, self.n, one_by_one, way)
+            found = drivers, addresses(self._dtype, self.wanted, self.n, one_by_one, self._sets, way)
             self._kernels[one_by_one, way] = found
         return found
 

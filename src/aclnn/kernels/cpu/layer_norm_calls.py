@@ -13,6 +13,7 @@ from aclnn.kernels.cpu import layer_norm_columns as columns
 from aclnn.kernels.cpu import layer_norm_exact as exact
 from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import layer_norm_segments as segments
+from aclnn.kernels.cpu import layer_norm_short as short
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.layer_norm_batches import batch_dx, batch_sums
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
@@ -61,7 +62,7 @@ def driver(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), DRIVERS[name])
 
 
-def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, way: str) -> dict[int, int]:
+def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, sets: bool, way: str) -> dict[int, int]:
     """The fields of a job that say where the kernels are, for rows of so many columns.
 
     ``way`` is how dx is written: ``store``, ``stream`` in whole vectors, or ``trickle``, 16 bytes at a time.
@@ -79,10 +80,13 @@ def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, w
             found[field] = made("sum_row", (*wanted, last), make)
     else:
         found[jobs.SUM_GROUP] = made("sum_group", wanted, lambda: segments.sum_group(element, element, wanted))
+    if sets:
+        found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, dx, wanted))
+        found[jobs.SET_ROWS] = short.rows_of_a_set(columns)
     if wanted.dx:
         found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, dx))
         found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))
         found[jobs.WRITE_EXACTLY] = made("write_exactly", (), lambda: exact.write_exactly(element, element, element))
-        if columns <= SHORT:
+        if columns <= SHORT and not sets:
             found[jobs.WRITE_GROUP] = made("write_group", (way,), lambda: segments.write_group(element, element, dx))
     return found

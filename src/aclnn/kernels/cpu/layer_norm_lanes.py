@@ -127,7 +127,7 @@ def store_int(typingctx: Any, address: Any, value: Any) -> Any:
 # --- float32 ---------------------------------------------------------------------------------------------------------
 
 
-def _parts(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
+def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
     """Of every 2·width lanes of one vector or two, one after the other, the first half, and the second."""
     first, second = vectors[0], vectors[-1] if len(vectors) > 1 else ir.Constant(vectors[0].type, ir.Undefined)
     lanes = first.type.count * len(vectors)
@@ -153,7 +153,7 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
         width = LANES // 2
         while width:
             pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
-            left = [builder.fadd(*_parts(builder, pair, width)) for pair in pairs]
+            left = [builder.fadd(*halves(builder, pair, width)) for pair in pairs]
             width //= 2
         four = ir.VectorType(ir.FloatType(), 4)
         for i in range(count // 4):

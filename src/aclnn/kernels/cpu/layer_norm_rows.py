@@ -48,6 +48,8 @@ from aclnn.kernels.cpu.layer_norm_job import (
     RSTD,
     SEGMENT,
     SEGMENTS,
+    SET_ROWS,
+    SETS,
     SIZE,
     SLOW,
     STEP,
@@ -75,6 +77,7 @@ from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
     fetch_add,
     finish_streams,
+    invoke,
     load_one_float32,
     load_one_int64,
     scratch,
@@ -240,7 +243,7 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
         slow = False
         for k in range(count):
             slow |= _judge_row(job, row + k, records + RECORD * segments * k, coefficients + COEFFICIENT * k, frame)
-        if of(job, N) <= SHORT and count == GROUP and not slow:
+        if of(job, WRITE_GROUP) and count == GROUP and not slow:
             place_rows(job, DX, row, count, 0, frame, DXS, 0)
             call(of(job, WRITE_GROUP), frame)
         else:
@@ -265,6 +268,7 @@ def blocks(one_by_one: bool) -> Loop:
         job: int, first_row: int, block_rows: int, last_row: int, number: int, begun: int, step: int, end: int
     ) -> None:
         room, frame, size, n = scratch(ROOM), scratch(FRAME), of(job, PARTIAL_BYTES), of(job, N)
+        reached = scratch(8)
         clear(room, TERMS_AT)
         store_int(frame + ALL_COLUMNS, n)
         dy_step = load_one_int64(job + of(job, DY) + STEP)
@@ -278,13 +282,21 @@ def blocks(one_by_one: bool) -> Loop:
             store_int(frame + DB_AT, dw_at + of(job, DB_OFFSET))
             first = first_row + block * block_rows
             stop = min(last_row, first + block_rows)
-            for row in range(first, stop, GROUP):
-                count = min(GROUP, stop - row)
-                following = n > SHORT and row + GROUP < stop
-                store_int(frame + DY_AHEAD, GROUP * dy_step if following else 0)
-                store_int(frame + X_AHEAD, GROUP * x_step if following else 0)
-                load_statistics(job, row, count, room + COEFFICIENTS_AT)
-                do(job, row, count, room, frame)
+            while first < stop:
+                last = stop
+                if of(job, SETS):
+                    db_at = dw_at + of(job, DB_OFFSET)
+                    invoke(of(job, SETS), job, first, stop, of(job, SET_ROWS), dw_at, db_at, reached, 0)
+                    first = load_one_int64(reached)
+                    last = min(stop, first + of(job, SET_ROWS))
+                for row in range(first, last, GROUP):
+                    count = min(GROUP, stop - row)
+                    following = n > SHORT and row + GROUP < stop
+                    store_int(frame + DY_AHEAD, GROUP * dy_step if following else 0)
+                    store_int(frame + X_AHEAD, GROUP * x_step if following else 0)
+                    load_statistics(job, row, count, room + COEFFICIENTS_AT)
+                    do(job, row, count, room, frame)
+                first = last
             block = fetch_add(begun, step) if begun else block + 1
         finish_streams()
 

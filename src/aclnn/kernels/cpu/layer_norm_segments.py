@@ -128,7 +128,8 @@ def copy_end(source: int, size: int, end: int) -> None:
     copy(end, source, size)
 
 
-def _adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
+def adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
+    """How sixteen columns of a row are added, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
     wants_dx, wants_dw, wants_db = wanted
@@ -204,7 +205,7 @@ def _adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
 
 def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
     """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums."""
-    add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted)
+    add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted)
     dy_size, x_size, wants_x, wants_dx = dy.size, x.size, wanted.x, wanted.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
 
@@ -257,7 +258,7 @@ def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
 
 def sum_row(dy: Element, x: Element, wanted: Wanted, last: bool) -> Kernel:
     """The kernel for one row of a group: its terms are added to those before it, the last row's to the float64 sums."""
-    add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted)
+    add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted)
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
     wants_dx, wants_dw, wants_db = wanted
@@ -312,6 +313,13 @@ def sum_row(dy: Element, x: Element, wanted: Wanted, last: bool) -> Kernel:
     return run
 
 
+@register_jitable
+def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
+    """Sixteen columns of a row's dx, by its ``constants``."""
+    mean, rstd, minus_c1, minus_c2 = row
+    return fma((x - mean) * rstd, minus_c2, y * w + minus_c1) * rstd
+
+
 class Writing(NamedTuple):
     """What kernels that write dx have in common."""
 
@@ -322,11 +330,6 @@ class Writing(NamedTuple):
 def _writing(dy: Element, x: Element, dx: Element) -> Writing:
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.stream
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
-
-    @register_jitable
-    def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
-        mean, rstd, minus_c1, minus_c2 = row
-        return fma((x - mean) * rstd, minus_c2, y * w + minus_c1) * rstd
 
     @register_jitable
     def write_line(dy_at: int, x_at: int, dx_at: int, w_at: int, row: Any) -> None:

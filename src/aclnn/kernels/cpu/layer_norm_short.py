@@ -1,0 +1,339 @@
+"""LayerNorm's gradients over sets of short rows: all in one call, with the bits of ``layer_norm_segments``.
+
+A set is so many rows that they stay in the L1 cache between their sums and dx. One bound for all of them says that
+float32 will do; nothing is written before it, and a set for which it may not do is left to ``layer_norm_rows``, where
+each row has its own verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, register_jitable
+
+from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.layer_norm_exact import LEAST_C1, LEAST_C2
+from aclnn.kernels.cpu.layer_norm_job import (
+    BASE,
+    CODE,
+    DX,
+    DY,
+    FLOAT,
+    GROUP,
+    MEAN,
+    RSTD,
+    SHARE,
+    STEP,
+    TOP_WEIGHT,
+    WEIGHT,
+    N,
+    X,
+    load_statistic,
+)
+from aclnn.kernels.cpu.layer_norm_lanes import Element, halves, store_int
+from aclnn.kernels.cpu.layer_norm_segments import Wanted, gradient
+from aclnn.kernels.cpu.loops import Loop
+from aclnn.kernels.cpu.memory import (
+    again,
+    load_float32,
+    load_one_float32,
+    load_one_float64,
+    load_one_int64,
+    prefetch,
+    scratch,
+    store_float32,
+    store_one_float32,
+)
+from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
+
+LONGEST = 256
+"""Columns of the longest row that is taken in sets."""
+HALF = 8
+"""Rows whose sums are reduced together: one vector has their Σg and Σg·x̂. A set is some of these."""
+SET = 32
+"""Rows of a set, at most."""
+SET_ELEMENTS = 1024
+"""Elements of dy in a set of more than eight rows, at most; eight of the longest have twice as many, and still stay in
+an L1 cache of 32 KiB with x and dx."""
+BOUND = 2.0**50
+"""On the sums of |dy| and of x̂² of a set in each lane, and on these times the largest weight: far within the limits."""
+
+# What the room holds, in bytes: float32 coefficients and sums of each row; lanes of the sums of eight rows, and of the
+# eight before; float32 terms of dw and db.
+MEANS, RSTDS, MINUS_C1S, MINUS_C2S, SUMS_G, SUMS_GX, LANES_AT = range(0, 7 * 4 * SET, 4 * SET)
+LANES_BYTES = 2 * 64 * HALF
+DW_TERMS = LANES_AT + 2 * LANES_BYTES
+DB_TERMS = DW_TERMS + HALF * LONGEST
+ROOM = DB_TERMS + HALF * LONGEST
+
+
+def rows_of_a_set(columns: int) -> int:
+    """How many rows of so many columns are a set."""
+    return max(HALF, min(SET, SET_ELEMENTS // columns // HALF * HALF))
+
+
+def _part(builder: ir.IRBuilder, address: ir.Value, distance: int, lanes: int) -> ir.Value:
+    """A pointer to so many float32."""
+    place = builder.add(address, ir.IntType(64)(distance))
+    return builder.inttoptr(place, ir.VectorType(ir.FloatType(), lanes).as_pointer())
+
+
+def _order(*lanes: int) -> ir.Constant:
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), [ir.IntType(32)(lane) for lane in lanes])
+
+
+@intrinsic
+def _store_totals(typingctx: Any, sums_g: Any, sums_gx: Any, address: Any) -> Any:
+    """Write the sums of the lanes, as ``vector.total``, of the sixteen vectors at an address: eight Σg, eight Σg·x̂."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        left = []
+        for i in range(0, 64 * LANES, 128):
+            # Halves of vectors come from memory side by side as fast as whole vectors, which would have to be shuffled.
+            low, high = (
+                [builder.load(_part(builder, args[2], i + at + half, HALF), align=32) for at in (0, 64)]
+                for half in (0, 32)
+            )
+            left.append(builder.fadd(*(builder.shuffle_vector(*pair, _order(*range(LANES))) for pair in (low, high))))
+        for width in (4, 2, 1):
+            left = [builder.fadd(*halves(builder, left[i : i + 2], width)) for i in range(0, len(left), 2)]
+        for i, target in enumerate(args[:2]):
+            part = builder.shuffle_vector(left[0], left[0], _order(*range(HALF * i, HALF * i + HALF)))
+            builder.store(part, _part(builder, target, 0, HALF), align=32)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def _minus_product(typingctx: Any, value: Any, factor: Any) -> Any:
+    """-value·factor, sixteen float32 and a float64: the product in float64, rounded to float32."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        doubles = ir.VectorType(ir.DoubleType(), LANES)
+        first = builder.insert_element(ir.Constant(doubles, ir.Undefined), args[1], ir.IntType(32)(0))
+        factors = builder.shuffle_vector(first, first, _order(*[0] * LANES))
+        product = builder.fmul(builder.fpext(args[0], doubles), factors)
+        return builder.fptrunc(builder.fneg(product), FLOATS.llvm)
+
+    return FLOATS(FLOATS, types.float64), emit
+
+
+@register_jitable
+def _store_sums(at: int, sums: Any) -> None:
+    """Write the sums of four rows, still in lanes, where ``_store_totals`` takes them from."""
+    sums_0, sums_1, sums_2, sums_3 = sums
+    for which in range(2):
+        there = at + 64 * HALF * which
+        store_float32(there, sums_0[which])
+        store_float32(there + 64, sums_1[which])
+        store_float32(there + 128, sums_2[which])
+        store_float32(there + 192, sums_3[which])
+
+
+@register_jitable(forceinline=True)
+def _number(job: int, field: int) -> Any:
+    return load_one_int64(job + 8 * field)
+
+
+@register_jitable(forceinline=True)
+def _base(job: int, tensor: int) -> Any:
+    return load_one_int64(job + _number(job, tensor) + BASE)
+
+
+@register_jitable(forceinline=True)
+def _step(job: int, tensor: int) -> Any:
+    return load_one_int64(job + _number(job, tensor) + STEP)
+
+
+@register_jitable
+def _in_line(job: int, tensor: int) -> Any:
+    """Whether each row's mean or rstd is a float32 right behind the one before."""
+    return _step(job, tensor) == 4 and load_one_int64(job + _number(job, tensor) + CODE) == FLOAT
+
+
+@register_jitable
+def _gather(job: int, row: int, rows: int, room: int) -> None:
+    """Put mean and rstd of each row into the room, if they are not in line."""
+    if not (_in_line(job, MEAN) and _in_line(job, RSTD)):
+        for k in range(rows):
+            store_one_float32(room + MEANS + 4 * k, load_statistic(job + _number(job, MEAN), row + k))
+            store_one_float32(room + RSTDS + 4 * k, load_statistic(job + _number(job, RSTD), row + k))
+
+
+@register_jitable
+def _places(job: int, row: int, room: int) -> Any:
+    """Where mean and rstd of a set's rows are."""
+    if _in_line(job, MEAN) and _in_line(job, RSTD):
+        return _base(job, MEAN) + 4 * row, _base(job, RSTD) + 4 * row
+    return room + MEANS, room + RSTDS
+
+
+@register_jitable
+def _statistics(means: int, rstds: int, k: int) -> Any:
+    """Mean and rstd of row k, in every lane."""
+    return splat(load_one_float32(means + 4 * k)), splat(load_one_float32(rstds + 4 * k))
+
+
+@register_jitable
+def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
+    """Add the terms of so many groups to n float64 sums, in order."""
+    for j in range(0, n, LANES):
+        total = load_doubles(sums_at + 8 * j)
+        at = terms_at + 4 * j
+        for _ in range(groups):
+            total = plus(total, load_float32(at))
+            at += 4 * n
+        store_doubles(sums_at + 8 * j, total)
+
+
+@register_jitable
+def _constants(means: int, rstds: int, room: int, k: int) -> Any:
+    """All coefficients of row k, in every lane."""
+    mean, rstd = _statistics(means, rstds, k)
+    minus_c1 = splat(load_one_float32(room + MINUS_C1S + 4 * k))
+    return mean, rstd, minus_c1, splat(load_one_float32(room + MINUS_C2S + 4 * k))
+
+
+def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
+    """The kernel that goes through sets of rows whose elements lie side by side, in whole vectors and evenly spaced.
+
+    The parameters: the job, the first row, the row after the last, rows of a set, where the float64 sums of dw and db
+    are, and where to put the first row that is not done: of what is no whole set, or of one out of the ordinary.
+    """
+    load_dy, load_x, write, dy_size, x_size, dx_size = dy.load, x.load, dx.stream, dy.size, x.size, dx.size
+    _, wants_dw, wants_db = wanted
+
+    @register_jitable(forceinline=True)
+    def add_sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any, bounds: Any, ahead: int) -> Any:
+        prefetch(dy_at + ahead)
+        y, xhat = load_dy(dy_at), (load_x(x_at) - row[0]) * row[1]
+        g = y * w
+        dw = fma(y, xhat, terms[0]) if wants_dw else terms[0]
+        db = terms[1] + y if wants_db else terms[1]
+        sums = sums[0] + g, fma(g, xhat, sums[1])
+        return (dw, db), sums, (bounds[0] + absolute(y), fma(xhat, xhat, bounds[1]))
+
+    @register_jitable
+    def sum_set(job: int, row: int, rows: int, limit: Any, room: int) -> Any:
+        """Sums of each row and terms of dw and db; whether float32 is enough for whatever is large."""
+        vectors, w_at = _number(job, N) // LANES, _number(job, WEIGHT)
+        dy_step, x_step = _step(job, DY), _step(job, X)
+        dy_at, x_at, terms_at = _base(job, DY) + row * dy_step, _base(job, X) + row * x_step, room
+        means, rstds = _places(job, row, room)
+        zero = splat(np.float32(0.0))
+        none = zero, zero
+        nothing = -zero, -zero  # adding to it takes no instruction, and float64 sums do not tell
+        ahead = rows * dy_step
+        bounds = none
+        for half in range(0, rows + HALF, HALF):
+            lanes, before = room + LANES_AT, room + LANES_AT + LANES_BYTES
+            if half & HALF:
+                lanes, before = before, lanes
+            for k in range(half, min(half + HALF, rows), GROUP):
+                row_0, row_1 = _statistics(means, rstds, k), _statistics(means, rstds, k + 1)
+                row_2, row_3 = _statistics(means, rstds, k + 2), _statistics(means, rstds, k + 3)
+                sums_0, sums_1, sums_2, sums_3 = none, none, none, none
+                at, x_here, w_here = again(dy_at), again(x_at), w_at
+                for _ in range(vectors):
+                    w, terms = load_float32(w_here), nothing
+                    at_2, x_2 = at + 2 * dy_step, x_here + 2 * x_step
+                    terms, sums_0, bounds = add_sixteen(at, x_here, row_0, w, terms, sums_0, bounds, ahead)
+                    terms, sums_1, bounds = add_sixteen(
+                        at + dy_step, x_here + x_step, row_1, w, terms, sums_1, bounds, ahead
+                    )
+                    terms, sums_2, bounds = add_sixteen(at_2, x_2, row_2, w, terms, sums_2, bounds, ahead)
+                    terms, sums_3, bounds = add_sixteen(
+                        at_2 + dy_step, x_2 + x_step, row_3, w, terms, sums_3, bounds, ahead
+                    )
+                    if wants_dw:
+                        store_float32(terms_at + DW_TERMS, terms[0])
+                    if wants_db:
+                        store_float32(terms_at + DB_TERMS, terms[1])
+                    terms_at += 64
+                    w_here += 64
+                    at, x_here = again(at + LANES * dy_size), again(x_here + LANES * x_size)
+                _store_sums(lanes + 64 * (k - half), (sums_0, sums_1, sums_2, sums_3))
+                dy_at, x_at = dy_at + GROUP * dy_step, x_at + GROUP * x_step
+            if half > 0:  # of those before: what has just been written is not yet in the cache
+                done = room + 4 * (half - HALF)
+                _store_totals(done + SUMS_G, done + SUMS_GX, before)
+        return not any_lane(~((bounds[0] < limit) & (bounds[1] < limit)))
+
+    @register_jitable
+    def all_zero(job: int, row: int) -> Any:
+        """Whether dy is zero in all of a row."""
+        dy_at = _base(job, DY) + row * _step(job, DY)
+        total = splat(np.float32(0.0))
+        for j in range(0, _number(job, N), LANES):
+            total = total + absolute(load_dy(dy_at + j * dy_size))
+        return not any_lane(total != 0.0)
+
+    @register_jitable
+    def nothing_vanishes(job: int, row: int, rows: int, room: int) -> Any:
+        """Put c1 and c2 of each row into the room; whether float32 is enough for whatever is small."""
+        share = load_one_float64(job + 8 * SHARE)
+        for first in range(0, rows, LANES):
+            at = room + 4 * first
+            minus_c1 = _minus_product(load_float32(at + SUMS_G), share)
+            minus_c2 = _minus_product(load_float32(at + SUMS_GX), share)
+            store_float32(at + MINUS_C1S, minus_c1)
+            store_float32(at + MINUS_C2S, minus_c2)
+            small = (absolute(minus_c1) < 2 * LEAST_C1) & (absolute(minus_c2) < 2 * LEAST_C2)
+            if any_lane(small):
+                for k in range(min(LANES, rows - first)):
+                    if lane(small, k) and not all_zero(job, row + first + k):
+                        return False
+        return True
+
+    @register_jitable(forceinline=True)
+    def write_sixteen(dy_at: int, x_at: int, dx_at: int, w: Any, row: Any, x_ahead: int) -> None:
+        prefetch(x_at + x_ahead)
+        write(dx_at, gradient(load_dy(dy_at), load_x(x_at), w, row))
+
+    @register_jitable
+    def write_set(job: int, row: int, rows: int, room: int) -> None:
+        """dx of all rows."""
+        vectors, w_at, (means, rstds) = _number(job, N) // LANES, _number(job, WEIGHT), _places(job, row, room)
+        dy_step, x_step, dx_step = _step(job, DY), _step(job, X), _step(job, DX)
+        dy_at, x_at = _base(job, DY) + row * dy_step, _base(job, X) + row * x_step
+        dx_at = _base(job, DX) + row * dx_step
+        x_ahead = rows * x_step
+        for k in range(0, rows, GROUP):
+            row_0, row_1 = _constants(means, rstds, room, k), _constants(means, rstds, room, k + 1)
+            row_2, row_3 = _constants(means, rstds, room, k + 2), _constants(means, rstds, room, k + 3)
+            at, x_here, dx_here, w_here = again(dy_at), again(x_at), again(dx_at), w_at
+            for _ in range(vectors):
+                w = load_float32(w_here)
+                at_2, x_2, dx_2 = at + 2 * dy_step, x_here + 2 * x_step, dx_here + 2 * dx_step
+                write_sixteen(at, x_here, dx_here, w, row_0, x_ahead)
+                write_sixteen(at + dy_step, x_here + x_step, dx_here + dx_step, w, row_1, x_ahead)
+                write_sixteen(at_2, x_2, dx_2, w, row_2, x_ahead)
+                write_sixteen(at_2 + dy_step, x_2 + x_step, dx_2 + dx_step, w, row_3, x_ahead)
+                w_here += 64
+                at, x_here = again(at + LANES * dy_size), again(x_here + LANES * x_size)
+                dx_here = again(dx_here + LANES * dx_size)
+            dy_at, x_at, dx_at = dy_at + GROUP * dy_step, x_at + GROUP * x_step, dx_at + GROUP * dx_step
+
+    def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, unused: int) -> None:
+        room, groups, n = scratch(ROOM), rows // GROUP, _number(job, N)
+        limit = splat(np.float32(BOUND) / max(load_one_float32(job + 8 * TOP_WEIGHT), np.float32(1.0)))
+        for at in range(room + SUMS_G, room + LANES_AT, 64):
+            store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
+        row = first
+        while row + rows <= stop:
+            _gather(job, row, rows, room)
+            if not (sum_set(job, row, rows, limit, room) and nothing_vanishes(job, row, rows, room)):
+                break
+            if wants_dw:
+                _add_terms(groups, n, room + DW_TERMS, dw_at)
+            if wants_db:
+                _add_terms(groups, n, room + DB_TERMS, db_at)
+            write_set(job, row, rows, room)
+            row += rows
+        store_int(reached, row)
+
+    return run
