@@ -16,11 +16,10 @@ from aclnn.kernels.cpu import layer_norm_batches as steps
 from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel
-from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, working
+from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, longest_in_sets, working
 from aclnn.kernels.cpu.layer_norm_job import Job
 from aclnn.kernels.cpu.layer_norm_rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
-from aclnn.kernels.cpu.layer_norm_short import LONGEST as LONGEST_OF_SETS
 from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
@@ -90,7 +89,7 @@ class LayerNormPlan:
         same = len({view.dtype for view in self._matrices}) == 1
         self._direct = same and all(view.direct for view in self._matrices)
         even = not self._direct or all(len(view.rows) == 1 for view in self._matrices)
-        self._sets = even and self.wanted.dx and not self._batched and self.n <= LONGEST_OF_SETS and self.n % LANES == 0
+        self._sets = even and not self._batched and self.n <= longest_in_sets(self.wanted) and self.n % LANES == 0
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
         if not self._empty:

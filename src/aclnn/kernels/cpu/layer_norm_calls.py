@@ -10,6 +10,7 @@ import numpy as np
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import layer_norm_columns as columns
+from aclnn.kernels.cpu import layer_norm_down as down
 from aclnn.kernels.cpu import layer_norm_exact as exact
 from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import layer_norm_segments as segments
@@ -62,6 +63,11 @@ def driver(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), DRIVERS[name])
 
 
+def longest_in_sets(wanted: Wanted) -> int:
+    """Columns of the longest row that sets of rows are made of."""
+    return short.LONGEST if wanted.dx else down.LONGEST
+
+
 def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, sets: bool, way: str) -> dict[int, int]:
     """The fields of a job that say where the kernels are, for rows of so many columns.
 
@@ -80,9 +86,12 @@ def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, s
             found[field] = made("sum_row", (*wanted, last), make)
     else:
         found[jobs.SUM_GROUP] = made("sum_group", wanted, lambda: segments.sum_group(element, element, wanted))
-    if sets:
+    if sets and wanted.dx:
         found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, dx, wanted))
         found[jobs.SET_ROWS] = short.rows_of_a_set(columns)
+    elif sets:
+        found[jobs.SETS] = made("sums_down", wanted, lambda: down.sums(element, element, wanted))
+        found[jobs.SET_ROWS] = down.SET
     if wanted.dx:
         found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, dx))
         found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))

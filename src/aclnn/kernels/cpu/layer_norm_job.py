@@ -28,7 +28,7 @@ for that store. On Zen 4, 4096 bytes apart, the sums of 1,024 columns took half 
 # are cleared first. BEGIN, END: the segments of a batch's rows that a call works on. ONLY: the batch holds
 # all rows. SLOW_ROWS: set where float32 will not do for a row. SUM_GROUP … FINISH: addresses of the kernels in
 # layer_norm_segments and layer_norm_exact and of ``finish``, 0 where they are not needed. SETS: that of the kernel in
-# layer_norm_short, and SET_ROWS: how many rows it does at a time; 0 where it may not be used.
+# layer_norm_short or layer_norm_down, and SET_ROWS: how many rows it does at a time; 0 where it may not be used.
 (
     N, SHARE, SEGMENTS, STREAMED, WEIGHT, WEIGHT_STEP, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, DB_OFFSET, RECORDS,
     COEFFICIENTS, FRESH, BEGIN, END, ONLY, SLOW_ROWS, SUM_GROUP, SUM_ROW, SUM_LAST_ROW, WRITE_GROUP,

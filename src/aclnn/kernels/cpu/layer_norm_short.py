@@ -135,45 +135,48 @@ def _store_sums(at: int, sums: Any) -> None:
 
 
 @register_jitable(forceinline=True)
-def _number(job: int, field: int) -> Any:
+def number(job: int, field: int) -> Any:
+    """A number of the job."""
     return load_one_int64(job + 8 * field)
 
 
 @register_jitable(forceinline=True)
-def _base(job: int, tensor: int) -> Any:
-    return load_one_int64(job + _number(job, tensor) + BASE)
+def base(job: int, tensor: int) -> Any:
+    """Where a tensor begins."""
+    return load_one_int64(job + number(job, tensor) + BASE)
 
 
 @register_jitable(forceinline=True)
-def _step(job: int, tensor: int) -> Any:
-    return load_one_int64(job + _number(job, tensor) + STEP)
+def step(job: int, tensor: int) -> Any:
+    """Bytes from a row of a tensor to the next."""
+    return load_one_int64(job + number(job, tensor) + STEP)
 
 
 @register_jitable
 def _in_line(job: int, tensor: int) -> Any:
     """Whether each row's mean or rstd is a float32 right behind the one before."""
-    return _step(job, tensor) == 4 and load_one_int64(job + _number(job, tensor) + CODE) == FLOAT
+    return step(job, tensor) == 4 and load_one_int64(job + number(job, tensor) + CODE) == FLOAT
 
 
 @register_jitable
-def _gather(job: int, row: int, rows: int, room: int) -> None:
+def gather(job: int, row: int, rows: int, room: int) -> None:
     """Put mean and rstd of each row into the room, if they are not in line."""
     if not (_in_line(job, MEAN) and _in_line(job, RSTD)):
         for k in range(rows):
-            store_one_float32(room + MEANS + 4 * k, load_statistic(job + _number(job, MEAN), row + k))
-            store_one_float32(room + RSTDS + 4 * k, load_statistic(job + _number(job, RSTD), row + k))
+            store_one_float32(room + MEANS + 4 * k, load_statistic(job + number(job, MEAN), row + k))
+            store_one_float32(room + RSTDS + 4 * k, load_statistic(job + number(job, RSTD), row + k))
 
 
 @register_jitable
-def _places(job: int, row: int, room: int) -> Any:
+def places(job: int, row: int, room: int) -> Any:
     """Where mean and rstd of a set's rows are."""
     if _in_line(job, MEAN) and _in_line(job, RSTD):
-        return _base(job, MEAN) + 4 * row, _base(job, RSTD) + 4 * row
+        return base(job, MEAN) + 4 * row, base(job, RSTD) + 4 * row
     return room + MEANS, room + RSTDS
 
 
 @register_jitable
-def _statistics(means: int, rstds: int, k: int) -> Any:
+def statistics(means: int, rstds: int, k: int) -> Any:
     """Mean and rstd of row k, in every lane."""
     return splat(load_one_float32(means + 4 * k)), splat(load_one_float32(rstds + 4 * k))
 
@@ -193,7 +196,7 @@ def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
 @register_jitable
 def _constants(means: int, rstds: int, room: int, k: int) -> Any:
     """All coefficients of row k, in every lane."""
-    mean, rstd = _statistics(means, rstds, k)
+    mean, rstd = statistics(means, rstds, k)
     minus_c1 = splat(load_one_float32(room + MINUS_C1S + 4 * k))
     return mean, rstd, minus_c1, splat(load_one_float32(room + MINUS_C2S + 4 * k))
 
@@ -220,10 +223,10 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
     @register_jitable
     def sum_set(job: int, row: int, rows: int, limit: Any, room: int) -> Any:
         """Sums of each row and terms of dw and db; whether float32 is enough for whatever is large."""
-        vectors, w_at = _number(job, N) // LANES, _number(job, WEIGHT)
-        dy_step, x_step = _step(job, DY), _step(job, X)
-        dy_at, x_at, terms_at = _base(job, DY) + row * dy_step, _base(job, X) + row * x_step, room
-        means, rstds = _places(job, row, room)
+        vectors, w_at = number(job, N) // LANES, number(job, WEIGHT)
+        dy_step, x_step = step(job, DY), step(job, X)
+        dy_at, x_at, terms_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step, room
+        means, rstds = places(job, row, room)
         zero = splat(np.float32(0.0))
         none = zero, zero
         nothing = -zero, -zero  # adding to it takes no instruction, and float64 sums do not tell
@@ -234,8 +237,8 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
             if half & HALF:
                 lanes, before = before, lanes
             for k in range(half, min(half + HALF, rows), GROUP):
-                row_0, row_1 = _statistics(means, rstds, k), _statistics(means, rstds, k + 1)
-                row_2, row_3 = _statistics(means, rstds, k + 2), _statistics(means, rstds, k + 3)
+                row_0, row_1 = statistics(means, rstds, k), statistics(means, rstds, k + 1)
+                row_2, row_3 = statistics(means, rstds, k + 2), statistics(means, rstds, k + 3)
                 sums_0, sums_1, sums_2, sums_3 = none, none, none, none
                 at, x_here, w_here = again(dy_at), again(x_at), w_at
                 for _ in range(vectors):
@@ -266,9 +269,9 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
         """Whether dy is zero in all of a row."""
-        dy_at = _base(job, DY) + row * _step(job, DY)
+        dy_at = base(job, DY) + row * step(job, DY)
         total = splat(np.float32(0.0))
-        for j in range(0, _number(job, N), LANES):
+        for j in range(0, number(job, N), LANES):
             total = total + absolute(load_dy(dy_at + j * dy_size))
         return not any_lane(total != 0.0)
 
@@ -297,10 +300,10 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
     @register_jitable
     def write_set(job: int, row: int, rows: int, room: int) -> None:
         """dx of all rows."""
-        vectors, w_at, (means, rstds) = _number(job, N) // LANES, _number(job, WEIGHT), _places(job, row, room)
-        dy_step, x_step, dx_step = _step(job, DY), _step(job, X), _step(job, DX)
-        dy_at, x_at = _base(job, DY) + row * dy_step, _base(job, X) + row * x_step
-        dx_at = _base(job, DX) + row * dx_step
+        vectors, w_at, (means, rstds) = number(job, N) // LANES, number(job, WEIGHT), places(job, row, room)
+        dy_step, x_step, dx_step = step(job, DY), step(job, X), step(job, DX)
+        dy_at, x_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step
+        dx_at = base(job, DX) + row * dx_step
         x_ahead = rows * x_step
         for k in range(0, rows, GROUP):
             row_0, row_1 = _constants(means, rstds, room, k), _constants(means, rstds, room, k + 1)
@@ -319,13 +322,13 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
             dy_at, x_at, dx_at = dy_at + GROUP * dy_step, x_at + GROUP * x_step, dx_at + GROUP * dx_step
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, unused: int) -> None:
-        room, groups, n = scratch(ROOM), rows // GROUP, _number(job, N)
+        room, groups, n = scratch(ROOM), rows // GROUP, number(job, N)
         limit = splat(np.float32(BOUND) / max(load_one_float32(job + 8 * TOP_WEIGHT), np.float32(1.0)))
         for at in range(room + SUMS_G, room + LANES_AT, 64):
             store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
         row = first
         while row + rows <= stop:
-            _gather(job, row, rows, room)
+            gather(job, row, rows, room)
             if not (sum_set(job, row, rows, limit, room) and nothing_vanishes(job, row, rows, room)):
                 break
             if wants_dw:
