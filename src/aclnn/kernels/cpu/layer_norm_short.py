@@ -15,7 +15,6 @@ from numba.core import types
 from numba.extending import intrinsic, register_jitable
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.layer_norm_exact import LEAST_C1, LEAST_C2
 from aclnn.kernels.cpu.layer_norm_job import (
     BASE,
     CODE,
@@ -48,6 +47,7 @@ from aclnn.kernels.cpu.memory import (
     store_one_float32,
 )
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
+from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2
 
 LONGEST = 256
 """Columns of the longest row that is taken in sets."""
