@@ -9,8 +9,10 @@ Which thread runs which chunk is left to chance: chunks must be independent, who
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -92,7 +94,18 @@ class _Job:
 _NOTHING = _Job(lambda chunk: None, 0)
 
 _PATIENCE = 5000
-"""How often a thread looks for work before it rests: 100 to 200 µs. A rest costs the next call 30 to 50 µs."""
+"""How often a thread looks for work before it rests: 100 to 200 µs."""
+
+CHUNK_US = 20
+"""What a chunk takes, about, unless ``sweep`` is told otherwise."""
+
+_WORTH_WAKING_US = 100
+"""Work for which workers are woken when all of them rest: they come after 30 to 70 µs and want the GIL then, so that
+a call that ends meanwhile waits for them. On Zen 4, 2 ms after the last call, that pays from 80 µs on, 20 ms after it
+from 200 µs."""
+
+_STREAM_S = 3e-4
+"""Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
 
 
 def _lead() -> Kernel:
@@ -112,6 +125,8 @@ class Pool:
         self._leading = threading.Lock()
         self._serials = count(1)
         self._asleep = 0
+        self._begun = -math.inf
+        self._unshared_us = 0
 
     def run(self, task: Task, chunks: int) -> None:
         """Call ``task(i)`` once for each i in range(chunks); return when all have returned.
@@ -134,9 +149,14 @@ class Pool:
         if job.error is not None:
             raise job.error
 
-    def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int) -> None:
-        """Run a kernel of ``loops`` over chunks of ``step`` on all threads; they share it without the GIL."""
-        if self.threads == 1 or end <= step:
+    def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int, chunk_us: int = CHUNK_US) -> None:
+        """Run a kernel of ``loops`` over chunks of ``step`` on all threads; they share it without the GIL.
+
+        When all workers rest the caller works alone, unless this call, or a stream of them, is worth waking them.
+        ``chunk_us`` is what a chunk takes, about.
+        """
+        chunks = -(-end // step)
+        if self.threads == 1 or chunks <= 1 or not self._is_worth_sharing(chunks * chunk_us):
             kernel(*operands, 0, end, end)
             return
         self._make_ready()
@@ -149,11 +169,19 @@ class Pool:
         try:
             board, address = self._board, ctypes.addressof(self._board)
             board[teamwork.KERNEL :] = [address_of(kernel), *operands, step, end]
-            for _ in range(min(self._asleep, -(-end // step) - 1)):
+            for _ in range(min(self._asleep, chunks - 1)):
                 self._jobs.put(_NOTHING)
             _lead()(address, next(self._serials), _PATIENCE, _YIELD)
         finally:
             self._leading.release()
+
+    def _is_worth_sharing(self, work_us: int) -> bool:
+        if self._asleep < self.threads - 1:
+            return True
+        now = time.perf_counter()
+        self._unshared_us = work_us + (self._unshared_us if now - self._begun < _STREAM_S else 0)
+        self._begun = now
+        return self._unshared_us >= _WORTH_WAKING_US
 
     def _make_ready(self) -> None:
         if len(self._workers) < self.threads - 1:
@@ -244,6 +272,8 @@ def run(task: Task, chunks: int) -> None:
     shared().run(task, chunks)
 
 
-def sweep(kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int) -> None:
-    """Run a kernel as ``loops`` makes them over chunks of ``step``, on all threads."""
-    shared().sweep(kernel, operands, step, end)
+def sweep(
+    kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int, chunk_us: int = CHUNK_US
+) -> None:
+    """Run a kernel as ``loops`` makes them over chunks of ``step``, on all threads, as ``Pool.sweep``."""
+    shared().sweep(kernel, operands, step, end, chunk_us)
