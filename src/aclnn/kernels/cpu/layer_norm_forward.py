@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
+from aclnn.kernels.cpu.layer_norm_job import Job
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
 from aclnn.kernels.cpu.loops import Loop, shared
 from aclnn.kernels.cpu.memory import (
@@ -255,23 +256,26 @@ class LayerNormPlan:
         self._m, self._n = math.prod(x.shape[:split]), math.prod(x.shape[split:])
         job = [0] * _FIELDS
         job[N], job[EPS] = self._n, int(np.float64(eps).view(np.int64))
-
-        def describe(field: int, layout: Layout | None, part: slice = slice(None)) -> None:
-            if layout is not None:
-                job[field] = len(job)
-                job.extend(_described(layout.shape[part], layout.strides[part], layout.dtype.itemsize))
-
-        for rows, columns, tensor in ((X_ROWS, X_COLUMNS, x), (OUT_ROWS, OUT_COLUMNS, out)):
-            describe(rows, tensor, slice(split))
-            describe(columns, tensor, slice(split, None))
-        for field, layout in (
-            (MEAN_ROWS, mean), (RSTD_ROWS, rstd), (WEIGHT_COLUMNS, weight), (BIAS_COLUMNS, bias),
-        ):  # fmt: skip
-            describe(field, layout)
-        self._job = np.array(job, np.int64)
-        self._spans = [[None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)]
+        parts = (
+            (X_ROWS, x, slice(split)), (X_COLUMNS, x, slice(split, None)),
+            (OUT_ROWS, out, slice(split)), (OUT_COLUMNS, out, slice(split, None)),
+            (MEAN_ROWS, mean, slice(None)), (RSTD_ROWS, rstd, slice(None)),
+            (WEIGHT_COLUMNS, weight, slice(None)), (BIAS_COLUMNS, bias, slice(None)),
+        )  # fmt: skip
+        self._descriptions = {
+            field: Job.of(_described(layout.shape[part], layout.strides[part], layout.dtype.itemsize))
+            for field, layout, part in parts
+            if layout is not None
+        }
+        for field, description in self._descriptions.items():
+            job[field] = description.address
+        self._template = Job.of(job)
+        self._read, self._written = (
+            [(place, *layout.span) for place, layout in enumerate(layouts) if layout is not None]
+            for layouts in (inputs, outputs)
+        )
         self._in_place = x == out
-        kinds = _Kinds(*(None if layout is None else layout.dtype for layout in (*inputs, *outputs)))  # type: ignore[arg-type]
+        self._kinds = _Kinds(*(None if layout is None else layout.dtype for layout in (*inputs, *outputs)))  # type: ignore[arg-type]
         size = out.dtype.itemsize
         self._vector_bytes = LANES * size
         self._streams = (
@@ -279,23 +283,22 @@ class LayerNormPlan:
             and self._m * self._n * size >= STREAM_BYTES
             and _described(out.shape, out.strides, size) == [1, self._m * self._n, size]
         )
-        self._kernel: Callable[[bool], Kernel] = lambda trickles: kernel(
-            "layer_norm_forward", (*map(repr, kinds), trickles), lambda: _make(kinds, trickles)
-        )
-        self._kernel(False)  # compiled in phase one
+        self._step = max(1, _CHUNK_ELEMENTS // max(1, self._n))
+        self._normalize = self._kernel(trickles=False)  # compiled in phase one
+
+    def _kernel(self, trickles: bool) -> Kernel:
+        kinds = self._kinds
+        return kernel("layer_norm_forward", (*map(repr, kinds), trickles), lambda: _make(kinds, trickles))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """Compute; see ``aclnn.kernels.Plan``."""
-        job = self._job.copy()
-        here = job.ctypes.data
-        for field in (X_ROWS, X_COLUMNS, OUT_ROWS, OUT_COLUMNS, MEAN_ROWS, RSTD_ROWS, WEIGHT_COLUMNS, BIAS_COLUMNS):
-            job[field] = here + 8 * job[field]
+        job = self._template.copy()
         kept, (job[X], job[WEIGHT], job[BIAS]) = self._apart(inputs, outputs)
         job[OUT], job[MEAN], job[RSTD] = outputs
-        rows = max(1, _CHUNK_ELEMENTS // max(1, self._n))
-        job[STREAMED] = self._streams and outputs[0] % 16 == 0
-        normalize = self._kernel(bool(job[STREAMED]) and outputs[0] % self._vector_bytes != 0)
-        pool.sweep(normalize, (here, 0, 0, 0, 0), rows, self._m)
+        job[STREAMED] = streamed = self._streams and outputs[0] % 16 == 0
+        trickles = streamed and outputs[0] % self._vector_bytes != 0
+        normalize = self._kernel(trickles) if trickles else self._normalize
+        pool.sweep(normalize, (job.address, 0, 0, 0, 0), self._step, self._m)
         del kept
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[list[Any], list[int]]:
@@ -304,19 +307,17 @@ class LayerNormPlan:
         A row is read before it is written, so x may be exactly out.
         """
         kept, addresses = [], list(inputs)
-        read, written = self._spans
-        for place, (span, address) in enumerate(zip(read, inputs, strict=True)):
-            if span is None:
-                continue
-            begin, end = address + span[0], address + span[1]
-            for field, (other, target) in enumerate(zip(written, outputs, strict=True)):
-                if other is None or (place == field == 0 and address == target and self._in_place):
-                    continue
-                if begin < target + other[1] and target + other[0] < end:
+        for place, below, above in self._read:
+            begin, end = inputs[place] + below, inputs[place] + above
+            for other, low, high in self._written:
+                target = outputs[other]
+                if begin < target + high and target + low < end:
+                    if place == other == 0 and inputs[0] == target and self._in_place:
+                        continue
                     copy = np.empty(end - begin, np.uint8)
                     ctypes.memmove(copy.ctypes.data, begin, end - begin)
                     kept.append(copy)
-                    addresses[place] = copy.ctypes.data + address - begin
+                    addresses[place] = copy.ctypes.data - below
                     break
         return kept, addresses
 
