@@ -83,10 +83,11 @@ class Interpreter:
 
         operator = BY_NAME[name]
         defaults, names = torch_ops.default_arguments(operator), torch_ops.out_names(operator)
+        evaluate = torch_ops.evaluator(operator, "cuda")
 
         def call(*arguments: Any, **outs: Any) -> Any:
             written: Sequence[Any] | None = [outs[name] for name in names] if outs else None
-            results = torch_ops.evaluate("cuda", operator, (*arguments, *defaults[len(arguments) :]), written)
+            results = evaluate((*arguments, *defaults[len(arguments) :]), written)
             return results[0] if len(results) == 1 else tuple(results)
 
         return call

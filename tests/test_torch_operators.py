@@ -134,6 +134,37 @@ def test_second_derivatives(name: str) -> None:
             torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", PEERS)
+def test_nested_transforms(name: str) -> None:
+    """The inner gradient was a constant to the outer one, and second derivatives were 0."""
+    func = torch.func
+
+    def derivatives(function: Callable[..., Any], dtype: Any) -> list[Any]:
+        x, *rest = (a.to(dtype) if isinstance(a, torch.Tensor) else a for a in arguments(name))
+
+        def first(x: Any) -> Any:
+            return func.grad(lambda x: results(function(x, *rest))[0].sin().sum())(x)
+
+        second = func.grad(lambda x: first(x).square().sum())(x)
+        pull = func.vjp(first, x)[1]
+        return [second, func.jacrev(first)(x), func.vmap(func.grad(lambda x: first(x).sum()))(x[None])[0], *pull(x)]
+
+    pairs = zip(derivatives(getattr(A, name), torch.float32), derivatives(PEERS[name], torch.float64), strict=True)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
+
+
+def test_forward_mode_is_refused() -> None:
+    """Its tangents were dropped, so that derivatives were 0."""
+    x, out = torch.randn(3), torch.empty(3)
+    calls = (A.silu, lambda x: A.silu_backward(x, x), lambda x: A.silu.out(x, out=out), A.inplace_hardswish)
+    for call in calls:
+        with pytest.raises(NotImplementedError, match="forward-mode differentiation is not supported"):
+            torch.func.jvp(call, (x,), (x,))
+    with torch.autograd.forward_ad.dual_level():
+        assert torch.equal(A.silu(x), torch.ops.aclnn.silu(x.clone()))  # no tangent, nothing to refuse
+
+
 @pytest.mark.parametrize("dims", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
 def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
     x, dy = torch.randn(3, 4, 5).permute(*dims), torch.randn(3, 4, 5).permute(*dims)

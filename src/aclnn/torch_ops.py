@@ -7,7 +7,7 @@ One loop over OPERATORS defines each schema, its kernels for the CPU and CUDA, w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -42,6 +42,8 @@ _SCHEMA_TYPES = {
 
 LIBRARY = torch.library.Library("aclnn", "DEF")
 
+_Tensor = torch.Tensor
+forward_ad = torch.autograd.forward_ad
 _DTYPES: dict[Any, DataType] = {
     getattr(torch, member.torch_name): member
     for member in DataType
@@ -121,57 +123,75 @@ class _Recipe(NamedTuple):
     plan: Plan | None
     inputs: Picker
     outputs: Picker
-    fresh: tuple[tuple[Any, Any, Any] | None, ...]
-    """Shape, strides and data type of each result to allocate; None for one that is masked out."""
-    workspace_bytes: int
-    where: Any
-    """The device of all tensors."""
+    fresh: tuple[Callable[[], Any] | None, ...]
+    """What allocates each result; None for one that is masked out."""
+    workspace: Callable[[], Any] | None
 
 
-# Judging takes tens of µs; equal calls are judged once.
-_recipes: dict[Any, _Recipe] = {}
 _RECIPE_LIMIT = 10_000
 
-
-def evaluate(device: str, operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
-    """Run the operator on tensors of one device type; ``outs`` are tensors to write, None allocates them."""
-    key: list[Any] = [operator.name, device, current_product(), outs is None]
-    addresses = [0]
-    for argument in arguments if outs is None else (*arguments, *outs):
-        if isinstance(argument, torch.Tensor):
-            key += argument.dtype, argument.shape, argument.stride(), argument.device
-            addresses.append(argument.data_ptr())
-        else:
-            key.append(tuple(argument) if isinstance(argument, list) else argument)
-            addresses.append(0)
-    judged = tuple(key)
-    recipe = _recipes.get(judged)
-    if recipe is None:
-        recipe = _judge(operator, device, arguments, outs)
-        if len(_recipes) >= _RECIPE_LIMIT:
-            _recipes.clear()
-        _recipes[judged] = recipe
-    plan, inputs, outputs, fresh, nbytes, where = recipe
-    results: list[Any] = list(outs or ())
-    if outs is None:
-        for spec in fresh:
-            made = spec and torch.empty_strided(spec[0], spec[1], dtype=spec[2], device=where)
-            results.append(made)
-            addresses.append(0 if made is None else made.data_ptr())
-    if plan is not None:
-        scratch = torch.empty(nbytes, dtype=torch.uint8, device=where) if nbytes else None
-        plan.run(inputs(addresses), outputs(addresses), 0 if scratch is None else scratch.data_ptr())
-    return results
+Arguments = Sequence[Any]
+Outs = Sequence[Any] | None
+#: Runs an operator on its arguments; writes the tensors given as ``outs``, or new ones if that is None.
+Evaluate = Callable[[Arguments, Outs], Sequence[Any]]
 
 
-def evaluate_cuda(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
-    """``evaluate`` on the GPU that holds the first tensor."""
-    given = (a for a in (*arguments, *(outs or ())) if isinstance(a, torch.Tensor) and a.is_cuda)
-    with torch.cuda.device_of(next(given)):
-        return evaluate("cuda", operator, arguments, outs)
+def evaluator(operator: Operator, device: str) -> Evaluate:
+    """What runs the operator on tensors of one device type."""
+    # Judging takes tens of µs; equal calls are judged once.
+    recipes: dict[tuple[Any, ...], _Recipe] = {}
+
+    def evaluate(arguments: Arguments, outs: Outs, devices: Any = None) -> Sequence[Any]:
+        """``devices`` are those of all tensors where the type leaves a choice."""
+        key = [current_product(), devices]
+        addresses = [0]
+        for argument in arguments if outs is None else (*arguments, *outs):
+            if isinstance(argument, _Tensor):
+                key += argument.shape, argument.stride(), argument.dtype
+                addresses.append(argument.data_ptr())
+            else:
+                key.append(tuple(argument) if isinstance(argument, list) else argument)
+                addresses.append(0)
+        judged = tuple(key)
+        recipe = recipes.get(judged)
+        if recipe is None:
+            recipe = _judge(operator, device, arguments, outs)
+            if len(recipes) >= _RECIPE_LIMIT:
+                recipes.clear()
+            recipes[judged] = recipe
+        plan, inputs, outputs, fresh, workspace = recipe
+        if outs is None:
+            outs = []
+            for make in fresh:
+                made = make and make()
+                outs.append(made)
+                addresses.append(0 if made is None else made.data_ptr())
+        if plan is not None:
+            scratch = workspace and workspace()
+            plan.run(inputs(addresses), outputs(addresses), 0 if scratch is None else scratch.data_ptr())
+        return outs
+
+    return evaluate
 
 
-def _device_of(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> Any:
+def _cpu(operator: Operator) -> Evaluate:
+    """Of tensors on different devices the dispatcher gives none to the CPU: there is only one."""
+    return evaluator(operator, "cpu")
+
+
+def _cuda(operator: Operator) -> Evaluate:
+    """On the GPU that holds the first tensor on one."""
+    evaluate: Any = evaluator(operator, "cuda")
+
+    def evaluate_cuda(arguments: Arguments, outs: Outs) -> Any:
+        devices = tuple(a.device for a in (*arguments, *(outs or ())) if isinstance(a, _Tensor))
+        with torch.cuda.device(next(device for device in devices if device.type == "cuda")):
+            return evaluate(arguments, outs, devices)
+
+    return evaluate_cuda
+
+
+def _device_of(operator: Operator, arguments: Arguments, outs: Outs) -> Any:
     """The device that all tensors are on."""
     parameters = (*arguments_of(operator), *(() if outs is None else operator.outputs))
     given = [
@@ -190,16 +210,29 @@ def _device_of(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any]
     return where
 
 
-def _judge(operator: Operator, device: str, arguments: Sequence[Any], outs: Sequence[Any] | None) -> _Recipe:
+def _judge(operator: Operator, device: str, arguments: Arguments, outs: Outs) -> _Recipe:
     where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, arguments, outs)
     prepared = prepare_layouts(operator, call.arguments, call.product, device)
     names = [p.name for p in (*arguments_of(operator), *operator.outputs)]
-    return _Recipe(prepared.plan, *prepared.pickers(names), fresh, prepared.workspace_bytes, where)
+    size = prepared.workspace_bytes
+    return _Recipe(
+        prepared.plan,
+        *prepared.pickers(names),
+        tuple(spec and _maker(where, *spec) for spec in fresh),
+        _maker(where, (size,), (1,), torch.uint8) if size else None,
+    )
+
+
+def _maker(device: Any, shape: Any, strides: Any, dtype: Any) -> Callable[[], Any]:
+    """What allocates such a tensor, dense: to be like one (without memory) is quicker told than each property."""
+    model = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    model.untyped_storage().resize_(0)
+    return partial(torch.empty_like, model)
 
 
 def _describe_call(
-    operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None
+    operator: Operator, arguments: Arguments, outs: Outs
 ) -> tuple[Call, tuple[tuple[Any, Any, Any] | None, ...]]:
     """The call's arguments by C name, and what to allocate when no ``outs`` are given."""
     given: dict[str, Any] = {
@@ -251,7 +284,7 @@ def _broadcasts(shape: Any, target: Any) -> bool:
     return missing >= 0 and all(a == b or a == 1 for a, b in zip(shape, target[missing:], strict=True))
 
 
-def _fake(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]:
     """Judge the arguments' descriptions alone, and make results without memory."""
     where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, arguments, outs)
@@ -259,7 +292,7 @@ def _fake(operator: Operator, arguments: Sequence[Any], outs: Sequence[Any] | No
         if (text := check.complaint(call)) is not None:
             raise AclnnError(check.code, f"{operator.function}: {text}")
     if outs is not None:
-        return list(outs)
+        return outs
     return [spec and torch.empty_strided(spec[0], spec[1], dtype=spec[2], device=where) for spec in fresh]
 
 
@@ -267,33 +300,34 @@ def _unwrap(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _functional(
-    run: Callable[[Operator, Sequence[Any], Sequence[Any] | None], list[Any]], operator: Operator
-) -> Callable[..., Any]:
+def _functional(evaluate: Evaluate, operator: Operator) -> Callable[..., Any]:
     """The functional overload's kernel. The dispatcher leaves out trailing arguments that equal their defaults."""
     defaults = default_arguments(operator)
+    count = len(defaults)
 
     def kernel(*arguments: Any) -> Any:
-        return _unwrap(run(operator, (*arguments, *defaults[len(arguments) :]), None))
+        if len(arguments) < count:
+            arguments += defaults[len(arguments) :]
+        return _unwrap(evaluate(arguments, None))
 
     return kernel
 
 
-def _into(
-    run: Callable[[Operator, Sequence[Any], Sequence[Any] | None], list[Any]], operator: Operator
-) -> Callable[..., None]:
+def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
     """The kernel of the overload that writes tensors given by keyword, or by position for an in-place operator."""
-    defaults, names = default_arguments(operator), out_names(operator)
+    defaults, names, functional = default_arguments(operator), out_names(operator), is_functional(operator)
+    increment_version = torch.autograd.graph.increment_version
 
     def kernel(*arguments: Any, **outs: Any) -> None:
-        if not is_functional(operator):
-            written, arguments = arguments, ()
+        if functional:
+            written: Sequence[Any] = [outs[name] for name in names]
+            arguments += defaults[len(arguments) :]
         else:
-            written, arguments = tuple(outs[name] for name in names), (*arguments, *defaults[len(arguments) :])
-        run(operator, arguments, written)
+            written, arguments = arguments, ()
+        evaluate(arguments, written)
         for tensor in written:
             if not tensor.is_inference():
-                torch.autograd.graph.increment_version(tensor)
+                increment_version(tensor)
 
     return kernel
 
@@ -301,15 +335,16 @@ def _into(
 def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., Any]:
     """Write by the overload that returns nothing, and return what was written."""
     direct = Direct(f"{operator.name}.into", torch._C._after_autograd_keyset)
-    names = out_names(operator)
+    names, functional = out_names(operator), is_functional(operator)
 
     def composite(keyset: Any, *arguments: Any, **outs: Any) -> Any:
         # A second passage through the dispatcher would take as long as all the rest of a small call.
-        found = direct.kernel(keyset)
+        found = direct[keyset.raw_repr()]
         if found is None or (torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs)):
             found = into
+        refuse_tangents(operator.name, (*arguments, *outs.values()))
         found(*arguments, **outs)
-        return _unwrap([outs[name] for name in names]) if is_functional(operator) else arguments[0]
+        return _unwrap([outs[name] for name in names]) if functional else arguments[0]
 
     return composite
 
@@ -321,10 +356,20 @@ def default_arguments(operator: Operator) -> tuple[Any, ...]:
     return tuple(None if value is inspect.Parameter.empty else value for value in values)
 
 
+def refuse_tangents(name: str, tensors: Iterable[Any]) -> None:
+    """Refuse forward-mode differentiation, which would go on without the tangents."""
+    if forward_ad._current_level < 0:
+        return
+    for tensor in tensors:
+        if isinstance(tensor, _Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise NotImplementedError(f"{name}(): forward-mode differentiation is not supported; reverse mode is")
+
+
 def _no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
     """Refuse to write into memory that a gradient would have to flow through; else go on below autograd."""
 
     def kernel(keyset: Any, *arguments: Any, **outs: Any) -> Any:
+        refuse_tangents(operator.name, (*arguments, *outs.values()))
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs):
             raise RuntimeError(
                 f"{operator.name}(): functions with out=... arguments and in-place ones don't support automatic "
@@ -336,20 +381,20 @@ def _no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
     return kernel
 
 
-class Direct:
-    """The kernels of ours that the dispatcher would call next for an overload: a passage through it takes 2 µs."""
+class Direct(dict[int, Callable[..., Any] | None]):
+    """By the number of a set of dispatch keys: the kernel of ours that the dispatcher would call for those in ``mask``.
+
+    None where it is not ours. A passage through the dispatcher takes 2 µs.
+    """
 
     def __init__(self, name: str, mask: Any) -> None:
         self._kernels = {key: kernel for (overload, key), kernel in KERNELS.items() if overload == name}
         self._mask = mask
-        self._found: dict[int, Callable[..., Any] | None] = {}
 
-    def kernel(self, keyset: Any) -> Callable[..., Any] | None:
-        """The kernel for a set of dispatch keys, those within ``mask`` alone; None where it is not one of ours."""
-        number = keyset.raw_repr()
-        if number not in self._found:
-            self._found[number] = self._kernels.get((keyset & self._mask).highestPriorityTypeId())
-        return self._found[number]
+    def __missing__(self, number: int) -> Callable[..., Any] | None:
+        keyset = torch._C.DispatchKeySet.from_raw_repr(number) & self._mask
+        self[number] = found = self._kernels.get(keyset.highestPriorityTypeId())
+        return found
 
 
 def _define(operator: Operator) -> None:
@@ -371,11 +416,11 @@ def _define(operator: Operator) -> None:
 
 
 def _implement(name: str, operator: Operator, wrap: Callable[..., Callable[..., Any]]) -> None:
-    for key, run in (("CPU", partial(evaluate, "cpu")), ("CUDA", evaluate_cuda)):
-        kernel = wrap(run, operator)
+    for key, evaluate in (("CPU", _cpu(operator)), ("CUDA", _cuda(operator))):
+        kernel = wrap(evaluate, operator)
         LIBRARY.impl(name, kernel, key)
         KERNELS[name, getattr(torch._C.DispatchKey, key)] = kernel
-    torch.library.register_fake(f"aclnn::{name}", wrap(_fake, operator), lib=LIBRARY)
+    torch.library.register_fake(f"aclnn::{name}", wrap(partial(_fake, operator), operator), lib=LIBRARY)
 
 
 #: The kernels registered above by schema name and dispatch key.
