@@ -65,7 +65,9 @@ def driver(name: str) -> Kernel:
 
 def longest_in_sets(wanted: Wanted) -> int:
     """Columns of the longest row that sets of rows are made of."""
-    return short.LONGEST if wanted.dx else down.LONGEST
+    if wanted.dx:
+        return short.LONGEST
+    return down.LONGEST_WITH_DW if wanted.dw else down.LONGEST
 
 
 def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, sets: bool, way: str) -> dict[int, int]:

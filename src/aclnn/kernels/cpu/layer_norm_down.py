@@ -20,7 +20,8 @@ from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import again, copy, prefetch, scratch
 from aclnn.kernels.cpu.vector import LANES, any_lane, fma, splat
 
-LONGEST = 64
+LONGEST = 128
+LONGEST_WITH_DW = 64
 """Columns of the longest row that is taken this way: longer ones come faster from memory when read along."""
 SET = 32
 """Rows of a set."""
