@@ -40,6 +40,13 @@ def test_statistics_are_float64_sums_rounded_once(dtype: np.dtype[Any]) -> None:
     assert ulps(out, expected, DataType.of_numpy(dtype)).max() <= 0.51
 
 
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_rows_without_spread_divide_by_zero(rows: int) -> None:
+    out, _, rstd = aclnn.layer_norm(np.full((rows, 64), 2.5, np.float32), (64,), eps=0.0)
+    assert np.isnan(out).all()
+    assert np.isposinf(rstd).all()
+
+
 @EVERY_DTYPE
 def test_a_large_result_is_the_same_at_any_address(dtype: np.dtype[Any]) -> None:
     """It is streamed in whole vectors, 16 bytes at a time or not at all."""

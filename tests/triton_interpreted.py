@@ -375,6 +375,18 @@ def check_layer_norm_forward() -> None:
         np.testing.assert_allclose(outs[0].reshape(exact.shape).astype(np.float64), exact, rtol=2 * eps, atol=2e-6)
         np.testing.assert_allclose(outs[1], mean, rtol=2e-7)
         np.testing.assert_allclose(outs[2], rstd, rtol=1e-6)
+    # Squares that overflow or vanish; a row without spread, one of infinities; an eps that float32 cannot hold.
+    x = generator.normal(size=(6, 40)).astype(np.float32) * np.array([[1e30], [1e-30], [1e37], [1], [0], [1]], "f4")
+    x[3, 5], x[5] = np.inf, 2.5
+    results = []
+    for device, eps in itertools.product(("cpu", "cuda"), (1e-5, 1e-50, 0.0)):
+        outs = np.empty_like(x), np.empty(6, np.float32), np.empty(6, np.float32)
+        plan = kernels.layer_norm((layout(x), None, None), tuple(map(layout, outs)), 1, eps, device)
+        plan.run([address(x), 0, 0], list(map(address, outs)), 0)
+        results.append(outs)
+    for theirs, ours in zip(results[:3], results[3:], strict=True):
+        for value, got in zip(theirs, ours, strict=True):
+            np.testing.assert_allclose(got, value, rtol=1e-6, atol=2e-7)
     x, mean, rstd = np.empty((3, 0), np.float32), np.full(3, 7, np.float32), np.zeros(3, np.float32)
     plan = kernels.layer_norm((layout(x), None, None), (layout(x), layout(mean), layout(rstd)), 1, 1e-5, "cuda")
     plan.run([address(x), 0, 0], [address(x), address(mean), address(rstd)], 0)

@@ -202,7 +202,9 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
             else:
                 read(x, x_columns, n, row)
             mean = _mean(source, n) if n else 0.0
-            rstd = 1.0 / math.sqrt(_variance(source, n, mean) + eps) if n else math.nan
+            root = math.sqrt(_variance(source, n, mean) + eps) if n else math.nan
+            # A division by zero would raise an exception.
+            rstd = 1.0 / root if root != 0.0 else math.inf
             if _field(job, MEAN):
                 number[0] = mean
                 place = _field(job, MEAN) + _offset(_field(job, MEAN_ROWS), index)

@@ -1,8 +1,12 @@
-"""LayerNorm in Triton: one program a row; the variance is taken around the mean, in a pass of its own."""
+"""LayerNorm in Triton: one program a row; the variance is taken around the mean, in a pass of its own.
+
+Rows whose squares overflow or vanish in float32 are taken in float64.
+"""
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 
 from aclnn.kernels import Plan
@@ -16,9 +20,53 @@ BLOCK = 8192
 """Columns taken at a time: a shorter row is read from memory once, and twice more from the cache."""
 
 
+# Of the variance: its terms neither overflow nor lose digits that matter.
+_LEAST, _MOST = tl.constexpr(2.0**-80), tl.constexpr(2.0**100)
+
+
+@triton.jit
+def exact_row(
+    x, weight, bias, out, mean, rstd, row, axes, n, count, eps_bits,
+    X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
+    OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One row in float64, rounded through float32."""
+    x_row, out_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[4], COUNT[4])
+    total = tl.zeros((BLOCK,), tl.float64)
+    for first in tl.range(0, n, BLOCK, num_stages=1):
+        column = first + tl.arange(0, BLOCK).to(tl.int64)
+        total += numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), column < n).to(tl.float64)
+    centre = tl.sum(total) / count
+    squares = tl.zeros((BLOCK,), tl.float64)
+    for first in tl.range(0, n, BLOCK, num_stages=1):
+        column = first + tl.arange(0, BLOCK).to(tl.int64)
+        valid = column < n
+        d = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid).to(tl.float64) - centre
+        squares += tl.where(valid, d * d, 0.0)
+    eps = tl.full((), eps_bits, tl.int64).to(tl.float64, bitcast=True)
+    scale = 1.0 / tl.sqrt(tl.sum(squares) / count + eps)
+    if MEAN is not None:
+        shown = tl.where(n == 0, 0.0, centre).to(tl.float32)
+        tl.store(mean.to(tl.pointer_type(MEAN)) + place(row, axes, AT[6], COUNT[6]), shown.to(MEAN))
+    if RSTD is not None:
+        shown = scale.to(tl.float32)
+        tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), shown.to(RSTD))
+    for first in tl.range(0, n, BLOCK, num_stages=1):
+        column = first + tl.arange(0, BLOCK).to(tl.int64)
+        valid = column < n
+        result = (numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid).to(tl.float64) - centre) * scale
+        if WEIGHT is not None:
+            result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid).to(tl.float64)
+        if BIAS is not None:
+            result = result + numbers(bias, BIAS, place(column, axes, AT[3], COUNT[3]), valid).to(tl.float64)
+        target = out.to(tl.pointer_type(OUT)) + out_row + place(column, axes, AT[5], COUNT[5])
+        tl.store(target, result.to(tl.float32).to(OUT), mask=valid)
+
+
 @triton.jit
 def rows(
-    x, weight, bias, out, mean, rstd, axes, n, count, eps,
+    x, weight, bias, out, mean, rstd, axes, n, count, eps, eps_bits,
     X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
     OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
     AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
@@ -43,22 +91,27 @@ def rows(
         squares = tl.fma(d, d, squares)
     low = tl.sum(total) / count
     variance = tl.fma(-low, low, tl.sum(squares) / count) + eps
-    scale = tl.math.div_rn(1.0, tl.sqrt_rn(variance))
-    if MEAN is not None:
-        centre = tl.where(n == 0, 0.0, high + low)
-        tl.store(mean.to(tl.pointer_type(MEAN)) + place(row, axes, AT[6], COUNT[6]), centre.to(MEAN))
-    if RSTD is not None:
-        tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), scale.to(RSTD))
-    for first in range(0, n, BLOCK):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
-        valid = column < n
-        result = ((numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid) - high) - low) * scale
-        if WEIGHT is not None:
-            result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid)
-        if BIAS is not None:
-            result = result + numbers(bias, BIAS, place(column, axes, AT[3], COUNT[3]), valid)
-        target = out.to(tl.pointer_type(OUT)) + out_row + place(column, axes, AT[5], COUNT[5])
-        tl.store(target, result.to(OUT), mask=valid)
+    if (variance >= _LEAST) & (variance <= _MOST):
+        scale = tl.math.div_rn(1.0, tl.sqrt_rn(variance))
+        if MEAN is not None:
+            tl.store(mean.to(tl.pointer_type(MEAN)) + place(row, axes, AT[6], COUNT[6]), (high + low).to(MEAN))
+        if RSTD is not None:
+            tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), scale.to(RSTD))
+        for first in range(0, n, BLOCK):
+            column = first + tl.arange(0, BLOCK).to(tl.int64)
+            valid = column < n
+            result = ((numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid) - high) - low) * scale
+            if WEIGHT is not None:
+                result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid)
+            if BIAS is not None:
+                result = result + numbers(bias, BIAS, place(column, axes, AT[3], COUNT[3]), valid)
+            target = out.to(tl.pointer_type(OUT)) + out_row + place(column, axes, AT[5], COUNT[5])
+            tl.store(target, result.to(OUT), mask=valid)
+    else:
+        exact_row(
+            x, weight, bias, out, mean, rstd, row, axes, n, count, eps_bits,
+            X, WEIGHT, BIAS, OUT, MEAN, RSTD, AT, COUNT, min(BLOCK, 1024),
+        )  # fmt: skip
 
 
 class _LayerNorm:
@@ -103,7 +156,8 @@ class _LayerNorm:
         block = min(BLOCK, launch.power_of_two(max(1, self._n)))
         rows[(self._m,)](
             *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
-            self._axes.address(), self._n, float(self._n) if self._n else math.nan, self._eps, **self._types,
+            self._axes.address(), self._n, float(self._n) if self._n else math.nan, self._eps,
+            struct.unpack("q", struct.pack("d", self._eps))[0], **self._types,
             AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), BLOCK=block,
             num_warps=min(16, max(1, block // 512)), enable_fp_fusion=False,
         )  # fmt: skip
