@@ -10,7 +10,6 @@ the same on a CPU with tiny sizes, by Triton's interpreter.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import signal
@@ -54,13 +53,17 @@ PARTS = {
 
 def machine(at: Any) -> Row:
     """What every results file begins with."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=gpu_checks.ROOT, capture_output=True, text=True)
+    try:
+        git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=gpu_checks.ROOT, capture_output=True, text=True)
+        commit = git.stdout.strip()
+    except OSError:  # there is no git
+        commit = ""
     return {
         "gpu": at.name,
         "driver_cuda": at.torch.version.cuda,
         "torch": at.torch.__version__,
-        "triton": importlib.metadata.version("triton"),
-        "commit": commit.stdout.strip(),
+        "triton": import_module("triton").__version__,
+        "commit": commit,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 

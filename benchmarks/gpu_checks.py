@@ -214,6 +214,37 @@ def _one_layer_norm(
         yield {"check": f"layer_norm_backward {label} {list(mask)}", "passed": passed}
 
 
+def beyond_float32(at: Any) -> Iterator[Row]:
+    """LayerNorm's gradients of rows that overflow or vanish in float32, and of columns whose sums do."""
+    torch = at.torch
+    generator = torch.Generator().manual_seed(5)
+    backwards = at.operator("layer_norm_backward")
+    for _, columns in at.sizes.rows_and_columns:
+        x, dy = (torch.randn(9, columns, generator=generator) for _ in range(2))
+        weight = 0.1 * torch.randn(columns, generator=generator)
+        dy[1] *= 2.0**-100
+        dy[2], x[2] = dy[2] * 2.0**-130, x[2] * 2.0**-100
+        dy[3] *= 2.0**110
+        dy[4:8, 0] = torch.tensor([3e38, 3e38, -3e38, -3e38])
+        x, dy, weight = (tensor.to(at.device) for tensor in (x, dy, weight))
+        wide, g, w = x.double(), dy.double(), weight.double()
+        mean = wide.mean(1, keepdim=True).float()
+        rstd = wide.var(1, keepdim=True, correction=0).rsqrt().float()
+        hat, h = (wide - mean.double()) * rstd.double(), g * w
+        c1, c2 = h.mean(1, keepdim=True), (h * hat).mean(1, keepdim=True)
+        dx = (h - c1 - hat * c2) * rstd.double()
+        size = h.abs() + h.abs().mean(1, keepdim=True) + hat.abs() * (h * hat).abs().mean(1, keepdim=True)
+        expected = (
+            (dx, size * rstd.double()), ((g * hat).sum(0), (g * hat).abs().sum(0)), (g.sum(0), g.abs().sum(0))
+        )  # fmt: skip
+        ours = backwards(dy, x, [columns], mean, rstd, weight, weight, [True] * 3)
+        passed = all(
+            bool(((mine == exact.float()) | ((mine - exact).abs() <= 48 * 2.0**-24 * scale + 2.0**-148)).all())
+            for mine, (exact, scale) in zip(ours, expected, strict=True)
+        )
+        yield {"check": f"layer_norm_backward beyond float32, {columns} columns", "passed": passed}
+
+
 def door(at: Any) -> Iterator[Row]:
     """Gradients, batching, compiled graphs and refusals on the device, and a patched model."""
     import aclnn.torch
@@ -294,6 +325,7 @@ SECTIONS = {
     **{f"elementwise {dtype}": timed(partial(elementwise, dtype)) for dtype in _DTYPES},
     "layouts": timed(layouts),
     **{f"layer_norm {dtype}": timed(partial(layer_norm, dtype)) for dtype in _DTYPES},
+    "layer_norm beyond float32": timed(beyond_float32),
     "door": timed(door),
     "runtime": timed(runtime),
 }
