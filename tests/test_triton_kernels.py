@@ -193,7 +193,7 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
     elements = 16
     assert main.loop.count("LDGSTS.E.BYPASS.128") >= (3 if columns == 16384 else 2) * elements * size // 16
     assert main.loop.count("STG.E.128") == elements * size // 16
-    assert len(main.loop) <= 0.82 * ISSUED[dtype] * elements
+    assert len(main.loop) <= 0.92 * ISSUED[dtype] * elements
     # The longest rows leave sixteen columns' sums, dy and x no room.
     assert main.local_bytes <= (176 if columns == 16384 else 48)
     assert finish.local_bytes == 0

@@ -17,7 +17,7 @@ from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise import contiguous, copy_of, copying, distinct, memory_of
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm_exact import beyond_float32, either, exact_row, exact_sums, facts_of, join, no_facts
+from aclnn.kernels.cuda.layer_norm_exact import beyond_float32, exact_row, exact_sums, join
 from aclnn.kernels.cuda.layer_norm_places import (
     Axes,
     number,
@@ -110,14 +110,14 @@ def whole_rows(
         if DB:
             db += g
         if DX is not None:
-            facts = facts_of(g, hat, ROWS, BLOCK)
+            bits = g.to(tl.int32, bitcast=True)
             if WEIGHT is not None:
                 if BLOCK > _WEIGHT_KEPT:
                     w = numbers(weight, WEIGHT, weight_columns, valid)
                 g = g * w[None, :]
-            sum_g, sum_gx = tl.reduce((g, g * hat), 1, join)
+            sum_g, sum_gx, most_hat, bits = tl.reduce((g, g * hat, tl.abs(hat), bits), 1, join)
             c1, c2 = sum_g * share, sum_gx * share
-            slow = beyond_float32(c1, c2, tl.reduce(facts, 1, either), most_weight)
+            slow = beyond_float32(c1, c2, most_hat, bits, most_weight)
             result = tl.fma(-hat, c2[:, None], g - c1[:, None]) * scale
             pointer = dx.to(tl.pointer_type(DX)) + (dx_row + dx_columns[None, :])
             tl.store(pointer, result.to(DX), mask=both & (slow == 0)[:, None])
@@ -154,14 +154,14 @@ def long_rows(
     scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5]))
     sum_g, sum_gx = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     most_weight = tl.full((BLOCK,), WEIGHT is None, tl.float32)
-    facts = no_facts(1, BLOCK)
+    most_hat, most_dy = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     for first in range(0, n, BLOCK):
         column = first + tl.arange(0, BLOCK).to(tl.int64)
         valid = column < n
         g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid)
         values = numbers(x, X, x_row + place(column, axes, AT[3], COUNT[3]), valid)
         hat = tl.where(valid, (values - centre) * scale, 0.0)
-        facts |= facts_of(g, hat, 1, BLOCK)
+        most_hat, most_dy = tl.maximum(most_hat, tl.abs(hat)), tl.maximum(most_dy, tl.abs(g))
         if WEIGHT is not None:
             w = numbers(weight, WEIGHT, place(column, axes, AT[6], COUNT[6]), valid)
             most_weight = tl.maximum(most_weight, tl.abs(w))
@@ -170,7 +170,8 @@ def long_rows(
         sum_gx = tl.fma(g, hat, sum_gx)
     share = 1.0 / n
     c1, c2 = tl.sum(sum_g) * share, tl.sum(sum_gx) * share
-    if beyond_float32(c1, c2, tl.max(tl.reduce(facts, 1, either)), tl.max(most_weight)):
+    bits = tl.max(most_dy.to(tl.int32, bitcast=True))
+    if beyond_float32(c1, c2, tl.max(most_hat), bits, tl.max(most_weight)):
         exact_row(dy, x, mean, rstd, weight, dx, row, axes, n, DY, X, MEAN, RSTD, WEIGHT, DX, AT, COUNT)
     else:
         for first in range(0, n, BLOCK):

@@ -10,47 +10,21 @@ from aclnn.kernels.cuda.layer_norm_places import number, numbers, place
 _MOST_C, _MOST_XHAT = tl.constexpr(2.0**70), tl.constexpr(limits.MOST_XHAT)
 _LEAST_C1, _LEAST_C2 = tl.constexpr(limits.LEAST_C1), tl.constexpr(limits.LEAST_C2)
 _CHUNK = tl.constexpr(1024)
-_FEW = tl.constexpr(4)
 
 
 @triton.jit
-def join(g, gx, other_g, other_gx):
-    """The sums of two parts of a row."""
-    return g + other_g, gx + other_gx
+def join(g, gx, hat, bits, other_g, other_gx, other_hat, other_bits):
+    """What is known of two parts of a row: the sums of g and g·x̂, the largest |x̂|, and every bit that a dy has."""
+    return g + other_g, gx + other_gx, tl.maximum(hat, other_hat), bits | other_bits
 
 
 @triton.jit
-def either(facts, others):
-    """The facts of two parts of a row."""
-    return facts | others
-
-
-@triton.jit
-def _both(hat, bits, other_hat, other_bits):
-    return tl.maximum(hat, other_hat), bits | other_bits
-
-
-@triton.jit
-def no_facts(ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """What ``facts_of`` has nothing to say of."""
-    return tl.zeros((ROWS, BLOCK // min(_FEW, BLOCK)), tl.int32)
-
-
-@triton.jit
-def facts_of(dy, hat, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Of every few columns: 1 if a dy is not 0, 2 if an |x̂| is beyond its limit."""
-    few: tl.constexpr = min(_FEW, BLOCK)
-    bits = tl.reshape(dy.to(tl.int32, bitcast=True), (ROWS, BLOCK // few, few))
-    size = tl.reshape(tl.abs(hat), (ROWS, BLOCK // few, few))
-    most_hat, any_bit = tl.reduce((size, bits), 2, _both)
-    return ((any_bit << 1) != 0).to(tl.int32) | ((most_hat <= _MOST_XHAT) == 0).to(tl.int32) << 1
-
-
-@triton.jit
-def beyond_float32(c1, c2, facts, most_weight):
-    """Whether float32 will not do for a row's dx."""
-    bounded = (facts < 2) & (tl.abs(c1) <= _MOST_C) & (tl.abs(c2) <= _MOST_C)
-    visible = (tl.abs(c1) >= _LEAST_C1) | (tl.abs(c2) >= _LEAST_C2) | (facts * most_weight == 0.0)
+def beyond_float32(c1, c2, most_hat, bits, most_weight):
+    """Whether float32 will not do for a row's dx. The largest |x̂| may leave out NaNs; c2 does not."""
+    bounded = (most_hat <= _MOST_XHAT) & (tl.abs(c1) <= _MOST_C) & (tl.abs(c2) <= _MOST_C)
+    # Zeros have no bit but the sign. Triton's interpreter cannot spread a single truth value over rows.
+    nothing = ((bits << 1) == 0) | (most_weight + c1 * 0.0 == 0.0)
+    visible = (tl.abs(c1) >= _LEAST_C1) | (tl.abs(c2) >= _LEAST_C2) | nothing
     return (bounded & visible) == 0
 
 

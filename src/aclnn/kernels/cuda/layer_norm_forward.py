@@ -110,7 +110,7 @@ def rows(
     else:
         exact_row(
             x, weight, bias, out, mean, rstd, row, axes, n, count, eps_bits,
-            X, WEIGHT, BIAS, OUT, MEAN, RSTD, AT, COUNT, min(BLOCK, 1024),
+            X, WEIGHT, BIAS, OUT, MEAN, RSTD, AT, COUNT, 1024 if BLOCK > 1024 else BLOCK,
         )  # fmt: skip
 
 
