@@ -2,7 +2,8 @@
 
     python machine_code.py TRIPLE CPU FEATURES
 
-Prints a line for each kernel: its name, then mnemonic=count for every mnemonic. Nothing is run.
+Prints a line for each kernel: its name, then mnemonic=count for every mnemonic, the uses of 512-bit registers as zmm
+and the streaming stores of those as zmm_streamed. Nothing is run.
 """
 
 from __future__ import annotations
@@ -24,17 +25,23 @@ from numba.core import config, types  # noqa: E402
 
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
 
-from aclnn.kernels.cpu import loops, slopes  # noqa: E402
+from aclnn.dtypes import DataType  # noqa: E402
+from aclnn.kernels.cpu import loops, sixteen_bit_slopes, slopes  # noqa: E402
 
 for name, function in {
     "contiguous": loops.contiguous(slopes.silu, loops.FLOAT32, True, slopes.NEAR["silu_slope"]),
     "table": loops.contiguous(None, loops.FLOAT16, True),
     "bfloat16": loops.contiguous(None, loops.BFLOAT16, True),
     "tiles": loops.tiles(slopes.gelu_tanh, True),
+    "near_float16": loops.contiguous(
+        None, loops.FLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.FLOAT16)
+    ),
+    "near_bfloat16": loops.contiguous(None, loops.BFLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.BF16)),
 }.items():
     compiled = numba.njit(nogil=True)(function)
     compiled.compile((types.int64,) * function.__code__.co_argcount)
     (assembly,) = compiled.inspect_asm().values()
     found = Counter(re.findall(r"^\t([a-z][a-z0-9.]*)", assembly, re.MULTILINE))
     found.update("zmm" for _ in re.findall(r"zmm\d", assembly))
+    found.update("zmm_streamed" for _ in re.findall(r"\tvmovnt\w+\t%zmm\d", assembly))
     print(name, *(f"{mnemonic}={count}" for mnemonic, count in found.items()))

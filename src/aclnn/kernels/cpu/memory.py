@@ -164,11 +164,22 @@ def _load_wide(widen: Any, doc: str) -> Any:
     return intrinsic(load)
 
 
+def _stream_registers(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
+    """Stream a wide vector register by register, as integers: 16-bit floats LLVM 22 would store as if not streamed."""
+    registers = WIDE if value.type.element == _FLOAT else WIDE // 2
+    whole = builder.bitcast(value, ir.VectorType(_INT32, LANES * registers))
+    for i, register in enumerate(pieces(builder, whole, LANES)):
+        _write(builder, apart(builder, register), builder.add(address, _INT64(64 * i)), 64, streamed=True)
+
+
 def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             raw = narrow(context, builder, args[1])
-            _write(builder, raw, args[0], 64 if streamed else 1, streamed)
+            if streamed and target.flavour(context) == "avx512":
+                _stream_registers(builder, raw, args[0])
+            else:
+                _write(builder, raw, args[0], 64 if streamed else 1, streamed)
             return context.get_dummy_value()
 
         return (types.void(types.int64, WIDE_FLOATS), emit) if value is WIDE_FLOATS else None
