@@ -23,6 +23,7 @@ from aclnn.kernels.cpu.vector import (
     MASK,
     WIDE,
     WIDE_FLOATS,
+    WIDE_INTS,
     apart,
     call_llvm,
     joined,
@@ -150,6 +151,10 @@ trickle_float16 = _store(_narrow_float16, "The same for float16.", True, 16)
 trickle_bfloat16 = _store(_narrow_bfloat16, "The same for bfloat16.", True, 16)
 
 
+def _again(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.asm(ir.FunctionType(_INT64, [_INT64]), "", "=r,0", [address], False)
+
+
 # --- wide vectors ----------------------------------------------------------------------------------------------------
 
 
@@ -164,22 +169,18 @@ def _load_wide(widen: Any, doc: str) -> Any:
     return intrinsic(load)
 
 
-def _stream_registers(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
-    """Stream a wide vector register by register, as integers: 16-bit floats LLVM 22 would store as if not streamed."""
-    registers = WIDE if value.type.element == _FLOAT else WIDE // 2
-    whole = builder.bitcast(value, ir.VectorType(_INT32, LANES * registers))
-    for i, register in enumerate(pieces(builder, whole, LANES)):
-        _write(builder, apart(builder, register), builder.add(address, _INT64(64 * i)), 64, streamed=True)
-
-
 def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
+    """``narrow`` gives the registers that are written one after the other."""
+
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            raw = narrow(context, builder, args[1])
-            if streamed and target.flavour(context) == "avx512":
-                _stream_registers(builder, raw, args[0])
-            else:
-                _write(builder, raw, args[0], 64 if streamed else 1, streamed)
+            place = args[0]
+            for register in narrow(context, builder, args[1]):
+                size = register.type.count * register.type.element.width // 8
+                # Known to be floats of 16 bits they would not stream (LLVM 22).
+                raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
+                _write(builder, raw, place, size if streamed else 1, streamed)
+                place = builder.add(place, _INT64(size))
             return context.get_dummy_value()
 
         return (types.void(types.int64, WIDE_FLOATS), emit) if value is WIDE_FLOATS else None
@@ -202,8 +203,10 @@ def _wide_float32(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.
 
 
 def _wide_float16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    raw = builder.load(_pointer(builder, address, ir.VectorType(_INT16, WIDE * LANES)), align=1)
-    return joined(builder, [_widen_float16(context, builder, piece) for piece in pieces(builder, raw, LANES)])
+    # Loaded again where they were looked at before: instructions that take registers apart cost more.
+    base = _again(builder, address)
+    places = [_pointer(builder, builder.add(base, _INT64(2 * LANES * i)), _SHORTS) for i in range(WIDE)]
+    return joined(builder, [_widen_float16(context, builder, builder.load(place, align=1)) for place in places])
 
 
 def _wide_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -212,8 +215,13 @@ def _wide_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir
     return builder.bitcast(joined(builder, [lower, upper]), WIDE_FLOATS.llvm)
 
 
-def _narrow_wide_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    return joined(builder, [_narrow_float16(context, builder, piece) for piece in pieces(builder, value, LANES)])
+def _wide_registers(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
+    return pieces(builder, builder.bitcast(value, WIDE_INTS.llvm), LANES)
+
+
+def _narrow_wide_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
+    # Half a register each: joining two takes as long as writing one more.
+    return [_narrow_float16(context, builder, piece) for piece in pieces(builder, value, LANES)]
 
 
 class _BFloat(ir.Type):
@@ -239,36 +247,31 @@ def _round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.
     return builder.bitcast(builder.shuffle_vector(words, words, order), INTS.llvm)
 
 
-def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
     # As _narrow_bfloat16; a NaN has no digits below bfloat16's that the sum could carry into the exponent.
     halves = pieces(builder, value, _PAIRS.count)
     if target.rounds_bfloat16(context):
-        return joined(
-            builder,
-            [
-                _round_pairs(builder, *pair)
-                for pair in zip(*(pieces(builder, half, LANES) for half in halves), strict=True)
-            ],
-        )
+        lower, upper = (pieces(builder, half, LANES) for half in halves)
+        return [_round_pairs(builder, *pair) for pair in zip(lower, upper, strict=True)]
     rounded = []
     for half in halves:
         pattern = builder.bitcast(half, _PAIRS)
         odd = builder.and_(builder.lshr(pattern, _each_pair(16)), _each_pair(1))
         rounded.append(builder.add(pattern, builder.add(odd, _each_pair(0x7FFF))))
     lower, upper = builder.lshr(rounded[0], _each_pair(16)), builder.and_(rounded[1], _each_pair(-65536))
-    return builder.or_(lower, upper)
+    return pieces(builder, builder.or_(lower, upper), LANES)
 
 
 load_wide_float32 = _load_wide(_wide_float32, "A wide vector of float32.")
 load_wide_float16 = _load_wide(_wide_float16, "A wide vector of float16, widened.")
 load_wide_bfloat16 = _load_wide(_wide_bfloat16, "A wide vector of bfloat16, widened; every second element comes first.")
-store_wide_float32 = _store_wide(lambda context, builder, value: value, "A wide vector of float32.")
+store_wide_float32 = _store_wide(_wide_registers, "A wide vector of float32.")
 store_wide_float16 = _store_wide(_narrow_wide_float16, "A wide vector rounded to float16.")
 store_wide_bfloat16 = _store_wide(
     _narrow_wide_bfloat16,
     "A wide vector, in the order of ``load_wide_bfloat16``, rounded to bfloat16. NaNs come from bfloat16 operands.",
 )
-stream_wide_float32 = _store_wide(lambda context, builder, value: value, "The same; 64-byte aligned.", True)
+stream_wide_float32 = _store_wide(_wide_registers, "The same; 64-byte aligned.", True)
 stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte aligned.", True)
 stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
 
@@ -514,7 +517,7 @@ def again(typingctx: Any, address: Any) -> Any:
     """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.asm(ir.FunctionType(_INT64, [_INT64]), "", "=r,0", [args[0]], False)
+        return _again(builder, args[0])
 
     return types.int64(types.int64), emit
 
