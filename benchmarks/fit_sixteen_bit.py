@@ -5,9 +5,10 @@
 There are few enough 16-bit x to ask for all of them: for each x of a segment the polynomial has to stay within the
 interval of values that round to the same 16-bit number as f(x) (the idea of RLIBM), and within 2^-17.7 (float16) or
 2^-14.7 (bfloat16) of f(x), relatively. Of the polynomials that do, a linear program finds the one with the least error.
-Its coefficients are rounded to float32 one after the other, the later ones making up for the rounding of the earlier.
-Since float32 arithmetic rounds as well, the intervals are narrowed; where nothing is left of them, they are narrowed
-less, and if then some x rounds wrongly the last digits are varied until none does. Takes a minute; needs SciPy.
+The centre and the last three coefficients, which share entries, are shortened first, then the others are rounded to
+float32 one after the other: those that are left make up for what is rounded away. Since float32 arithmetic rounds as
+well, the intervals are narrowed; where nothing is left of them, they are narrowed less, and if then some x rounds
+wrongly the last digits are varied until none does. Takes two minutes; needs SciPy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from scipy.optimize import linprog
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import entries, sixteen_bit_coefficients
-from aclnn.kernels.cpu.sixteen_bit_coefficients import SEGMENTS, SHORT_SEGMENTS, ShortSegments
+from aclnn.kernels.cpu.sixteen_bit_coefficients import (
+    CENTRE_CARRIES,
+    LAST_CARRIES,
+    SEGMENTS,
+    SHORT_SEGMENTS,
+    ShortSegments,
+)
 from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
@@ -36,6 +43,13 @@ FORMS: dict[DataType, np.dtype[Any]] = {
     DataType.FLOAT16: np.dtype(np.float16),
     DataType.BF16: np.dtype(ml_dtypes.bfloat16),
 }
+ZEROS = {
+    "silu_slope": -1.2784646,
+    "fast_gelu_slope": -0.7511542,
+    "gelu_erf_slope": -0.7517915,
+    "gelu_tanh_slope": -0.7524614,
+}
+"""Where f is zero: the segment of the zero is centred there."""
 TOLERANCES = {DataType.FLOAT16: 2.0**-17.7, DataType.BF16: 2.0**-14.7}
 MARGINS = (1.25, 0.75, 0.5, 0.3, 0.15, 0.0, -0.25, -0.5)
 """By how many units of float32 intervals are narrowed."""
@@ -57,6 +71,24 @@ class Task(NamedTuple):
         return Task(*(field[chosen] for field in self[:-1]), self.tolerance)
 
 
+class Segment(NamedTuple):
+    """The 16-bit x of a segment, f there, and where r had best be zero."""
+
+    x: Array
+    exact: Array
+    middle: float
+    dtype: DataType
+
+    def task(self, centre: float) -> Task:
+        r = (self.x.astype(np.float32) - np.float32(centre)).astype(np.float64)
+        nearest = round_to_odd(self.exact).astype(FORMS[self.dtype])
+        return Task(r, self.exact, *interval(nearest), nearest, TOLERANCES[self.dtype])
+
+
+Fixed = dict[int, float]
+"""Coefficients that are known, by power."""
+
+
 def interval(nearest: NDArray[Any]) -> tuple[Array, Array]:
     """The ends of what rounds to these numbers: halfway to their neighbours."""
     form, magnitude = nearest.dtype, np.abs(nearest)
@@ -68,16 +100,12 @@ def interval(nearest: NDArray[Any]) -> tuple[Array, Array]:
     return np.where(negative, -above, below), np.where(negative, -below, above)
 
 
-def task(formula: Any, dtype: DataType, segments: ShortSegments, i: int) -> tuple[float, Task]:
+def segment(formula: Any, dtype: DataType, segments: ShortSegments, zero: float, i: int) -> Segment:
     number = i if i < SEGMENTS // 2 else i - SEGMENTS
-    edges = [(number + side) / segments.per_unit - segments.shift for side in (-0.5, 0.5)]
+    low, middle, high = ((number + side) / segments.per_unit - segments.shift for side in (-0.5, 0.0, 0.5))
     x = np.unique(all_inputs(dtype)[np.isfinite(all_inputs(dtype))])
-    x = x[(edges[0] <= x) & (x <= edges[1])]
-    centre = np.float32(segments.centre[i])
-    exact = entries.evaluate(formula, x)
-    r = (x.astype(np.float32) - centre).astype(np.float64)
-    nearest = round_to_odd(exact).astype(FORMS[dtype])
-    return float(centre), Task(r, exact, *interval(nearest), nearest, TOLERANCES[dtype])
+    x = x[(low <= x) & (x <= high) & (np.abs(x) <= segments.bound)]
+    return Segment(x, entries.evaluate(formula, x), zero if low < zero < high else middle, dtype)
 
 
 def decisive(task: Task) -> NDArray[np.bool_]:
@@ -89,10 +117,13 @@ def decisive(task: Task) -> NDArray[np.bool_]:
     return chosen
 
 
-def program(task: Task, fixed: list[float], degree: int, margin: float) -> Array | None:
-    """The coefficients that follow the fixed ones, or None where no polynomial does what is asked."""
-    weight, powers = 1 / np.abs(task.exact), np.arange(len(fixed), degree + 1)
-    rest = task.exact - np.polynomial.polynomial.polyval(task.r, [*fixed, 0.0])
+def program(task: Task, fixed: Fixed, degree: int, margin: float) -> tuple[float, Fixed] | None:
+    """The largest relative error and all coefficients, or None where no polynomial does what is asked."""
+    task = task.part(decisive(task))
+    powers = np.array([power for power in range(degree + 1) if power not in fixed])
+    known = [fixed.get(power, 0.0) for power in range(degree + 1)]
+    weight = 1 / np.abs(task.exact)
+    rest = task.exact - np.polynomial.polynomial.polyval(task.r, known)
     narrowed = margin * np.exp2(np.floor(np.log2(np.abs(task.exact))) - 23)
     allowed = task.tolerance * np.abs(task.exact)
     above = rest - task.exact + np.minimum(task.high - narrowed, task.exact + allowed)
@@ -105,26 +136,91 @@ def program(task: Task, fixed: list[float], degree: int, margin: float) -> Array
     unknowns = [(None, None)] * powers.size + [(0, None)]
     # SciPy's tolerance is absolute: 10^-7.
     found = linprog([0.0] * powers.size + [1e5], A_ub=1e5 * rows, b_ub=1e5 * bounds, bounds=unknowns, method="highs")
-    return found.x[:-1] / scale if found.status == 0 else None
+    if found.status != 0:
+        return None
+    return float(found.x[-1]), fixed | dict(zip(powers.tolist(), (found.x[:-1] / scale).tolist(), strict=True))
 
 
 def ulp(value: float) -> float:
     return float(np.spacing(np.float32(abs(value) or 1e-30)))
 
 
-def rounded(task: Task, degree: int, margin: float, fixed: list[float]) -> list[float] | None:
+def pattern(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+def number(pattern: int) -> float:
+    return float(np.uint32(pattern).view(np.float32))
+
+
+def shortened(value: float, bits: int, steps: int) -> list[float]:
+    """The numbers next to a value of which only the first bits are set, the nearest first."""
+    nearest = (pattern(value) + (1 << (31 - bits))) >> (32 - bits)
+    found = [number((nearest + step) << (32 - bits)) for step in range(-steps, steps + 1)]
+    return sorted(found, key=lambda candidate: abs(candidate - value))
+
+
+def carrying(value: float, lower: float, bits: int, steps: int) -> list[float]:
+    """The numbers next to a value whose last bits are the first ones of ``lower``, the nearest first."""
+    tail, base = pattern(lower) >> (32 - bits), pattern(value) >> bits
+    found = [number(max(0, base + step) << bits | tail) for step in range(-steps, steps + 1)]
+    return sorted(found, key=lambda candidate: abs(candidate - value))
+
+
+class Shared(NamedTuple):
+    """What is settled first: the error so far, the centre, and coefficients, at last those that share entries."""
+
+    error: float
+    centre: float
+    fixed: Fixed
+
+
+def error_of(shared: Shared) -> float:
+    return shared.error
+
+
+def centred(segment: Segment, degree: int, margin: float) -> list[Shared]:
+    """Centres and the coefficients that they carry, those with the least error first."""
+    wanted, found = program(segment.task(segment.middle), {}, degree, margin), []
+    for lower in shortened(wanted[1][degree - 1], CENTRE_CARRIES, 3) if wanted else []:
+        for centre in carrying(segment.middle, lower, CENTRE_CARRIES, 4):
+            fixed = {degree - 1: lower} | ({0: 0.5} if abs(centre) < 2.0**-100 else {})
+            solution = program(segment.task(centre), fixed, degree, margin)
+            if solution is not None:
+                found.append(Shared(solution[0], centre, fixed))
+    return sorted(found, key=error_of)
+
+
+def shared(segment: Segment, degree: int, margin: float) -> Shared | None:
+    """The best of the first centres that leave the other coefficients a way."""
+    for _, centre, start in centred(segment, degree, margin):
+        task, found = segment.task(centre), []
+        last = program(task, start, degree, margin)
+        for lower in shortened(last[1][degree], LAST_CARRIES, 2) if last else []:
+            fixed = start | {degree: lower}
+            solution = program(task, fixed, degree, margin)
+            for upper in carrying(solution[1][degree - 2], lower, LAST_CARRIES, 1) if solution else []:
+                final = program(task, fixed | {degree - 2: upper}, degree, margin)
+                if final is not None:
+                    found.append(Shared(final[0], centre, fixed | {degree - 2: upper}))
+        if found:
+            return min(found, key=error_of)
+    return None
+
+
+def rounded(task: Task, degree: int, margin: float, fixed: Fixed) -> Fixed | None:
     """The coefficients as float32, each the nearest that leaves the later ones a way."""
-    following = program(task, fixed, degree, margin)
-    while following is not None and len(fixed) <= degree:
-        nearest = float(np.float32(following[0]))
-        following = None
+    solution = program(task, fixed, degree, margin)
+    while solution is not None and len(fixed) <= degree:
+        power = next(power for power in range(degree + 1) if power not in fixed)
+        nearest, solution = float(np.float32(solution[1][power])), None
         for step in (0, 1, -1, 2, -2, 3, -3):
-            candidate = [*fixed, nearest + step * ulp(nearest)]
-            following = program(task, candidate, degree, margin) if len(candidate) <= degree else np.array([])
-            if following is not None:
+            candidate = fixed | {power: nearest + step * ulp(nearest)}
+            solution = program(task, candidate, degree, margin) if len(candidate) <= degree else (0.0, candidate)
+            if solution is not None:
                 fixed = candidate
                 break
-    return None if following is None else fixed
+    return None if solution is None else fixed
 
 
 def judge(task: Task, c: list[float]) -> tuple[int, float]:
@@ -137,25 +233,43 @@ def judge(task: Task, c: list[float]) -> tuple[int, float]:
     return int(wrong.sum()), float(np.max(np.abs(value.astype(np.float64) - task.exact) / np.abs(task.exact)))
 
 
-def fit(task: Task, degree: int, fixed: list[float], rng: np.random.Generator) -> tuple[int, list[float]]:
-    """The number of x that round wrongly, at best 0, and the coefficients."""
-    least, best = task.r.size + 1, [0.0] * (degree + 1)
+class Fit(NamedTuple):
+    """What was found for a segment: how many x round wrongly, at best 0, and the constants."""
+
+    wrong: int
+    error: float
+    centre: float
+    c: list[float]
+
+    @property
+    def entries(self) -> list[float]:
+        """One for each row of ``ShortSegments``."""
+        return [self.centre, *self.c[:-2]]
+
+
+def fit(segment: Segment, degree: int, rng: np.random.Generator) -> Fit:
+    if not segment.x.size:
+        return Fit(0, 0.0, 0.0, [0.0] * (degree + 1))
+    best = Fit(segment.x.size + 1, math.inf, 0.0, [0.0] * (degree + 1))
     for margin in MARGINS:
-        c = rounded(task.part(decisive(task)), degree, margin, fixed)
-        if c is not None and (wrong := judge(task, c)[0]) < least:
-            least, best = wrong, c
-        if least == 0:
-            return least, best
-    start = best
+        choice = shared(segment, degree, margin)
+        c = None if choice is None else rounded(segment.task(choice.centre), degree, margin, choice.fixed)
+        if choice is None or c is None:
+            continue
+        row = [c[power] for power in range(degree + 1)]
+        best = min(best, Fit(*judge(segment.task(choice.centre), row), choice.centre, row))
+        if best.wrong == 0:
+            return best
+    task, start = segment.task(best.centre), best.c
     for _ in range(TRIALS):
-        steps = [0] * len(fixed) + rng.integers(-6, 7, degree + 1 - len(fixed)).tolist()
+        steps = [*rng.integers(-6, 7, degree - 2).tolist(), 0, 0, 0]
         c = [float(np.float32(value + step * ulp(value))) for value, step in zip(start, steps, strict=True)]
         wrong, error = judge(task, c)
-        if wrong < least and error <= task.tolerance:
-            least, best = wrong, c
-        if least == 0:
+        if wrong < best.wrong and error <= task.tolerance:
+            best = Fit(wrong, error, best.centre, c)
+        if best.wrong == 0:
             break
-    return least, best
+    return best
 
 
 def short_hex(value: float) -> str:
@@ -170,17 +284,19 @@ def main() -> None:
     for (name, dtype), segments in SHORT_SEGMENTS.items():
         if name not in names:
             continue
-        degree, rng, columns, worst = len(segments.c) - 1, np.random.default_rng(0), [], 0.0
+        degree, rng, found = len(segments.c) + 1, np.random.default_rng(0), []
         for i in range(sixteen_bit_coefficients.SEGMENTS):
-            centre, asked = task(FORMULAS[name], dtype, segments, i)
-            wrong, c = fit(asked, degree, [0.5] if centre == 0.0 else [], rng)
-            worst = max(worst, judge(asked, c)[1])
-            if wrong:
-                print(f"{name} {dtype.name}: {wrong} x of segment {i} round wrongly")
-            columns.append(c)
-        print(f"{name} {dtype.name}: bound {segments.bound:.3f}, relative error at most 2^{math.log2(worst):.1f}")
-        for k, row in enumerate(zip(*columns, strict=True)):
-            print(f"c[{k}]", *map(short_hex, row))
+            found.append(fit(segment(FORMULAS[name], dtype, segments, ZEROS[name], i), degree, rng))
+            if found[i].wrong:
+                print(f"{name} {dtype.name}: {found[i].wrong} x of segment {i} round wrongly")
+        worst = math.log2(max(column.error for column in found))
+        print(f"{name} {dtype.name}: bound {segments.bound:.3f}, relative error at most 2^{worst:.1f}")
+        for label, row in zip(
+            ["centre", *map("c[{}]".format, range(degree - 1))],
+            zip(*(column.entries for column in found), strict=True),
+            strict=True,
+        ):
+            print(label, *map(short_hex, row), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,9 @@ BOTH = pytest.mark.parametrize("dtype", FORMS, ids=lambda dtype: dtype.name)
 
 @pytest.mark.parametrize("segments", SHORT_SEGMENTS.values(), ids=map(str, SHORT_SEGMENTS))
 def test_every_constant_is_a_float32(segments: ShortSegments) -> None:
-    assert all(len(row) == SEGMENTS for row in segments.c)
-    constants = (segments.per_unit, segments.shift, segments.zero, *(value for row in segments.c for value in row))
+    rows = (segments.centre, *segments.c)
+    assert all(len(row) == SEGMENTS for row in rows)
+    constants = (segments.per_unit, segments.shift, *(value for row in rows for value in row))
     assert all(value == float(np.float32(value)) for value in constants)
 
 

@@ -13,22 +13,33 @@ from numba.extending import register_jitable
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.pieces import ROUND
-from aclnn.kernels.cpu.sixteen_bit_coefficients import SHORT_SEGMENTS, ShortSegments
+from aclnn.kernels.cpu.sixteen_bit_coefficients import (
+    CENTRE_CARRIES,
+    LAST_CARRIES,
+    SHORT_SEGMENTS,
+    ShortSegments,
+)
 from aclnn.kernels.cpu.slopes import Near
-from aclnn.kernels.cpu.vector import Table, Tables, bits, fma, horner, lookup, select
+from aclnn.kernels.cpu.vector import Table, Tables, bits, fma, from_bits, horner_from, lookup, select
 
 _THIRD = float.fromhex("0x1.555556p-2")
 
 
 def _by_segments(segments: ShortSegments) -> Near:
     per_unit, shift = segments.per_unit, segments.shift
-    centre, c = Table(*segments.centre), Tables(*reversed(segments.c))
+    *others, third = segments.c
+    centre, last = Table(*segments.centre), Table(*third)
+    rest = Tables(*reversed(others))
+    to_second, to_first = 32 - CENTRE_CARRIES, 32 - LAST_CARRIES
 
     @register_jitable(forceinline=True)
     def slope(x: Any) -> Any:
         shifted = x + shift if shift else x
         i = bits(fma(shifted, per_unit, ROUND))
-        return horner(c, i, x - lookup(centre, i))
+        middle, upper = lookup(centre, i), lookup(last, i)
+        r = x - middle
+        first, second = from_bits(bits(upper) << to_first), from_bits(bits(middle) << to_second)
+        return horner_from(fma(fma(first, r, second), r, upper), rest, i, r)
 
     return Near(slope, segments.bound)
 

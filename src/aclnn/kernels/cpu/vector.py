@@ -16,7 +16,7 @@ alignment except ``stream``. Compiled by Numba without its process-wide settings
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -499,9 +499,32 @@ def horner(typingctx: Any, tables: Any, index: Any, r: Any) -> Any:
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        result, *others = (_lookup(context, builder, row, args[1]) for row in tables.rows)
-        for coefficient in others:
-            result = _fma(builder, result, args[2], coefficient)
-        return result
+        first, *others = tables.rows
+        return _horner(context, builder, _lookup(context, builder, first, args[1]), others, *args[1:])
 
     return r(tables, index, r), emit
+
+
+@intrinsic
+def horner_from(typingctx: Any, start: Any, tables: Any, index: Any, r: Any) -> Any:
+    """The same with another coefficient, ``start``, before those of ``tables``."""
+    if not isinstance(tables, _TablesType) or not _is(index, _INT32) or r is not _OF[_FLOAT, index.lanes]:
+        return None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return _horner(context, builder, args[0], tables.rows, *args[2:])
+
+    return (r(r, tables, index, r), emit) if start is r else None
+
+
+def _horner(
+    context: Any,
+    builder: ir.IRBuilder,
+    value: ir.Value,
+    rows: Sequence[tuple[float, ...]],
+    index: ir.Value,
+    r: ir.Value,
+) -> ir.Value:
+    for coefficient in (_lookup(context, builder, row, index) for row in rows):
+        value = _fma(builder, value, r, coefficient)
+    return value
