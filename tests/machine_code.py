@@ -2,8 +2,7 @@
 
     python machine_code.py TRIPLE CPU FEATURES
 
-Prints a line for each kernel: its name, then mnemonic=count for every mnemonic, the uses of 512-bit registers as zmm
-and the streaming stores of those as zmm_streamed. Nothing is run.
+Prints a line for each kernel: its name, then mnemonic=count for every mnemonic. Nothing is run.
 """
 
 from __future__ import annotations
@@ -43,5 +42,4 @@ for name, function in {
     (assembly,) = compiled.inspect_asm().values()
     found = Counter(re.findall(r"^\t([a-z][a-z0-9.]*)", assembly, re.MULTILINE))
     found.update("zmm" for _ in re.findall(r"zmm\d", assembly))
-    found.update("zmm_streamed" for _ in re.findall(r"\tvmovnt\w+\t%zmm\d", assembly))
     print(name, *(f"{mnemonic}={count}" for mnemonic, count in found.items()))

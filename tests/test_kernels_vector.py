@@ -87,14 +87,14 @@ def test_large_results_go_around_the_cache(processor: str, features: str) -> Non
 
 @pytest.mark.parametrize("bfloat16", ["", ",+avx512bf16"], ids=["", "avx512bf16"])
 def test_wide_vectors_go_around_the_cache(bfloat16: str) -> None:
-    """LLVM 22 has no streaming store for 512 bits of float16 or bfloat16 and silently took an ordinary one."""
+    """LLVM 22 has no streaming store for 512 bits of float16 or bfloat16: it took ordinary ones."""
     code = counts(
         "x86_64-unknown-linux-gnu",
         "skylake-avx512",
         "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c" + bfloat16,
     )
-    for kernel in ("contiguous", "near_float16", "near_bfloat16"):
-        assert code[kernel]["zmm_streamed"] >= 2
+    for kernel in ("near_float16", "near_bfloat16"):  # two are those of single vectors
+        assert sum(count for mnemonic, count in code[kernel].items() if mnemonic.startswith("vmovnt")) >= 4
 
 
 # --- conversions ------------------------------------------------------------------------------------------------------
