@@ -265,7 +265,7 @@ def test_sums_whose_parts_overflow() -> None:
     assert np.array_equal(dx, np.where(dy > 0, -3e38, 3e38).astype(np.float32))
 
 
-@pytest.mark.parametrize("shape", [(301, 40), (301, 200), (7, 33000)])
+@pytest.mark.parametrize("shape", [(301, 40), (301, 200), (301, 700), (7, 33000)])
 def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread_count(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(11)
     inputs = dy, x, mean, rstd, _ = rows(rng, *shape)
@@ -288,6 +288,36 @@ def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread
             finite = abs(expected) < 3e38
             assert (abs(got - expected) <= 1e-6 * scale)[finite].all()
             assert np.array_equal(np.isfinite(got), finite)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [40, 200, 700])
+def test_rows_whose_magnitudes_are_in_doubt_have_the_same_bits_in_any_layout(n: int, dtype: Any) -> None:
+    dy, x, mean, rstd, weight = inputs = rows(np.random.default_rng(14), 300, n, dtype)
+    dy[3] = 0
+    dy[5:7], weight[1] = dtype.type(2.0**-24), dtype.type(2.0**-14)
+    rstd[6:9] = 2.0**7, 2.0**12, 2.0**20
+    x[9], mean[9] = dtype.type(60000), -6e4
+    x[10], dy[11] = dtype.type(np.inf), dtype.type(np.nan)
+    whole = gradients(inputs)
+    assert not whole[0][3].any()
+    for moved in ((np.asfortranarray(dy), *inputs[1:]), (dy, np.asfortranarray(x), *inputs[2:])):
+        for got, value in zip(gradients(moved), whole, strict=True):
+            assert np.array_equal(bits(got), bits(value))
+    sound = np.r_[0:10, 12:300]
+    inputs = dy[sound], x[sound], mean[sound], rstd[sound], weight
+    assert_exact((whole[0][sound], *gradients(inputs)[1:]), inputs, n)
+
+
+@pytest.mark.parametrize("n", [40, 200, 700])
+def test_bfloat16_results_may_be_subnormal(n: int) -> None:
+    dy, x, mean, rstd, weight = rows(np.random.default_rng(15), 300, n, DTYPES[2])
+    far = np.float32(2.0**125)
+    inputs = dy, (x.astype(np.float32) * far).astype(x.dtype), mean * far, rstd / far, weight
+    dx = gradients(inputs)[0]
+    size = abs(dx.astype(np.float64))
+    assert ((size > 0) & (size < 2.0**-126)).any()
+    assert_close(dx, exact(*inputs).dx, exact(*inputs).dx_scale, 48.0)
 
 
 @pytest.mark.parametrize("shape", [(300, 8), (300, 200), (2, 33000)])

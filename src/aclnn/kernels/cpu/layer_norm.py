@@ -83,7 +83,7 @@ class LayerNormPlan:
         groups = max(1, BATCH_ELEMENTS // max(1, self.n * jobs.GROUP))
         self._batch = min(self._m, groups * jobs.GROUP)
         self._regions = self._lay_out()
-        self._kernels: dict[tuple[bool, str], tuple[list[Kernel], dict[int, int]]] = {}
+        self._kernels: dict[tuple[bool, bool, str], tuple[list[Kernel], dict[int, int]]] = {}
         self.workspace_bytes = 0 if self._empty else self._regions.end
         self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         same = len({view.dtype for view in self._matrices}) == 1
@@ -93,7 +93,7 @@ class LayerNormPlan:
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
         if not self._empty:
-            self._compiled(self._one_by_one)  # in phase one
+            self._compiled(not self._direct or self._batched or self._sets, self._one_by_one)  # in phase one
 
     def _lay_out(self) -> _Regions:
         weight = self._weight
@@ -154,7 +154,7 @@ class LayerNormPlan:
         elif self._batched:
             self._run_batches(job, inputs, outputs)
         else:
-            self._run_blocks(job, self._one_by_one and not in_place)
+            self._run_blocks(job, in_place)
             self._finish(job, self._blocks)
 
     def _originals(self, inputs: Sequence[int], dx: int) -> dict[int, tuple[int, NDArray[np.uint8]]]:
@@ -210,21 +210,21 @@ class LayerNormPlan:
             columns_kernel("transfer")(view, 0, 0, 1, first, count, copy + 4 * first, 0, room)
         return copy
 
-    def _compiled(self, one_by_one: bool, way: str = "store") -> tuple[list[Kernel], dict[int, int]]:
+    def _compiled(self, careful: bool, one_by_one: bool, way: str = "store") -> tuple[list[Kernel], dict[int, int]]:
         """The kernels that go through the rows, and the job's fields that say where the others are."""
-        found = self._kernels.get((one_by_one, way))
+        found = self._kernels.get((careful, one_by_one, way))
         if found is None:
             names = ["blocks_one_by_one" if one_by_one else "blocks"]
             if self._batched:
                 names = ["batch_sums", "batch_dx"]
             drivers = [driver(name) for name in names]
-            found = drivers, addresses(self._dtype, self.wanted, self.n, one_by_one, self._sets, way)
-            self._kernels[one_by_one, way] = found
+            found = drivers, addresses(self._dtype, self.wanted, self.n, careful, one_by_one, self._sets, way)
+            self._kernels[careful, one_by_one, way] = found
         return found
 
-    def _choose(self, job: Job, one_by_one: bool) -> list[Kernel]:
+    def _choose(self, job: Job, careful: bool, one_by_one: bool) -> list[Kernel]:
         """Put into the job where the kernels are that it needs; those that call them."""
-        drivers, places = self._compiled(one_by_one, self._way(job))
+        drivers, places = self._compiled(careful, one_by_one, self._way(job))
         for field, address in places.items():
             job[field] = address
         return drivers
@@ -244,12 +244,20 @@ class LayerNormPlan:
 
     # --- blocks of rows, each done by one thread ---
 
-    def _run_blocks(self, job: Job, one_by_one: bool) -> None:
-        (kernel,) = self._choose(job, one_by_one)
-        if self._direct:
-            pool.sweep(kernel, (job.address, 0, self._block_rows, self._m, 0), 1, self._blocks)
-        else:
+    def _run_blocks(self, job: Job, in_place: bool) -> None:
+        """All blocks; once more, with careful kernels, where terms of dw or db were lost and inputs are still there."""
+        one_by_one = self._one_by_one and not in_place
+        careful = in_place or not self._direct or self._sets
+        (kernel,) = self._choose(job, careful, one_by_one)
+        if not self._direct:
             pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
+            return
+        operands = (job.address, 0, self._block_rows, self._m, 0)
+        pool.sweep(kernel, operands, 1, self._blocks)
+        if job[jobs.LOST] and not careful:
+            job[jobs.MEASURE] = 0
+            (kernel,) = self._choose(job, True, one_by_one)
+            pool.sweep(kernel, operands, 1, self._blocks)
 
     def _run_packed_block(self, job: Job, kernel: Kernel, block: int) -> None:
         """A block of rows of any layout."""
@@ -266,7 +274,7 @@ class LayerNormPlan:
     # --- batches of rows, shared by all threads ---
 
     def _run_batches(self, job: Job, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        sums, dx = self._choose(job, one_by_one=False)
+        sums, dx = self._choose(job, careful=True, one_by_one=False)
         job[jobs.ONLY] = only = int(self._batch == self._m and self._direct and self._apart(inputs, outputs))
         for first in range(0, self._m, self._batch):
             last = min(self._m, first + self._batch)

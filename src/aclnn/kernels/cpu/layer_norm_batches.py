@@ -130,7 +130,7 @@ def _sum_only_part(job: int, last: int, begin: int, end: int, frame: int, zeros:
 @register_jitable
 def _judge_rows(job: int, first: int, last: int, batch: int) -> None:
     for row in range(first, last):
-        if judge(job, _records(job, row - batch), _coefficients(job, row - batch)):
+        if judge(job, _records(job, row - batch), _coefficients(job, row - batch), True):
             store_int(job + 8 * SLOW_ROWS, 1)
 
 

@@ -70,34 +70,44 @@ def longest_in_sets(wanted: Wanted) -> int:
     return down.LONGEST_WITH_DW if wanted.dw else down.LONGEST
 
 
-def addresses(dtype: DataType, wanted: Wanted, columns: int, one_by_one: bool, sets: bool, way: str) -> dict[int, int]:
+def addresses(
+    dtype: DataType, wanted: Wanted, columns: int, careful: bool, one_by_one: bool, sets: bool, way: str
+) -> dict[int, int]:
     """The fields of a job that say where the kernels are, for rows of so many columns.
 
     ``way`` is how dx is written: ``store``, ``stream`` in whole vectors, or ``trickle``, 16 bytes at a time.
     """
     element = ELEMENTS[dtype]
-    dx = element._replace(stream=getattr(element, way))
 
     def made(name: str, key: tuple[object, ...], make: Callable[[], segments.Kernel]) -> int:
         return address_of(kernel(f"layer_norm_{name}", (int(dtype), *key), make))
 
+    def made_sum_row(wanted: Wanted, careful: bool, last: bool) -> int:
+        make = partial(segments.sum_row, element, element, wanted, careful, last)
+        return made("sum_row", (*wanted, careful, last), make)
+
     found = {jobs.FINISH: address_of(driver("finish"))}
     if one_by_one:
-        for field, last in ((jobs.SUM_ROW, False), (jobs.SUM_LAST_ROW, True)):
-            make = partial(segments.sum_row, element, element, wanted, last)
-            found[field] = made("sum_row", (*wanted, last), make)
+        found[jobs.SUM_ROW] = made_sum_row(wanted, careful, last=False)
+        found[jobs.SUM_LAST_ROW] = made_sum_row(wanted, careful, last=True)
     else:
-        found[jobs.SUM_GROUP] = made("sum_group", wanted, lambda: segments.sum_group(element, element, wanted))
+        make = partial(segments.sum_group, element, element, wanted, careful)
+        found[jobs.SUM_GROUP] = made("sum_group", (*wanted, careful), make)
     if sets and wanted.dx:
+        dx = element._replace(stream=getattr(element, way))
         found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, dx, wanted))
         found[jobs.SET_ROWS] = short.rows_of_a_set(columns)
     elif sets:
         found[jobs.SETS] = made("sums_down", wanted, lambda: down.sums(element, element, wanted))
         found[jobs.SET_ROWS] = down.SET
+    if wanted.dx and not careful:
+        found[jobs.MEASURE] = made_sum_row(Wanted(dx=True, dw=False, db=False), careful=True, last=False)
     if wanted.dx:
-        found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, dx))
+        found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, element, way))
         found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))
         found[jobs.WRITE_EXACTLY] = made("write_exactly", (), lambda: exact.write_exactly(element, element, element))
         if columns <= SHORT and not sets:
-            found[jobs.WRITE_GROUP] = made("write_group", (way,), lambda: segments.write_group(element, element, dx))
+            found[jobs.WRITE_GROUP] = made(
+                "write_group", (way,), lambda: segments.write_group(element, element, element, way)
+            )
     return found

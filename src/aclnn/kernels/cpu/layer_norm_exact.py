@@ -51,8 +51,11 @@ _MOST_SQUARE = MOST_XHAT**2
 
 
 @register_jitable
-def judge(job: int, records: int, row: int) -> Any:
-    """Turn the records of a row into its coefficients; true where float32 will not do for its dx."""
+def judge(job: int, records: int, row: int, whole: bool) -> Any:
+    """Turn the records of a row into its coefficients; true where float32 will not do for its dx.
+
+    If the records are not whole, those of kernels that are not careful, true where that is in doubt.
+    """
     share = load_one_float64(job + 8 * SHARE)
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
     for s in range(load_one_int64(job + 8 * SEGMENTS)):
@@ -62,10 +65,16 @@ def judge(job: int, records: int, row: int) -> Any:
         size += np.float64(load_one_float32(record + SUM_SIZE))
         square += np.float64(load_one_float32(record + SUM_SQUARE))
     c1, c2 = sum_g * share, sum_gx * share
-    size *= np.float64(load_one_float32(job + 8 * TOP_WEIGHT))
+    top = np.float64(load_one_float32(job + 8 * TOP_WEIGHT))
     finite = c1 - c1 == 0.0 and c2 - c2 == 0.0
-    bounded = size <= MOST_G and square <= _MOST_SQUARE
-    visible = abs(c1) >= LEAST_C1 or abs(c2) >= LEAST_C2 or size == 0.0
+    visible = abs(c1) >= LEAST_C1 or abs(c2) >= LEAST_C2
+    if whole:
+        bounded = size * top <= MOST_G and square <= _MOST_SQUARE
+        visible = visible or size * top == 0.0
+    else:
+        # Σ|dy| ≤ √(N·Σdy²). What vanishes from the squares is below 1; 1.07 leaves room for their rounding errors.
+        most = 1.07 * (size + 1.0)
+        bounded = most <= _MOST_SQUARE and most * top * top <= MOST_G * MOST_G * share
     slow = not (finite and bounded and visible)
     store_one_float32(row + MINUS_C1, np.float32(-c1))
     store_one_float32(row + MINUS_C2, np.float32(-c2))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import memory
@@ -19,7 +20,8 @@ _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 class Element(NamedTuple):
     """How elements of a data type are read and written, sixteen at a time (see ``memory``).
 
-    ``stream`` needs an address aligned to the sixteen elements, ``trickle`` one aligned to 16 bytes.
+    ``most`` is the largest finite magnitude, infinite where that bounds nothing. ``stream`` needs an address aligned to
+    the sixteen elements, ``trickle`` one aligned to 16 bytes. ``lines``: ways to write 64 bytes, of one vector or two.
     """
 
     size: int
@@ -29,18 +31,39 @@ class Element(NamedTuple):
     store_part: Any
     stream: Any
     trickle: Any
+    lines: dict[str, Any]
+    most: float = math.inf
+
+
+WAYS = ("store", "stream", "trickle")
+
+
+def _one_after_the_other(write: Any) -> Any:
+    @register_jitable
+    def both(address: int, low: Any, high: Any) -> None:
+        write(address, low)
+        write(address + 32, high)
+
+    return both
 
 
 def _element(size: int, name: str) -> Element:
     patterns = ("load_{}", "load_{}_part", "store_{}", "store_{}_part", "stream_{}", "trickle_{}")
-    return Element(size, *(getattr(memory, pattern.format(name)) for pattern in patterns))
+    found: list[Any] = [getattr(memory, pattern.format(name)) for pattern in patterns]
+    found.append({way: getattr(memory, f"{way}_{name}") for way in WAYS})
+    return Element(size, *found)
 
 
-ELEMENTS = {
-    DataType.FLOAT: _element(4, "float32"),
-    DataType.FLOAT16: _element(2, "float16")._replace(stream=memory.stream_float16_apart),
-    DataType.BF16: _element(2, "bfloat16"),
-}
+def _float16() -> Element:
+    element = _element(2, "float16")._replace(stream=memory.stream_float16_apart, most=65504.0)
+    return element._replace(lines={way: _one_after_the_other(getattr(element, way)) for way in WAYS})
+
+
+def _bfloat16() -> Element:
+    return _element(2, "bfloat16")._replace(lines={way: getattr(memory, f"{way}_two_bfloat16") for way in WAYS})
+
+
+ELEMENTS = {DataType.FLOAT: _element(4, "float32"), DataType.FLOAT16: _float16(), DataType.BF16: _bfloat16()}
 
 
 # --- float64 ---------------------------------------------------------------------------------------------------------
@@ -111,6 +134,19 @@ def load_rounded_to_odd(typingctx: Any, address: Any) -> Any:
         return builder.bitcast(builder.select(moved, other, pattern), FLOATS.llvm)
 
     return FLOATS(types.int64), emit
+
+
+@intrinsic
+def any_not_finite(typingctx: Any, address: Any) -> Any:
+    """Whether any of sixteen float64 is infinite or NaN."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        values = builder.load(_doubles(builder, args[0]), align=8)
+        none = builder.fsub(values, values)
+        whole = ir.IntType(LANES)
+        return builder.icmp_unsigned("!=", builder.bitcast(builder.fcmp_unordered("uno", none, none), whole), whole(0))
+
+    return types.boolean(types.int64), emit
 
 
 @intrinsic

@@ -36,7 +36,9 @@ from aclnn.kernels.cpu.layer_norm_job import (
     FRAME,
     FRESH,
     GROUP,
+    LOST,
     MEAN,
+    MEASURE,
     PARTIAL_BYTES,
     PARTIALS,
     PITCH,
@@ -72,7 +74,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     load_statistic,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import call, store_int
+from aclnn.kernels.cpu.layer_norm_lanes import any_not_finite, call, store_int
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
     fetch_add,
@@ -164,13 +166,19 @@ def load_statistics(job: int, row: int, count: int, coefficients: int) -> None:
 
 
 @register_jitable
-def write_segment(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
-    """dx of a row's segment."""
+def place_part(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
+    """Put a row's segment into a frame, as far as it is read."""
     place_row(job, DY, row, segment * SEGMENT, frame, DYS)
     place_row(job, X, row, segment * SEGMENT, frame, XS)
-    place_row(job, DX, row, segment * SEGMENT, frame, DXS)
     place_segment(job, segment, frame)
     store_int(frame + ROW, coefficients)
+
+
+@register_jitable
+def write_segment(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
+    """dx of a row's segment."""
+    place_part(job, row, segment, coefficients, frame)
+    place_row(job, DX, row, segment * SEGMENT, frame, DXS)
     slow = load_one_float32(coefficients + SLOW) > 0.0
     call(of(job, WRITE_EXACTLY) if slow else of(job, WRITE_ROW), frame)
 
@@ -178,13 +186,18 @@ def write_segment(job: int, row: int, segment: int, coefficients: int, frame: in
 @register_jitable
 def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) -> Any:
     """The verdict on a row, and its float64 sums where it takes them."""
-    slow = judge(job, records, coefficients)
+    measured = of(job, MEASURE) == 0
+    slow = judge(job, records, coefficients, measured)
+    if slow and not measured:
+        store_int(frame + K, 0)
+        for segment in range(of(job, SEGMENTS)):
+            place_part(job, row, segment, coefficients, frame)
+            store_int(frame + RECORD_AT, records + RECORD * segment)
+            call(of(job, MEASURE), frame)
+        slow = judge(job, records, coefficients, True)
     if slow:
-        place_row(job, DY, row, 0, frame, DYS)
-        place_row(job, X, row, 0, frame, XS)
-        place_segment(job, 0, frame)
+        place_part(job, row, 0, coefficients, frame)
         store_int(frame + COLUMNS, of(job, N))
-        store_int(frame + ROW, coefficients)
         call(of(job, ADD_EXACTLY), frame)
     return slow
 
@@ -297,6 +310,9 @@ def blocks(one_by_one: bool) -> Loop:
                     load_statistics(job, row, count, room + COEFFICIENTS_AT)
                     do(job, row, count, room, frame)
                 first = last
+            for at in range(dw_at, dw_at + size, 128):
+                if any_not_finite(at):
+                    store_int(job + 8 * LOST, 1)
             block = fetch_add(begun, step) if begun else block + 1
         finish_streams()
 

@@ -73,8 +73,13 @@ class Wanted(NamedTuple):
 
 
 class Adding(NamedTuple):
-    """What kernels that sum have in common."""
+    """What kernels that sum have in common.
 
+    Careful ones make whole records and leave out terms that float32 cannot hold. The others take fewer instructions:
+    of Σ|dy| and Σx̂² their records have a bound only, Σ(dy² + x̂²) or more, and what terms lose shows in dw and db.
+    """
+
+    begin: Any
     sixteen: Any
     some: Any
     terms: Any
@@ -128,16 +133,27 @@ def copy_end(source: int, size: int, end: int) -> None:
     copy(end, source, size)
 
 
-def adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
+def adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
     """How sixteen columns of a row are added, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
     wants_dx, wants_dw, wants_db = wanted
+    most = np.float32(max(dy.most, x.most))
+    bounded = bool(np.isfinite(most))
+
+    @register_jitable
+    def begin(row: Any) -> Any:
+        """What the sums of a row begin with: zeros, but for bounds that its statistics give already."""
+        zero = splat(np.float32(0.0))
+        if wants_dx and bounded and not careful:
+            xhat = (absolute(row[0]) + most) * row[1]
+            return zero, zero, (xhat * xhat + most * most) * np.float32(SEGMENT // 16), zero
+        return zero, zero, zero, zero
 
     @register_jitable
     def add(y: Any, xhat: Any, w: Any, terms: Any, sums: Any) -> Any:
         dw, db = terms
-        sum_g, sum_gx, size, square = sums  # in the order of a record
+        sum_g, sum_gx, size, square = sums  # in the order of a record; if not careful, size is of squares too
         if wants_db:
             db = db + y
         if wants_dw:
@@ -145,7 +161,10 @@ def adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
         if wants_dx:
             g = y * w
             sum_g, sum_gx = sum_g + g, fma(g, xhat, sum_gx)
-            size, square = size + absolute(y), fma(xhat, xhat, square)
+            if careful:
+                size, square = size + absolute(y), fma(xhat, xhat, square)
+            elif not bounded:
+                size = fma(xhat, xhat, fma(y, y, size))
         return (dw, db), (sum_g, sum_gx, size, square)
 
     @register_jitable
@@ -164,17 +183,19 @@ def adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
 
     @register_jitable
     def add_terms(terms: Any, dw_at: int, db_at: int, lost: Any) -> Any:
-        """Add the terms of a group's sixteen columns to the float64 sums, but none that float32 could not hold."""
+        """Add the terms of a group's sixteen columns to the float64 sums; if careful, none that float32 cannot hold."""
         dw, db = terms
         lost_dw, lost_db = lost
         if wants_dw:
-            none = dw - dw
-            lost_dw = lost_dw + none
-            accumulate(dw_at, select(none == 0.0, dw, 0.0))
+            if careful:
+                none = dw - dw
+                lost_dw, dw = lost_dw + none, select(none == 0.0, dw, 0.0)
+            accumulate(dw_at, dw)
         if wants_db:
-            none = db - db
-            lost_db = lost_db + none
-            accumulate(db_at, select(none == 0.0, db, 0.0))
+            if careful:
+                none = db - db
+                lost_db, db = lost_db + none, select(none == 0.0, db, 0.0)
+            accumulate(db_at, db)
         return lost_dw, lost_db
 
     @register_jitable
@@ -200,12 +221,12 @@ def adding(dy: Element, x: Element, wanted: Wanted) -> Adding:
             if wants_db and lane(db - db != 0.0, 0):
                 store_one_float64(db_at + 8 * j, exact_db)
 
-    return Adding(sixteen, some, add_terms, add_lost_terms)
+    return Adding(begin, sixteen, some, add_terms, add_lost_terms)
 
 
-def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
+def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
     """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums."""
-    add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted)
+    begin, add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted, careful)
     dy_size, x_size, wants_x, wants_dx = dy.size, x.size, wanted.x, wanted.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
 
@@ -223,9 +244,8 @@ def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
         row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
         dy_ahead, x_ahead = field(frame, DY_AHEAD), field(frame, X_AHEAD)
         dw_at, db_at = field(frame, DW_AT), field(frame, DB_AT)
-        zero = splat(np.float32(0.0))
-        none = (zero, zero, zero, zero)
-        sums_0, sums_1, sums_2, sums_3 = none, none, none, none
+        zero, nothing = splat(np.float32(0.0)), splat(np.float32(-0.0))  # to which adding is no operation
+        sums_0, sums_1, sums_2, sums_3 = begin(row_0), begin(row_1), begin(row_2), begin(row_3)
         lost = (zero, zero)
         for j in range(0, whole, 16):
             w = load_float32(w_at + 4 * j) if wants_dx else zero
@@ -234,7 +254,7 @@ def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
                 fetch(dys, at + dy_ahead)
             if wants_x and j & x_line == 0:
                 fetch(xs, x_at + x_ahead)
-            terms = (zero, zero)
+            terms = (nothing, nothing)
             terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
             terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
             terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + x_at, row_2, w, terms, sums_2)
@@ -242,7 +262,7 @@ def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
             lost = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, lost)
         if rest:
             w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
-            terms = (zero, zero)
+            terms = (nothing, nothing)
             terms, sums_0 = add_some(ends, ends + 256, rest, row_0, w, terms, sums_0)
             terms, sums_1 = add_some(ends + 64, ends + 320, rest, row_1, w, terms, sums_1)
             terms, sums_2 = add_some(ends + 128, ends + 384, rest, row_2, w, terms, sums_2)
@@ -250,15 +270,15 @@ def sum_group(dy: Element, x: Element, wanted: Wanted) -> Kernel:
             lost = add_terms(terms, dw_at + 8 * whole, db_at + 8 * whole, lost)
         if wants_dx:
             store_totals(field(frame, RECORD_AT), field(frame, PITCH), sums_0 + sums_1 + sums_2 + sums_3)
-        if any_lane(lost[0] + lost[1] != 0.0):
+        if careful and any_lane(lost[0] + lost[1] != 0.0):
             add_lost_terms(frame)
 
     return run
 
 
-def sum_row(dy: Element, x: Element, wanted: Wanted, last: bool) -> Kernel:
+def sum_row(dy: Element, x: Element, wanted: Wanted, careful: bool, last: bool) -> Kernel:
     """The kernel for one row of a group: its terms are added to those before it, the last row's to the float64 sums."""
-    add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted)
+    begin, add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted, careful)
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
     wants_dx, wants_dw, wants_db = wanted
@@ -291,7 +311,7 @@ def sum_row(dy: Element, x: Element, wanted: Wanted, last: bool) -> Kernel:
         row = statistics(field(frame, ROW), k)
         dy_ahead, x_ahead = dy_at + field(frame, DY_AHEAD), x_at + field(frame, X_AHEAD)
         zero = splat(np.float32(0.0))
-        sums, lost = (zero, zero, zero, zero), (zero, zero)
+        sums, lost = begin(row), (zero, zero)
         for j in range(0, whole, 16):
             w = load_float32(w_at + 4 * j) if wants_dx else zero
             if j & dy_line == 0:
@@ -307,7 +327,7 @@ def sum_row(dy: Element, x: Element, wanted: Wanted, last: bool) -> Kernel:
             lost = keep(frame, whole, terms, lost)
         if wants_dx:
             store_totals(field(frame, RECORD_AT), 0, sums)
-        if last and any_lane(lost[0] + lost[1] != 0.0):
+        if last and careful and any_lane(lost[0] + lost[1] != 0.0):
             add_lost_terms(frame)
 
     return run
@@ -327,15 +347,21 @@ class Writing(NamedTuple):
     end: Any
 
 
-def _writing(dy: Element, x: Element, dx: Element) -> Writing:
-    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.stream
+def _writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
+    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[way]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     @register_jitable
+    def sixteen(dy_at: int, x_at: int, w_at: int, row: Any) -> Any:
+        return gradient(load_dy(dy_at), load_x(x_at), load_float32(w_at), row)
+
+    @register_jitable
     def write_line(dy_at: int, x_at: int, dx_at: int, w_at: int, row: Any) -> None:
-        for i in range(0, line, 16):
-            w = load_float32(w_at + 4 * i)
-            write_dx(dx_at + i * dx_size, gradient(load_dy(dy_at + i * dy_size), load_x(x_at + i * x_size), w, row))
+        first = sixteen(dy_at, x_at, w_at, row)
+        if line == 16:
+            write_dx(dx_at, first)
+        else:
+            write_dx(dx_at, first, sixteen(dy_at + 16 * dy_size, x_at + 16 * x_size, w_at + 64, row))
 
     @register_jitable
     def write_end(dy_at: int, x_at: int, dx_at: int, w_at: int, count: int, row: Any) -> None:
@@ -351,9 +377,9 @@ def _writing(dy: Element, x: Element, dx: Element) -> Writing:
     return Writing(write_line, write_end)
 
 
-def write_row(dy: Element, x: Element, dx: Element) -> Kernel:
+def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     """The kernel that writes dx of one row, the first of the frame's, a line at a time."""
-    write_line, write_end = _writing(dy, x, dx)
+    write_line, write_end = _writing(dy, x, dx, way)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:
@@ -373,9 +399,9 @@ def write_row(dy: Element, x: Element, dx: Element) -> Kernel:
     return run
 
 
-def write_group(dy: Element, x: Element, dx: Element) -> Kernel:
+def write_group(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     """The kernel that writes dx of four rows, a line of each at a time."""
-    write_line, write_end = _writing(dy, x, dx)
+    write_line, write_end = _writing(dy, x, dx, way)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:

@@ -276,6 +276,46 @@ stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte align
 stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
 
 
+def _narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
+    """Two vectors as bfloat16, one after the other; rounded by an instruction, but for what it makes zero."""
+
+    def by_bits() -> ir.Value:
+        both = joined(builder, [_narrow_bfloat16(context, builder, value) for value in (low, high)])
+        return apart(builder, both) if target.flavour(context) == "avx512" else both  # as in _store
+
+    if not target.rounds_bfloat16(context):
+        return by_bits()
+    both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir.VectorType(_BFloat(), 2 * LANES), high, low)
+    # Apart: LLVM would compare them as bfloat16, which takes a detour through float32.
+    words = apart(builder, builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES)))
+    magnitudes = builder.and_(words, ir.Constant(words.type, [_INT16(0x7FFF)] * words.type.count))
+    zeros = builder.icmp_unsigned("==", magnitudes, ir.Constant(words.type, None))
+    fast = builder.block
+    with builder.if_then(_unlikely(builder, zeros)):
+        slow, exact = builder.block, by_bits()
+    chosen = builder.phi(words.type)
+    chosen.add_incoming(words, fast)
+    chosen.add_incoming(exact, slow)
+    return chosen
+
+
+def _store_two_bfloat16(doc: str, streamed: bool = False, alignment: int = 1) -> Any:
+    def store(typingctx: Any, address: Any, low: Any, high: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            _write(builder, _narrow_two_bfloat16(context, builder, *args[1:]), args[0], alignment, streamed)
+            return context.get_dummy_value()
+
+        return (types.void(types.int64, FLOATS, FLOATS), emit) if low is FLOATS and high is FLOATS else None
+
+    store.__doc__ = doc
+    return intrinsic(store)
+
+
+store_two_bfloat16 = _store_two_bfloat16("Twice sixteen values rounded to bfloat16, one after the other.")
+stream_two_bfloat16 = _store_two_bfloat16("The same around the cache; 32-byte aligned.", True, 32)
+trickle_two_bfloat16 = _store_two_bfloat16("The same; aligned to 16 bytes, 16 bytes at a time.", True, 16)
+
+
 @intrinsic
 def any_tiny_bfloat16(typingctx: Any, address: Any) -> Any:
     """Whether any of a wide vector of bfloat16 is so small that products with slopes are not rounded but made zero.
