@@ -281,7 +281,7 @@ class LayerNormPlan:
             job[jobs.FRESH], job[jobs.SLOW_ROWS] = first == 0, 0
             self._share(job, sums, (first, last, first, 0))
             if self.wanted.dx:
-                dx(job.address, steps.JUDGE, first, last, first, 0, 1, 1)
+                dx(job.address, steps.VERDICTS, first, last, first, 0, 1, 1)
                 if job[jobs.SLOW_ROWS]:
                     self._do(job, dx, (steps.EXACT, first, last, first), 0, self._segments)
                 self._share(job, dx, (steps.WRITE, first, last, first))

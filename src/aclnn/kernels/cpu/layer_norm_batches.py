@@ -10,7 +10,6 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from aclnn.kernels.cpu.layer_norm_exact import judge
 from aclnn.kernels.cpu.layer_norm_job import (
     ADD_EXACTLY,
     ALL_COLUMNS,
@@ -29,6 +28,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     FRAME,
     FRESH,
     GROUP,
+    JUDGE,
     ONLY,
     PARTIALS,
     PITCH,
@@ -39,16 +39,16 @@ from aclnn.kernels.cpu.layer_norm_job import (
     SEGMENT,
     SEGMENTS,
     SIZE,
-    SLOW,
     SLOW_ROWS,
     X_AHEAD,
     XS,
     N,
     X,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import call, store_int
+from aclnn.kernels.cpu.layer_norm_lanes import call, call_judge, store_int
 from aclnn.kernels.cpu.layer_norm_rows import (
     clear,
+    is_slow,
     load_statistics,
     of,
     place_row,
@@ -57,11 +57,11 @@ from aclnn.kernels.cpu.layer_norm_rows import (
     write_segment,
 )
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import fetch_add, finish_streams, invoke, load_one_float32, load_one_int64, scratch
+from aclnn.kernels.cpu.memory import fetch_add, finish_streams, invoke, load_one_int64, scratch
 
-JUDGE, EXACT, WRITE = range(3)
-"""The steps after the sums: coefficients, of whole rows and by one thread; float64 sums of the slow rows, by one thread
-too; dx."""
+VERDICTS, EXACT, WRITE = range(3)
+"""The steps after the sums: verdicts and coefficients, of whole rows and by one thread; float64 sums of the slow rows,
+by one thread too; dx."""
 
 CHUNK = 4
 """Segments whose dw and db are summed in the room, 34 KiB, and finished at once, where there is only one batch."""
@@ -130,7 +130,9 @@ def _sum_only_part(job: int, last: int, begin: int, end: int, frame: int, zeros:
 @register_jitable
 def _judge_rows(job: int, first: int, last: int, batch: int) -> None:
     for row in range(first, last):
-        if judge(job, _records(job, row - batch), _coefficients(job, row - batch), True):
+        coefficients = _coefficients(job, row - batch)
+        call_judge(of(job, JUDGE), job, _records(job, row - batch), coefficients, 1)
+        if is_slow(coefficients):
             store_int(job + 8 * SLOW_ROWS, 1)
 
 
@@ -138,7 +140,7 @@ def _judge_rows(job: int, first: int, last: int, batch: int) -> None:
 def _add_rows_exactly(job: int, first: int, last: int, batch: int, begin: int, end: int, frame: int) -> None:
     for row in range(first, last):
         coefficients = _coefficients(job, row - batch)
-        if load_one_float32(coefficients + SLOW) > 0.0:
+        if is_slow(coefficients):
             store_int(frame + ROW, coefficients)
             for segment in range(begin, end):
                 place_row(job, DY, row, segment * SEGMENT, frame, DYS)
@@ -193,7 +195,7 @@ def batch_dx() -> Loop:
         part = fetch_add(begun, chunk) if begun else 0
         while part < parts:
             begin, end = _edge(job, part, parts), _edge(job, min(parts, part + chunk), parts)
-            if step == JUDGE:
+            if step == VERDICTS:
                 _judge_rows(job, first, last, batch)
             elif step == EXACT:
                 _add_rows_exactly(job, first, last, batch, begin, end, frame)

@@ -55,6 +55,7 @@ DRIVERS: dict[str, Callable[[], Loop]] = {
     "batch_sums": batch_sums,
     "batch_dx": batch_dx,
     "finish": columns.finish,
+    "judge": lambda: exact.judge,
 }
 
 
@@ -103,6 +104,7 @@ def addresses(
     if wanted.dx and not careful:
         found[jobs.MEASURE] = made_sum_row(Wanted(dx=True, dw=False, db=False), careful=True, last=False)
     if wanted.dx:
+        found[jobs.JUDGE] = address_of(driver("judge"))
         found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, element, way))
         found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))
         found[jobs.WRITE_EXACTLY] = made("write_exactly", (), lambda: exact.write_exactly(element, element, element))

@@ -50,11 +50,10 @@ from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_G, MOST_XHA
 _MOST_SQUARE = MOST_XHAT**2
 
 
-@register_jitable
-def judge(job: int, records: int, row: int, whole: bool) -> Any:
-    """Turn the records of a row into its coefficients; true where float32 will not do for its dx.
+def judge(job: int, records: int, row: int, whole: int) -> None:
+    """The kernel that turns the records of a row into its coefficients: slow where float32 will not do for its dx.
 
-    If the records are not whole, those of kernels that are not careful, true where that is in doubt.
+    If the records are not whole, those of kernels that are not careful, slow where that is in doubt.
     """
     share = load_one_float64(job + 8 * SHARE)
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
@@ -82,7 +81,6 @@ def judge(job: int, records: int, row: int, whole: bool) -> Any:
     if slow:
         store_one_float64(row + EXACT_G, 0.0)
         store_one_float64(row + EXACT_GX, 0.0)
-    return slow
 
 
 def _terms(dy: Element, x: Element) -> Any:

@@ -33,9 +33,9 @@ for that store. On Zen 4, 4096 bytes apart, the sums of 1,024 columns took half 
 (
     N, SHARE, SEGMENTS, STREAMED, WEIGHT, WEIGHT_STEP, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, DB_OFFSET, RECORDS,
     COEFFICIENTS, FRESH, BEGIN, END, ONLY, SLOW_ROWS, LOST, SUM_GROUP, SUM_ROW, SUM_LAST_ROW, MEASURE,
-    WRITE_GROUP, WRITE_ROW, ADD_EXACTLY, WRITE_EXACTLY, FINISH, SETS, SET_ROWS, DW, DB, MEAN, RSTD, DY, X, DX,
-) = range(36)  # fmt: skip
-JOB_FIELDS = 36
+    WRITE_GROUP, WRITE_ROW, JUDGE, ADD_EXACTLY, WRITE_EXACTLY, FINISH, SETS, SET_ROWS, DW, DB, MEAN, RSTD, DY, X, DX,
+) = range(37)  # fmt: skip
+JOB_FIELDS = 37
 # DW … DX hold the distance in bytes from the job to a tensor's own fields, 0 when it is absent. SIZE: of an element.
 # STEP: from a row to the next; 0 where they are not evenly spaced. DIRECT: the elements of a row lie side by side. ROWS
 # and the fields at distance COLUMNS_AT are dimensions: their number, then extent and stride in bytes of each, innermost

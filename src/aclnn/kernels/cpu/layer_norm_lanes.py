@@ -209,6 +209,12 @@ def call(typingctx: Any, address: Any, frame: Any) -> Any:
 
 
 @intrinsic
+def call_judge(typingctx: Any, address: Any, job: Any, records: Any, row: Any, whole: Any) -> Any:
+    """Call ``layer_norm_exact.judge`` by its address."""
+    return types.void(*[types.int64] * 5), memory.invocation
+
+
+@intrinsic
 def largest_lane(typingctx: Any, value: Any) -> Any:
     """The largest of sixteen lanes, none of which is NaN."""
 

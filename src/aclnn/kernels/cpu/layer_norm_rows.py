@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from aclnn.kernels.cpu.layer_norm_exact import judge
 from aclnn.kernels.cpu.layer_norm_job import (
     ADD_EXACTLY,
     ALL_COLUMNS,
@@ -36,6 +35,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     FRAME,
     FRESH,
     GROUP,
+    JUDGE,
     LOST,
     MEAN,
     MEASURE,
@@ -74,7 +74,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     load_statistic,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import any_not_finite, call, store_int
+from aclnn.kernels.cpu.layer_norm_lanes import any_not_finite, call, call_judge, store_int
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
     fetch_add,
@@ -166,6 +166,12 @@ def load_statistics(job: int, row: int, count: int, coefficients: int) -> None:
 
 
 @register_jitable
+def is_slow(coefficients: int) -> Any:
+    """Whether float32 will not do for dx of the row with these coefficients."""
+    return load_one_float32(coefficients + SLOW) > 0.0
+
+
+@register_jitable
 def place_part(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
     """Put a row's segment into a frame, as far as it is read."""
     place_row(job, DY, row, segment * SEGMENT, frame, DYS)
@@ -179,22 +185,22 @@ def write_segment(job: int, row: int, segment: int, coefficients: int, frame: in
     """dx of a row's segment."""
     place_part(job, row, segment, coefficients, frame)
     place_row(job, DX, row, segment * SEGMENT, frame, DXS)
-    slow = load_one_float32(coefficients + SLOW) > 0.0
-    call(of(job, WRITE_EXACTLY) if slow else of(job, WRITE_ROW), frame)
+    call(of(job, WRITE_EXACTLY) if is_slow(coefficients) else of(job, WRITE_ROW), frame)
 
 
 @register_jitable
 def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) -> Any:
     """The verdict on a row, and its float64 sums where it takes them."""
     measured = of(job, MEASURE) == 0
-    slow = judge(job, records, coefficients, measured)
-    if slow and not measured:
+    call_judge(of(job, JUDGE), job, records, coefficients, measured)
+    if is_slow(coefficients) and not measured:
         store_int(frame + K, 0)
         for segment in range(of(job, SEGMENTS)):
             place_part(job, row, segment, coefficients, frame)
             store_int(frame + RECORD_AT, records + RECORD * segment)
             call(of(job, MEASURE), frame)
-        slow = judge(job, records, coefficients, True)
+        call_judge(of(job, JUDGE), job, records, coefficients, 1)
+    slow = is_slow(coefficients)
     if slow:
         place_part(job, row, 0, coefficients, frame)
         store_int(frame + COLUMNS, of(job, N))
