@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
-from aclnn.kernels.cpu import elementwise, entries, pool
+from aclnn.kernels.cpu import elementwise, entries, pool, tiling
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope
@@ -222,6 +222,26 @@ def test_addresses_that_are_no_multiple_of_the_element(dtype: np.dtype[Any]) -> 
         np.testing.assert_array_equal(bits(inside), bits(want))
         assert (storage[: 64 + shift] == 0xA5).all()
         assert (storage[64 + shift + size * dtype.itemsize :] == 0xA5).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("columns", [tiling.LONG - 1, tiling.LONG, 1001, 2 * tiling.PIECE + 77])
+def test_long_rows_give_the_same_bits_and_touch_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], streamed: bool, columns: int
+) -> None:
+    monkeypatch.setattr(elementwise, "STREAM_BYTES", 1 if streamed else 1 << 60)
+    rng = np.random.default_rng(10)
+    storage = numbers(rng, (3, 6, columns + 100), dtype)
+    x, out = storage[:, :5, 13 : 13 + columns], np.zeros_like(storage)[:, 1:, 29 : 29 + columns]
+    for dy in (np.broadcast_to(numbers(rng, (columns,), dtype), x.shape), numbers(rng, x.shape, dtype)[::-1]):
+        want = np.zeros_like(storage)
+        want[:, 1:, 29 : 29 + columns] = expected(gelu_tanh_slope, dtype, dy, x)
+        run(gelu_tanh_slope, out, dy, x)
+        np.testing.assert_array_equal(bits(out.base), bits(want))
+    want = expected(gelu_tanh_slope, dtype, np.ones(x.shape, dtype), x)
+    run(gelu_tanh_slope, x, x)
+    np.testing.assert_array_equal(bits(x), bits(want))
 
 
 @pytest.mark.parametrize("formula", SLOPES)

@@ -15,7 +15,7 @@ from aclnn.kernels.cpu import entries, formulas, loops, pool
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.tiling import tile
+from aclnn.kernels.cpu.tiling import in_rows, rows, tile
 from aclnn.tensor import Layout
 
 CHUNK = 1 << 14
@@ -93,7 +93,8 @@ class _Contiguous:
 
 
 def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
-    form, kind, near = "binary" if binary else "unary", loops.KINDS[dtype], formulas.near(formula, dtype)
+    form, kind = "binary" if binary else "unary", loops.KINDS[dtype]
+    near = formulas.near(formula, dtype) if binary else None
     if dtype != DataType.FLOAT and near is None:
         return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: loops.contiguous(None, kind, binary))
     gradient = formulas.gradient(formula) if dtype == DataType.FLOAT else None
@@ -120,14 +121,19 @@ class _Strided:
         table: NDArray[np.float32] | None,
     ) -> None:
         self.workspace_bytes = 0
-        kinds = [loops.KINDS[operand.dtype] for operand in (*inputs, output)]
-        tiling = tile(geometry, kinds, _mover)
+        binary, itemsize = len(inputs) == 2, output.dtype.itemsize
+        if len({operand.dtype for operand in (*inputs, output)}) == 1 and in_rows(geometry, itemsize):
+            contiguous = address_of(_contiguous_kernel(formula, binary, output.dtype))
+            tiling = rows(geometry, itemsize, contiguous, STREAM_BYTES)
+            self._kernel = kernel("rows", (), loops.rows)
+        else:
+            tiling = tile(geometry, [loops.KINDS[operand.dtype] for operand in (*inputs, output)], _mover)
+            self._kernel = _tiles_kernel(None if table is not None else formula, binary)
         self._description = tiling.description
         self._tiles = tiling.tiles
         self._per_chunk = tiling.tiles if geometry.ordered else max(1, CHUNK // tiling.tile_elements)
         self._starts = geometry.starts
         self._table = table
-        self._kernel = _tiles_kernel(None if table is not None else formula, len(inputs) == 2)
         # Reading and writing the same element is harmless only where nothing is written twice.
         alone = not geometry.ordered and all(stride for extent, stride in zip(*output[1:], strict=True) if extent > 1)
         self._output = output.span

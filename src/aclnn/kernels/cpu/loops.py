@@ -257,8 +257,8 @@ def _wide_of(near: Near, kind: int) -> Any:
 def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | None = None) -> Loop:
     """Contiguous elements of one kind: by a gradient or, without one, of 16 bits by a table.
 
-    The job is 1 to write around the cache, which wants ``out`` to be a multiple of the element's size, else 0.
-    ``near`` gives the same results, where it gives any.
+    The job is 0, or 1 to write around the cache, which wants ``out`` to be a multiple of the element's size; 2 is the
+    same for a caller that finishes streams. ``near`` gives the same results, where it gives any.
     """
     load, store, stream = _LOADS[kind], _STORES[kind], _STREAMS[kind]
     if gradient is None and near is not None and near.bound == math.inf:
@@ -315,6 +315,47 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | 
             if out_at != out:
                 copy(out, out_at, here)
             dy, x, out, left = dy + here, x + here, out + here, left - here
+        if streamed == 1:
+            finish_streams()
+
+    return shared(part)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+LOOP, STREAMED, LENGTH, PIECE, PIECES, ITEMSIZE, ROW_AXES = range(7)
+"""Places in the description of rows whose elements lie side by side. LOOP: the address of a kernel ``contiguous``.
+LENGTH, PIECE: elements of a row, and of what is done at a time; PIECES: how many of these a row has. ROW_AXES: the
+number of other dimensions, followed by extent and distances of dy, x and out for each, the last dimension first."""
+
+
+@register_jitable
+def _places(axes: int, position: int, dy: int, x: int, out: int) -> tuple[int, int, int]:
+    """Where dy, x and out are at a position in the dimensions that a description has from an address on."""
+    for axis in range(load_one_int64(axes)):
+        entry = axes + 8 + 32 * axis
+        extent = load_one_int64(entry)
+        index, position = position % extent, position // extent
+        dy += index * load_one_int64(entry + 8)
+        x += index * load_one_int64(entry + 16)
+        out += index * load_one_int64(entry + 24)
+    return dy, x, out
+
+
+def rows() -> Loop:
+    """Rows of any formula and kind, a piece at a time; the job is the address of their description."""
+
+    def part(layout: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
+        loop, streamed = load_one_int64(layout + 8 * LOOP), load_one_int64(layout + 8 * STREAMED)
+        length, piece = load_one_int64(layout + 8 * LENGTH), load_one_int64(layout + 8 * PIECE)
+        pieces, size = load_one_int64(layout + 8 * PIECES), load_one_int64(layout + 8 * ITEMSIZE)
+        if out & (size - 1):
+            streamed = 0
+        for number in range(first, last):
+            begin = number % pieces * piece
+            dy_at, x_at, out_at = _places(layout + 8 * ROW_AXES, number // pieces, dy, x, out)
+            count, at = min(piece, length - begin), begin * size
+            invoke(loop, streamed, dy_at + at, x_at + at, out_at + at, table, 0, count, count)
         if streamed:
             finish_streams()
 
@@ -504,7 +545,7 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
         x_direct, out_direct = load_one_int64(layout + 8 * X_DIRECT), load_one_int64(layout + 8 * OUT_DIRECT)
         dy_size = _size(load_one_int64(layout + 8 * DY_KIND))
         x_size, out_size = _size(load_one_int64(layout + 8 * X_KIND)), _size(load_one_int64(layout + 8 * OUT_KIND))
-        band, outer = load_one_int64(layout + 8 * BAND), load_one_int64(layout + 8 * OUTER)
+        band = load_one_int64(layout + 8 * BAND)
         across, down = (columns + tile_columns - 1) // tile_columns, (rows + tile_rows - 1) // tile_rows
         dy_buffer, x_buffer, out_buffer = scratch(_BUFFER), scratch(_BUFFER), scratch(_BUFFER)
         for tile in range(first, last):
@@ -516,13 +557,7 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
             height, width = min(tile_rows, rows - r), min(tile_columns, columns - c)
             dy_at, x_at = dy + r * dy_row + c * dy_column, x + r * x_row + c * x_column
             out_at = out + r * out_row + c * out_column
-            for axis in range(outer):
-                entry = layout + 8 * (OUTER + 1) + 32 * axis
-                extent = load_one_int64(entry)
-                index, position = position % extent, position // extent
-                dy_at += index * load_one_int64(entry + 8)
-                x_at += index * load_one_int64(entry + 16)
-                out_at += index * load_one_int64(entry + 24)
+            dy_at, x_at, out_at = _places(layout + 8 * OUTER, position, dy_at, x_at, out_at)
             dy_step, x_step, out_step, written = dy_row, x_row, out_row, out_at
             if binary and not dy_direct:
                 _move(layout, 0, dy_buffer, dy_at, height, width, (dy_row, dy_column), dy_size)
