@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 import aclnn
-from aclnn.kernels.cpu import loops, pool
+from aclnn.kernels.cpu import elementwise, loops, pool
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.verify.golden import elementwise as certified
@@ -147,7 +147,7 @@ def limit(nbytes: int) -> Call:
         if size <= chunk:
             run(0, *addresses, 0, 0, size, size)
         else:
-            pool.sweep(run, (streamed, *addresses, 0), chunk, size)
+            pool.sweep(run, (streamed, *addresses, 0), chunk, size, size // elementwise.PER_US)
 
     call.arrays = arrays  # type: ignore[attr-defined]  # they live as long as the call
     return call

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aclnn
+from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.memory import fetch_add, look, pause
 from aclnn.kernels.cpu.pool import Pool
@@ -132,7 +134,7 @@ def counting() -> Any:
 
 def sweep(pool: Pool, elements: int, step: int) -> None:
     seen = np.zeros(elements, np.int64)
-    pool.sweep(kernel("count", (), counting), (0, 0, 0, seen.ctypes.data, 0), step, elements)
+    pool.sweep(kernel("count", (), counting), (0, 0, 0, seen.ctypes.data, 0), step, elements, 20 * elements // step)
     np.testing.assert_array_equal(seen, 1)
 
 
@@ -208,13 +210,13 @@ def test_an_interrupted_caller_returns_after_the_workers() -> None:
     pauses = 1000
     while True:  # until that takes a third of a second
         begun, seen[:] = time.perf_counter(), 0
-        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2, 1000)
+        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2, 2000)
         if time.perf_counter() - begun > 0.3:
             break
         pauses *= 2
     seen[:] = 0
     with interrupted(0.1):
-        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2, 1000)
+        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2, 2000)
     assert seen[1] == 1
 
 
@@ -331,6 +333,15 @@ def test_a_short_call_after_a_rest_wakes_nobody(crew: Any) -> None:
 def test_a_long_call_after_a_rest_wakes_the_workers(crew: Any) -> None:
     sweep(crew, 800, 8)
     assert crew._jobs.entries == 1
+
+
+def test_few_large_chunks_wake_the_workers(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four blocks of LayerNorm's gradient, 0.4 ms, were taken for four small ones and done by the caller alone."""
+    monkeypatch.setattr(pool, "_pool", crew)
+    rows = np.ones((256, 4096), np.float32)
+    statistic = np.ones((256, 1), np.float32)
+    aclnn.layer_norm_backward(rows, rows, [4096], statistic, statistic)
+    assert crew._jobs.entries
 
 
 def test_short_calls_one_upon_the_other_wake_the_workers(crew: Any) -> None:

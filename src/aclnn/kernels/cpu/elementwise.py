@@ -20,7 +20,8 @@ from aclnn.tensor import Layout
 
 CHUNK = 1 << 14
 """Elements that a thread takes at a time: 4 to 10 µs of work."""
-CHUNK_US = 5
+PER_US = 3000
+"""Elements in a microsecond, about."""
 
 ALONE = 1 << 15
 """Up to this many elements the calling thread does everything: sharing costs 3 µs."""
@@ -89,7 +90,7 @@ class _Contiguous:
             run(0, dy, x, out, table, 0, size, size)
         else:
             streamed = reach >= STREAM_BYTES and out % self._itemsize == 0
-            pool.sweep(run, (streamed, dy, x, out, table), CHUNK, size, CHUNK_US)
+            pool.sweep(run, (streamed, dy, x, out, table), CHUNK, size, size // PER_US)
 
 
 def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
@@ -109,7 +110,8 @@ class _Strided:
     """Any layouts and data types."""
 
     __slots__ = (
-        "_description", "_inputs", "_kernel", "_output", "_per_chunk", "_starts", "_table", "_tiles", "workspace_bytes"
+        "_description", "_inputs", "_kernel", "_output", "_per_chunk", "_starts", "_table", "_tiles", "_work_us",
+        "workspace_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +134,7 @@ class _Strided:
         self._description = tiling.description
         self._tiles = tiling.tiles
         self._per_chunk = tiling.tiles if geometry.ordered else max(1, CHUNK // tiling.tile_elements)
+        self._work_us = tiling.tiles * tiling.tile_elements // PER_US
         self._starts = geometry.starts
         self._table = table
         # Reading and writing the same element is harmless only where nothing is written twice.
@@ -156,7 +159,7 @@ class _Strided:
         )
         run, tiles, step = self._kernel, self._tiles, self._per_chunk
         layout, table = self._description.ctypes.data, 0 if self._table is None else self._table.ctypes.data
-        pool.sweep(run, (layout, dy, x, out, table), step, tiles, CHUNK_US)
+        pool.sweep(run, (layout, dy, x, out, table), step, tiles, self._work_us)
 
 
 def _mover(size: int) -> int:

@@ -39,6 +39,9 @@ COLUMN_CHUNK = 1 << 14
 TILE_ELEMENTS = 1 << 16
 """Elements that are packed together where they do not lie side by side: 768 KiB for dy, x and dx."""
 
+PER_US = 2500
+"""Elements in a microsecond, about."""
+
 _ONES = np.ones(jobs.SEGMENT, dtype=np.float32)
 
 
@@ -253,11 +256,11 @@ class LayerNormPlan:
             pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
             return
         operands = (job.address, 0, self._block_rows, self._m, 0)
-        pool.sweep(kernel, operands, 1, self._blocks)
+        pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // PER_US)
         if job[jobs.LOST] and not careful:
             job[jobs.MEASURE] = 0
             (kernel,) = self._choose(job, True, one_by_one)
-            pool.sweep(kernel, operands, 1, self._blocks)
+            pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // PER_US)
 
     def _run_packed_block(self, job: Job, kernel: Kernel, block: int) -> None:
         """A block of rows of any layout."""
@@ -304,7 +307,7 @@ class LayerNormPlan:
         """A step of a batch on all threads."""
         parts = min(self._segments, PARTS)
         if self._direct:
-            pool.sweep(kernel, (job.address, *operands), 1, parts)
+            pool.sweep(kernel, (job.address, *operands), 1, parts, self._batch * self.n // (2 * PER_US))
             return
         edges = [part * self._segments // parts for part in range(parts + 1)]
         pool.run(lambda i: self._do(job, kernel, operands, edges[i], edges[i + 1]), parts)
@@ -337,7 +340,8 @@ class LayerNormPlan:
             if view is not None:
                 chunk = COLUMN_CHUNK if view.distinct else self.n
                 partials = job[jobs.PARTIALS] + (job[jobs.DB_OFFSET] if field == jobs.DB else 0)
-                pool.sweep(driver("finish"), (job.address, field, partials, partial_count, 0), chunk, self.n)
+                operands, work_us = (job.address, field, partials, partial_count, 0), partial_count * self.n // PER_US
+                pool.sweep(driver("finish"), operands, chunk, self.n, work_us)
 
 
 class _InOrder:

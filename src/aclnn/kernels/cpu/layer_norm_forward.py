@@ -32,6 +32,7 @@ from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout
 
 _CHUNK_ELEMENTS = 1 << 16
+_PER_US = 2500  # elements, about
 """Elements that a thread takes at a time: about 20 µs of work."""
 
 # What `job` holds, one int64 each: sizes, the bits of eps as float64, then for each tensor its address (0 when absent)
@@ -300,7 +301,7 @@ class LayerNormPlan:
         job[STREAMED] = streamed = self._streams and outputs[0] % 16 == 0
         trickles = streamed and outputs[0] % self._vector_bytes != 0
         normalize = self._kernel(trickles) if trickles else self._normalize
-        pool.sweep(normalize, (job.address, 0, 0, 0, 0), self._step, self._m)
+        pool.sweep(normalize, (job.address, 0, 0, 0, 0), self._step, self._m, self._m * self._n // _PER_US)
         del kept
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[list[Any], list[int]]:

@@ -96,9 +96,6 @@ _NOTHING = _Job(lambda chunk: None, 0)
 _PATIENCE = 5000
 """How often a thread looks for work before it rests: 100 to 200 µs."""
 
-CHUNK_US = 20
-"""What a chunk takes, about, unless ``sweep`` is told otherwise."""
-
 _WORTH_WAKING_US = 100
 """Work for which workers are woken when all of them rest: they come after 30 to 70 µs and want the GIL then, so that
 a call that ends meanwhile waits for them. On Zen 4, 2 ms after the last call, that pays from 80 µs on, 20 ms after it
@@ -149,14 +146,14 @@ class Pool:
         if job.error is not None:
             raise job.error
 
-    def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int, chunk_us: int = CHUNK_US) -> None:
+    def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int, work_us: int) -> None:
         """Run a kernel of ``loops`` over chunks of ``step`` on all threads; they share it without the GIL.
 
         When all workers rest the caller works alone, unless this call, or a stream of them, is worth waking them.
-        ``chunk_us`` is what a chunk takes, about.
+        ``work_us`` is what one thread takes for all of it, about.
         """
         chunks = -(-end // step)
-        if self.threads == 1 or chunks <= 1 or not self._is_worth_sharing(chunks * chunk_us):
+        if self.threads == 1 or chunks <= 1 or not self._is_worth_sharing(work_us):
             kernel(*operands, 0, end, end)
             return
         self._make_ready()
@@ -272,8 +269,6 @@ def run(task: Task, chunks: int) -> None:
     shared().run(task, chunks)
 
 
-def sweep(
-    kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int, chunk_us: int = CHUNK_US
-) -> None:
+def sweep(kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int, work_us: int) -> None:
     """Run a kernel as ``loops`` makes them over chunks of ``step``, on all threads, as ``Pool.sweep``."""
-    shared().sweep(kernel, operands, step, end, chunk_us)
+    shared().sweep(kernel, operands, step, end, work_us)
