@@ -243,6 +243,18 @@ COLUMNS = {
 }
 
 
+def _moving_limit(rows: list[Row]) -> str:
+    """How far the limits of equally large workloads were apart."""
+    found = []
+    for bytes_, dtypes in (("201 MB, float32", DTYPES[:1]), ("101 MB, 16 bits", DTYPES[1:])):
+        times = [row["us"] / 1e3 for row in _of(rows, provider="limit", threads=2) if row["dtype"] in dtypes]
+        if times:
+            found.append(f"{min(times):.1f} to {max(times):.1f} ms for {bytes_}")
+    return (
+        f"The limit itself moved while these were measured, by what other users left of the memory: {'; '.join(found)}."
+    )
+
+
 def write(source: Path, report: Path) -> None:
     """The page and its pictures beside it, in figures/; sections that were not measured are left out."""
     rows = read(source / "results.csv")
@@ -258,7 +270,7 @@ def write(source: Path, report: Path) -> None:
         _bars(main, folder, "shares", "share_of_limit", "share of the memory limit, 2 threads", 1.0)
         parts += ["## Large tensors", MAIN]
         parts += [_picture("speed", "Times PyTorch's speed by operator and data type")]
-        parts += [_picture("shares", "Share of the memory limit by operator and data type")]
+        parts += [_picture("shares", "Share of the memory limit by operator and data type"), _moving_limit(main)]
         parts += [_folded("All figures", _table(main, COLUMNS))]
     if wide := sections["wide"]:
         parts += ["## Wide data", WIDE, _table(_of(wide, provider="aclnn"), COLUMNS)]
