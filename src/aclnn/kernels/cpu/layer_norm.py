@@ -93,10 +93,11 @@ class LayerNormPlan:
         self._direct = same and all(view.direct for view in self._matrices)
         even = not self._direct or all(len(view.rows) == 1 for view in self._matrices)
         self._sets = even and not self._batched and self.n <= longest_in_sets(self.wanted) and self.n % LANES == 0
+        self._careful = not self._direct or self._batched or self._sets
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
         if not self._empty:
-            self._compiled(not self._direct or self._batched or self._sets, self._one_by_one)  # in phase one
+            self._compiled(self._careful, self._one_by_one)  # in phase one
 
     def _lay_out(self) -> _Regions:
         weight = self._weight
@@ -250,7 +251,7 @@ class LayerNormPlan:
     def _run_blocks(self, job: Job, in_place: bool) -> None:
         """All blocks; once more, with careful kernels, where terms of dw or db were lost and inputs are still there."""
         one_by_one = self._one_by_one and not in_place
-        careful = in_place or not self._direct or self._sets
+        careful = in_place or self._careful
         (kernel,) = self._choose(job, careful, one_by_one)
         if not self._direct:
             pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
@@ -277,7 +278,7 @@ class LayerNormPlan:
     # --- batches of rows, shared by all threads ---
 
     def _run_batches(self, job: Job, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        sums, dx = self._choose(job, careful=True, one_by_one=False)
+        sums, dx = self._choose(job, self._careful, one_by_one=False)
         job[jobs.ONLY] = only = int(self._batch == self._m and self._direct and self._apart(inputs, outputs))
         for first in range(0, self._m, self._batch):
             last = min(self._m, first + self._batch)

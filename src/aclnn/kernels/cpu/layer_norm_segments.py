@@ -133,7 +133,7 @@ def copy_end(source: int, size: int, end: int) -> None:
     copy(end, source, size)
 
 
-def adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
+def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
     """How sixteen columns of a row are added, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
@@ -226,7 +226,7 @@ def adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
 
 def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
     """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums."""
-    begin, add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted, careful)
+    begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted, careful)
     dy_size, x_size, wants_x, wants_dx = dy.size, x.size, wanted.x, wanted.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
 
@@ -278,7 +278,7 @@ def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
 
 def sum_row(dy: Element, x: Element, wanted: Wanted, careful: bool, last: bool) -> Kernel:
     """The kernel for one row of a group: its terms are added to those before it, the last row's to the float64 sums."""
-    begin, add_sixteen, add_some, add_terms, add_lost_terms = adding(dy, x, wanted, careful)
+    begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted, careful)
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
     wants_dx, wants_dw, wants_db = wanted
