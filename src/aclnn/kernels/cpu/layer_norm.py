@@ -42,8 +42,6 @@ TILE_ELEMENTS = 1 << 16
 PER_US = 2500
 """Elements in a microsecond, about."""
 
-_ONES = np.ones(jobs.SEGMENT, dtype=np.float32)
-
 
 class _Regions(NamedTuple):
     """Where in the workspace things begin, in bytes."""
@@ -58,7 +56,7 @@ class LayerNormPlan:
     """Rows of at most 32,768 columns go in blocks, each to one thread; longer or few rows in batches, cut by columns.
 
     ``workspace_bytes``: 8 for each column, wanted gradient (dw, db) and block; 4 for each column if dx is wanted and
-    the weight is not contiguous float32; in batches, 16 for each row of a batch and 512 columns, 40 for each row of it.
+    there is no contiguous float32 weight; in batches, 16 for each row of a batch and 512 columns, 40 for each row.
     """
 
     def __init__(
@@ -101,8 +99,8 @@ class LayerNormPlan:
 
     def _lay_out(self) -> _Regions:
         weight = self._weight
-        copied = weight is not None and not (weight.direct and weight.dtype == DataType.FLOAT)
-        partials = aligned(4 * self.n) if copied else 0
+        ready = weight is not None and weight.direct and weight.dtype == DataType.FLOAT
+        partials = aligned(4 * self.n) if self.wanted.dx and not ready else 0
         records = partials + self._partial_bytes() * self._blocks
         batch = -(-self._batch // jobs.GROUP) * jobs.GROUP if self._batched else 0
         coefficients = aligned(records + jobs.RECORD * self._segments * batch)
@@ -128,7 +126,6 @@ class LayerNormPlan:
         job[jobs.N], job[jobs.SEGMENTS] = self.n, self._segments
         job[jobs.SHARE] = int(np.float64(1 / max(1, self.n)).view(np.int64))
         job[jobs.END] = self._segments
-        job[jobs.WEIGHT_STEP] = 4 * jobs.SEGMENT if self._weight is not None else 0
         job[jobs.PARTIAL_BYTES] = self._partial_bytes()
         job[jobs.DB_OFFSET] = self._db_offset()
         views = (*self._gradients, *self._statistics)
@@ -194,15 +191,15 @@ class LayerNormPlan:
         if self.wanted.dx and not self._empty:
             job[jobs.STREAMED] &= self._direct and dx % 16 == 0
             job[jobs.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
-            count = self.n if self._weight is not None else 1
-            columns_kernel("top_weight")(weight, count, job.address + 8 * jobs.TOP_WEIGHT)
+            columns_kernel("top_weight")(weight, self.n, job.address + 8 * jobs.TOP_WEIGHT)
         return job
 
     def _ready_weight(self, address: int, copy: int) -> int:
         """The address of contiguous float32 weights."""
         weight = self._weight
         if weight is None:
-            return int(_ONES.ctypes.data)
+            np.ctypeslib.as_array((ctypes.c_float * self.n).from_address(copy)).fill(1)
+            return copy
         if weight.direct and weight.dtype == DataType.FLOAT:
             return address
         fields = np.array(weight.fields(), dtype=np.int64)

@@ -33,7 +33,6 @@ from aclnn.kernels.cpu.layer_norm_job import (
     PARTIALS,
     PITCH,
     RECORD,
-    RECORD_AT,
     RECORDS,
     ROW,
     SEGMENT,
@@ -51,10 +50,10 @@ from aclnn.kernels.cpu.layer_norm_rows import (
     is_slow,
     load_statistics,
     of,
+    place_columns,
     place_row,
-    place_segment,
-    sum_segment,
-    write_segment,
+    sum_part,
+    write_part,
 )
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import fetch_add, finish_streams, invoke, load_one_int64, scratch
@@ -81,6 +80,12 @@ def _records(job: int, index: int) -> Any:
 
 
 @register_jitable
+def _column(job: int, segment: int) -> Any:
+    """The column with which a segment begins, or that after the last."""
+    return min(of(job, N), SEGMENT * segment)
+
+
+@register_jitable
 def _sum_rows(
     job: int, first: int, last: int, batch: int, begin: int, end: int, frame: int, zeros: int, dw_at: int, db_at: int
 ) -> None:
@@ -89,9 +94,8 @@ def _sum_rows(
         count, coefficients = min(GROUP, last - row), _coefficients(job, row - batch)
         load_statistics(job, row, count, coefficients)
         store_int(frame + ROW, coefficients)
-        for segment in range(begin, end):
-            store_int(frame + RECORD_AT, _records(job, row - batch) + RECORD * segment)
-            sum_segment(job, row, count, segment, frame, zeros, dw_at, db_at)
+        record = _records(job, row - batch) + RECORD * begin
+        sum_part(job, row, count, SEGMENT * begin, _column(job, end), record, frame, zeros, dw_at, db_at)
 
 
 @register_jitable
@@ -145,7 +149,7 @@ def _add_rows_exactly(job: int, first: int, last: int, batch: int, begin: int, e
             for segment in range(begin, end):
                 place_row(job, DY, row, segment * SEGMENT, frame, DYS)
                 place_row(job, X, row, segment * SEGMENT, frame, XS)
-                place_segment(job, segment, frame)
+                place_columns(job, segment * SEGMENT, min(SEGMENT, of(job, N) - segment * SEGMENT), frame)
                 call(of(job, ADD_EXACTLY), frame)
 
 
@@ -200,9 +204,9 @@ def batch_dx() -> Loop:
             elif step == EXACT:
                 _add_rows_exactly(job, first, last, batch, begin, end, frame)
             else:
+                column, count = SEGMENT * begin, _column(job, end) - SEGMENT * begin
                 for row in range(first, last):
-                    for segment in range(begin, end):
-                        write_segment(job, row, segment, _coefficients(job, row - batch), frame)
+                    write_part(job, row, column, count, _coefficients(job, row - batch), frame)
             part = fetch_add(begun, chunk) if begun else parts
         finish_streams()
 

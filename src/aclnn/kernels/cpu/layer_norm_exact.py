@@ -31,7 +31,6 @@ from aclnn.kernels.cpu.layer_norm_job import (
     SUM_SIZE,
     SUM_SQUARE,
     TOP_WEIGHT,
-    W_STEP,
     XS,
     W,
 )
@@ -45,7 +44,7 @@ from aclnn.kernels.cpu.memory import (
     store_one_float64,
 )
 from aclnn.kernels.cpu.vector import lane, splat
-from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_G, MOST_XHAT
+from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
 _MOST_SQUARE = MOST_XHAT**2
 
@@ -53,7 +52,8 @@ _MOST_SQUARE = MOST_XHAT**2
 def judge(job: int, records: int, row: int, whole: int) -> None:
     """The kernel that turns the records of a row into its coefficients: slow where float32 will not do for its dx.
 
-    If the records are not whole, those of kernels that are not careful, slow where that is in doubt.
+    If the records are not whole, slow where that is in doubt: kernels that are not careful leave out Σ|dy|, and may
+    have a bound in place of Σx̂².
     """
     share = load_one_float64(job + 8 * SHARE)
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
@@ -64,17 +64,11 @@ def judge(job: int, records: int, row: int, whole: int) -> None:
         size += np.float64(load_one_float32(record + SUM_SIZE))
         square += np.float64(load_one_float32(record + SUM_SQUARE))
     c1, c2 = sum_g * share, sum_gx * share
-    top = np.float64(load_one_float32(job + 8 * TOP_WEIGHT))
-    finite = c1 - c1 == 0.0 and c2 - c2 == 0.0
+    bounded = square <= _MOST_SQUARE and abs(c1) <= MOST_C and abs(c2) <= MOST_C
     visible = abs(c1) >= LEAST_C1 or abs(c2) >= LEAST_C2
-    if whole:
-        bounded = size * top <= MOST_G and square <= _MOST_SQUARE
-        visible = visible or size * top == 0.0
-    else:
-        # Σ|dy| ≤ √(N·Σdy²). What vanishes from the squares is below 1; 1.07 leaves room for their rounding errors.
-        most = 1.07 * (size + 1.0)
-        bounded = most <= _MOST_SQUARE and most * top * top <= MOST_G * MOST_G * share
-    slow = not (finite and bounded and visible)
+    if whole and not visible:
+        visible = size * np.float64(load_one_float32(job + 8 * TOP_WEIGHT)) == 0.0
+    slow = not (bounded and visible)
     store_one_float32(row + MINUS_C1, np.float32(-c1))
     store_one_float32(row + MINUS_C2, np.float32(-c2))
     store_one_float32(row + SLOW, np.float32(slow))
@@ -89,7 +83,7 @@ def _terms(dy: Element, x: Element) -> Any:
     @register_jitable
     def terms(frame: int, j: int) -> Any:
         """g and x̂ of column j."""
-        w = load_one_float32(field(frame, W) + j * field(frame, W_STEP))
+        w = load_one_float32(field(frame, W) + 4 * j)
         g = np.float64(lane(load_dy(field(frame, DYS) + j * dy_size, 1), 0)) * np.float64(w)
         row = field(frame, ROW)
         mean, rstd = np.float64(load_one_float32(row + ROW_MEAN)), np.float64(load_one_float32(row + ROW_RSTD))

@@ -31,26 +31,26 @@ for that store. On Zen 4, 4096 bytes apart, the sums of 1,024 columns took half 
 # they are not needed. MEASURE: of the one that makes whole records, where those that sum are not careful. SETS: that of
 # the kernel in layer_norm_short or layer_norm_down, and SET_ROWS: how many rows it does at a time; 0 where none is.
 (
-    N, SHARE, SEGMENTS, STREAMED, WEIGHT, WEIGHT_STEP, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, DB_OFFSET, RECORDS,
+    N, SHARE, SEGMENTS, STREAMED, WEIGHT, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, DB_OFFSET, RECORDS,
     COEFFICIENTS, FRESH, BEGIN, END, ONLY, SLOW_ROWS, LOST, SUM_GROUP, SUM_ROW, SUM_LAST_ROW, MEASURE,
     WRITE_GROUP, WRITE_ROW, JUDGE, ADD_EXACTLY, WRITE_EXACTLY, FINISH, SETS, SET_ROWS, DW, DB, MEAN, RSTD, DY, X, DX,
-) = range(37)  # fmt: skip
-JOB_FIELDS = 37
+) = range(36)  # fmt: skip
+JOB_FIELDS = 36
 # DW … DX hold the distance in bytes from the job to a tensor's own fields, 0 when it is absent. SIZE: of an element.
 # STEP: from a row to the next; 0 where they are not evenly spaced. DIRECT: the elements of a row lie side by side. ROWS
 # and the fields at distance COLUMNS_AT are dimensions: their number, then extent and stride in bytes of each, innermost
 # first.
 BASE, CODE, SIZE, STEP, DIRECT, COLUMNS_AT, ROWS = range(0, 56, 8)
 
-# A frame holds the arguments of the kernels that work on a segment, one int64 each. DYS, XS, DXS: where it begins in
-# each of four rows. …_AHEAD: how far ahead to prefetch. W, W_STEP: the weights, and bytes from one to the next. ROW:
-# the first row's coefficients. RECORD_AT, PITCH: its record, and bytes to the next row's. DW_AT, DB_AT: float64 sums.
-# K: the number of a single row in its group. BEFORE, TERMS: float32 terms before and after it.
+# A frame holds the arguments of the kernels that work on columns of rows, one int64 each. DYS, XS, DXS: where these
+# begin in each of four rows. …_AHEAD: how far ahead to prefetch. W: the weights. ROW: the first row's coefficients.
+# RECORD_AT, PITCH: its first record, and bytes to the next row's. DW_AT, DB_AT: float64 sums. K: the number of a single
+# row in its group. BEFORE, TERMS: float32 terms before and after it.
 (
-    DYS, _, _, _, XS, _, _, _, DXS, _, _, _, DY_AHEAD, X_AHEAD, W, W_STEP, COLUMNS, ROW, RECORD_AT, PITCH, DW_AT, DB_AT,
+    DYS, _, _, _, XS, _, _, _, DXS, _, _, _, DY_AHEAD, X_AHEAD, W, COLUMNS, ROW, RECORD_AT, PITCH, DW_AT, DB_AT,
     K, BEFORE, TERMS, ALL_COLUMNS,
-) = range(0, 8 * 26, 8)  # fmt: skip
-FRAME = 8 * 26
+) = range(0, 8 * 25, 8)  # fmt: skip
+FRAME = 8 * 25
 
 # A record, one for each row and segment: float32 each. Σg, Σg·x̂, Σ|dy|, Σx̂².
 SUM_G, SUM_GX, SUM_SIZE, SUM_SQUARE = range(0, 16, 4)

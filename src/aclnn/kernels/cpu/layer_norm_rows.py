@@ -59,9 +59,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     SUM_LAST_ROW,
     SUM_ROW,
     TERMS,
-    W_STEP,
     WEIGHT,
-    WEIGHT_STEP,
     WRITE_EXACTLY,
     WRITE_GROUP,
     WRITE_ROW,
@@ -92,6 +90,8 @@ SHORT = 64
 """Rows up to here are done four at a time, and the processor's own prefetching keeps up with them. Longer ones, up to a
 segment, are summed and written one by one: on Zen 4 256 columns then take 5.5 ns for sixteen elements instead of 9,
 because reading and writing overlap. Still longer ones, again summed four at a time, leave the L1 cache in between."""
+PIECE = 4 * SEGMENT
+"""Columns of dx that are written for one row after the other: their weights stay in the L1 cache."""
 LONGEST = 1 << 15
 """Columns of the longest row that a block may have: its records then fit in the room."""
 
@@ -143,12 +143,10 @@ def place_rows(job: int, tensor: int, row: int, count: int, column: int, frame: 
 
 
 @register_jitable
-def place_segment(job: int, segment: int, frame: int) -> None:
-    """Put the weights and the number of columns of a segment into a frame."""
-    step = of(job, WEIGHT_STEP)
-    store_int(frame + W, of(job, WEIGHT) + segment * step)
-    store_int(frame + W_STEP, step // SEGMENT)
-    store_int(frame + COLUMNS, min(SEGMENT, of(job, N) - segment * SEGMENT))
+def place_columns(job: int, first: int, count: int, frame: int) -> None:
+    """Put the weights of so many columns, and their number, into a frame."""
+    store_int(frame + W, of(job, WEIGHT) + 4 * first)
+    store_int(frame + COLUMNS, count)
 
 
 @register_jitable
@@ -172,19 +170,19 @@ def is_slow(coefficients: int) -> Any:
 
 
 @register_jitable
-def place_part(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
-    """Put a row's segment into a frame, as far as it is read."""
-    place_row(job, DY, row, segment * SEGMENT, frame, DYS)
-    place_row(job, X, row, segment * SEGMENT, frame, XS)
-    place_segment(job, segment, frame)
+def place_part(job: int, row: int, first: int, count: int, coefficients: int, frame: int) -> None:
+    """Put columns of a row into a frame, as far as they are read."""
+    place_row(job, DY, row, first, frame, DYS)
+    place_row(job, X, row, first, frame, XS)
+    place_columns(job, first, count, frame)
     store_int(frame + ROW, coefficients)
 
 
 @register_jitable
-def write_segment(job: int, row: int, segment: int, coefficients: int, frame: int) -> None:
-    """dx of a row's segment."""
-    place_part(job, row, segment, coefficients, frame)
-    place_row(job, DX, row, segment * SEGMENT, frame, DXS)
+def write_part(job: int, row: int, first: int, count: int, coefficients: int, frame: int) -> None:
+    """dx of columns of a row."""
+    place_part(job, row, first, count, coefficients, frame)
+    place_row(job, DX, row, first, frame, DXS)
     call(of(job, WRITE_EXACTLY) if is_slow(coefficients) else of(job, WRITE_ROW), frame)
 
 
@@ -195,15 +193,14 @@ def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) 
     call_judge(of(job, JUDGE), job, records, coefficients, measured)
     if is_slow(coefficients) and not measured:
         store_int(frame + K, 0)
-        for segment in range(of(job, SEGMENTS)):
-            place_part(job, row, segment, coefficients, frame)
-            store_int(frame + RECORD_AT, records + RECORD * segment)
+        for first in range(0, of(job, N), SEGMENT):
+            place_part(job, row, first, min(SEGMENT, of(job, N) - first), coefficients, frame)
+            store_int(frame + RECORD_AT, records + RECORD * (first // SEGMENT))
             call(of(job, MEASURE), frame)
         call_judge(of(job, JUDGE), job, records, coefficients, 1)
     slow = is_slow(coefficients)
     if slow:
-        place_part(job, row, 0, coefficients, frame)
-        store_int(frame + COLUMNS, of(job, N))
+        place_part(job, row, 0, of(job, N), coefficients, frame)
         call(of(job, ADD_EXACTLY), frame)
     return slow
 
@@ -220,7 +217,7 @@ def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int) -> Non
     store_int(frame + TERMS, terms)
     place_rows(job, DY, row, count, 0, frame, DYS, room)
     place_rows(job, X, row, count, 0, frame, XS, room)
-    place_segment(job, 0, frame)
+    place_columns(job, 0, of(job, N), frame)
     for k in range(count + 1):
         if k < count:
             store_int(frame + K, k)
@@ -230,19 +227,23 @@ def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int) -> Non
         if of(job, DX) and k:
             done = coefficients + COEFFICIENT * (k - 1)
             _judge_row(job, row + k - 1, records + RECORD * (k - 1), done, other)
-            write_segment(job, row + k - 1, 0, done, other)
+            write_part(job, row + k - 1, 0, of(job, N), done, other)
 
 
 @register_jitable
-def sum_segment(job: int, row: int, count: int, segment: int, frame: int, zeros: int, dw_at: int, db_at: int) -> None:
-    """Records, dw and db of a group's segment."""
-    column = segment * SEGMENT
-    place_rows(job, DY, row, count, column, frame, DYS, zeros)
-    place_rows(job, X, row, count, column, frame, XS, zeros)
-    place_segment(job, segment, frame)
-    store_int(frame + DW_AT, dw_at + 8 * column)
-    store_int(frame + DB_AT, db_at + 8 * column)
-    call(of(job, SUM_GROUP), frame)
+def sum_part(
+    job: int, row: int, count: int, first: int, last: int, record: int, frame: int, zeros: int, dw_at: int, db_at: int
+) -> None:
+    """Records, dw and db of a group's columns, from the beginning of a segment on."""
+    size = last - first if count == GROUP else SEGMENT  # there are zeros for a segment of the rows that are missing
+    for column in range(first, last, size):
+        place_rows(job, DY, row, count, column, frame, DYS, zeros)
+        place_rows(job, X, row, count, column, frame, XS, zeros)
+        place_columns(job, column, min(size, last - column), frame)
+        store_int(frame + RECORD_AT, record + RECORD * ((column - first) // SEGMENT))
+        store_int(frame + DW_AT, dw_at + 8 * column)
+        store_int(frame + DB_AT, db_at + 8 * column)
+        call(of(job, SUM_GROUP), frame)
 
 
 @register_jitable
@@ -254,10 +255,8 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
     store_int(frame + PITCH, RECORD * segments)
     if of(job, DX):
         store_int(frame + X_AHEAD, 0)
-    for segment in range(segments):
-        store_int(frame + ROW, coefficients)
-        store_int(frame + RECORD_AT, records + RECORD * segment)
-        sum_segment(job, row, count, segment, frame, room, dw_at, db_at)
+    store_int(frame + ROW, coefficients)
+    sum_part(job, row, count, 0, of(job, N), records, frame, room, dw_at, db_at)
     if of(job, DX):
         slow = False
         for k in range(count):
@@ -268,9 +267,10 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
         else:
             store_int(frame + DY_AHEAD, 0)
             store_int(frame + X_AHEAD, x_ahead)
-            for segment in range(segments):
+            for first in range(0, of(job, N), PIECE):
+                size = min(PIECE, of(job, N) - first)
                 for k in range(count):
-                    write_segment(job, row + k, segment, coefficients + COEFFICIENT * k, frame)
+                    write_part(job, row + k, first, size, coefficients + COEFFICIENT * k, frame)
     store_int(frame + DW_AT, dw_at)
     store_int(frame + DB_AT, db_at)
 

@@ -24,6 +24,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     MINUS_C1,
     MINUS_C2,
     PITCH,
+    RECORD,
     RECORD_AT,
     ROW,
     ROW_MEAN,
@@ -76,7 +77,7 @@ class Adding(NamedTuple):
     """What kernels that sum have in common.
 
     Careful ones make whole records and leave out terms that float32 cannot hold. The others take fewer instructions:
-    of Σ|dy| and Σx̂² their records have a bound only, Σ(dy² + x̂²) or more, and what terms lose shows in dw and db.
+    their records have no Σ|dy|, and for Σx̂² a bound where the data type gives one; what terms lose shows in dw and db.
     """
 
     begin: Any
@@ -138,22 +139,22 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, wanted.x
     wants_dx, wants_dw, wants_db = wanted
-    most = np.float32(max(dy.most, x.most))
-    bounded = bool(np.isfinite(most))
+    most = np.float32(x.most)
+    measured = careful or not np.isfinite(most)
 
     @register_jitable
     def begin(row: Any) -> Any:
         """What the sums of a row begin with: zeros, but for bounds that its statistics give already."""
         zero = splat(np.float32(0.0))
-        if wants_dx and bounded and not careful:
+        if wants_dx and not measured:
             xhat = (absolute(row[0]) + most) * row[1]
-            return zero, zero, (xhat * xhat + most * most) * np.float32(SEGMENT // 16), zero
+            return zero, zero, zero, xhat * xhat * np.float32(SEGMENT // 16)
         return zero, zero, zero, zero
 
     @register_jitable
     def add(y: Any, xhat: Any, w: Any, terms: Any, sums: Any) -> Any:
         dw, db = terms
-        sum_g, sum_gx, size, square = sums  # in the order of a record; if not careful, size is of squares too
+        sum_g, sum_gx, size, square = sums  # in the order of a record
         if wants_db:
             db = db + y
         if wants_dw:
@@ -162,9 +163,9 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
             g = y * w
             sum_g, sum_gx = sum_g + g, fma(g, xhat, sum_gx)
             if careful:
-                size, square = size + absolute(y), fma(xhat, xhat, square)
-            elif not bounded:
-                size = fma(xhat, xhat, fma(y, y, size))
+                size = size + absolute(y)
+            if measured:
+                square = fma(xhat, xhat, square)
         return (dw, db), (sum_g, sum_gx, size, square)
 
     @register_jitable
@@ -225,7 +226,10 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
 
 
 def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
-    """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums."""
+    """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums.
+
+    Its columns may be any number of segments, each of which gets its record.
+    """
     begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted, careful)
     dy_size, x_size, wants_x, wants_dx = dy.size, x.size, wanted.x, wanted.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
@@ -245,31 +249,34 @@ def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
         dy_ahead, x_ahead = field(frame, DY_AHEAD), field(frame, X_AHEAD)
         dw_at, db_at = field(frame, DW_AT), field(frame, DB_AT)
         zero, nothing = splat(np.float32(0.0)), splat(np.float32(-0.0))  # to which adding is no operation
-        sums_0, sums_1, sums_2, sums_3 = begin(row_0), begin(row_1), begin(row_2), begin(row_3)
         lost = (zero, zero)
-        for j in range(0, whole, 16):
-            w = load_float32(w_at + 4 * j) if wants_dx else zero
-            at, x_at = j * dy_size, j * x_size
-            if j & dy_line == 0:
-                fetch(dys, at + dy_ahead)
-            if wants_x and j & x_line == 0:
-                fetch(xs, x_at + x_ahead)
-            terms = (nothing, nothing)
-            terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
-            terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
-            terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + x_at, row_2, w, terms, sums_2)
-            terms, sums_3 = add_sixteen(dys[3] + at, xs[3] + x_at, row_3, w, terms, sums_3)
-            lost = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, lost)
-        if rest:
-            w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
-            terms = (nothing, nothing)
-            terms, sums_0 = add_some(ends, ends + 256, rest, row_0, w, terms, sums_0)
-            terms, sums_1 = add_some(ends + 64, ends + 320, rest, row_1, w, terms, sums_1)
-            terms, sums_2 = add_some(ends + 128, ends + 384, rest, row_2, w, terms, sums_2)
-            terms, sums_3 = add_some(ends + 192, ends + 448, rest, row_3, w, terms, sums_3)
-            lost = add_terms(terms, dw_at + 8 * whole, db_at + 8 * whole, lost)
-        if wants_dx:
-            store_totals(field(frame, RECORD_AT), field(frame, PITCH), sums_0 + sums_1 + sums_2 + sums_3)
+        record, pitch = field(frame, RECORD_AT), field(frame, PITCH)
+        for first in range(0, columns, SEGMENT):
+            sums_0, sums_1, sums_2, sums_3 = begin(row_0), begin(row_1), begin(row_2), begin(row_3)
+            for j in range(first, min(first + SEGMENT, whole), 16):
+                w = load_float32(w_at + 4 * j) if wants_dx else zero
+                at, x_at = j * dy_size, j * x_size
+                if j & dy_line == 0:
+                    fetch(dys, at + dy_ahead)
+                if wants_x and j & x_line == 0:
+                    fetch(xs, x_at + x_ahead)
+                terms = (nothing, nothing)
+                terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
+                terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
+                terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + x_at, row_2, w, terms, sums_2)
+                terms, sums_3 = add_sixteen(dys[3] + at, xs[3] + x_at, row_3, w, terms, sums_3)
+                lost = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, lost)
+            if rest and whole < first + SEGMENT:
+                w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
+                terms = (nothing, nothing)
+                terms, sums_0 = add_some(ends, ends + 256, rest, row_0, w, terms, sums_0)
+                terms, sums_1 = add_some(ends + 64, ends + 320, rest, row_1, w, terms, sums_1)
+                terms, sums_2 = add_some(ends + 128, ends + 384, rest, row_2, w, terms, sums_2)
+                terms, sums_3 = add_some(ends + 192, ends + 448, rest, row_3, w, terms, sums_3)
+                lost = add_terms(terms, dw_at + 8 * whole, db_at + 8 * whole, lost)
+            if wants_dx:
+                store_totals(record, pitch, sums_0 + sums_1 + sums_2 + sums_3)
+                record += RECORD
         if careful and any_lane(lost[0] + lost[1] != 0.0):
             add_lost_terms(frame)
 

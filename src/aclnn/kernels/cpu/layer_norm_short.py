@@ -26,7 +26,6 @@ from aclnn.kernels.cpu.layer_norm_job import (
     RSTD,
     SHARE,
     STEP,
-    TOP_WEIGHT,
     WEIGHT,
     N,
     X,
@@ -47,7 +46,7 @@ from aclnn.kernels.cpu.memory import (
     store_one_float32,
 )
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
-from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2
+from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST = 256
 """Columns of the longest row that is taken in sets."""
@@ -59,7 +58,7 @@ SET_ELEMENTS = 1024
 """Elements of dy in a set of more than eight rows, at most; eight of the longest have twice as many, and still stay in
 an L1 cache of 32 KiB with x and dx."""
 BOUND = 2.0**50
-"""On the sums of |dy| and of x̂² of a set in each lane, and on these times the largest weight: far within the limits."""
+"""On the sum of x̂² of a set in each lane: far within the limit."""
 
 # What the room holds, in bytes: float32 coefficients and sums of each row; lanes of the sums of eight rows, and of the
 # eight before; float32 terms of dw and db.
@@ -211,18 +210,18 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
     _, wants_dw, wants_db = wanted
 
     @register_jitable(forceinline=True)
-    def add_sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any, bounds: Any, ahead: int) -> Any:
+    def add_sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any, square: Any, ahead: int) -> Any:
         prefetch(dy_at + ahead)
         y, xhat = load_dy(dy_at), (load_x(x_at) - row[0]) * row[1]
         g = y * w
         dw = fma(y, xhat, terms[0]) if wants_dw else terms[0]
         db = terms[1] + y if wants_db else terms[1]
         sums = sums[0] + g, fma(g, xhat, sums[1])
-        return (dw, db), sums, (bounds[0] + absolute(y), fma(xhat, xhat, bounds[1]))
+        return (dw, db), sums, fma(xhat, xhat, square)
 
     @register_jitable
-    def sum_set(job: int, row: int, rows: int, limit: Any, room: int) -> Any:
-        """Sums of each row and terms of dw and db; whether float32 is enough for whatever is large."""
+    def sum_set(job: int, row: int, rows: int, room: int) -> Any:
+        """Sums of each row and terms of dw and db; whether every x̂ is small enough for float32."""
         vectors, w_at = number(job, N) // LANES, number(job, WEIGHT)
         dy_step, x_step = step(job, DY), step(job, X)
         dy_at, x_at, terms_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step, room
@@ -231,7 +230,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
         none = zero, zero
         nothing = -zero, -zero  # adding to it takes no instruction, and float64 sums do not tell
         ahead = rows * dy_step
-        bounds = none
+        square = zero
         for half in range(0, rows + HALF, HALF):
             lanes, before = room + LANES_AT, room + LANES_AT + LANES_BYTES
             if half & HALF:
@@ -244,13 +243,13 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
                 for _ in range(vectors):
                     w, terms = load_float32(w_here), nothing
                     at_2, x_2 = at + 2 * dy_step, x_here + 2 * x_step
-                    terms, sums_0, bounds = add_sixteen(at, x_here, row_0, w, terms, sums_0, bounds, ahead)
-                    terms, sums_1, bounds = add_sixteen(
-                        at + dy_step, x_here + x_step, row_1, w, terms, sums_1, bounds, ahead
+                    terms, sums_0, square = add_sixteen(at, x_here, row_0, w, terms, sums_0, square, ahead)
+                    terms, sums_1, square = add_sixteen(
+                        at + dy_step, x_here + x_step, row_1, w, terms, sums_1, square, ahead
                     )
-                    terms, sums_2, bounds = add_sixteen(at_2, x_2, row_2, w, terms, sums_2, bounds, ahead)
-                    terms, sums_3, bounds = add_sixteen(
-                        at_2 + dy_step, x_2 + x_step, row_3, w, terms, sums_3, bounds, ahead
+                    terms, sums_2, square = add_sixteen(at_2, x_2, row_2, w, terms, sums_2, square, ahead)
+                    terms, sums_3, square = add_sixteen(
+                        at_2 + dy_step, x_2 + x_step, row_3, w, terms, sums_3, square, ahead
                     )
                     if wants_dw:
                         store_float32(terms_at + DW_TERMS, terms[0])
@@ -264,7 +263,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
             if half > 0:  # of those before: what has just been written is not yet in the cache
                 done = room + 4 * (half - HALF)
                 _store_totals(done + SUMS_G, done + SUMS_GX, before)
-        return not any_lane(~((bounds[0] < limit) & (bounds[1] < limit)))
+        return not any_lane(~(square < BOUND))
 
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
@@ -276,8 +275,8 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
         return not any_lane(total != 0.0)
 
     @register_jitable
-    def nothing_vanishes(job: int, row: int, rows: int, room: int) -> Any:
-        """Put c1 and c2 of each row into the room; whether float32 is enough for whatever is small."""
+    def none_is_slow(job: int, row: int, rows: int, room: int) -> Any:
+        """Put c1 and c2 of each row into the room; whether float32 is enough for all of them."""
         share = load_one_float64(job + 8 * SHARE)
         for first in range(0, rows, LANES):
             at = room + 4 * first
@@ -285,6 +284,8 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
             minus_c2 = _minus_product(load_float32(at + SUMS_GX), share)
             store_float32(at + MINUS_C1S, minus_c1)
             store_float32(at + MINUS_C2S, minus_c2)
+            if any_lane(~((absolute(minus_c1) < MOST_C / 2) & (absolute(minus_c2) < MOST_C / 2))):
+                return False
             small = (absolute(minus_c1) < 2 * LEAST_C1) & (absolute(minus_c2) < 2 * LEAST_C2)
             if any_lane(small):
                 for k in range(min(LANES, rows - first)):
@@ -323,13 +324,12 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted) -> Loop:
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, unused: int) -> None:
         room, groups, n = scratch(ROOM), rows // GROUP, number(job, N)
-        limit = splat(np.float32(BOUND) / max(load_one_float32(job + 8 * TOP_WEIGHT), np.float32(1.0)))
         for at in range(room + SUMS_G, room + LANES_AT, 64):
             store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
         row = first
         while row + rows <= stop:
             gather(job, row, rows, room)
-            if not (sum_set(job, row, rows, limit, room) and nothing_vanishes(job, row, rows, room)):
+            if not (sum_set(job, row, rows, room) and none_is_slow(job, row, rows, room)):
                 break
             if wants_dw:
                 _add_terms(groups, n, room + DW_TERMS, dw_at)

@@ -7,7 +7,7 @@ from aclnn.kernels.cuda.launch import tl, triton
 from aclnn.kernels.cuda.layer_norm_places import number, numbers, place
 
 # No |g| is compared, one that overflows shows in c1 or c2; nor can x̂·c2, then below 2^103, push the largest g over.
-_MOST_C, _MOST_XHAT = tl.constexpr(2.0**70), tl.constexpr(limits.MOST_XHAT)
+_MOST_C, _MOST_XHAT = tl.constexpr(limits.MOST_C), tl.constexpr(limits.MOST_XHAT)
 _LEAST_C1, _LEAST_C2 = tl.constexpr(limits.LEAST_C1), tl.constexpr(limits.LEAST_C2)
 _CHUNK = tl.constexpr(1024)
 
