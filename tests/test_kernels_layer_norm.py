@@ -465,7 +465,7 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [16, 48, 64, 112, 256])
+@pytest.mark.parametrize("n", [16, 48, 64, 112, 256, 272, 512])
 @pytest.mark.parametrize("mask", [(True, True, True), (True, False, True), (False, True, True), (False, False, True)])
 def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
     """Rows that are not evenly spaced are taken in groups of four; the others in sets, unless one is extraordinary."""

@@ -89,11 +89,16 @@ class LayerNormPlan:
         self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         same = len({view.dtype for view in self._matrices}) == 1
         self._direct = same and all(view.direct for view in self._matrices)
+        self._dtype = dy.dtype if self._direct else DataType.FLOAT
         even = not self._direct or all(len(view.rows) == 1 for view in self._matrices)
-        self._sets = even and not self._batched and self.n <= longest_in_sets(self.wanted) and self.n % LANES == 0
+        self._sets = (
+            even
+            and not self._batched
+            and self.n <= longest_in_sets(self.wanted, self._dtype.itemsize)
+            and self.n % LANES == 0
+        )
         self._careful = not self._direct or self._batched or self._sets
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
-        self._dtype = dy.dtype if self._direct else DataType.FLOAT
         if not self._empty:
             self._compiled(self._careful, self._one_by_one)  # in phase one
 

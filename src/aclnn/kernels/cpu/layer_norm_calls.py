@@ -64,10 +64,10 @@ def driver(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), DRIVERS[name])
 
 
-def longest_in_sets(wanted: Wanted) -> int:
-    """Columns of the longest row that sets of rows are made of."""
+def longest_in_sets(wanted: Wanted, size: int) -> int:
+    """Columns of the longest row that sets of rows are made of, with elements of so many bytes."""
     if wanted.dx:
-        return short.LONGEST
+        return short.LONGEST_BYTES // size
     return down.LONGEST_WITH_DW if wanted.dw else down.LONGEST
 
 
@@ -95,8 +95,7 @@ def addresses(
         make = partial(segments.sum_group, element, element, wanted, careful)
         found[jobs.SUM_GROUP] = made("sum_group", (*wanted, careful), make)
     if sets and wanted.dx:
-        dx = element._replace(stream=getattr(element, way))
-        found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, dx, wanted))
+        found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, element, wanted, way))
         found[jobs.SET_ROWS] = short.rows_of_a_set(columns)
     elif sets:
         found[jobs.SETS] = made("sums_down", wanted, lambda: down.sums(element, element, wanted))

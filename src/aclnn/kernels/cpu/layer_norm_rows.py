@@ -90,8 +90,9 @@ SHORT = 64
 """Rows up to here are done four at a time, and the processor's own prefetching keeps up with them. Longer ones, up to a
 segment, are summed and written one by one: on Zen 4 256 columns then take 5.5 ns for sixteen elements instead of 9,
 because reading and writing overlap. Still longer ones, again summed four at a time, leave the L1 cache in between."""
-PIECE = 4 * SEGMENT
-"""Columns of dx that are written for one row after the other: their weights stay in the L1 cache."""
+PIECE = 2 * SEGMENT
+"""Columns of dx that are written for one row of a group after the other, which is also the order in which the next
+group is prefetched: its sums need the first columns of all its rows first."""
 LONGEST = 1 << 15
 """Columns of the longest row that a block may have: its records then fit in the room."""
 
@@ -210,8 +211,8 @@ def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int) -> Non
     """A group of rows of one segment. A row is written after the next one's sums, which hide the verdict's latency."""
     coefficients, records, terms = room + COEFFICIENTS_AT, room + RECORDS_AT, room + TERMS_AT
     other = scratch(FRAME)
-    store_int(other + DY_AHEAD, 0)
-    store_int(other + X_AHEAD, 0)
+    store_int(other + DY_AHEAD, load_one_int64(frame + DY_AHEAD))
+    store_int(other + X_AHEAD, load_one_int64(frame + X_AHEAD))
     store_int(other + ALL_COLUMNS, of(job, N))
     store_int(frame + ROW, coefficients)
     store_int(frame + TERMS, terms)
@@ -248,13 +249,10 @@ def sum_part(
 
 @register_jitable
 def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
-    """A group of rows: all sums, then all of dx. Each pass prefetches half of what comes next."""
+    """A group of rows: all sums, then all of dx. Each pass prefetches the next group."""
     coefficients, records, segments = room + COEFFICIENTS_AT, room + RECORDS_AT, of(job, SEGMENTS)
     dw_at, db_at = load_one_int64(frame + DW_AT), load_one_int64(frame + DB_AT)
-    x_ahead = load_one_int64(frame + X_AHEAD)
     store_int(frame + PITCH, RECORD * segments)
-    if of(job, DX):
-        store_int(frame + X_AHEAD, 0)
     store_int(frame + ROW, coefficients)
     sum_part(job, row, count, 0, of(job, N), records, frame, room, dw_at, db_at)
     if of(job, DX):
@@ -265,8 +263,6 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
             place_rows(job, DX, row, count, 0, frame, DXS, 0)
             call(of(job, WRITE_GROUP), frame)
         else:
-            store_int(frame + DY_AHEAD, 0)
-            store_int(frame + X_AHEAD, x_ahead)
             for first in range(0, of(job, N), PIECE):
                 size = min(PIECE, of(job, N) - first)
                 for k in range(count):

@@ -46,6 +46,7 @@ from aclnn.kernels.cpu.memory import (
     load_one_float64,
     load_one_int64,
     prefetch,
+    prefetch_near,
     scratch,
     store_float32,
     store_one_float64,
@@ -56,6 +57,8 @@ Kernel = Callable[[int], None]
 
 DB_TERMS = 4 * SEGMENT
 """Bytes from a segment's float32 terms of dw to those of db."""
+NEAR = 1024
+"""Bytes ahead in its row that a line is prefetched a second time, into the first level."""
 ENDS = 2 * 64 * GROUP
 """Room for what is left of each row of dy and x behind whole vectors."""
 
@@ -116,12 +119,16 @@ def constants(coefficients: int, k: int) -> Any:
 
 
 @register_jitable
-def fetch(rows: Any, at: int) -> None:
-    """Prefetch a line of each row."""
-    prefetch(rows[0] + at)
-    prefetch(rows[1] + at)
-    prefetch(rows[2] + at)
-    prefetch(rows[3] + at)
+def fetch(rows: Any, at: int, ahead: int) -> None:
+    """Prefetch what comes later of each row, and again what comes soon: what is too much at a time is dropped."""
+    prefetch(rows[0] + at + ahead)
+    prefetch(rows[1] + at + ahead)
+    prefetch(rows[2] + at + ahead)
+    prefetch(rows[3] + at + ahead)
+    prefetch_near(rows[0] + at + NEAR)
+    prefetch_near(rows[1] + at + NEAR)
+    prefetch_near(rows[2] + at + NEAR)
+    prefetch_near(rows[3] + at + NEAR)
 
 
 @register_jitable
@@ -257,9 +264,9 @@ def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
                 w = load_float32(w_at + 4 * j) if wants_dx else zero
                 at, x_at = j * dy_size, j * x_size
                 if j & dy_line == 0:
-                    fetch(dys, at + dy_ahead)
+                    fetch(dys, at, dy_ahead)
                 if wants_x and j & x_line == 0:
-                    fetch(xs, x_at + x_ahead)
+                    fetch(xs, x_at, x_ahead)
                 terms = (nothing, nothing)
                 terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
                 terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
@@ -354,7 +361,8 @@ class Writing(NamedTuple):
     end: Any
 
 
-def _writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
+def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
+    """How dx is written, ``way`` being one of ``layer_norm_lanes.WAYS``."""
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[way]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
@@ -386,7 +394,7 @@ def _writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
 
 def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     """The kernel that writes dx of one row, the first of the frame's, a line at a time."""
-    write_line, write_end = _writing(dy, x, dx, way)
+    write_line, write_end = writing(dy, x, dx, way)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:
@@ -408,7 +416,7 @@ def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
 
 def write_group(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     """The kernel that writes dx of four rows, a line of each at a time."""
-    write_line, write_end = _writing(dy, x, dx, way)
+    write_line, write_end = writing(dy, x, dx, way)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:

@@ -535,21 +535,29 @@ store_bfloat16_part = _store_part(_narrow_bfloat16, "Write the first ``count`` l
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-@intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
+def _prefetch(level: int, doc: str) -> Any:
+    def fetch(typingctx: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            read, locality, data = _INT32(0), _INT32(4 - level), _INT32(1)
+            pointer = _pointer(builder, args[0], _INT8)
+            call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, locality, data)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), emit
+
+    fetch.__doc__ = doc
+    return intrinsic(fetch)
+
+
+prefetch = _prefetch(
+    2,
     """Start bringing the 64-byte line at the address into the second-level cache; harmless for any address.
 
     The processor's own prefetching takes it from there. Into the first level at once, it pushes tables out: on Zen 4
-    sixteen bits then take 8 % longer, and the plain product 10 %.
-    """
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        read, second_level, data = _INT32(0), _INT32(2), _INT32(1)
-        pointer = _pointer(builder, args[0], _INT8)
-        call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, second_level, data)
-        return context.get_dummy_value()
-
-    return types.void(types.int64), emit
+    sixteen bits then take 8 % longer, and the plain product 10 %. Zen 4 drops such requests while there are too many.
+    """,
+)
+prefetch_near = _prefetch(1, "The same into the first-level cache.")
 
 
 @intrinsic
