@@ -101,6 +101,10 @@ def top_weight(w: int, count: int, target: int) -> None:
     store_one_float32(target, largest_lane(top))
 
 
+STRETCH = 512
+"""Columns of one partial sum that are added before those of the next: read along, and in all in the L1 cache."""
+
+
 @register_jitable
 def store_number(code: int, address: int, value: Any, count: int) -> None:
     """Round and write the first ``count`` of sixteen elements; ``code`` is the ACL number of their data type."""
@@ -126,12 +130,15 @@ def finish() -> Loop:
         target, code = load_one_int64(view + BASE), load_one_int64(view + CODE)
         dims = view + load_one_int64(view + COLUMNS_AT)
         direct, size, lanes = load_one_int64(view + DIRECT), load_one_int64(view + SIZE), scratch(64)
+        if partial_count:
+            for column in range(first, last, STRETCH):
+                for p in range(1, partial_count):
+                    for j in range(column, min(column + STRETCH, last), 16):
+                        add_doubles(partials + 8 * j, partials + p * pitch + 8 * j)
         for j in range(first, last, 16):
             count = min(16, last - j)
             value = splat(np.float32(0.0))
             if partial_count:
-                for p in range(1, partial_count):
-                    add_doubles(partials + 8 * j, partials + p * pitch + 8 * j)
                 value = load_rounded(partials + 8 * j) if code == FLOAT else load_rounded_to_odd(partials + 8 * j)
             if direct:
                 store_number(code, target + size * j, value, count)
