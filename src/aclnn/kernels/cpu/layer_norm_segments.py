@@ -38,6 +38,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
 )
 from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate, store_totals
 from aclnn.kernels.cpu.memory import (
+    again,
     copy,
     first_lanes,
     load_float32,
@@ -121,10 +122,11 @@ def constants(coefficients: int, k: int) -> Any:
 @register_jitable
 def fetch(rows: Any, at: int, ahead: int) -> None:
     """Prefetch what comes later of each row, and again what comes soon: what is too much at a time is dropped."""
-    prefetch(rows[0] + at + ahead)
-    prefetch(rows[1] + at + ahead)
-    prefetch(rows[2] + at + ahead)
-    prefetch(rows[3] + at + ahead)
+    later = again(at + ahead)  # else LLVM keeps eight addresses instead of two, on the stack
+    prefetch(rows[0] + later)
+    prefetch(rows[1] + later)
+    prefetch(rows[2] + later)
+    prefetch(rows[3] + later)
     prefetch_near(rows[0] + at + NEAR)
     prefetch_near(rows[1] + at + NEAR)
     prefetch_near(rows[2] + at + NEAR)
