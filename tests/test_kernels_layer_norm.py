@@ -487,6 +487,18 @@ def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tu
         assert np.array_equal(bits(few), bits(whole[0][60:260:2]))
 
 
+@pytest.mark.parametrize("n", [64, 100, 512, 700])
+def test_dw_and_db_hold_what_overflows_where_tiny_weights_hide_it_from_dx(n: int) -> None:
+    dy, x, mean, rstd, weight = rows(np.random.default_rng(5), 256, n)
+    dy[:4, 3], x[:4, 3], mean[:4], rstd[:4] = (3e38, 3e38, -3e38, -3e38), 2.0, 1.0, 1.0
+    dx, dw, db = gradients((dy, x, mean, rstd, weight * np.float32(2.0**-60)))
+    exact = dy.astype(np.float64)
+    xhat = (x.astype(np.float64) - mean[:, None]) * rstd[:, None]
+    assert np.isfinite(dx).all()
+    assert np.allclose(db, exact.sum(0), rtol=1e-5, atol=1e-3)
+    assert np.allclose(dw, (exact * xhat).sum(0), rtol=1e-5, atol=1e-3)
+
+
 @pytest.mark.parametrize("top", [np.nan, np.inf, 2.0**60])
 def test_weights_beyond_all_bounds_do_not_escape_in_sets_of_zeros(top: float) -> None:
     dy, x, mean, rstd, weight = rows(np.random.default_rng(3), 256, 32)

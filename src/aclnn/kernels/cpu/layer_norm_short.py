@@ -233,7 +233,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
 
     @register_jitable
     def sum_set(job: int, row: int, rows: int, room: int) -> Any:
-        """Sums of each row and terms of dw and db; whether every x̂ is small enough for float32."""
+        """Sums of each row and terms of dw and db; whether float32 holds the terms, and x̂ is small enough."""
         vectors, w_at = number(job, N) // LANES, number(job, WEIGHT)
         dy_step, x_step = step(job, DY), step(job, X)
         dy_at, x_at, terms_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step, room
@@ -241,7 +241,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
         zero = splat(np.float32(0.0))
         none = zero, zero
         nothing = -zero, -zero  # adding to it takes no instruction, and float64 sums do not tell
-        square = zero
+        square, lost = zero, zero
         for half in range(0, rows + HALF, HALF):
             lanes, before = room + LANES_AT, room + LANES_AT + LANES_BYTES
             if half & HALF:
@@ -258,6 +258,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
                     terms, sums_1, square = add_sixteen(at + dy_step, x_here + x_step, row_1, w, terms, sums_1, square)
                     terms, sums_2, square = add_sixteen(at_2, x_2, row_2, w, terms, sums_2, square)
                     terms, sums_3, square = add_sixteen(at_2 + dy_step, x_2 + x_step, row_3, w, terms, sums_3, square)
+                    lost = fma(terms[0] + terms[1], zero, lost)
                     if wants_dw:
                         store_float32(terms_at + DW_TERMS, terms[0])
                     if wants_db:
@@ -270,7 +271,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
             if half > 0:  # of those before: what has just been written is not yet in the cache
                 done = room + 4 * (half - HALF)
                 _store_totals(done + SUMS_G, done + SUMS_GX, before)
-        return not any_lane(~(square < BOUND))
+        return not any_lane(~((square < BOUND) & (lost == 0.0)))
 
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
