@@ -16,14 +16,13 @@ from aclnn.kernels.cpu import layer_norm_batches as steps
 from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel
-from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, longest_in_sets, working
+from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, taken_in_sets, working
 from aclnn.kernels.cpu.layer_norm_job import Job
 from aclnn.kernels.cpu.layer_norm_rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout, contiguous_strides
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
@@ -91,13 +90,8 @@ class LayerNormPlan:
         self._direct = same and all(view.direct for view in self._matrices)
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
         even = not self._direct or all(len(view.rows) == 1 for view in self._matrices)
-        self._sets = (
-            even
-            and not self._batched
-            and self.n <= longest_in_sets(self.wanted, self._dtype.itemsize)
-            and self.n % LANES == 0
-        )
-        self._careful = not self._direct or self._batched or self._sets
+        self._sets = even and not self._batched and taken_in_sets(self.wanted, self.n, self._dtype.itemsize)
+        self._careful = self._batched or (self.wanted.dx and (self._sets or not self._direct))
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         if not self._empty:
             self._compiled(self._careful, self._one_by_one)  # in phase one
@@ -224,7 +218,8 @@ class LayerNormPlan:
             if self._batched:
                 names = ["batch_sums", "batch_dx"]
             drivers = [driver(name) for name in names]
-            found = drivers, addresses(self._dtype, self.wanted, self.n, careful, one_by_one, self._sets, way)
+            sets = self._sets and (self.wanted.dx or not careful)
+            found = drivers, addresses(self._dtype, self.wanted, self.n, careful, one_by_one, sets, way)
             self._kernels[careful, one_by_one, way] = found
         return found
 
@@ -254,16 +249,19 @@ class LayerNormPlan:
         """All blocks; once more, with careful kernels, where terms of dw or db were lost and inputs are still there."""
         one_by_one = self._one_by_one and not in_place
         careful = in_place or self._careful
-        (kernel,) = self._choose(job, careful, one_by_one)
-        if not self._direct:
-            pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
-            return
-        operands = (job.address, 0, self._block_rows, self._m, 0)
-        pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // PER_US)
+        self._sweep_blocks(job, careful, one_by_one)
         if job[jobs.LOST] and not careful:
-            job[jobs.MEASURE] = 0
-            (kernel,) = self._choose(job, True, one_by_one)
+            job[jobs.MEASURE] = job[jobs.SETS] = 0
+            self._sweep_blocks(job, True, one_by_one)
+
+    def _sweep_blocks(self, job: Job, careful: bool, one_by_one: bool) -> None:
+        """All blocks, once."""
+        (kernel,) = self._choose(job, careful, one_by_one)
+        if self._direct:
+            operands = (job.address, 0, self._block_rows, self._m, 0)
             pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // PER_US)
+        else:
+            pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
 
     def _run_packed_block(self, job: Job, kernel: Kernel, block: int) -> None:
         """A block of rows of any layout."""
@@ -275,6 +273,7 @@ class LayerNormPlan:
             tile.job[jobs.FRESH] = row == first
             tile.fetch()
             kernel(tile.job.address, row, size, stop, block, 0, 1, 1)
+            job[jobs.LOST] |= tile.job[jobs.LOST]
             tile.write_back()
 
     # --- batches of rows, shared by all threads ---

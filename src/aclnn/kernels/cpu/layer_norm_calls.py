@@ -21,6 +21,7 @@ from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
 from aclnn.kernels.cpu.layer_norm_rows import SHORT, blocks
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.loops import Loop
+from aclnn.kernels.cpu.vector import LANES
 
 
 def aligned(size: int) -> int:
@@ -64,11 +65,11 @@ def driver(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), DRIVERS[name])
 
 
-def longest_in_sets(wanted: Wanted, size: int) -> int:
-    """Columns of the longest row that sets of rows are made of, with elements of so many bytes."""
+def taken_in_sets(wanted: Wanted, columns: int, size: int) -> bool:
+    """Whether sets are made of rows of so many columns, with elements of so many bytes, if they are evenly spaced."""
     if wanted.dx:
-        return short.LONGEST_BYTES // size
-    return down.LONGEST_WITH_DW if wanted.dw else down.LONGEST
+        return columns <= short.LONGEST_BYTES // size and columns % LANES == 0
+    return columns >= down.SHORTEST
 
 
 def addresses(
@@ -98,7 +99,8 @@ def addresses(
         found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, element, wanted, way))
         found[jobs.SET_ROWS] = short.rows_of_a_set(columns)
     elif sets:
-        found[jobs.SETS] = made("sums_down", wanted, lambda: down.sums(element, element, wanted))
+        narrow = columns <= down.NARROW
+        found[jobs.SETS] = made("sums_down", (*wanted, narrow), lambda: down.sums(element, element, wanted, narrow))
         found[jobs.SET_ROWS] = down.SET
     if wanted.dx and not careful:
         found[jobs.MEASURE] = made_sum_row(Wanted(dx=True, dw=False, db=False), careful=True, last=False)

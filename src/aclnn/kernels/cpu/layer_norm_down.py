@@ -1,11 +1,12 @@
-"""LayerNorm's dw and db alone, over sets of short rows: sixteen columns at a time, down the rows.
+"""LayerNorm's dw and db alone, over sets of rows: a strip of columns at a time, down the rows.
 
-The float64 sums of sixteen columns stay in registers over all rows of a set. They are kept only if they and all others
-of the set are finite, because then nothing has overflowed; else the set is left to ``layer_norm_rows``.
+The float64 sums of a strip stay in registers over all rows of a set. Nothing is guarded: what four rows lose to
+overflow shows in the sums.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,87 +14,184 @@ from numba.extending import register_jitable
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.layer_norm_job import DY, GROUP, N, X
-from aclnn.kernels.cpu.layer_norm_lanes import Element, load_rounded, store_int
+from aclnn.kernels.cpu.layer_norm_lanes import Element, store_int
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.layer_norm_short import MEANS, RSTDS, base, gather, number, places, statistics, step
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import again, copy, prefetch, scratch
-from aclnn.kernels.cpu.vector import LANES, any_lane, fma, splat
+from aclnn.kernels.cpu.memory import prefetch, scratch
+from aclnn.kernels.cpu.vector import LANES, fma, splat
 
-LONGEST = 128
-LONGEST_WITH_DW = 64
-"""Columns of the longest row that is taken this way: longer ones come faster from memory when read along."""
+SHORTEST = LANES
+"""Columns of the shortest row that is taken this way: its last sixteen columns are loaded as a whole."""
+NARROW = 64
+"""Columns up to which memory is asked for once, a set ahead: a second time takes db an eighth longer on Zen 4."""
+LONG = 1024
+"""Columns from which on memory is asked for by strips: in a whole set too much would be pushed out before it is used,
+and 2,048 columns take a fifth longer."""
 SET = 32
-"""Rows of a set."""
-AHEAD = 64
-"""Rows ahead that are prefetched."""
+"""Rows of a set, at most."""
+WITH_DW, ALONE = 2, 4
+"""Vectors side by side in a strip: of dy and x, of dy alone. On Zen 4 narrower strips take a tenth to a fifth longer,
+and of dy and x wider ones too."""
 
-DW_SUMS = max(MEANS, RSTDS) + 4 * SET
-DB_SUMS = DW_SUMS + 8 * LONGEST
-ROOM = DB_SUMS + 8 * LONGEST
+# What the room holds, in bytes: mean and rstd of each row; sums of the last sixteen columns, as before the set.
+DW_BEFORE = max(MEANS, RSTDS) + 4 * SET
+DB_BEFORE = DW_BEFORE + 8 * LANES
+ROOM = DB_BEFORE + 8 * LANES
 
 
-def sums(dy: Element, x: Element, wanted: Wanted) -> Loop:
-    """The kernel, with the parameters of ``layer_norm_short.sets``."""
-    load_dy, load_x, dy_size, x_size = dy.load, x.load, dy.size, x.size
+@register_jitable
+def _stream(at: int, stride: int, rows: int, j: int, width: int, n: int, size: int) -> Any:
+    """How a strip of a set of rows is read: where, from row to row, where to prefetch, and that from row to row.
+
+    Memory is fastest in order: of short rows side by side, each strip prefetches its share of the next set, line by
+    line. Where there are gaps it is this strip of the next set; of long rows, the strip after the next.
+    """
+    place = at + j * size
+    if n >= LONG:
+        return place, stride, place + 2 * width * size, stride
+    if stride == n * size:
+        return place, stride, at + rows * (stride + j * size), width * size
+    return place, stride, place + rows * stride, stride
+
+
+@register_jitable(forceinline=True)
+def _after(stream: Any, rows: int) -> Any:
+    at, stride, far, pace = stream
+    return at + rows * stride, stride, far + rows * pace, pace
+
+
+@register_jitable(forceinline=True)
+def _fetch(at: int, stride: int) -> None:
+    """Prefetch a line of each of four rows."""
+    prefetch(at)
+    prefetch(at + stride)
+    prefetch(at + 2 * stride)
+    prefetch(at + 3 * stride)
+
+
+def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) -> Callable[..., None]:
+    """The function that adds a strip of one, two or four vectors to its float64 sums, over a multiple of four rows."""
+    load_dy, load_x, dy_size, x_size, width = dy.load, x.load, dy.size, x.size, LANES * vectors
     _, wants_dw, wants_db = wanted
+    two, four = vectors > 1, vectors > 2
+    whole_lines = max(dy.size, x.size) == 4  # a vector is a line, not half of one
 
     @register_jitable(forceinline=True)
-    def add_row(at: int, x_at: int, dy_step: int, x_step: int, means: int, rstds: int, k: int, terms: Any) -> Any:
-        prefetch(at + AHEAD * dy_step)
-        y, dw = load_dy(at), terms[0]
+    def load_sums(at: Any, j: int) -> Any:
+        return load_doubles(at[0] + 8 * j), load_doubles(at[1] + 8 * j)
+
+    @register_jitable(forceinline=True)
+    def store_sums(at: Any, j: int, sums: Any) -> None:
         if wants_dw:
-            prefetch(x_at + AHEAD * x_step)
-            mean, rstd = statistics(means, rstds, k)
-            dw = fma(y, (load_x(x_at) - mean) * rstd, dw)
+            store_doubles(at[0] + 8 * j, sums[0])
+        if wants_db:
+            store_doubles(at[1] + 8 * j, sums[1])
+
+    @register_jitable(forceinline=True)
+    def add_row(dys: Any, xs: Any, k: int, j: int, row: Any, terms: Any) -> Any:
+        y, dw = load_dy(dys[0] + k * dys[1] + j * dy_size), terms[0]
+        if wants_dw:
+            dw = fma(y, (load_x(xs[0] + k * xs[1] + j * x_size) - row[0]) * row[1], dw)
         return dw, terms[1] + y
 
-    @register_jitable
-    def sum_set(job: int, row: int, rows: int, dw_at: int, db_at: int, room: int) -> Any:
-        """Put the sums with those of a set added into the room; whether all of them are finite."""
-        n, dy_step, dy_at = number(job, N), step(job, DY), base(job, DY) + row * step(job, DY)
-        x_step, x_at, means, rstds = 0, 0, 0, 0
+    @register_jitable(forceinline=True)
+    def add_group(dys: Any, xs: Any, j: int, rows: Any, sums: Any) -> Any:
+        nothing, (dw, db) = splat(np.float32(-0.0)), sums  # adding to -0 takes no instruction
+        terms = add_row(dys, xs, 0, j, rows[0], (nothing, nothing))
+        terms = add_row(dys, xs, 1, j, rows[1], terms)
+        terms = add_row(dys, xs, 2, j, rows[2], terms)
+        terms = add_row(dys, xs, 3, j, rows[3], terms)
         if wants_dw:
-            x_step, x_at = step(job, X), base(job, X) + row * step(job, X)
-            means, rstds = places(job, row, room)
-        lost = splat(np.float32(0.0))
-        nothing = -lost, -lost
-        for j in range(0, n, LANES):
-            at, x_here = dy_at + j * dy_size, x_at + j * x_size
-            dw, db = load_doubles(dw_at + 8 * j), load_doubles(db_at + 8 * j)
-            for k in range(0, rows, GROUP):
-                terms = add_row(at, x_here, dy_step, x_step, means, rstds, k, nothing)
-                at, x_here = again(at + dy_step), again(x_here + x_step)
-                terms = add_row(at, x_here, dy_step, x_step, means, rstds, k + 1, terms)
-                at, x_here = again(at + dy_step), again(x_here + x_step)
-                terms = add_row(at, x_here, dy_step, x_step, means, rstds, k + 2, terms)
-                at, x_here = again(at + dy_step), again(x_here + x_step)
-                terms = add_row(at, x_here, dy_step, x_step, means, rstds, k + 3, terms)
-                at, x_here = again(at + dy_step), again(x_here + x_step)
-                if wants_dw:
-                    dw = plus(dw, terms[0])
-                if wants_db:
-                    db = plus(db, terms[1])
+            dw = plus(dw, terms[0])
+        if wants_db:
+            db = plus(db, terms[1])
+        return dw, db
+
+    # Apart from the loads: with a branch between an address and its load, LLVM sinks the address to a GEP of null, and
+    # takes it for undefined when the function is optimized again where it is called.
+    @register_jitable(forceinline=True)
+    def fetch_line(dys: Any, xs: Any, j: int) -> None:
+        _fetch(dys[2] + j * dy_size, dys[3])
+        if wants_dw:
+            _fetch(xs[2] + j * x_size, xs[3])
+        if not narrow:  # again, soon before use: of many requests at a time Zen 4 drops some
+            _fetch(dys[0] + (width + j) * dy_size, dys[1])
             if wants_dw:
-                store_doubles(room + DW_SUMS + 8 * j, dw)
-                lost = lost + load_rounded(room + DW_SUMS + 8 * j) * 0.0
-            if wants_db:
-                store_doubles(room + DB_SUMS + 8 * j, db)
-                lost = lost + load_rounded(room + DB_SUMS + 8 * j) * 0.0
-        return not any_lane(lost != 0.0)
+                _fetch(xs[0] + (width + j) * x_size, xs[1])
+
+    @register_jitable
+    def sum_strip(rows: int, dys: Any, xs: Any, means: int, rstds: int, before: Any, after: Any) -> None:
+        sums_0 = load_sums(before, 0)
+        if two:
+            sums_1 = load_sums(before, LANES)
+        if four:
+            sums_2, sums_3 = load_sums(before, 2 * LANES), load_sums(before, 3 * LANES)
+        for k in range(0, rows, GROUP):
+            row_0, row_1 = statistics(means, rstds, k), statistics(means, rstds, k + 1)
+            group = row_0, row_1, statistics(means, rstds, k + 2), statistics(means, rstds, k + 3)
+            fetch_line(dys, xs, 0)
+            sums_0 = add_group(dys, xs, 0, group, sums_0)
+            if two:
+                if whole_lines:
+                    fetch_line(dys, xs, LANES)
+                sums_1 = add_group(dys, xs, LANES, group, sums_1)
+            if four:
+                fetch_line(dys, xs, 2 * LANES)
+                sums_2 = add_group(dys, xs, 2 * LANES, group, sums_2)
+                if whole_lines:
+                    fetch_line(dys, xs, 3 * LANES)
+                sums_3 = add_group(dys, xs, 3 * LANES, group, sums_3)
+            dys, xs = _after(dys, GROUP), _after(xs, GROUP)
+        store_sums(after, 0, sums_0)
+        if two:
+            store_sums(after, LANES, sums_1)
+        if four:
+            store_sums(after, 2 * LANES, sums_2)
+            store_sums(after, 3 * LANES, sums_3)
+
+    return sum_strip  # type: ignore[no-any-return]
+
+
+def sums(dy: Element, x: Element, wanted: Wanted, narrow: bool) -> Loop:
+    """The kernel, with the parameters of ``layer_norm_short.sets``; it leaves rows that are no whole group."""
+    dy_size, x_size, wants_dw = dy.size, x.size, wanted.dw
+    vectors = WITH_DW if wants_dw else ALONE
+    width = LANES * vectors
+    sum_strip, sum_sixteen = (_strip(dy, x, wanted, narrow, count) for count in (vectors, 1))
+
+    @register_jitable
+    def sum_set(job: int, row: int, rows: int, dw_at: int, db_at: int, room: int) -> None:
+        n, dy_step = number(job, N), step(job, DY)
+        dy_at, last, whole = base(job, DY) + row * dy_step, n - LANES, n // width * width
+        x_at, x_step, means, rstds = dy_at, dy_step, room, room
+        if wants_dw:
+            x_at, x_step = base(job, X) + row * step(job, X), step(job, X)
+            means, rstds = places(job, row, room)
+        if n % LANES:
+            store_doubles(room + DW_BEFORE, load_doubles(dw_at + 8 * last))
+            store_doubles(room + DB_BEFORE, load_doubles(db_at + 8 * last))
+        for j in range(0, whole, width):
+            dys = _stream(dy_at, dy_step, rows, j, width, n, dy_size)
+            xs = _stream(x_at, x_step, rows, j, width, n, x_size)
+            at = dw_at + 8 * j, db_at + 8 * j
+            sum_strip(rows, dys, xs, means, rstds, at, at)
+        for start in range(whole, n, LANES):
+            j = min(start, last)
+            dys = _stream(dy_at, dy_step, rows, j, LANES, n, dy_size)
+            xs = _stream(x_at, x_step, rows, j, LANES, n, x_size)
+            at = dw_at + 8 * j, db_at + 8 * j
+            before = at if j == start else (room + DW_BEFORE, room + DB_BEFORE)
+            sum_sixteen(rows, dys, xs, means, rstds, before, at)
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, unused: int) -> None:
-        room, size, row = scratch(ROOM), 8 * number(job, N), first
-        while row + rows <= stop:
+        room, row = scratch(ROOM), first
+        while row + GROUP <= stop:
+            count = min(rows, stop - row & -GROUP)
             if wants_dw:
-                gather(job, row, rows, room)
-            if not sum_set(job, row, rows, dw_at, db_at, room):
-                break
-            if wants_dw:
-                copy(dw_at, room + DW_SUMS, size)
-            if wants_db:
-                copy(db_at, room + DB_SUMS, size)
-            row += rows
+                gather(job, row, count, room)
+            sum_set(job, row, count, dw_at, db_at, room)
+            row += count
         store_int(reached, row)
 
     return run
