@@ -321,10 +321,9 @@ SIZES = """Contiguous tensors of 1 to 2²⁶ elements through the Python functio
 included; the limit's has none. Up to 32,768 elements one thread does the work."""
 
 MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. With 2²⁴ elements aclnn is mostly 3
-to 5 times as fast, where PyTorch allocates its results anew and pays for fresh pages; in the cache (2²⁰ and 2²²
-elements) aclnn is 0.9 to 2 times as fast. PyTorch is the faster one for dw and db alone of 64 to 1,024 columns: there
-aclnn's float64 sums go through the cache every four rows (of up to 64 columns, or 128 for db alone, they
-stay in registers)."""
+to 6 times as fast, where PyTorch allocates its results anew and pays for fresh pages; in the cache (2²⁰ and 2²²
+elements) aclnn is 1 to 2 times as fast. PyTorch is the faster one for db alone of 256 to 1,024 columns, which it adds
+in float32, aclnn in float64, and for dx alone of very few rows, whose columns aclnn's threads share."""
 
 STREAMING = """Results larger than a third of the machine's largest cache (and 4 MiB) are written around it. A smaller
 one stays there, for whoever reads it next; a larger one does not, and writing it into the cache costs the reading of
