@@ -273,7 +273,8 @@ class LayerNormPlan:
             tile.job[jobs.FRESH] = row == first
             tile.fetch()
             kernel(tile.job.address, row, size, stop, block, 0, 1, 1)
-            job[jobs.LOST] |= tile.job[jobs.LOST]
+            if tile.job[jobs.LOST]:
+                job[jobs.LOST] = 1  # never back to 0: other threads say so too
             tile.write_back()
 
     # --- batches of rows, shared by all threads ---
