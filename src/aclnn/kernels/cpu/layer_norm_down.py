@@ -6,7 +6,6 @@ overflow shows in the sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def _fetch(at: int, stride: int) -> None:
     prefetch(at + 3 * stride)
 
 
-def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) -> Callable[..., None]:
+def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) -> Any:
     """The function that adds a strip of one, two or four vectors to its float64 sums, over a multiple of four rows."""
     load_dy, load_x, dy_size, x_size, width = dy.load, x.load, dy.size, x.size, LANES * vectors
     _, wants_dw, wants_db = wanted
@@ -150,7 +149,7 @@ def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) 
             store_sums(after, 2 * LANES, sums_2)
             store_sums(after, 3 * LANES, sums_3)
 
-    return sum_strip  # type: ignore[no-any-return]
+    return sum_strip
 
 
 def sums(dy: Element, x: Element, wanted: Wanted, narrow: bool) -> Loop:

@@ -87,9 +87,10 @@ from aclnn.kernels.cpu.memory import (
 from aclnn.kernels.cpu.vector import splat
 
 SHORT = 64
-"""Rows up to here are done four at a time, and the processor's own prefetching keeps up with them. Longer ones, up to a
-segment, are summed and written one by one: on Zen 4 256 columns then take 5.5 ns for sixteen elements instead of 9,
-because reading and writing overlap. Still longer ones, again summed four at a time, leave the L1 cache in between."""
+"""Rows that are not taken in sets are done four at a time up to here, and the processor's own prefetching keeps up with
+them. Longer ones, up to a segment, are summed and written one by one: on Zen 4 256 columns then take 5.5 ns for sixteen
+elements instead of 9, because reading and writing overlap. Still longer ones, again summed four at a time, leave the L1
+cache in between."""
 PIECE = 2 * SEGMENT
 """Columns of dx that are written for one row of a group after the other, which is also the order in which the next
 group is prefetched: its sums need the first columns of all its rows first."""
