@@ -40,6 +40,8 @@ from aclnn.kernels.cpu.memory import (
     load_wide_float16,
     load_wide_float32,
     prefetch,
+    prefetch_ahead_16,
+    prefetch_ahead_32,
     scratch,
     store_bfloat16,
     store_chosen,
@@ -71,8 +73,11 @@ KINDS = {DataType.FLOAT: FLOAT32, DataType.FLOAT16: FLOAT16, DataType.BF16: BFLO
 SECOND_TABLE = 4 * 65536
 """Bytes from the first table of slopes to the second (see ``entries``)."""
 
-_AHEAD = {FLOAT32: 1024, FLOAT16: 2048, BFLOAT16: 2048}
-"""Prefetch distance in bytes, measured on Zen 4: half or twice of it costs up to a fifth, none at all a third."""
+_AHEAD = {FLOAT32: prefetch_ahead_32, FLOAT16: prefetch_ahead_16, BFLOAT16: prefetch_ahead_16}
+"""Without prefetching these loops take a third longer."""
+
+_FARTHEST = 1024
+"""How many bytes ahead of a tile's rows memory is asked for, at most."""
 
 TILE = 1024
 """Elements of a tile: three buffers of it, 12 KiB, leave room in an L1 cache of 32 KiB for what they come from."""
@@ -181,7 +186,7 @@ def _tails_of(near: Near) -> tuple[Any, Any]:
     every sixteen.
     """
     slope, bound, tail = near
-    vector, wide, ahead = 4 * LANES, 4 * LANES * WIDE, _AHEAD[FLOAT32]
+    vector, wide, prefetch_ahead = 4 * LANES, 4 * LANES * WIDE, _AHEAD[FLOAT32]
 
     @register_jitable(forceinline=True)
     def beyond(x: int) -> Any:
@@ -199,8 +204,8 @@ def _tails_of(near: Near) -> tuple[Any, Any]:
         products, packed_x, packed_dy = scratch(_BUFFER), scratch(_BUFFER), scratch(_BUFFER)
         end = 0
         for at in range(0, size, vector):
-            prefetch(x + at + ahead)
-            prefetch(dy + at + ahead)
+            prefetch_ahead(x + at)
+            prefetch_ahead(dy + at)
             store_float32(products + at, load_float32(dy + at) * slope(load_float32(x + at)))
             chosen = beyond(x + at)
             store_chosen(packed_x + end, load_float32(x + at), chosen)
@@ -269,7 +274,7 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | 
     if near is not None and near.tail is not None:
         many, with_tails = _tails_of(near)
     size = 4 if kind == FLOAT32 else 2
-    vector, vectors, ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
+    vector, vectors, prefetch_ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
     most = 1 if near is None else WIDE * vector // _LINE
 
     def part(streamed: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
@@ -290,8 +295,8 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | 
             while count > 0:
                 while count >= most and wide(around, dy_at + at, x_at + at, out_at + at):
                     for _ in range(most):
-                        prefetch(x_at + at + ahead)
-                        prefetch(dy_at + at + ahead)
+                        prefetch_ahead(x_at + at)
+                        prefetch_ahead(dy_at + at)
                         at += _LINE
                     count -= most
                 if in_one_register() and count >= most and many(x_at + at):
@@ -301,9 +306,9 @@ def contiguous(gradient: Gradient | None, kind: int, binary: bool, near: Near | 
                     count -= lines
                     continue
                 for _ in range(min(count, most)):
-                    prefetch(x_at + at + ahead)
+                    prefetch_ahead(x_at + at)
                     if binary:
-                        prefetch(dy_at + at + ahead)
+                        prefetch_ahead(dy_at + at)
                     for _ in range(vectors):
                         value = product(table, x_at + at, load(dy_at + at) if binary else splat(1.0))
                         if around:
@@ -500,8 +505,6 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
         def product(kind: int, table: int, x: int, dy: Any) -> Any:
             return gradient(_load(kind, x), dy)
 
-    farthest = _AHEAD[FLOAT32]
-
     @register_jitable
     def block(layout: int, dy: int, x: int, out: int, table: int, rows: int, columns: int, steps: Any) -> None:
         """rows × columns with unit distance between columns; ``steps`` are the distances between rows."""
@@ -511,7 +514,7 @@ def tiles(gradient: Gradient | None, binary: bool) -> Loop:
             load_one_int64(layout + 8 * OUT_KIND),
         )
         dy_size, x_size, out_size = _size(dy_kind), _size(x_kind), _size(out_kind)
-        rest, ahead = scratch(_REST), min(farthest, columns * 4)
+        rest, ahead = scratch(_REST), min(_FARTHEST, columns * 4)
         for r in range(rows):
             c = 0
             while c < columns:

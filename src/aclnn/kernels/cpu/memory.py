@@ -535,12 +535,15 @@ store_bfloat16_part = _store_part(_narrow_bfloat16, "Write the first ``count`` l
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
+def _emit_prefetch(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
+    read, locality, data = _INT32(0), _INT32(4 - level), _INT32(1)
+    call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), _pointer(builder, address, _INT8), read, locality, data)
+
+
 def _prefetch(level: int, doc: str) -> Any:
     def fetch(typingctx: Any, address: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            read, locality, data = _INT32(0), _INT32(4 - level), _INT32(1)
-            pointer = _pointer(builder, args[0], _INT8)
-            call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, locality, data)
+            _emit_prefetch(builder, args[0], level)
             return context.get_dummy_value()
 
         return types.void(types.int64), emit
@@ -549,15 +552,43 @@ def _prefetch(level: int, doc: str) -> Any:
     return intrinsic(fetch)
 
 
-prefetch = _prefetch(
-    2,
-    """Start bringing the 64-byte line at the address into the second-level cache; harmless for any address.
-
-    The processor's own prefetching takes it from there. Into the first level at once, it pushes tables out: on Zen 4
-    sixteen bits then take 8 % longer, and the plain product 10 %. Zen 4 drops such requests while there are too many.
-    """,
-)
+prefetch = _prefetch(2, "Start bringing the 64-byte line at the address into the second-level cache; any address will do.")
 prefetch_near = _prefetch(1, "The same into the first-level cache.")
+
+
+def _prefetch_ahead(on_zen: int, elsewhere: int) -> Any:
+    def fetch(typingctx: Any, address: Any) -> Any:
+        """Prefetch what a loop over side by side elements will read soon after the address.
+
+        Into the first level: on Emerald Rapids 4 to 11 % faster than into the second, because loads that miss the first
+        wait for one of its few buffers behind the requests. There 2 to 8 KiB ahead are alike. On Zen 4, 16-bit loops
+        then take 8 % longer and the plain product 10 %, as tables are pushed out; half of its distance or twice of it
+        costs up to a fifth.
+        """
+
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            zen = target.drops_prefetches(context)
+            address = builder.add(args[0], _INT64(on_zen if zen else elsewhere))
+            _emit_prefetch(builder, address, 2 if zen else 1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), emit
+
+    return intrinsic(fetch)
+
+
+prefetch_ahead_32 = _prefetch_ahead(1024, 2048)
+prefetch_ahead_16 = _prefetch_ahead(2048, 2048)
+
+
+@intrinsic
+def drops_prefetches(typingctx: Any) -> Any:
+    """See ``target.drops_prefetches``: a constant."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return ir.Constant(ir.IntType(1), target.drops_prefetches(context))
+
+    return types.boolean(), emit
 
 
 @intrinsic

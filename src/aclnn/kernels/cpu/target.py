@@ -51,6 +51,11 @@ def rounds_bfloat16(context: Any) -> bool:
     return flavour(context) == "avx512" and "avx512bf16" in _features(context)[1]
 
 
+def drops_prefetches(context: Any) -> bool:
+    """True on AMD's Zen, which forgets requests for its second-level cache, without a word, while there are too many."""
+    return bool(context.codegen().magic_tuple()[1].startswith("znver"))
+
+
 def _largest_cache() -> int:
     """Bytes of the largest cache that the first processor reaches; 16 MiB where the system does not say."""
     sizes = []
