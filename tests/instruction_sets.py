@@ -7,13 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from llvmlite.binding import get_host_cpu_name
+
 HERE = Path(__file__).parent
 
 SELECTIONS = {"ACLNN_VECTOR": "generic"}
 """In place of the machine's look-ups in tables."""
 PLAINEST = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 """Without FMA and AVX where the machine has a plainer ancestor at all."""
-AVX2 = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt"}
+AVX2 = {
+    "NUMBA_CPU_NAME": "haswell" if get_host_cpu_name().startswith("znver") else "znver1",
+    "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,-sse4a,-sha,-clzero,-mwaitx",
+}
+"""By the other maker, for whose processors memory is prefetched in another way."""
 
 OTHERS = [SELECTIONS]
 """What this machine can do besides its best."""

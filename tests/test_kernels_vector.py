@@ -40,6 +40,14 @@ def test_an_unknown_instruction_set_is_refused() -> None:
     assert "ACLNN_VECTOR: expected auto, avx512, avx2, neon, generic, got 'mmx'" in done.stderr
 
 
+def test_a_large_cache_of_a_server_does_not_keep_large_results_out_of_memory() -> None:
+    """260 MiB seen by two of its processors: 64 MiB written into it took half as long again as around it."""
+    two, all_ = (target.stream_bytes(260 << 20, count) for count in (2, 64))
+    assert two == target.stream_bytes(32 << 20, 2) < 16 << 20
+    assert 64 << 20 < all_ < 130 << 20
+    assert target.stream_bytes(1 << 20, 1) == 4 << 20
+
+
 def counts(*machine: str) -> dict[str, dict[str, int]]:
     lines = python("machine_code.py", *machine).splitlines()
     return {

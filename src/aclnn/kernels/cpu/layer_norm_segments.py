@@ -40,6 +40,7 @@ from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate, store_totals
 from aclnn.kernels.cpu.memory import (
     again,
     copy,
+    drops_prefetches,
     first_lanes,
     load_float32,
     load_float32_part,
@@ -119,14 +120,29 @@ def constants(coefficients: int, k: int) -> Any:
     return mean, rstd, splat(load_one_float32(row + MINUS_C1)), splat(load_one_float32(row + MINUS_C2))
 
 
+@register_jitable(forceinline=True)
+def asks_at_once(wants_dx: bool) -> bool:
+    """Whether the sums prefetch x of the next rows as well as dy.
+
+    Reading is to go on while dx is written. That asks for both once more where requests are dropped, and elsewhere for
+    x alone: on Emerald Rapids rows of 1,024 columns then take 7 to 14 % less, longer ones up to a tenth.
+    """
+    return not wants_dx or drops_prefetches()
+
+
 @register_jitable
-def fetch(rows: Any, at: int, ahead: int) -> None:
-    """Prefetch what comes later of each row, and again what comes soon: what is too much at a time is dropped."""
-    later = again(at + ahead)  # else LLVM keeps eight addresses instead of two, on the stack
-    prefetch(rows[0] + later)
-    prefetch(rows[1] + later)
-    prefetch(rows[2] + later)
-    prefetch(rows[3] + later)
+def fetch(rows: Any, at: int) -> None:
+    """Prefetch a line of each row."""
+    at = again(at)  # else LLVM keeps eight addresses instead of two, on the stack
+    prefetch(rows[0] + at)
+    prefetch(rows[1] + at)
+    prefetch(rows[2] + at)
+    prefetch(rows[3] + at)
+
+
+@register_jitable
+def fetch_near(rows: Any, at: int) -> None:
+    """Prefetch what comes soon of each row, into the first level."""
     prefetch_near(rows[0] + at + NEAR)
     prefetch_near(rows[1] + at + NEAR)
     prefetch_near(rows[2] + at + NEAR)
@@ -266,9 +282,12 @@ def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
                 w = load_float32(w_at + 4 * j) if wants_dx else zero
                 at, x_at = j * dy_size, j * x_size
                 if j & dy_line == 0:
-                    fetch(dys, at, dy_ahead)
+                    fetch(dys, at + dy_ahead)
+                    fetch_near(dys, at)
                 if wants_x and j & x_line == 0:
-                    fetch(xs, x_at, x_ahead)
+                    if asks_at_once(wants_dx):
+                        fetch(xs, x_at + x_ahead)
+                    fetch_near(xs, x_at)
                 terms = (nothing, nothing)
                 terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
                 terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
@@ -332,7 +351,7 @@ def sum_row(dy: Element, x: Element, wanted: Wanted, careful: bool, last: bool) 
             w = load_float32(w_at + 4 * j) if wants_dx else zero
             if j & dy_line == 0:
                 prefetch(dy_ahead + j * dy_size)
-            if wants_x and j & x_line == 0:
+            if wants_x and j & x_line == 0 and asks_at_once(wants_dx):
                 prefetch(x_ahead + j * x_size)
             terms = load_terms(before + 4 * j)
             terms, sums = add_sixteen(dy_at + j * dy_size, x_at + j * x_size, row, w, terms, sums)
@@ -406,8 +425,12 @@ def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
         rest, row = columns % line, constants(field(frame, ROW), 0)
         whole = columns - rest
         for j in range(0, whole, line):
-            prefetch(dy_ahead + j * dy_size)
             prefetch(x_ahead + j * x_size)
+            if drops_prefetches():
+                prefetch(dy_ahead + j * dy_size)
+            else:
+                prefetch_near(dy_at + j * dy_size + NEAR)
+                prefetch_near(x_at + j * x_size + NEAR)
             write_line(dy_at + j * dy_size, x_at + j * x_size, dx_at + j * dx_size, w_at + 4 * j, row)
         if rest:
             at = dy_at + whole * dy_size, x_at + whole * x_size, dx_at + whole * dx_size

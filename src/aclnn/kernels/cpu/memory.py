@@ -552,7 +552,7 @@ def _prefetch(level: int, doc: str) -> Any:
     return intrinsic(fetch)
 
 
-prefetch = _prefetch(2, "Start bringing the 64-byte line at the address into the second-level cache; any address will do.")
+prefetch = _prefetch(2, "Start bringing the line at the address into the second-level cache; any address will do.")
 prefetch_near = _prefetch(1, "The same into the first-level cache.")
 
 

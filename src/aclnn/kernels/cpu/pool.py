@@ -21,6 +21,7 @@ from typing import Any
 
 from aclnn.kernels.cpu import compiler, teamwork
 from aclnn.kernels.cpu.compiler import Kernel, address_of
+from aclnn.kernels.cpu.target import processors
 
 Task = Callable[[int], object]
 
@@ -33,8 +34,7 @@ def _default_threads() -> int:
     """
     word = os.environ.get("ACLNN_NUM_THREADS", "")
     if not word:
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity else os.cpu_count() or 1
+        return processors()
     if not word.isdecimal() or int(word) < 1:
         raise ValueError(f"ACLNN_NUM_THREADS: expected a positive integer, got {word!r}")
     return int(word)

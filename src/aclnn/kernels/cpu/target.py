@@ -52,7 +52,7 @@ def rounds_bfloat16(context: Any) -> bool:
 
 
 def drops_prefetches(context: Any) -> bool:
-    """True on AMD's Zen, which forgets requests for its second-level cache, without a word, while there are too many."""
+    """True on AMD's Zen, which silently drops requests for its second-level cache while there are too many."""
     return bool(context.codegen().magic_tuple()[1].startswith("znver"))
 
 
@@ -68,17 +68,24 @@ def _largest_cache() -> int:
     return max(sizes, default=16 << 20)
 
 
-CORE_BYTES = 16 << 20
-"""What a processor can use of a server's cache, of which others use the rest. Where two processors of a guest see 260 MiB
-(Emerald Rapids), writing into it is 18 to 35 % slower than around it from 4 MiB on; where they see 32 (Zen 4), from 16.
-"""
-
-
-def _processors() -> int:
+def processors() -> int:
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-STREAM_BYTES = max(4 << 20, min(_largest_cache(), CORE_BYTES * _processors()) // 3)
+PROCESSOR_BYTES = 16 << 20
+"""What a processor can expect to keep in a cache that it shares, however large that is.
+
+Where two processors of a server see its 260 MiB (Emerald Rapids), writing results into the cache takes a fifth longer
+than around it from 4 MiB on, half as long again at 64 MiB; where they see 32 MiB (Zen 4), longer from 16 MiB on.
+"""
+
+def stream_bytes(largest_cache: int, count: int) -> int:
+    """From how large on results are written around the cache, given its size and the number of processors."""
+    return max(4 << 20, min(largest_cache, PROCESSOR_BYTES * count) // 3)
+
+
+STREAM_BYTES = stream_bytes(_largest_cache(), processors())
 """Results at least this large are written around the cache, which cannot hold them and two operands as well.
 
 docs/benchmarks.md shows both sides of the switch; no result depends on it.
