@@ -80,6 +80,7 @@ Where two processors of a server see its 260 MiB (Emerald Rapids), writing resul
 than around it from 4 MiB on, half as long again at 64 MiB; where they see 32 MiB (Zen 4), longer from 16 MiB on.
 """
 
+
 def stream_bytes(largest_cache: int, count: int) -> int:
     """From how large on results are written around the cache, given its size and the number of processors."""
     return max(4 << 20, min(largest_cache, PROCESSOR_BYTES * count) // 3)
