@@ -104,7 +104,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
     with _lock:
         if (name, key) not in _compiled:
             function = make()
-            dispatcher = numba.njit(nogil=nogil)(function)
+            dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True)(function)
             dispatcher._cache = _KernelCache(name, key)
             signature = (types.int64,) * function.__code__.co_argcount
             with _symbols_of(name, key):

@@ -8,11 +8,11 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu import sixteen_bit_slopes
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.slopes import GRADIENTS, NEAR, Gradient, Near
 from aclnn.kernels.cpu.values import VALUES, Value
 from aclnn.kernels.cpu.vector import LANES, lane, splat, with_lane

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm_job import DY, GROUP, N, X
 from aclnn.kernels.cpu.layer_norm_lanes import Element, store_int
 from aclnn.kernels.cpu.layer_norm_segments import Wanted

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm_job import Job
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
 from aclnn.kernels.cpu.loops import Loop, shared

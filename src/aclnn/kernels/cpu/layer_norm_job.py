@@ -6,8 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from numba.extending import register_jitable
-
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import (
     load_bfloat16_part,
     load_float16_part,

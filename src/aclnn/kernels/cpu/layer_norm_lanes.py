@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic
 
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import memory
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.vector import FLOATS, LANES, call_llvm
 
 _INT32 = ir.IntType(32)

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm_job import (
     ADD_EXACTLY,
     ALL_COLUMNS,

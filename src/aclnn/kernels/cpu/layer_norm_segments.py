@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm_job import (
     BEFORE,
     COEFFICIENT,

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm_job import (
     BASE,
     CODE,

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from ml_dtypes import bfloat16
-from numba.extending import register_jitable
 
 from aclnn.dtypes import DataType
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import (
     again,
     any_above_16,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
-
 from aclnn.kernels.cpu import coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.vector import (
     Table,
     Tables,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba.extending import register_jitable
-
 from aclnn.dtypes import DataType
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.pieces import ROUND
 from aclnn.kernels.cpu.sixteen_bit_coefficients import (
     CENTRE_CARRIES,

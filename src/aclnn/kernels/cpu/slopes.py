@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba.extending import register_jitable
-
 from aclnn.kernels.cpu import coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.pieces import (
     LARGEST,
     LOWEST,

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
-
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import fetch_add, give_way, invoke, load_one_int64, look, pause, show
 

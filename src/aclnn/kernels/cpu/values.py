@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.extending import register_jitable
-
 from aclnn.kernels.cpu import coefficients, values_coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.pieces import (
     LARGEST,
     LOWEST,
