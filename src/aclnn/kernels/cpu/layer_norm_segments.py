@@ -49,6 +49,7 @@ from aclnn.kernels.cpu.memory import (
     load_one_int64,
     prefetch,
     prefetch_near,
+    prefetch_rest,
     scratch,
     store_float32,
     store_one_float64,
@@ -425,13 +426,9 @@ def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
         rest, row = columns % line, constants(field(frame, ROW), 0)
         whole = columns - rest
         for j in range(0, whole, line):
-            prefetch(x_ahead + j * x_size)
-            if drops_prefetches():
-                prefetch(dy_ahead + j * dy_size)
-            else:
-                prefetch_near(dy_at + j * dy_size + NEAR)
-                prefetch_near(x_at + j * x_size + NEAR)
-            write_line(dy_at + j * dy_size, x_at + j * x_size, dx_at + j * dx_size, w_at + 4 * j, row)
+            dy_here, x_here = dy_at + j * dy_size, x_at + j * x_size
+            prefetch_rest(dy_here + NEAR, dy_ahead + j * dy_size, x_here + NEAR, x_ahead + j * x_size)
+            write_line(dy_here, x_here, dx_at + j * dx_size, w_at + 4 * j, row)
         if rest:
             at = dy_at + whole * dy_size, x_at + whole * x_size, dx_at + whole * dx_size
             write_end(at[0], at[1], at[2], w_at + 4 * whole, rest, row)

@@ -582,6 +582,20 @@ prefetch_ahead_16 = _prefetch_ahead(2048, 2048)
 
 
 @intrinsic
+def prefetch_rest(typingctx: Any, dy: Any, next_dy: Any, x: Any, next_x: Any) -> Any:
+    """Prefetch what the sums did not, or what was dropped: lines of the next rows and, except on Zen, nearby ones."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        dy, next_dy, x, next_x = args
+        zen = target.drops_prefetches(context)
+        for address, level in ((next_dy, 2), (next_x, 2)) if zen else ((next_x, 2), (dy, 1), (x, 1)):
+            _emit_prefetch(builder, address, level)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), emit
+
+
+@intrinsic
 def drops_prefetches(typingctx: Any) -> Any:
     """See ``target.drops_prefetches``: a constant."""
 
