@@ -3,7 +3,7 @@
     python -m benchmarks.run [--quick] [--no-compile] [--sections main wide layouts sizes map costs]
 
 All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
-the 20th and 80th percentiles go to benchmarks/results.csv, what else a call costs to benchmarks/costs.csv, tables and
+the 20th and 80th percentiles go to the machine's folder in benchmarks/results, what else a call costs too, tables and
 pictures to docs; sections that were not asked for stay as they are. A row whose result is wrong is reported and gets no
 ratio. ``pip install jax`` makes JAX take part in the activations of the section main.
 """
@@ -70,7 +70,8 @@ class Result(NamedTuple):
 def machine() -> str:
     """The processor's name and the cores this process may use."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {len(names) or '?'} cores"
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name.replace('(R)', '').replace('(TM)', '')}, {len(names) or '?'} cores"
 
 
 def _lines(path: str) -> list[str]:
@@ -80,7 +81,14 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-WRITTEN = ("benchmarks/*.csv", "docs/figures", "docs/benchmarks.md", "docs/numerics.md")
+WRITTEN = (
+    "benchmarks/*.csv",
+    "benchmarks/results",
+    "docs/figures",
+    "docs/benchmarks",
+    "docs/benchmarks.md",
+    "docs/numerics.md",
+)
 """What this program and ``benchmarks.exhaustive`` write, from the project's folder."""
 
 
@@ -214,12 +222,13 @@ def main() -> None:
     with Progress(*columns) as progress:
         for make in progress.track(makers, description="workloads"):
             rows += run(make, (1, 2), options.rounds, seconds)
-    folder, report = (BUILD, BUILD / "benchmarks.md") if options.quick else (HERE, Path("docs/benchmarks.md"))
+    results, report = (BUILD / "results", BUILD / "benchmarks.md") if options.quick else (figures.RESULTS, figures.PAGE)
+    folder = results / figures.folder_of(machine())
     save([*kept(folder / "results.csv", options.sections), *rows], folder / "results.csv")
     if "costs" in options.sections:
         costs.save(costs.measure(options.quick), folder / "costs.csv")
         costs.save(list(costs.switch(options.quick)), folder / "streaming.csv")
-    figures.write(folder, report)
+    figures.write(results, report)
     print(f"written to {folder} and {report}")
 
 

@@ -16,7 +16,15 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-FILES = ("src/a.py", "benchmarks/run.py", "benchmarks/results.csv", "docs/benchmarks.md", "docs/figures/speed.svg")
+FILES = (
+    "src/a.py",
+    "benchmarks/run.py",
+    "benchmarks/exhaustive.csv",
+    "benchmarks/results/a-machine/results.csv",
+    "docs/benchmarks.md",
+    "docs/benchmarks/a-machine.md",
+    "docs/figures/speed.svg",
+)
 
 
 @pytest.fixture
@@ -58,13 +66,43 @@ def test_without_a_repository_the_commit_is_unknown(tmp_path: Path, monkeypatch:
     assert revision(tmp_path) == "unknown"
 
 
+ROW = Result("main", "silu", "float32", "4", "contiguous", 2, "aclnn", 1, 1, 1, 1, 0.75, 1.5, "a machine", "abc")
+
+
+def written(folder: Path, *rows: Result) -> Path:
+    """Where the pages of these measurements are."""
+    for row in rows:
+        path = folder / "results" / figures.folder_of(row.machine) / "results.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", newline="") as file:
+            csv.writer(file).writerows([row] if file.tell() else [Result._fields, row])
+    figures.write(folder / "results", folder / "page.md")
+    return folder / "page.md"
+
+
 @pytest.mark.parametrize("provider", ["jax", "torch"])
 def test_the_page_says_whether_jax_took_part(tmp_path: Path, provider: str) -> None:
-    row = Result("wide", "silu", "float32", "4", "contiguous", 2, provider, 1, 1, 1, 1, 1, 1, "a machine", "abc")
-    with open(tmp_path / "results.csv", "w", newline="") as file:
-        csv.writer(file).writerows([Result._fields, row, row._replace(section="layouts", commit="def")])
-    figures.write(tmp_path, tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
+    row = ROW._replace(section="wide", provider=provider)
+    written(tmp_path, row, row._replace(section="layouts", commit="def"))
+    page = (tmp_path / "page" / "a-machine.md").read_text()
     assert ("JAX takes part" in page) == (provider == "jax")
     assert ("JAX did not take part" in page) == (provider != "jax")
-    assert "commit abc, def;" in page
+    assert "commit abc, def." in page
+
+
+def test_each_machine_has_its_page_and_all_stand_side_by_side(tmp_path: Path) -> None:
+    other = ROW._replace(machine="Another (R), 2 cores", share_of_limit=0.5, times_torch=3.0)
+    page = written(tmp_path, ROW, other, other._replace(threads=1, share_of_limit=0.25)).read_text()
+    assert "| silu | float32 | 0.75; 1.5 × | 0.25, 0.50; 3.0 × |" in page
+    for name in ("a-machine", "another-r-2-cores"):
+        assert f"({name}.md)" in page.replace("page/", "")
+        assert "silu" in (tmp_path / "page" / f"{name}.md").read_text()
+    assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"speed-light.svg", "shares-dark.svg"}
+
+
+def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path) -> None:
+    figures.write(figures.RESULTS, tmp_path / "benchmarks.md")
+    pages = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.md")}
+    assert len(pages) > 1
+    for page in pages:
+        assert (tmp_path / page).read_text() == (figures.PAGE.parent / page).read_text()
