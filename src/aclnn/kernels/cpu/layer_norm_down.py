@@ -17,7 +17,8 @@ from aclnn.kernels.cpu.layer_norm_lanes import Element, store_int
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.layer_norm_short import MEANS, RSTDS, base, gather, number, places, statistics, step
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import prefetch, scratch
+from aclnn.kernels.cpu.memory import scratch
+from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import LANES, fma, splat
 
 SHORTEST = LANES

@@ -23,10 +23,10 @@ from aclnn.kernels.cpu.memory import (
     load_float32,
     load_float32_part,
     load_one_int64,
-    prefetch,
     store_float32,
     store_float32_part,
 )
+from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout

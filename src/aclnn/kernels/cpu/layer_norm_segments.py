@@ -40,20 +40,17 @@ from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate, store_totals
 from aclnn.kernels.cpu.memory import (
     again,
     copy,
-    drops_prefetches,
     first_lanes,
     load_float32,
     load_float32_part,
     load_one_float32,
     load_one_float64,
     load_one_int64,
-    prefetch,
-    prefetch_near,
-    prefetch_rest,
     scratch,
     store_float32,
     store_one_float64,
 )
+from aclnn.kernels.cpu.prefetching import drops_prefetches, prefetch, prefetch_near, prefetch_rest
 from aclnn.kernels.cpu.vector import absolute, any_lane, fma, lane, select, splat
 
 Kernel = Callable[[int], None]

@@ -41,11 +41,11 @@ from aclnn.kernels.cpu.memory import (
     load_one_float32,
     load_one_float64,
     load_one_int64,
-    prefetch,
     scratch,
     store_float32,
     store_one_float32,
 )
+from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 

@@ -39,9 +39,6 @@ from aclnn.kernels.cpu.memory import (
     load_wide_bfloat16,
     load_wide_float16,
     load_wide_float32,
-    prefetch,
-    prefetch_ahead_16,
-    prefetch_ahead_32,
     scratch,
     store_bfloat16,
     store_chosen,
@@ -61,6 +58,7 @@ from aclnn.kernels.cpu.memory import (
     transpose_16,
     transpose_32,
 )
+from aclnn.kernels.cpu.prefetching import prefetch, prefetch_ahead_16, prefetch_ahead_32
 from aclnn.kernels.cpu.slopes import Gradient, Near
 from aclnn.kernels.cpu.vector import LANES, WIDE, absolute, any_lane, in_one_register, select, splat
 

@@ -1,0 +1,86 @@
+"""Asking for memory before it is read, in the way that suits the processor: nothing depends on it but the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.vector import call_llvm
+
+_INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
+
+
+def _emit(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
+    """Ask for the line at an address, for reading, into a level of the cache."""
+    read, locality, data = _INT32(0), _INT32(4 - level), _INT32(1)
+    pointer = builder.inttoptr(address, _INT8.as_pointer())
+    call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, locality, data)
+
+
+def _prefetch(level: int, doc: str) -> Any:
+    def fetch(typingctx: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            _emit(builder, args[0], level)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), emit
+
+    fetch.__doc__ = doc
+    return intrinsic(fetch)
+
+
+prefetch = _prefetch(2, "Start bringing the line at the address into the second-level cache; any address will do.")
+prefetch_near = _prefetch(1, "The same into the first-level cache.")
+
+
+def _prefetch_ahead(on_zen: int, elsewhere: int) -> Any:
+    def fetch(typingctx: Any, address: Any) -> Any:
+        """Prefetch what a loop over side by side elements will read soon after the address.
+
+        Into the first level: on Emerald Rapids 4 to 11 % faster than into the second, because loads that miss the first
+        wait for one of its few buffers behind the requests. There 2 to 8 KiB ahead are alike. On Zen 4, 16-bit loops
+        then take 8 % longer and the plain product 10 %, as tables are pushed out; half of its distance or twice of it
+        costs up to a fifth.
+        """
+
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            zen = target.drops_prefetches(context)
+            address = builder.add(args[0], _INT64(on_zen if zen else elsewhere))
+            _emit(builder, address, 2 if zen else 1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), emit
+
+    return intrinsic(fetch)
+
+
+prefetch_ahead_32 = _prefetch_ahead(1024, 2048)
+prefetch_ahead_16 = _prefetch_ahead(2048, 2048)
+
+
+@intrinsic
+def prefetch_rest(typingctx: Any, dy: Any, next_dy: Any, x: Any, next_x: Any) -> Any:
+    """Prefetch what the sums did not, or what was dropped: lines of the next rows and, except on Zen, nearby ones."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        dy, next_dy, x, next_x = args
+        zen = target.drops_prefetches(context)
+        for address, level in ((next_dy, 2), (next_x, 2)) if zen else ((next_x, 2), (dy, 1), (x, 1)):
+            _emit(builder, address, level)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), emit
+
+
+@intrinsic
+def drops_prefetches(typingctx: Any) -> Any:
+    """See ``target.drops_prefetches``: a constant."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return ir.Constant(ir.IntType(1), target.drops_prefetches(context))
+
+    return types.boolean(), emit
