@@ -140,12 +140,9 @@ def _overview(machines: dict[str, list[Row]]) -> Iterator[Row]:
     """Share of the limit on one thread and on two, and times PyTorch's speed on two, of large tensors by machine."""
     first = next(iter(machines.values()))
     for row in of(first, provider="aclnn", threads=2.0):
-        name = f"layer_norm {row['shape']}" if row["operator"] == "layer_norm_backward" else row["operator"]
-        line: Row = {"operator": name, "type": row["dtype"]}
+        line: Row = {"operator": pictures.label(row), "type": row["dtype"]}
         for machine, rows in machines.items():
-            same = of(
-                rows, section="main", provider="aclnn", **{key: row[key] for key in ("operator", "dtype", "shape")}
-            )
+            same = of(rows, provider="aclnn", operator=row["operator"], dtype=row["dtype"], shape=row["shape"])
             by_threads = {int(found["threads"]): found for found in same}
             shares = [f"{by_threads[count]['share_of_limit']:.2f}" for count in (1, 2) if count in by_threads]
             line[machine] = ", ".join(shares) + (f"; {by_threads[2]['times_torch']:.1f} ×" if 2 in by_threads else "")
@@ -154,35 +151,23 @@ def _overview(machines: dict[str, list[Row]]) -> Iterator[Row]:
 
 def write(results: Path, report: Path) -> None:
     """The page, one for each machine in a folder beside it, and their pictures in figures/."""
-    machines = {}
+    drawn, places, measured = report.parent / "figures", [], {}
     for source in sorted(path.parent for path in results.glob("*/results.csv")):
         if rows := read(source / "results.csv"):
-            machines[rows[0]["machine"]] = rows
-            place = report.parent / report.stem / f"{source.name}.md"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            drawn = report.parent / "figures" / source.name
-            place.write_text(_machine_page(source, rows, drawn, f"../figures/{source.name}"))
+            machine, page = rows[0]["machine"], f"{report.stem}/{source.name}.md"
+            places.append({"machine": machine, "commit": _commits(rows), "page": f"[{source.name}.md]({page})"})
+            (report.parent / page).parent.mkdir(parents=True, exist_ok=True)
+            text = _machine_page(source, rows, drawn / source.name, f"../figures/{source.name}")
+            (report.parent / page).write_text(text)
+            if main := of(rows, section="main"):
+                measured[machine] = main
     parts = ["# Benchmarks", INTRODUCTION]
-    if machines:
-        links = {
-            "machine": "machine",
-            "commit": "commit",
-            "everything measured there": "page",
-        }
-        places = [
-            {
-                "machine": name,
-                "commit": _commits(rows),
-                "page": f"[{folder_of(name)}.md]({report.stem}/{folder_of(name)}.md)",
-            }
-            for name, rows in machines.items()
-        ]
-        parts.append(_table(places, links))
-    measured = {name: main for name, rows in machines.items() if (main := of(rows, section="main"))}
+    if places:
+        columns = {"machine": "machine", "commit": "commit", "everything measured there": "page"}
+        parts.append(_table(places, columns))
     if measured:
-        folder = report.parent / "figures"
-        pictures.bars(measured, folder, "speed", "times_torch", "times PyTorch's speed, 2 threads")
-        pictures.bars(measured, folder, "shares", "share_of_limit", "share of the memory limit, 2 threads")
+        pictures.bars(measured, drawn, "speed", "times_torch", "times PyTorch's speed, 2 threads")
+        pictures.bars(measured, drawn, "shares", "share_of_limit", "share of the memory limit, 2 threads")
         parts += ["## Large tensors", MAIN]
         parts += [_picture("figures/speed", "Times PyTorch's speed by operator and data type")]
         parts += [_picture("figures/shares", "Share of the memory limit by operator and data type"), OVERVIEW]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ THEMES = {
 }
 DTYPES = ["float32", "float16", "bfloat16"]
 BARS = ("aclnn", "other", "torch")
-"""Colours of the first machines."""
+"""Colours of machines, one after the other; then they begin again."""
 NAMES = {"aclnn": "aclnn", "torch": "PyTorch", "limit": "memory limit"}
 
 
@@ -71,13 +72,15 @@ def _save(figure: Any, folder: Path, name: str, mode: str) -> None:
     plt.close(figure)
 
 
-def _label(row: Row) -> str:
+def label(row: Row) -> str:
+    """What an operator is called in pictures and beside them."""
     if row["operator"] == "layer_norm_backward":
         return f"layer_norm {row['shape'].replace('x', '×')}"
     return str(row["operator"]).replace("_backward", "").replace("gelu_v2", "gelu").replace("none", "erf")
 
 
 def of(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+    """The rows that have these values."""
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
@@ -89,13 +92,13 @@ def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, titl
             1, len(DTYPES), figsize=(11, 2.6 + 1.6 * len(machines)), sharey=True, squeeze=False
         )
         for axes, dtype in zip(panels[0], DTYPES, strict=True):
-            for place, ((machine, rows), colour) in enumerate(zip(machines.items(), BARS, strict=False)):
+            for place, ((machine, rows), colour) in enumerate(zip(machines.items(), cycle(BARS), strict=False)):
                 chosen = of(rows, dtype=dtype, threads=2.0, provider="aclnn")[::-1]
                 at = np.arange(len(chosen)) + ((len(machines) - 1) / 2 - place) * height
                 drawn = axes.barh(at, [row[key] for row in chosen], height, color=theme[colour], label=machine)
                 form = "%.2f" if key == "share_of_limit" else "%.1f×"
                 axes.bar_label(drawn, fmt=form, padding=3, color=theme["text"], fontsize=8)
-                axes.set_yticks(np.arange(len(chosen)), [_label(row) for row in chosen])
+                axes.set_yticks(np.arange(len(chosen)), [label(row) for row in chosen])
             axes.axvline(1.0, color=theme["torch"] if key == "times_torch" else theme["limit"], linestyle="--")
             axes.set_title(dtype, fontsize=11)
             if key == "times_torch":

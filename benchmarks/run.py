@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
-import os
 import platform
 import shutil
 import statistics
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from aclnn.kernels.cpu.target import processors
 from benchmarks import costs, figures, workloads
 from benchmarks.workloads import Call, Workload
 
@@ -36,7 +36,7 @@ SHORTEST_S = 2e-3
 
 SECTIONS = ("main", "wide", "layouts", "sizes", "map", "costs")
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CORES = processors()
 """What JAX spreads its work over, always: it is measured where the others use as many threads."""
 
 PAUSE_S = 0.01

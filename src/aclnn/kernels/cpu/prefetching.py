@@ -13,6 +13,9 @@ from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
+_AHEAD = 2048
+"""Bytes ahead that loops ask for where requests are not dropped: on Emerald Rapids 2 to 8 KiB are alike."""
+
 
 def _emit(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
     """Ask for the line at an address, for reading, into a level of the cache."""
@@ -37,19 +40,18 @@ prefetch = _prefetch(2, "Start bringing the line at the address into the second-
 prefetch_near = _prefetch(1, "The same into the first-level cache.")
 
 
-def _prefetch_ahead(on_zen: int, elsewhere: int) -> Any:
+def _prefetch_ahead(on_zen: int) -> Any:
     def fetch(typingctx: Any, address: Any) -> Any:
         """Prefetch what a loop over side by side elements will read soon after the address.
 
         Into the first level: on Emerald Rapids 4 to 11 % faster than into the second, because loads that miss the first
-        wait for one of its few buffers behind the requests. There 2 to 8 KiB ahead are alike. On Zen 4, 16-bit loops
-        then take 8 % longer and the plain product 10 %, as tables are pushed out; half of its distance or twice of it
-        costs up to a fifth.
+        wait for one of its few buffers behind the requests. On Zen 4, 16-bit loops then take 8 % longer and the plain
+        product 10 %, as tables are pushed out; half of its distance or twice of it costs up to a fifth.
         """
 
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             zen = target.drops_prefetches(context)
-            address = builder.add(args[0], _INT64(on_zen if zen else elsewhere))
+            address = builder.add(args[0], _INT64(on_zen if zen else _AHEAD))
             _emit(builder, address, 2 if zen else 1)
             return context.get_dummy_value()
 
@@ -58,8 +60,8 @@ def _prefetch_ahead(on_zen: int, elsewhere: int) -> Any:
     return intrinsic(fetch)
 
 
-prefetch_ahead_32 = _prefetch_ahead(1024, 2048)
-prefetch_ahead_16 = _prefetch_ahead(2048, 2048)
+prefetch_ahead_32 = _prefetch_ahead(1024)
+prefetch_ahead_16 = _prefetch_ahead(2048)
 
 
 @intrinsic

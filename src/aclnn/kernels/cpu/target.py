@@ -1,4 +1,4 @@
-"""Which instructions the vector type may use: a property of the machine that Numba compiles for."""
+"""What kernels may count on: instructions of the machine that Numba compiles for, its cache, its processors."""
 
 from __future__ import annotations
 
