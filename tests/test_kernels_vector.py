@@ -93,6 +93,23 @@ def test_large_results_go_around_the_cache(processor: str, features: str) -> Non
         assert sum(count for mnemonic, count in code[kernel].items() if mnemonic.startswith("vmovnt")) > 0
 
 
+@pytest.mark.parametrize(
+    ("processor", "features", "into", "not_into"),
+    [
+        ("haswell", "+avx2,+fma,+f16c", "prefetcht0", "prefetcht1"),
+        ("znver3", "+avx2,+fma,+f16c", "prefetcht1", "prefetcht0"),
+    ],
+)
+def test_memory_is_asked_for_into_the_first_level_except_on_zen(
+    processor: str, features: str, into: str, not_into: str
+) -> None:
+    """No result depends on it: only the instructions show which way was taken."""
+    code = counts("x86_64-unknown-linux-gnu", processor, features)
+    for kernel in ("contiguous", "near_float16", "near_bfloat16"):
+        assert code[kernel].get(into, 0) > 0
+        assert code[kernel].get(not_into, 0) == 0
+
+
 @pytest.mark.parametrize("bfloat16", ["", ",+avx512bf16"], ids=["", "avx512bf16"])
 def test_wide_vectors_go_around_the_cache(bfloat16: str) -> None:
     """LLVM 22 has no streaming store for 512 bits of float16 or bfloat16: it took ordinary ones."""
