@@ -182,6 +182,8 @@ def test_listed_cases_serve_as_seeds(tmp_path):
     ("words", "text"),
     [
         (["relu_backward"], "operator: expected one of"),
+        (["silu", "self=a.npy"], "operator: expected one of silu_backward"),
+        (["layer_norm", "input=a.npy"], "operator: expected one of silu_backward"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
         (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),

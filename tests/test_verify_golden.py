@@ -356,3 +356,19 @@ def test_ten_million_elements_in_ten_seconds():
     assert time.perf_counter() - begin < 3.0  # 0.1 s alone on two cores; others may be at work
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("operator", "missing", "attributes", "text"),
+    [
+        ("silu", None, {}, "operator: expected one of silu_backward, .*layer_norm_backward, got 'silu'"),
+        ("silu_backward", None, {"approximate": "none"}, "approximate: expected None, got 'none'"),
+        ("gelu_backward_v2", None, {}, "approximate: expected 'none' or 'tanh', got None"),
+        ("silu_backward", "self", {}, "expected inputs grad_output, self, got none for self"),
+        ("layer_norm_backward", "rstd", {}, "expected inputs grad_out, input, mean, rstd, got none for rstd"),
+    ],
+)
+def test_what_golden_cannot_compute_is_named(operator, missing, attributes, text):
+    names = {"grad_output", "self", "grad_out", "input", "mean", "rstd"} - {missing}
+    with pytest.raises(ValueError, match=f"golden: .*{text}"):
+        golden(operator, {name: np.ones((2, 3), np.float32) for name in names}, **attributes)

@@ -14,6 +14,7 @@ from aclnn.executor import check_arguments
 from aclnn.operators import BY_NAME
 from aclnn.products import current_product
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.verify.golden import JUDGED
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]
@@ -34,16 +35,16 @@ class Case:
 
 
 def operator_named(name: str | Operator) -> Operator:
-    """An operator by name.
+    """An operator that has golden values, by name or as it is.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none of that name.
     """
-    if isinstance(name, Operator):
-        return name
-    if name not in BY_NAME:
-        raise ValueError(f"operator: expected one of {', '.join(BY_NAME)}, got {name!r}")
-    return BY_NAME[name]
+    found = name if isinstance(name, Operator) else BY_NAME.get(name)
+    if found is None or found.name not in JUDGED:
+        got = repr(name) if found is None else found.name
+        raise ValueError(f"operator: expected one of {', '.join(JUDGED)}, got {got}")
+    return found
 
 
 def parameter_named(operator: Operator, name: str, kinds: Sequence[Kind] | None = None) -> Parameter:

@@ -51,6 +51,9 @@ SLOPE_NAMES = {
 }
 """Which derivative an elementwise operator, in its mode, multiplies with."""
 
+JUDGED = (*dict.fromkeys(operator for operator, _ in SLOPE_NAMES), "layer_norm_backward")
+"""The operators that have golden values: the gradients."""
+
 
 def elementwise(name: str, dy: Array, x: Array, target: NumberFormat) -> Golden:
     """dy·f(x) for flat arrays of any of the three types; ``name`` is a key of SLOPES."""
@@ -261,20 +264,37 @@ def golden(
     Returns:
         By output: grad_input (hardswish_backward: out), for layer_norm_backward also grad_weight and grad_bias; shaped
         like the outputs.
+
+    Raises:
+        ValueError: another operator, a mode that it does not have, or an input that is not there.
     """
+    if operator not in JUDGED:
+        raise ValueError(f"golden: operator: expected one of {', '.join(JUDGED)}, got {operator!r}")
     if operator == "layer_norm_backward":
         return _golden_norm(inputs, dtype, progress, normalized_shape)
-    dy, x = (np.asarray(inputs[name]) for name in ("grad_output", "self"))
+    modes = [mode for name, mode in SLOPE_NAMES if name == operator]
+    if approximate not in modes:
+        raise ValueError(
+            f"golden: {operator}: approximate: expected {' or '.join(map(repr, modes))}, got {approximate!r}"
+        )
+    dy, x = _given(operator, inputs, "grad_output", "self")
     target = np.dtype(dtype or (x.dtype if x.dtype == dy.dtype else np.float32))
     whole = Elementwise(SLOPE_NAMES[operator, approximate], dy, x, target)
     blocks = list(_counted(in_order(whole.block, whole.size, BLOCK_ELEMENTS), whole.size, progress))
     return {"out" if operator == "hardswish_backward" else "grad_input": _joined(blocks, whole.shape, target)}
 
 
+def _given(operator: str, inputs: Mapping[str, Array | None], *names: str) -> list[Array]:
+    missing = [name for name in names if inputs.get(name) is None]
+    if missing:
+        raise ValueError(f"golden: {operator}: expected inputs {', '.join(names)}, got none for {', '.join(missing)}")
+    return [np.asarray(inputs[name]) for name in names]
+
+
 def _golden_norm(
     inputs: Mapping[str, Array | None], dtype: Any, progress: Progress | None, normalized_shape: Sequence[int] | None
 ) -> dict[str, Golden]:
-    dy, x, mean, rstd = (np.asarray(inputs[name]) for name in ("grad_out", "input", "mean", "rstd"))
+    dy, x, mean, rstd = _given("layer_norm_backward", inputs, "grad_out", "input", "mean", "rstd")
     weight = inputs.get("weight")
     shape = tuple(x.shape[-1:] if normalized_shape is None else normalized_shape)
     whole = LayerNorm(dy, x, mean, rstd, weight, math.prod(shape))
