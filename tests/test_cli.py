@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import aclnn
 from aclnn import console, files, products
 from aclnn.cli import app as app_module
 from aclnn.cli.app import app
+from aclnn.cli.info import _OPTIONAL
 from aclnn.docs import operators_page
 from aclnn.operators import OPERATORS
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
@@ -258,6 +261,19 @@ def test_info_says_where_it_runs() -> None:
     assert document["vector"] in ("avx512", "avx2", "neon", "generic")
     assert Path(document["cache_directory"]).is_absolute()
     assert document["parts"]["numpy"] == np.__version__
+
+
+def test_every_extra_that_a_hint_names_exists() -> None:
+    """A hint once named an extra of safetensors that had been given up."""
+    source = "\n".join(path.read_text() for path in sorted(Path(aclnn.__file__).parent.rglob("*.py")))
+    named = set(re.findall(r"""require\("[\w.]+", "(\w+)"\)""", source)) | set(_OPTIONAL.values())
+    assert {"cli", "torch", "verify"} <= named <= set(metadata("aclnn").get_all("Provides-Extra"))
+
+
+def test_info_says_which_device_the_runtime_has() -> None:
+    for device in ("cpu", "cuda"):
+        document = json.loads(python("-m", "aclnn", "info", "--json", ACLNN_DEVICE=device).stdout)
+        assert document["runtime_device"] == device
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -21,7 +22,6 @@ _OPTIONAL = {
     "torch": "torch",
     "triton": "cuda",
     "cffi": "toolkit",
-    "safetensors": "files",
     "scikit-learn": "demo",
     "matplotlib": "demo",
     "python-flint": "verify",
@@ -31,7 +31,7 @@ _OPTIONAL = {
 
 
 def describe_installation(json: bool) -> None:
-    """Print version, product, device, cores, vector width, cache directory and optional parts."""
+    """Print version, product, processor, the runtime's device, cores, vector width, cache and optional parts."""
     facts = _installation()
     if json:
         console.print_json(facts)
@@ -58,7 +58,8 @@ def _installation() -> dict[str, Any]:
         "product": product.title,
         "soc_name": soc_name(),
         "architecture": product.architecture,
-        "device": f"cpu ({platform.machine()}, {_processor()})",
+        "processor": f"{_processor()} ({platform.machine()})",
+        "runtime_device": os.environ.get("ACLNN_DEVICE") or "cpu",
         "cores": pool.shared().threads,
         "vector": _vector(),
         "cache_directory": None if cache.directory() is None else str(cache.directory()),
