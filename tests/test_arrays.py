@@ -154,7 +154,7 @@ def test_an_output_that_was_writable_before_is_judged_again() -> None:
 
 def test_many_threads_make_calls_of_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was judged is shared, and now and then forgotten."""
-    monkeypatch.setattr(arrays, "_KEYS_KEPT", 5)
+    monkeypatch.setenv("ACLNN_CACHE_LIMIT", "5")
     rng = np.random.default_rng(6)
     inputs = [[rng.standard_normal((n, 7)).astype(np.float32) for _ in range(2)] for n in range(1, 12)]
     expected = [silu_of(dy, x).tobytes() for dy, x in inputs]

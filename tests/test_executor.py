@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aclnn
+from aclnn import arrays
 from aclnn import executor as executors
 from aclnn.dtypes import DataType as D
 from aclnn.executor import Executor, prepare
 from aclnn.kernels.cpu import pool
 from aclnn.products import Product
+from aclnn.settings import Memo
 from aclnn.status import AclnnError
 from aclnn.tensor import Tensor
 from calls import bound, memory
@@ -162,18 +165,27 @@ def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("word", ["many", "-1", "1.5"])
 def test_settings_that_are_no_numbers(name: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, word)
-    monkeypatch.setattr(executors, "_prepared", {})
-    with pytest.raises(ValueError, match=f"{name}: expected an integer of 0 or more, got '{word}'"):
+    monkeypatch.setattr(executors, "_prepared", Memo())
+    with pytest.raises(ValueError, match=f"{name}: expected an integer of at least 0, got '{word}'"):
         prepared(CASE_BY_NAME["silu_backward"])
 
 
 def test_what_is_kept_of_earlier_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[Any, Any] = {}
+    kept: Memo[Any, Any] = Memo()
     monkeypatch.setattr(executors, "_prepared", kept)
     monkeypatch.setenv("ACLNN_CACHE_LIMIT", "3")
     for rows in range(1, 11):
         run(prepared(CASE_BY_NAME["silu_backward"], rows, 2)[0])
         assert len(kept) <= 3
+
+
+def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: Memo[Any, Any] = Memo()
+    monkeypatch.setattr(arrays, "_judged", kept)
+    monkeypatch.setenv("ACLNN_CACHE_LIMIT", "3")
+    for size in range(1, 11):
+        aclnn.silu_backward(np.ones(size, np.float32), np.ones(size, np.float32))
+        assert 1 <= len(kept) <= 3
 
 
 class Refusing:

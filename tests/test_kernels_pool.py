@@ -112,9 +112,10 @@ def test_the_variable_sets_the_number_of_threads(value: str, expected: str) -> N
 def test_a_wrong_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from aclnn.kernels.cpu import pool
 
+    monkeypatch.setattr(pool, "_pool", None)
     monkeypatch.setenv("ACLNN_NUM_THREADS", value)
-    with pytest.raises(ValueError, match="ACLNN_NUM_THREADS: expected a positive integer, got "):
-        pool._default_threads()
+    with pytest.raises(ValueError, match="ACLNN_NUM_THREADS: expected an integer of at least 1, got "):
+        pool.shared()
     with pytest.raises(ValueError, match="expected a positive number of threads"):
         pool.set_threads(0)
 

@@ -16,7 +16,7 @@ SOURCE = Path(aclnn.__file__).parent
 # From the bottom up; a part may import its own modules and those of the layers below it. The engine stands twice:
 # arrays is how Python functions enter the executor.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "extras", "status", "handles"),
+    ("version", "extras", "settings", "status", "handles"),
     ("products", "dtypes"),
     ("tensor", "promotion"),
     ("declaration", "kernels"),
@@ -39,7 +39,7 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 # What a part may import beyond its rank's say: other parts of aclnn, and other packages (None: any).
 STANDARD = frozenset(sys.stdlib_module_names)
 ONLY: dict[str, tuple[frozenset[str], frozenset[str] | None]] = {
-    "kernels": (frozenset({"kernels", "tensor", "dtypes", "extras"}), None),
+    "kernels": (frozenset({"kernels", "tensor", "dtypes", "extras", "settings"}), None),
     "operators": (
         frozenset(
             {

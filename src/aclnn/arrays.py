@@ -17,6 +17,7 @@ from aclnn.declaration import Call, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
 from aclnn.executor import Executor, prepare
 from aclnn.products import current_product
+from aclnn.settings import Memo
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
 
@@ -205,16 +206,14 @@ class _Judged:
 
 
 # Judging a call takes tens of µs, more than 1,024 elements take to compute; equal calls are judged once.
-_judged: dict[tuple[Any, ...], tuple[_Judged, ...]] = {}
+_judged: Memo[tuple[Any, ...], tuple[_Judged, ...]] = Memo()
 """By operator, product, attributes, the first array's type and shape; the latest first."""
-_KEYS_KEPT, _CALLS_KEPT = 10_000, 16
+_CALLS_KEPT = 16
 
 
 def _remember(key: tuple[Any, ...], arrays: tuple[Any, ...], executor: Executor) -> None:
     if all(map(_description, arrays)):
-        if len(_judged) >= _KEYS_KEPT:
-            _judged.clear()
-        _judged[key] = (_Judged(arrays, executor), *_judged.get(key, ()))[:_CALLS_KEPT]
+        _judged.keep(key, (_Judged(arrays, executor), *_judged.get(key, ()))[:_CALLS_KEPT])
 
 
 class _Descriptions:

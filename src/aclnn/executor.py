@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from operator import itemgetter
@@ -13,6 +12,7 @@ from aclnn.declaration import Call, Elementwise, LayerNorm, Operator, Work
 from aclnn.dtypes import DataType
 from aclnn.products import Product, current_product
 from aclnn.rules import sane_view
+from aclnn.settings import Memo, integer
 from aclnn.status import (
     ACLNN_ERR_INNER_NULLPTR,
     ACLNN_ERR_PARAM_INVALID,
@@ -38,7 +38,7 @@ class Memory(Protocol):
     def resolve(self, address: int, nbytes: int) -> object:
         """The live allocation that holds the whole range, or an AclnnError."""
 
-    judged: dict[Any, Any]
+    judged: Memo[Any, Any]
     """For what follows from that; another, empty dictionary once any allocation has ended."""
 
 
@@ -89,7 +89,7 @@ class Executor:
         self.repeatable = False
         self._runs = count()
         self._identity = object()
-        self._judged: dict[tuple[object, ...], Task] = {}
+        self._judged: Memo[tuple[object, ...], Task] = Memo()
         bound = {p.name: arguments[p.name] for p in prepared.operator.parameters if p.is_tensor}
         self.tensors: dict[str, Tensor] = {name: tensor for name, tensor in bound.items() if tensor is not None}
         self._operands = [_Operand(name, self.tensors) for name in (*prepared.inputs, *prepared.outputs)]
@@ -129,9 +129,7 @@ class Executor:
             task = judged.get(key)
             if task is None:
                 task = self._task(plan, addresses, workspace, workspace_size, memory)
-                if len(judged) >= _cache_limit():
-                    judged.clear()
-                judged[key] = task
+                judged.keep(key, task)
         else:
             task = self._task(plan, addresses, workspace, workspace_size, memory)
         if stream is None:
@@ -233,29 +231,16 @@ def prepare_layouts(
     found = _prepared.get(key)
     if found is None:
         found = _prepare(Call(operator, arguments, product), device)
-        if len(_prepared) >= _cache_limit():
-            _prepared.clear()
-        _prepared[key] = found
+        _prepared.keep(key, found)
     return found
 
 
-_prepared: dict[tuple[Any, ...], Prepared] = {}
-
-
-def _cache_limit() -> int:
-    return min(_environment("ACLNN_CACHE_LIMIT", 10_000), 10_000_000)
+_prepared: Memo[tuple[Any, ...], Prepared] = Memo()
 
 
 def _least_workspace() -> int:
     """Bytes to ask for even where none are needed (ACLNN_WORKSPACE_BYTES): exercises a caller's allocation branch."""
-    return _environment("ACLNN_WORKSPACE_BYTES", 0)
-
-
-def _environment(name: str, default: int) -> int:
-    word = os.environ.get(name) or str(default)
-    if not word.isdecimal():
-        raise ValueError(f"{name}: expected an integer of 0 or more, got {word!r}")
-    return int(word)
+    return integer("ACLNN_WORKSPACE_BYTES", 0, least=0)
 
 
 def _description(argument: Any) -> Any:

@@ -18,6 +18,7 @@ from aclnn.executor import Picker, prepare_layouts
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS
 from aclnn.products import current_product
+from aclnn.settings import Memo
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
 
@@ -128,8 +129,6 @@ class _Recipe(NamedTuple):
     workspace: Callable[[], Any] | None
 
 
-_RECIPE_LIMIT = 10_000
-
 Arguments = Sequence[Any]
 Outs = Sequence[Any] | None
 #: Runs an operator on its arguments; writes the tensors given as ``outs``, or new ones if that is None.
@@ -139,7 +138,7 @@ Evaluate = Callable[[Arguments, Outs], Sequence[Any]]
 def evaluator(operator: Operator, device: str) -> Evaluate:
     """What runs the operator on tensors of one device type."""
     # Judging takes tens of µs; equal calls are judged once.
-    recipes: dict[tuple[Any, ...], _Recipe] = {}
+    recipes: Memo[tuple[Any, ...], _Recipe] = Memo()
 
     def evaluate(arguments: Arguments, outs: Outs, devices: Any = None) -> Sequence[Any]:
         """``devices`` are those of all tensors where the type leaves a choice."""
@@ -156,9 +155,7 @@ def evaluator(operator: Operator, device: str) -> Evaluate:
         recipe = recipes.get(judged)
         if recipe is None:
             recipe = _judge(operator, device, arguments, outs)
-            if len(recipes) >= _RECIPE_LIMIT:
-                recipes.clear()
-            recipes[judged] = recipe
+            recipes.keep(judged, recipe)
         plan, inputs, outputs, fresh, workspace = recipe
         if outs is None:
             outs = []

@@ -18,8 +18,8 @@ from typing import Any
 from weakref import WeakSet
 
 from aclnn import extras
-from aclnn.runtime.settings import positive
 from aclnn.runtime.streams import Record, Stream, Task
+from aclnn.settings import integer
 from aclnn.status import ACL_ERROR_RT_PARAM_INVALID, CODES, AclnnError
 
 torch: Any = extras.require("torch", "cuda")
@@ -107,7 +107,7 @@ class Backend:
         Raises:
             AclnnError: 207004, there is no GPU that PyTorch can use.
         """
-        return positive("ACLNN_MEMORY_BYTES", torch.cuda.mem_get_info(self._device())[1])
+        return integer("ACLNN_MEMORY_BYTES", torch.cuda.mem_get_info(self._device())[1])
 
     def allocate(self, nbytes: int, huge: bool) -> Block | None:
         """Memory of the GPU from PyTorch's allocator, whose addresses are multiples of 512."""

@@ -8,8 +8,8 @@ from enum import Enum
 
 from aclnn import handles
 from aclnn.runtime import memory
-from aclnn.runtime.settings import positive
 from aclnn.runtime.streams import Stream
+from aclnn.settings import integer
 from aclnn.status import (
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_RT_CONTEXT_NULL,
@@ -87,7 +87,7 @@ class _Process:
         # Locked: threads whose first calls meet here must count the same devices.
         with self.lock:
             if not self._devices:
-                self._devices = [Device(number) for number in range(positive("ACLNN_DEVICE_COUNT", 1))]
+                self._devices = [Device(number) for number in range(integer("ACLNN_DEVICE_COUNT", 1))]
             return self._devices
 
 

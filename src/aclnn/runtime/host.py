@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from aclnn.runtime.arena import LARGE_GRANULE, SMALL_GRANULE, Arena, Block
-from aclnn.runtime.settings import positive
 from aclnn.runtime.streams import Stream
+from aclnn.settings import integer
 
 # Programs need room beside the device's memory.
 _SHARE_OF_RAM = 3 / 4
@@ -29,7 +29,7 @@ class Backend:
     def memory_bytes(self) -> int:
         """ACLNN_MEMORY_BYTES, or three quarters of what this process may use of the machine's memory."""
         ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return positive("ACLNN_MEMORY_BYTES", int(min(ram, _control_group_limit() or ram) * _SHARE_OF_RAM))
+        return integer("ACLNN_MEMORY_BYTES", int(min(ram, _control_group_limit() or ram) * _SHARE_OF_RAM))
 
     def allocate(self, nbytes: int, huge: bool) -> Block | None:
         """Blocks of a huge page or more come from a range that is backed by huge pages."""

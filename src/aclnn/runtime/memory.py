@@ -16,6 +16,7 @@ from typing import Any
 
 from aclnn.runtime import backend as backends
 from aclnn.runtime.backend import Backend
+from aclnn.settings import Memo
 from aclnn.status import (
     ACL_ERROR_RT_MEMORY_ALLOCATION,
     ACL_ERROR_RT_PARAM_INVALID,
@@ -103,13 +104,13 @@ class _Table:
 
 
 #: For what follows from answers about live ranges: another, empty dictionary once anything has been freed.
-judged: dict[Any, Any] = {}
+judged: Memo[Any, Any] = Memo()
 
 
 def _forget_judged() -> None:
     # Not cleared: a thread that asked before the change would enter its answer after it.
     global judged
-    judged = {}
+    judged = Memo()
 
 
 _table = _Table(backends.create())

@@ -22,22 +22,9 @@ from typing import Any
 from aclnn.kernels.cpu import compiler, teamwork
 from aclnn.kernels.cpu.compiler import Kernel, address_of
 from aclnn.kernels.cpu.target import processors
+from aclnn.settings import integer
 
 Task = Callable[[int], object]
-
-
-def _default_threads() -> int:
-    """``ACLNN_NUM_THREADS``, else the number of cores this process may use.
-
-    Raises:
-        ValueError: the variable is not a positive integer.
-    """
-    word = os.environ.get("ACLNN_NUM_THREADS", "")
-    if not word:
-        return processors()
-    if not word.isdecimal() or int(word) < 1:
-        raise ValueError(f"ACLNN_NUM_THREADS: expected a positive integer, got {word!r}")
-    return int(word)
 
 
 _system: Any = ctypes.PyDLL(None) if os.name == "posix" else None
@@ -252,7 +239,7 @@ def shared() -> Pool:
     global _pool
     if _pool is None:
         with _first:
-            _pool = _pool or Pool(_default_threads())
+            _pool = _pool or Pool(integer("ACLNN_NUM_THREADS", processors()))
     return _pool
 
 
