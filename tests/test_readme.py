@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 RUNNABLE = [(language, text) for language, text in BLOCKS if language in ("python", "sh")]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -68,8 +68,19 @@ def test_example(example: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    text = page.read_text()
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", text) + re.findall(r"""(?:src|srcset)="([^"]+)""", text)
+    for link in links:
+        target, _, heading = link.partition("#")
+        found = page.parent / target if target else page
+        assert found.exists(), link
+        assert not heading or heading in anchors(found), link
+
+
+def anchors(page: Path) -> set[str]:
+    """What a page's headings are called in an address, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_commands_named_exist() -> None:
@@ -82,7 +93,8 @@ def test_the_commands_named_exist() -> None:
 def test_every_variable_is_documented() -> None:
     source = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
     documented = set(re.findall(r"^\| `(ACLNN_[A-Z_]+)`", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE))
-    assert set(re.findall(r"""environ[^#\n]*["'](ACLNN_[A-Z_]+)""", source)) <= documented
+    read = set(re.findall(r"""(?:environ|integer\()[^#\n]*["'](ACLNN_[A-Z_]+)""", source))
+    assert {"ACLNN_DEVICE", "ACLNN_NUM_THREADS"} < read <= documented
     assert documented <= set(re.findall(r"""["'](ACLNN_[A-Z_]+)["']""", source))
 
 
