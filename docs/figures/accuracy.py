@@ -1,7 +1,7 @@
 """The figure docs/figures/accuracy.svg: errors of four derivatives in float32, here and in PyTorch on the CPU.
 
-``python docs/figures/accuracy.py`` draws it from benchmarks/exhaustive_profile.csv, which ``make exhaustive`` writes: the
-worst error over all of each 2^20 neighbouring float32, an eighth of an octave.
+``python docs/figures/accuracy.py`` draws it from benchmarks/exhaustive_profile.csv, which ``make exhaustive`` writes:
+the worst error over all of each 2^20 neighbouring float32, an eighth of an octave.
 """
 
 from __future__ import annotations
