@@ -309,6 +309,23 @@ def test_rows_whose_magnitudes_are_in_doubt_have_the_same_bits_in_any_layout(n: 
     assert_exact((whole[0][sound], *gradients(inputs)[1:]), inputs, n)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("n", "gap"), [(10, 0), (24, 0), (40, 0), (64, 0), (16, 1), (64, 1), (100, 0), (600, 0)])
+def test_a_row_in_doubt_leaves_its_neighbours_alone(n: int, gap: int, dtype: Any) -> None:
+    """Measuring a row again once left its addresses and coefficients to the group's other rows, where all are finite."""
+    inputs = dy, x, mean, rstd, weight = rows(np.random.default_rng(n), 260, n, dtype)
+    dy[[1, 6, 11, 12]] = 0
+    rstd[200:] = 1000.0
+    alone = [gradients((dy[k : k + 1], x[k : k + 1], mean[k : k + 1], rstd[k : k + 1], weight)) for k in range(260)]
+    if gap:
+        apart = np.empty((2, 26, 10 + gap, n), dtype)[:, :, :10]
+        apart[0], apart[1] = dy.reshape(26, 10, n), x.reshape(26, 10, n)
+        inputs = (*apart, mean.reshape(26, 10), rstd.reshape(26, 10), weight)
+    dx, dw, db = gradients(inputs)
+    assert np.array_equal(bits(dx.reshape(260, n)), bits(np.concatenate([one[0] for one in alone])))
+    assert_exact((dx.reshape(260, n), dw, db), (dy, x, mean, rstd, weight), n)
+
+
 @pytest.mark.parametrize("n", [40, 200, 700])
 def test_bfloat16_results_may_be_subnormal(n: int) -> None:
     dy, x, mean, rstd, weight = rows(np.random.default_rng(15), 300, n, DTYPES[2])

@@ -208,13 +208,9 @@ def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) 
 
 
 @register_jitable
-def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int) -> None:
+def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int, single: int) -> None:
     """A group of rows of one segment. A row is written after the next one's sums, which hide the verdict's latency."""
     coefficients, records, terms = room + COEFFICIENTS_AT, room + RECORDS_AT, room + TERMS_AT
-    other = scratch(FRAME)
-    store_int(other + DY_AHEAD, load_one_int64(frame + DY_AHEAD))
-    store_int(other + X_AHEAD, load_one_int64(frame + X_AHEAD))
-    store_int(other + ALL_COLUMNS, of(job, N))
     store_int(frame + ROW, coefficients)
     store_int(frame + TERMS, terms)
     place_rows(job, DY, row, count, 0, frame, DYS, room)
@@ -228,8 +224,8 @@ def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int) -> Non
             call(of(job, SUM_ROW) if k + 1 < count else of(job, SUM_LAST_ROW), frame)
         if of(job, DX) and k:
             done = coefficients + COEFFICIENT * (k - 1)
-            _judge_row(job, row + k - 1, records + RECORD * (k - 1), done, other)
-            write_part(job, row + k - 1, 0, of(job, N), done, other)
+            _judge_row(job, row + k - 1, records + RECORD * (k - 1), done, single)
+            write_part(job, row + k - 1, 0, of(job, N), done, single)
 
 
 @register_jitable
@@ -249,7 +245,7 @@ def sum_part(
 
 
 @register_jitable
-def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
+def _do_together(job: int, row: int, count: int, room: int, frame: int, single: int) -> None:
     """A group of rows: all sums, then all of dx. Each pass prefetches the next group."""
     coefficients, records, segments = room + COEFFICIENTS_AT, room + RECORDS_AT, of(job, SEGMENTS)
     dw_at, db_at = load_one_int64(frame + DW_AT), load_one_int64(frame + DB_AT)
@@ -259,7 +255,7 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
     if of(job, DX):
         slow = False
         for k in range(count):
-            slow |= _judge_row(job, row + k, records + RECORD * segments * k, coefficients + COEFFICIENT * k, frame)
+            slow |= _judge_row(job, row + k, records + RECORD * segments * k, coefficients + COEFFICIENT * k, single)
         if of(job, WRITE_GROUP) and count == GROUP and not slow:
             place_rows(job, DX, row, count, 0, frame, DXS, 0)
             call(of(job, WRITE_GROUP), frame)
@@ -267,7 +263,7 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int) -> None:
             for first in range(0, of(job, N), PIECE):
                 size = min(PIECE, of(job, N) - first)
                 for k in range(count):
-                    write_part(job, row + k, first, size, coefficients + COEFFICIENT * k, frame)
+                    write_part(job, row + k, first, size, coefficients + COEFFICIENT * k, single)
     store_int(frame + DW_AT, dw_at)
     store_int(frame + DB_AT, db_at)
 
@@ -283,10 +279,11 @@ def blocks(one_by_one: bool) -> Loop:
     def run(
         job: int, first_row: int, block_rows: int, last_row: int, number: int, begun: int, step: int, end: int
     ) -> None:
-        room, frame, size, n = scratch(ROOM), scratch(FRAME), of(job, PARTIAL_BYTES), of(job, N)
+        room, size, n = scratch(ROOM), of(job, PARTIAL_BYTES), of(job, N)
+        frame, single = scratch(FRAME), scratch(FRAME)  # a group's, and one row's
         reached = scratch(8)
         clear(room, TERMS_AT)
-        store_int(frame + ALL_COLUMNS, n)
+        store_int(single + ALL_COLUMNS, n)
         dy_step = load_one_int64(job + of(job, DY) + STEP)
         x_step = load_one_int64(job + of(job, X) + STEP) if of(job, X) else 0
         block = fetch_add(begun, step) if begun else 0
@@ -308,10 +305,11 @@ def blocks(one_by_one: bool) -> Loop:
                 for row in range(first, last, GROUP):
                     count = min(GROUP, stop - row)
                     following = n > SHORT and row + GROUP < stop
-                    store_int(frame + DY_AHEAD, GROUP * dy_step if following else 0)
-                    store_int(frame + X_AHEAD, GROUP * x_step if following else 0)
+                    for place in (frame, single):
+                        store_int(place + DY_AHEAD, GROUP * dy_step if following else 0)
+                        store_int(place + X_AHEAD, GROUP * x_step if following else 0)
                     load_statistics(job, row, count, room + COEFFICIENTS_AT)
-                    do(job, row, count, room, frame)
+                    do(job, row, count, room, frame, single)
                 first = last
             for at in range(dw_at, dw_at + size, 128):
                 if any_not_finite(at):
