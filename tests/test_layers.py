@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aclnn
+from aclnn.kernels.cpu.cache import sources
 
 SOURCE = Path(aclnn.__file__).parent
 
@@ -123,6 +124,21 @@ def complaints(module: str, imported: Iterable[str]) -> list[str]:
         elif other != part and (RANK[other] >= RANK[part] or (own is not None and other not in own)):
             found.append(f"{module} imports {name}, which is not below it")
     return found
+
+
+def test_files_of_compiled_kernels_are_named_after_all_that_is_compiled_in() -> None:
+    """The limits of LayerNorm were not: a change of them left the old kernels in use."""
+    known, stamped = modules(), sources()
+    never_compiled_in = {"aclnn.tensor", "aclnn.settings"}
+    kernels = [name for name in known if name.startswith("aclnn.kernels.cpu")]
+    assert len(kernels) > 30
+    for name in kernels:
+        path = known[name]
+        assert path in stamped
+        tree = ast.parse(path.read_text())
+        for imported in imports(name, tree, known, path.name == "__init__.py"):
+            if imported in known and imported not in never_compiled_in:
+                assert known[imported] in stamped, f"{name} imports {imported}"
 
 
 def test_every_part_has_a_layer() -> None:

@@ -1,4 +1,4 @@
-"""A directory of files that are dear to make: compiled kernels and tables, shared between processes.
+"""A directory of files that are expensive to make: compiled kernels and tables, shared between processes.
 
 A file is named after everything that its contents depend on, written beside its place and moved into it, so that
 readers see whole files only and concurrent writers do no harm. No failure of the file system is an error: what cannot
@@ -51,11 +51,17 @@ def directory() -> Path | None:
         return None
 
 
+def sources() -> list[Path]:
+    """The files whose code and constants are compiled into kernels."""
+    package = Path(__file__).parents[2]
+    return sorted([package / "dtypes.py", *package.glob("kernels/*.py"), *package.glob("kernels/cpu/**/*.py")])
+
+
 @cache
 def source_stamp() -> str:
-    """A digest of these kernels' source: other code, other files."""
+    """A digest of the kernels' source: other code, other files."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
