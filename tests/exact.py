@@ -82,7 +82,7 @@ def rounded(exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
     if dtype != D.BF16:
         with np.errstate(over="ignore", under="ignore"):
             return exact.astype(NUMPY[dtype])
-    # To float32 by rounding to odd, which keeps the second rounding innocent.
+    # To float32 by rounding to odd, which keeps the second rounding harmless.
     with np.errstate(over="ignore", under="ignore"):
         near = exact.astype(np.float32)
     back = near.astype(np.float64)

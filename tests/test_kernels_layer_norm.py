@@ -309,10 +309,22 @@ def test_rows_whose_magnitudes_are_in_doubt_have_the_same_bits_in_any_layout(n: 
     assert_exact((whole[0][sound], *gradients(inputs)[1:]), inputs, n)
 
 
+@pytest.mark.parametrize("n", [2, 16, 40, 200, 700])
+@pytest.mark.parametrize("m", [1, 300])
+def test_what_vanishes_from_c2_matters_where_xhat_is_large(m: int, n: int) -> None:
+    """A g that vanishes comes back times x̂ of one column and of another: dx was 14 % off."""
+    dy, x, mean, rstd, weight = (array.copy() for array in rows(np.random.default_rng(1), m, n))
+    dy[:], x[:], mean[:], rstd[:], weight[:] = 0.0, 0.0, 0.0, 1.0, 1.0
+    dy[:, :2], x[:, 1] = (2.0**-80, 1.5 * 2.0**-75), 2.0**30 * (1 - 2.0**-10)
+    weight[:2] = 2.0**-8, 2.0**-74
+    inputs = dy, x, mean, rstd, weight
+    assert_exact(gradients(inputs), inputs, n)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("n", "gap"), [(10, 0), (24, 0), (40, 0), (64, 0), (16, 1), (64, 1), (100, 0), (600, 0)])
 def test_a_row_in_doubt_leaves_its_neighbours_alone(n: int, gap: int, dtype: Any) -> None:
-    """Measuring a row again once left its addresses and coefficients to the group's other rows, where all are finite."""
+    """Measuring a row again once left its addresses and coefficients to the rows around it, if all were finite."""
     inputs = dy, x, mean, rstd, weight = rows(np.random.default_rng(n), 260, n, dtype)
     dy[[1, 6, 11, 12]] = 0
     rstd[200:] = 1000.0

@@ -332,7 +332,7 @@ def test_expansions_account_for_what_they_drop():
     assert expansions.multiply(3.0, 0.0, 1.5, 0.0)[2] == 0.0
 
 
-def test_odd_rounding_makes_a_second_rounding_innocent():
+def test_odd_rounding_makes_a_second_rounding_harmless():
     rng = np.random.default_rng(15)
     target = FORMATS["float32"]
     for _ in range(2000):

@@ -1,7 +1,7 @@
 """The derivatives of 16-bit x, in float32 over any number of lanes.
 
 f(x) rounds to the nearest 16-bit number for every x, and its error is small beside the 16-bit rounding of dy·f(x):
-2^-17.7 of f for float16, 2^-14.7 for bfloat16. docs/numerics.md explains the choices.
+2^-17.7 of f for float16, 2^-14.8 for bfloat16. docs/numerics.md explains the choices.
 """
 
 from __future__ import annotations
