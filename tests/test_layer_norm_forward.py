@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -80,3 +82,50 @@ def digest() -> str:
 
 def test_every_instruction_set_gives_the_same_bits() -> None:
     assert digests_elsewhere(__name__) == {digest()}
+
+
+@pytest.mark.parametrize("rows", [30, 4000])
+def test_where_results_coincide_the_last_one_stays(rows: int) -> None:
+    x, weight, bias = call(np.dtype(np.float32), rows, 200)
+    expected = aclnn.layer_norm(x, (200,), weight, bias)
+    storage = np.zeros(202, np.float32)
+    whole = np.lib.stride_tricks.as_strided(storage, (rows, 200), (0, 4))
+    single = [np.lib.stride_tricks.as_strided(storage[i:], (rows, 1), (0, 4)) for i in (200, 201)]
+    for _ in range(20):
+        storage[:] = 0
+        aclnn.layer_norm(x, (200,), weight, bias, out=(whole, *single))
+        assert storage.tobytes() == b"".join(result[-1].tobytes() for result in expected)
+
+
+def test_a_result_in_place_of_rows_that_overlap_is_that_of_the_rows_before() -> None:
+    _, weight, bias = call(np.dtype(np.float32), 1, 64)
+    storage = np.random.default_rng(4).normal(size=67).astype(np.float32)
+    x = np.lib.stride_tricks.as_strided(storage, (4, 64), (4, 4))
+    out = aclnn.layer_norm(x.copy(), (64,), weight, bias)[0]
+    aclnn.layer_norm(x, (64,), weight, bias, out=(x, None, None))
+    assert storage.tobytes() == out[:, 0][:3].tobytes() + out[3].tobytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is read from /proc")
+def test_memory_that_cannot_be_had_is_an_error() -> None:
+    """It was allocated by the threads, whose failure nobody heard of: the results stayed as they were."""
+    done = subprocess.run([sys.executable, "-c", _LIMITED], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "MemoryError\nuntouched\n"), done.stderr
+
+
+_LIMITED = """
+import resource
+import numpy as np, aclnn
+from aclnn.kernels.cpu import pool
+pool.set_threads(2)
+aclnn.layer_norm(np.ones((64, 4096), np.float32), (4096,))
+x = np.ones((2, 20_000_000), np.float32)
+out = [np.full(shape, 7, np.float32) for shape in ((2, 20_000_000), (2, 1), (2, 1))]
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (120 << 20),) * 2)
+try:
+    aclnn.layer_norm(x, (20_000_000,), out=tuple(out))
+except MemoryError:
+    print("MemoryError")
+print("untouched" if all((array == 7).all() for array in out) else "written")
+"""

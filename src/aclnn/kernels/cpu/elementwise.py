@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import entries, formulas, loops, pool
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.geometry import Geometry, simplify
+from aclnn.kernels.cpu.overlaps import apart, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.tiling import in_rows, rows, tile
 from aclnn.tensor import Layout
@@ -46,13 +46,6 @@ def _is_contiguous(geometry: Geometry, itemsize: int) -> bool:
     return all(step == itemsize for axis in geometry.axes for step in axis.steps)
 
 
-def _copied(address: int, size: int) -> NDArray[np.uint8]:
-    """The bytes at an address in memory of their own."""
-    copy = np.empty(size, np.uint8)
-    ctypes.memmove(copy.ctypes.data, address, size)
-    return copy
-
-
 class _Nothing:
     """An empty result."""
 
@@ -83,8 +76,7 @@ class _Contiguous:
         dy, x, out = inputs[0], inputs[-1], outputs[0]
         reach = self._bytes
         if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
-            originals = [_copied(address, reach) for address in (dy, x)]
-            dy, x = (original.ctypes.data for original in originals)
+            (dy, x), _copies = apart((dy, x), ((0, reach),) * 2, (out,), ((0, reach),), alike=(0, 1))
         run, table, size = self._kernel, self._table_address, self._size
         if size <= ALONE:
             run(0, dy, x, out, table, 0, size, size)
@@ -110,8 +102,8 @@ class _Strided:
     """Any layouts and data types."""
 
     __slots__ = (
-        "_description", "_inputs", "_kernel", "_output", "_per_chunk", "_starts", "_table", "_tiles", "_work_us",
-        "workspace_bytes",
+        "_alike", "_description", "_kernel", "_per_chunk", "_read", "_starts", "_table", "_tiles", "_work_us",
+        "_written", "workspace_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -139,18 +131,12 @@ class _Strided:
         self._table = table
         # Reading and writing the same element is harmless only where nothing is written twice.
         alone = not geometry.ordered and all(stride for extent, stride in zip(*output[1:], strict=True) if extent > 1)
-        self._output = output.span
-        self._inputs = [(layout.span, alone and _same_elements(layout, output)) for layout in inputs]
+        self._alike = {i for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
+        self._read, self._written = [layout.span for layout in inputs], (output.span,)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
-        begin, end = (outputs[0] + edge for edge in self._output)
-        addresses, originals = list(inputs), []
-        for i, (address, ((below, above), same)) in enumerate(zip(inputs, self._inputs, strict=True)):
-            if address + below < end and begin < address + above and not (same and address == outputs[0]):
-                original = _copied(address + below, above - below)
-                addresses[i] = original.ctypes.data - below
-                originals.append(original)
+        addresses, _copies = apart(inputs, self._read, outputs, self._written, self._alike)
         dy, x, out = (
             address + start
             for address, start in zip(
@@ -165,11 +151,6 @@ class _Strided:
 def _mover(size: int) -> int:
     """The address of the kernel that moves tiles of elements of this many bytes."""
     return address_of(kernel(f"mover-{size}", (), lambda: loops.mover(size)))
-
-
-def _same_elements(first: Layout, second: Layout) -> bool:
-    """From the same address both put the same elements in the same places."""
-    return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize
 
 
 def _tiles_kernel(formula: Formula | None, binary: bool) -> Kernel:

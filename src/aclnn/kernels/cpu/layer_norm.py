@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
@@ -17,13 +16,15 @@ from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel
 from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, taken_in_sets, working
+from aclnn.kernels.cpu.layer_norm_in_order import in_order
 from aclnn.kernels.cpu.layer_norm_job import Job
 from aclnn.kernels.cpu.layer_norm_rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm_segments import Wanted
 from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
-from aclnn.kernels.cpu.layer_norm_views import View, columns_of, described, rows_of, same_elements
+from aclnn.kernels.cpu.layer_norm_views import View, columns_of, rows_of
+from aclnn.kernels.cpu.overlaps import apart, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.tensor import Layout, contiguous_strides
+from aclnn.tensor import Layout
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
 """A block of rows has its own partial sums of dw and db; there are at most 64 blocks, of at least 64 rows and 2^16
@@ -75,6 +76,10 @@ class LayerNormPlan:
         split = len(dy.shape) - normalized_dims
         self._m, self.n = math.prod(dy.shape[:split]), math.prod(dy.shape[split:])
         self._empty = self._m == 0 or self.n == 0
+        read = (*self._matrices[:2], *self._statistics, self._weight)
+        self._read = [None if view is None else view.span for view in read]
+        self._overwritten = [None if dx is None or self._empty else dx.span]  # while inputs are still read
+        self._alike = {i for i, layout in enumerate((dy, x)) if dx is not None and same_elements(layout, dx)}
         self._segments = -(-self.n // jobs.SEGMENT)
         self._batched = self.n > LONGEST or self._m < 4 * BLOCK_ROWS
         least = max(self._m / BLOCKS, BLOCK_ELEMENTS / max(1, self.n))
@@ -145,8 +150,7 @@ class LayerNormPlan:
         """See ``aclnn.kernels.Plan``."""
         if self.n == 0:
             return
-        originals = self._originals(inputs, outputs[0]) if self.wanted.dx and not self._empty else {}
-        inputs = [originals[i][0] if i in originals else address for i, address in enumerate(inputs)]
+        inputs, _copies = apart(inputs, self._read, outputs[:1], self._overwritten, self._alike)
         job = self._filled(inputs, outputs, workspace)
         in_place = self.wanted.dx and outputs[0] in inputs[:2]
         if self._empty:
@@ -156,24 +160,6 @@ class LayerNormPlan:
         else:
             self._run_blocks(job, in_place)
             self._finish(job, self._blocks)
-
-    def _originals(self, inputs: Sequence[int], dx: int) -> dict[int, tuple[int, NDArray[np.uint8]]]:
-        """Copies of the inputs that writing dx would change before they are read: the new address and the memory."""
-        begin, end = (dx + edge for edge in self._matrices[2].span)
-        found = {}
-        for i, (address, view) in enumerate(zip(inputs, self._read(), strict=True)):
-            if view is None or (i < 2 and address == dx and same_elements(view.layout, self._matrices[2].layout)):
-                continue
-            below, above = view.span
-            if address + below < end and begin < address + above:
-                copied = np.empty(above - below, dtype=np.uint8)
-                ctypes.memmove(copied.ctypes.data, address + below, above - below)
-                found[i] = copied.ctypes.data - below, copied
-        return found
-
-    def _read(self) -> tuple[View | None, ...]:
-        """What is read: dy, x, mean, rstd and, for dx, the weight."""
-        return (*self._matrices[:2], *self._statistics, self._weight)
 
     def _filled(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Job:
         """The job with its addresses."""
@@ -296,7 +282,7 @@ class LayerNormPlan:
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
         """Whether dw and db may be written before dx, while inputs are still being read, and in any order."""
-        others = [(address, view.span) for address, view in zip(inputs, self._read(), strict=True) if view is not None]
+        others = [(address, span) for address, span in zip(inputs, self._read, strict=True) if span is not None]
         if self.wanted.dx:
             others.append((outputs[0], self._matrices[2].span))
         for view, target in zip(self._gradients, outputs[1:], strict=True):
@@ -347,34 +333,6 @@ class LayerNormPlan:
                 pool.sweep(driver("finish"), operands, chunk, self.n, work_us)
 
 
-class _InOrder:
-    """dx has elements that coincide: the gradients go to memory of their own, and from there in logical order."""
-
-    def __init__(
-        self,
-        inputs: tuple[Layout | None, ...],
-        outputs: tuple[Layout, Layout | None, Layout | None],
-        normalized_dims: int,
-    ) -> None:
-        dx, dw, db = outputs
-        straight = Layout(dx.dtype, dx.shape, contiguous_strides(dx.shape))
-        self._plan = LayerNormPlan(inputs, (straight, dw, db), normalized_dims)
-        self._itemsize, self._count = dx.dtype.itemsize, dx.size
-        self._dims = [np.array(described(columns_of(layout).columns), dtype=np.int64) for layout in (straight, dx)]
-        self.workspace_bytes = self._plan.workspace_bytes
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """See ``Plan.run``."""
-        straight = np.empty(self._itemsize * self._count, dtype=np.uint8)
-        source = int(straight.ctypes.data)
-        self._plan.run(inputs, (source, *outputs[1:]), workspace)
-        dims = (int(description.ctypes.data) for description in self._dims)
-        columns_kernel("copy")(self._itemsize, self._count, source, outputs[0], *dims)
-
-
 def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
     """See ``aclnn.kernels.layer_norm_backward``."""
-    dx, dw, db = outputs
-    if dx is not None and 0 not in dx.shape and not columns_of(dx).distinct:
-        return _InOrder(inputs, (dx, dw, db), normalized_dims)
-    return LayerNormPlan(inputs, outputs, normalized_dims)
+    return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims), outputs, places=(0,))

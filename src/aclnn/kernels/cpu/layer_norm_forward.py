@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,30 +9,38 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aclnn.dtypes import DataType
+from aclnn.kernels import Plan
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import Job
+from aclnn.kernels.cpu.layer_norm_in_order import in_order
+from aclnn.kernels.cpu.layer_norm_job import Job, offset
 from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
-from aclnn.kernels.cpu.loops import Loop, shared
+from aclnn.kernels.cpu.layer_norm_views import described, dims_of
+from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
+    fetch_add,
     finish_streams,
     first_lanes,
     load_float32,
     load_float32_part,
     load_one_int64,
+    scratch,
     store_float32,
     store_float32_part,
+    store_one_float32,
 )
+from aclnn.kernels.cpu.overlaps import apart
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.vector import LANES
+from aclnn.kernels.cpu.vector import LANES, splat
 from aclnn.tensor import Layout
 
 _CHUNK_ELEMENTS = 1 << 16
-_PER_US = 2500  # elements, about
 """Elements that a thread takes at a time: about 20 µs of work."""
+_PER_US = 2500
+"""Elements in a microsecond, about."""
 
 # What `job` holds, one int64 each: sizes, the bits of eps as float64, then for each tensor its address (0 when absent)
 # and where its dimensions are described. A description is (dimensions, extent, stride in bytes, …), innermost first;
@@ -46,20 +53,6 @@ _FIELDS = 17
 @register_jitable
 def _field(job: int, index: int) -> Any:
     return load_one_int64(job + 8 * index)
-
-
-@register_jitable
-def _offset(dims: int, index: int) -> int:
-    """Byte offset of the element with this logical index."""
-    offset: int = 0
-    outermost = load_one_int64(dims) - 1
-    for d in range(outermost):
-        extent = load_one_int64(dims + 8 + 16 * d)
-        quotient = index // extent
-        offset += (index - quotient * extent) * load_one_int64(dims + 16 + 16 * d)
-        index = quotient
-    offset += index * load_one_int64(dims + 16 + 16 * outermost)
-    return offset
 
 
 @register_jitable
@@ -81,7 +74,7 @@ def _reader(dtype: DataType) -> Any:
                 store_float32(target + 4 * (n - rest), part(address + (n - rest) * size, rest))
         else:
             for j in range(n):
-                store_float32_part(target + 4 * j, part(address + _offset(dims, j), 1), 1)
+                store_float32_part(target + 4 * j, part(address + offset(dims, j), 1), 1)
 
     return read
 
@@ -100,7 +93,7 @@ def _writer(dtype: DataType) -> Any:
                 part(address + (n - rest) * size, load_float32(source + 4 * (n - rest)), rest)
         else:
             for j in range(n):
-                part(address + _offset(dims, j), load_float32_part(source + 4 * j, 1), 1)
+                part(address + offset(dims, j), load_float32_part(source + 4 * j, 1), 1)
 
     return write
 
@@ -171,32 +164,34 @@ def _normalizer(dtype: DataType, trickles: bool) -> Any:
     return normalize
 
 
+@register_jitable
+def _fill(row: int, row_bytes: int, value: np.float32) -> None:
+    for at in range(row, row + row_bytes, 4 * LANES):
+        store_float32(at, splat(value))
+
+
 def _make(kinds: _Kinds, trickles: bool) -> Loop:
+    """Rows, shared by threads as in ``loops``.
+
+    The operands: the job, the threads' memory, of three rows in float32 each (one of x or of the result, the weights,
+    the biases), the bytes of a row, where to count the threads that have theirs, and how many there are.
+    """
     read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out, trickles)
     into_row = _normalizer(DataType.FLOAT, False)
     read_weight, read_bias = _reader(kinds.weight or DataType.FLOAT), _reader(kinds.bias or DataType.FLOAT)
     write_mean, write_rstd = _writer(kinds.mean or DataType.FLOAT), _writer(kinds.rstd or DataType.FLOAT)
     x_size, out_size, as_it_is = kinds.x.itemsize, kinds.out.itemsize, kinds.x == DataType.FLOAT
 
-    def rows(job: int, _a: int, _b: int, _c: int, _d: int, first: int, last: int) -> None:  # the job says it all
+    @register_jitable
+    def rows(job: int, row: int, weight: int, bias: int, first: int, last: int) -> None:
         n = _field(job, N)
         eps = np.int64(_field(job, EPS)).view(np.float64)
-        padded = n + LANES  # the last vector is read and written whole
-        scratch = np.empty((3, padded), np.float32)
-        scratch[1], scratch[2] = 1.0, 0.0
-        number = np.empty(LANES, np.float32)
-        row = np.int64(scratch.ctypes.data)
-        weight, bias = row + 4 * padded, row + 8 * padded
-        if _field(job, WEIGHT):
-            read_weight(_field(job, WEIGHT), _field(job, WEIGHT_COLUMNS), n, weight)
-        if _field(job, BIAS):
-            read_bias(_field(job, BIAS), _field(job, BIAS_COLUMNS), n, bias)
+        number = scratch(64)
         x_columns, out_columns = _field(job, X_COLUMNS), _field(job, OUT_COLUMNS)
         streamed = _field(job, STREAMED)
-        x = _field(job, X) + _offset(_field(job, X_ROWS), first)
+        x = _field(job, X) + offset(_field(job, X_ROWS), first)
         for index in range(first, last):
-            row = np.int64(scratch.ctypes.data)  # mentioned here, the array lives until the last row is done
-            following = _field(job, X) + _offset(_field(job, X_ROWS), index + 1)
+            following = _field(job, X) + offset(_field(job, X_ROWS), index + 1)
             source = row
             if as_it_is and _contiguous(x_columns, x_size):
                 source = x
@@ -207,14 +202,14 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
             # A division by zero would raise an exception.
             rstd = 1.0 / root if root != 0.0 else math.inf
             if _field(job, MEAN):
-                number[0] = mean
-                place = _field(job, MEAN) + _offset(_field(job, MEAN_ROWS), index)
-                write_mean(number.ctypes.data, 1, place, _field(job, MEAN_ROWS))
+                store_one_float32(number, np.float32(mean))
+                place = _field(job, MEAN) + offset(_field(job, MEAN_ROWS), index)
+                write_mean(number, 1, place, _field(job, MEAN_ROWS))
             if _field(job, RSTD):
-                number[0] = rstd
-                place = _field(job, RSTD) + _offset(_field(job, RSTD_ROWS), index)
-                write_rstd(number.ctypes.data, 1, place, _field(job, RSTD_ROWS))
-            place = _field(job, OUT) + _offset(_field(job, OUT_ROWS), index)
+                store_one_float32(number, np.float32(rstd))
+                place = _field(job, RSTD) + offset(_field(job, RSTD_ROWS), index)
+                write_rstd(number, 1, place, _field(job, RSTD_ROWS))
+            place = _field(job, OUT) + offset(_field(job, OUT_ROWS), index)
             if _contiguous(out_columns, out_size):
                 normalize(source, n, mean, rstd, weight, bias, place, streamed, following, LANES * x_size)
             else:
@@ -224,23 +219,30 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
         if streamed:
             finish_streams()
 
-    return shared(rows)
+    def run(job: int, rooms: int, row_bytes: int, taken: int, threads: int, begun: int, step: int, end: int) -> None:
+        number = fetch_add(taken, 1)
+        if number >= threads:
+            return
+        n, row = _field(job, N), rooms + 3 * row_bytes * number
+        weight, bias = row + row_bytes, row + 2 * row_bytes
+        if _field(job, WEIGHT):
+            read_weight(_field(job, WEIGHT), _field(job, WEIGHT_COLUMNS), n, weight)
+        else:
+            _fill(weight, row_bytes, np.float32(1.0))
+        if _field(job, BIAS):
+            read_bias(_field(job, BIAS), _field(job, BIAS_COLUMNS), n, bias)
+        else:
+            _fill(bias, row_bytes, np.float32(0.0))
+        first = fetch_add(begun, step) if begun else 0
+        while first < end:
+            rows(job, row, weight, bias, first, min(end, first + step))
+            first = fetch_add(begun, step) if begun else end
 
-
-def _described(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[int]:
-    """Dimensions, extent and stride in bytes of each, innermost first; merged where one stride continues another."""
-    dims: list[tuple[int, int]] = []
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if dims and stride * itemsize == dims[-1][0] * dims[-1][1]:
-            dims[-1] = (dims[-1][0] * extent, dims[-1][1])
-        elif extent != 1:
-            dims.append((extent, stride * itemsize))
-    dims = dims or [(1, itemsize)]
-    return [len(dims), *(number for dim in dims for number in dim)]
+    return run
 
 
 class LayerNormPlan:
-    """Rows are independent: chunks of them go to the threads. No workspace."""
+    """Rows are independent: chunks of them go to the threads. No workspace; 12 bytes for each thread and column."""
 
     workspace_bytes = 0
 
@@ -266,7 +268,7 @@ class LayerNormPlan:
             (WEIGHT_COLUMNS, weight, slice(None)), (BIAS_COLUMNS, bias, slice(None)),
         )  # fmt: skip
         self._descriptions = {
-            field: Job.of(_described(layout.shape[part], layout.strides[part], layout.dtype.itemsize))
+            field: Job.of(described(dims_of(layout.shape[part], layout.strides[part], layout.dtype.itemsize)))
             for field, layout, part in parts
             if layout is not None
         }
@@ -274,18 +276,18 @@ class LayerNormPlan:
             job[field] = description.address
         self._template = Job.of(job)
         self._read, self._written = (
-            [(place, *layout.span) for place, layout in enumerate(layouts) if layout is not None]
-            for layouts in (inputs, outputs)
+            [None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)
         )
-        self._in_place = x == out
+        self._alike = {0} if x == out else ()  # a row is read before it is written
         self._kinds = _Kinds(*(None if layout is None else layout.dtype for layout in (*inputs, *outputs)))  # type: ignore[arg-type]
         size = out.dtype.itemsize
         self._vector_bytes = LANES * size
         self._streams = (
             self._n % LANES == 0
             and self._m * self._n * size >= STREAM_BYTES
-            and _described(out.shape, out.strides, size) == [1, self._m * self._n, size]
+            and dims_of(out.shape, out.strides, size) == ((self._m * self._n, size),)
         )
+        self._row_bytes = 4 * LANES * (self._n // LANES + 1)  # the last vector is read and written whole
         self._step = max(1, _CHUNK_ELEMENTS // max(1, self._n))
         self._normalize = self._kernel(trickles=False)  # compiled in phase one
 
@@ -296,37 +298,19 @@ class LayerNormPlan:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """Compute; see ``aclnn.kernels.Plan``."""
         job = self._template.copy()
-        kept, (job[X], job[WEIGHT], job[BIAS]) = self._apart(inputs, outputs)
+        (job[X], job[WEIGHT], job[BIAS]), _copies = apart(inputs, self._read, outputs, self._written, self._alike)
         job[OUT], job[MEAN], job[RSTD] = outputs
         job[STREAMED] = streamed = self._streams and outputs[0] % 16 == 0
         trickles = streamed and outputs[0] % self._vector_bytes != 0
         normalize = self._kernel(trickles) if trickles else self._normalize
-        pool.sweep(normalize, (job.address, 0, 0, 0, 0), self._step, self._m, self._m * self._n // _PER_US)
-        del kept
-
-    def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[list[Any], list[int]]:
-        """Copies of the inputs that an output overlaps, and every input's address, or its copy's.
-
-        A row is read before it is written, so x may be exactly out.
-        """
-        kept, addresses = [], list(inputs)
-        for place, below, above in self._read:
-            begin, end = inputs[place] + below, inputs[place] + above
-            for other, low, high in self._written:
-                target = outputs[other]
-                if begin < target + high and target + low < end:
-                    if place == other == 0 and inputs[0] == target and self._in_place:
-                        continue
-                    copy = np.empty(end - begin, np.uint8)
-                    ctypes.memmove(copy.ctypes.data, begin, end - begin)
-                    kept.append(copy)
-                    addresses[place] = copy.ctypes.data - below
-                    break
-        return kept, addresses
+        threads = min(pool.shared().threads, -(-self._m // self._step))
+        rooms, taken = np.empty(threads * 3 * self._row_bytes, np.uint8), np.zeros(1, np.int64)
+        operands = (job.address, rooms.ctypes.data, self._row_bytes, taken.ctypes.data, threads)
+        pool.sweep(normalize, operands, self._step, self._m, self._m * self._n // _PER_US)
 
 
 def plan(
     inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
-) -> LayerNormPlan:
+) -> Plan:
     """See ``aclnn.kernels.layer_norm``."""
-    return LayerNormPlan(inputs, outputs, normalized_dims, eps)
+    return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims, eps), outputs, places=(0, 1, 2))

@@ -10,7 +10,7 @@ from aclnn.tensor import Layout
 Dims = tuple[tuple[int, int], ...]
 
 
-def _dims(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Dims:
+def dims_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Dims:
     """(extent, stride in bytes) innermost first, with dimensions merged wherever one stride continues another."""
     dims: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -36,8 +36,8 @@ class View:
         self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
         self.span = layout.span
         split = len(layout.shape) - normalized_dims
-        self.rows = _dims(layout.shape[:split], layout.strides[:split], size)
-        self.columns = _dims(layout.shape[split:], layout.strides[split:], size)
+        self.rows = dims_of(layout.shape[:split], layout.strides[:split], size)
+        self.columns = dims_of(layout.shape[split:], layout.strides[split:], size)
         self.direct = len(self.columns) == 1 and self.columns[0][1] == size
         """Elements of a row lie side by side."""
         reach = size
@@ -65,8 +65,3 @@ def rows_of(layout: Layout) -> View:
 def columns_of(layout: Layout) -> View:
     """Each element a column."""
     return View(layout, len(layout.shape))
-
-
-def same_elements(first: Layout, second: Layout) -> bool:
-    """From the same address both put the same elements in the same places."""
-    return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize

@@ -1,0 +1,55 @@
+"""Results of LayerNorm whose elements coincide: the last one in logical order stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from aclnn.kernels import Plan
+from aclnn.kernels.cpu.layer_norm_calls import columns_kernel
+from aclnn.kernels.cpu.layer_norm_views import columns_of, described
+from aclnn.tensor import Layout, contiguous_strides
+
+Layouts = tuple[Layout | None, ...]
+
+
+def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence[int]) -> Plan:
+    """The plan that ``make`` returns for these outputs, if need be for contiguous ones that are copied in order.
+
+    Args:
+        make: a plan for layouts of outputs.
+        outputs: the layouts asked for.
+        places: the outputs in which a plan does not care which of coinciding elements it writes last.
+    """
+    moved = {i: layout for i in places if (layout := outputs[i]) is not None and _coincide(layout)}
+    return _Copying(make, outputs, moved) if moved else make(outputs)
+
+
+def _coincide(layout: Layout) -> bool:
+    return 0 not in layout.shape and not columns_of(layout).distinct
+
+
+class _Copying:
+    """Some outputs go to memory of their own, and from there in logical order."""
+
+    def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts, moved: dict[int, Layout]) -> None:
+        straight = {i: Layout(to.dtype, to.shape, contiguous_strides(to.shape)) for i, to in moved.items()}
+        self._plan = make(tuple(straight.get(i, layout) for i, layout in enumerate(outputs)))
+        self._moved = {
+            i: (to.dtype.itemsize, to.size, [_description(straight[i]), _description(to)]) for i, to in moved.items()
+        }
+        self.workspace_bytes = self._plan.workspace_bytes
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        rooms = {i: np.empty(itemsize * size, np.uint8) for i, (itemsize, size, _) in self._moved.items()}
+        targets = [rooms[i].ctypes.data if i in rooms else target for i, target in enumerate(outputs)]
+        self._plan.run(inputs, targets, workspace)
+        for i, (itemsize, size, descriptions) in self._moved.items():
+            dims = (int(description.ctypes.data) for description in descriptions)
+            columns_kernel("copy")(itemsize, size, targets[i], outputs[i], *dims)
+
+
+def _description(layout: Layout) -> np.ndarray:
+    return np.array(described(columns_of(layout).columns), np.int64)
