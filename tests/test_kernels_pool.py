@@ -288,15 +288,74 @@ def test_a_caller_bound_to_one_processor_leaves_the_workers_alone() -> None:
         os.sched_setaffinity(0, before)
 
 
-def test_a_worker_does_not_fall_asleep_while_somebody_leads() -> None:
+def test_a_worker_does_not_fall_asleep_when_somebody_is_about_to_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader counts the sleepers once; whoever rests after that would sleep through the whole call."""
+    monkeypatch.setattr("aclnn.kernels.cpu.pool._ANNOUNCED_S", 60.0)
     crew = Pool(2)
+    sweep(crew, 1000, 8)
     worker = threading.Thread(target=crew._rest, daemon=True)
-    with crew._leading:
-        worker.start()
-        worker.join(10)
+    worker.start()
+    worker.join(10)
     assert not worker.is_alive()
-    assert crew._asleep == 0
+
+
+_INTERRUPTS = """
+import random, signal, sys, threading, time
+import numpy as np
+import aclnn
+from aclnn.kernels.cpu import pool, teamwork
+
+class Stop(Exception):
+    pass
+
+def stop(*_):
+    raise Stop
+
+signal.signal(signal.SIGALRM, stop)
+pool.set_threads(2)
+crew, main = pool.shared(), threading.get_ident()
+x = np.ones(40_000, np.float32)
+out = np.empty_like(x)
+
+def sweeps():
+    while True:
+        aclnn.silu_backward(x, x, out=out)
+
+def tasks():
+    returned = []
+
+    def task(_):
+        if threading.get_ident() != main:
+            time.sleep(2e-4)
+            late.extend(returned)
+
+    try:
+        while True:
+            crew.run(task, 3000)
+    finally:
+        returned.append("late")
+
+interrupts, late, end = 0, [], time.monotonic() + 3
+work = sweeps if sys.argv[1] == "sweeps" else tasks
+aclnn.silu_backward(x, x, out=out)
+while time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(5e-5, 4e-4))
+        work()
+    except Stop:
+        interrupts += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+time.sleep(0.01)
+print(interrupts > 100, crew._board[teamwork.LEADERS], crew._board[teamwork.WITHIN], late)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
+@pytest.mark.parametrize("work", ["sweeps", "tasks"])
+def test_interrupts_at_any_place_leave_nobody_leading_and_nobody_at_work(work: str) -> None:
+    """One between two lines of Python once kept the lead for ever, or returned while a worker went on writing."""
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTS, work], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True 0 0 []\n", done.stderr
 
 
 class Counted(SimpleQueue[Any]):

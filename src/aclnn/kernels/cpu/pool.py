@@ -37,44 +37,41 @@ _YIELD: int = ctypes.cast(_system.sched_yield, ctypes.c_void_p).value or 0 if ha
 
 
 class _Job:
-    """One call: chunks are handed out in order until there are none left."""
+    """One call: chunks are handed out in order until there are none left, or one has failed."""
 
-    __slots__ = ("begun", "chunks", "error", "finished", "lock", "task", "unfinished")
+    __slots__ = ("begun", "chunks", "error", "helpers", "left", "task")
 
     def __init__(self, task: Task, chunks: int) -> None:
         self.task = task
         self.chunks = chunks
         self.begun = count()
-        self.unfinished = chunks
-        self.lock = threading.Lock()
-        self.finished = threading.Lock()
-        self.finished.acquire()
         self.error: BaseException | None = None
+        self.helpers = 0
+        """Workers who may be at a chunk."""
+        self.left = threading.Condition()
 
     def work(self) -> None:
-        """Take chunks until none is left; whoever finishes the last one says so."""
-        done = 0
-        while (chunk := next(self.begun)) < self.chunks:
-            if self.error is None:
-                try:
-                    self.task(chunk)
-                except BaseException as error:  # handed to the caller, whatever it is
-                    self.error = error
-            done += 1
-        if done:
-            with self.lock:
-                self.unfinished -= done
-                last = self.unfinished == 0
-            if last:
-                self.finished.release()
+        """Take chunks until none is left."""
+        while self.error is None and (chunk := next(self.begun)) < self.chunks:
+            self.task(chunk)
+
+    def help(self) -> None:
+        """The same for a worker, on whom the caller waits."""
+        with self.left:
+            self.helpers += 1
+        try:
+            self.work()
+        except BaseException as error:  # handed to the caller, whatever it is
+            self.error = error
+        with self.left:
+            self.helpers -= 1
+            self.left.notify_all()
 
     def wait(self) -> None:
-        """Return when all chunks are done; an interrupt meanwhile becomes the job's error."""
-        while self.unfinished:
-            try:
-                self.finished.acquire()
-            except BaseException as error:
-                self.error = error
+        """Return when no worker is at a chunk."""
+        with self.left:
+            while self.helpers:
+                self.left.wait()
 
 
 #: Wakes a worker up, which then looks at the board.
@@ -87,6 +84,9 @@ _WORTH_WAKING_US = 100
 """Work for which workers are woken when all of them rest: they come after 30 to 70 µs and want the GIL then, so that
 a call that ends meanwhile waits for them. On Zen 4, 2 ms after the last call, that pays from 80 µs on, 20 ms after it
 from 200 µs."""
+
+_ANNOUNCED_S = 1e-3
+"""How long a worker does not rest after work was announced, which the caller may not have begun yet."""
 
 _STREAM_S = 3e-4
 """Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
@@ -106,10 +106,9 @@ class Pool:
         self._avoided = -1
         self._lock = threading.Lock()
         self._board = (ctypes.c_int64 * teamwork.FIELDS)()
-        self._leading = threading.Lock()
         self._serials = count(1)
         self._asleep = 0
-        self._begun = -math.inf
+        self._begun = self._announced = -math.inf
         self._unshared_us = 0
 
     def run(self, task: Task, chunks: int) -> None:
@@ -125,11 +124,17 @@ class Pool:
             return
         self._make_ready()
         job = _Job(task, chunks)
-        for _ in range(helpers):
-            self._jobs.put(job)
-        self._board[teamwork.BELL] += 1
-        job.work()
-        job.wait()
+        while True:
+            try:
+                for _ in range(helpers):
+                    self._jobs.put(job)
+                helpers = 0
+                self._board[teamwork.BELL] += 1
+                job.work()
+                job.wait()
+                break
+            except BaseException as error:  # an interrupt too: no worker may go on after this call
+                job.error = error
         if job.error is not None:
             raise job.error
 
@@ -144,20 +149,15 @@ class Pool:
             kernel(*operands, 0, end, end)
             return
         self._make_ready()
-        if not self._leading.acquire(blocking=False):
+        self._announced = time.perf_counter()
+        for _ in range(min(self._asleep, chunks - 1)):
+            self._jobs.put(_NOTHING)
+        board, serial = ctypes.addressof(self._board), next(self._serials)
+        if not _lead()(board, serial, _PATIENCE, _YIELD, address_of(kernel), *operands, step, end):
             # Another caller has the workers; they join this one's as soon as they can.
             counter = ctypes.c_int64(0)
             begun = ctypes.addressof(counter)
             self.run(lambda _: kernel(*operands, begun, step, end), self.threads)
-            return
-        try:
-            board, address = self._board, ctypes.addressof(self._board)
-            board[teamwork.KERNEL :] = [address_of(kernel), *operands, step, end]
-            for _ in range(min(self._asleep, chunks - 1)):
-                self._jobs.put(_NOTHING)
-            _lead()(address, next(self._serials), _PATIENCE, _YIELD)
-        finally:
-            self._leading.release()
 
     def _is_worth_sharing(self, work_us: int) -> bool:
         if self._asleep < self.threads - 1:
@@ -203,20 +203,21 @@ class Pool:
         board = ctypes.addressof(self._board)
         while True:
             try:
-                self._jobs.get_nowait().work()
+                self._jobs.get_nowait().help()
             except Empty:
                 serve(board, self._board[teamwork.BELL], _PATIENCE)
                 if self._jobs.empty():
                     self._rest()
 
     def _rest(self) -> None:
-        """Wait for a job and do it, unless somebody leads who may have counted the sleepers before this one."""
+        """Wait for a job and do it, unless somebody is about to lead who counted the sleepers before this one."""
         with self._lock:
             self._asleep += 1
-        job = _NOTHING if self._leading.locked() else self._jobs.get()
+        announced = time.perf_counter() - self._announced < _ANNOUNCED_S
+        job = _NOTHING if announced else self._jobs.get()
         with self._lock:
             self._asleep -= 1
-        job.work()
+        job.help()
 
 
 _pool: Pool | None = None

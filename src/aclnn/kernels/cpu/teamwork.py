@@ -5,7 +5,8 @@ it is open, take chunks, and step out. The leader closes the board and waits unt
 threads that have just worked within a microsecond, where waking them takes thirty to fifty.
 
 The board is an array of int64. KERNEL: the address of a kernel as ``loops`` makes them (see ``compiler.address_of``),
-followed by its five operands, the size of a chunk and the end.
+followed by its five operands, the size of a chunk and the end. Who leads is settled here too: Python may be interrupted
+(Ctrl-C) after it took the lead and before it is bound to give it back.
 """
 
 from __future__ import annotations
@@ -16,22 +17,21 @@ from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import fetch_add, give_way, invoke, load_one_int64, look, pause, show
 
-(OPEN, WITHIN, BELL, NEXT, KERNEL, JOB, DY, X, OUT, TABLE, STEP, END) = range(12)
+(OPEN, WITHIN, BELL, NEXT, LEADERS, KERNEL, A, B, C, D, E, STEP, END, FIELDS) = range(14)
 """OPEN: the serial number of the work at hand, 0 for none. WITHIN: how many threads have stepped in. BELL: changes when
-serving threads are wanted for something else. NEXT: the first element, or tile, that nobody has begun."""
-
-FIELDS = 12
+serving threads are wanted for something else. NEXT: the first element, or tile, that nobody has begun. LEADERS: 1 while
+somebody leads, more while others try."""
 
 
 @register_jitable
 def _work(board: int) -> None:
     invoke(
         load_one_int64(board + 8 * KERNEL),
-        load_one_int64(board + 8 * JOB),
-        load_one_int64(board + 8 * DY),
-        load_one_int64(board + 8 * X),
-        load_one_int64(board + 8 * OUT),
-        load_one_int64(board + 8 * TABLE),
+        load_one_int64(board + 8 * A),
+        load_one_int64(board + 8 * B),
+        load_one_int64(board + 8 * C),
+        load_one_int64(board + 8 * D),
+        load_one_int64(board + 8 * E),
         board + 8 * NEXT,
         load_one_int64(board + 8 * STEP),
         load_one_int64(board + 8 * END),
@@ -39,13 +39,21 @@ def _work(board: int) -> None:
 
 
 def lead() -> Any:
-    """Work on what the board says, together with those who serve, and return when they are done.
+    """Do the work together with those who serve, and return 1 when they are done; 0 at once if somebody else leads.
 
     After ``patience`` looks the system function at the address ``rest`` is called between two looks. The wait is
     compiled because Python would interrupt it (Ctrl-C) while the others still write.
     """
 
-    def lead(board: int, serial: int, patience: int, rest: int) -> None:
+    def lead(
+        board: int, serial: int, patience: int, rest: int,
+        kernel: int, a: int, b: int, c: int, d: int, e: int, step: int, end: int,
+    ) -> int:  # fmt: skip
+        if fetch_add(board + 8 * LEADERS, 1) != 0:
+            fetch_add(board + 8 * LEADERS, -1)
+            return 0
+        for i, number in enumerate((kernel, a, b, c, d, e, step, end)):
+            show(board + 8 * (KERNEL + i), number)
         show(board + 8 * NEXT, 0)
         show(board + 8 * OPEN, serial)
         _work(board)
@@ -56,6 +64,8 @@ def lead() -> Any:
                 patience -= 1
             else:
                 give_way(rest)
+        fetch_add(board + 8 * LEADERS, -1)
+        return 1
 
     return lead
 
