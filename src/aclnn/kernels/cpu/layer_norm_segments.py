@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aclnn.kernels.cpu.ends import copy_in, copy_out, stream_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm_job import (
     BEFORE,
@@ -39,7 +40,6 @@ from aclnn.kernels.cpu.layer_norm_job import (
 from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate, store_totals
 from aclnn.kernels.cpu.memory import (
     again,
-    copy,
     first_lanes,
     load_float32,
     load_float32_part,
@@ -145,16 +145,6 @@ def fetch_near(rows: Any, at: int) -> None:
     prefetch_near(rows[1] + at + NEAR)
     prefetch_near(rows[2] + at + NEAR)
     prefetch_near(rows[3] + at + NEAR)
-
-
-@register_jitable
-def copy_end(source: int, size: int, end: int) -> None:
-    """What is left of a row behind whole vectors, with zeros up to 64 bytes.
-
-    Before anything is in registers: copying is a call, which would not keep them.
-    """
-    store_float32(end, splat(np.float32(0.0)))
-    copy(end, source, size)
 
 
 def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
@@ -263,9 +253,9 @@ def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
         rest, ends = columns - whole, scratch(ENDS)
         if rest:
             for k in range(GROUP):
-                copy_end(field(frame, DYS + 8 * k) + whole * dy_size, rest * dy_size, ends + 64 * k)
+                copy_in(field(frame, DYS + 8 * k) + whole * dy_size, rest * dy_size, ends + 64 * k)
                 if wants_x:
-                    copy_end(field(frame, XS + 8 * k) + whole * x_size, rest * x_size, ends + 64 * (GROUP + k))
+                    copy_in(field(frame, XS + 8 * k) + whole * x_size, rest * x_size, ends + 64 * (GROUP + k))
         coefficients, w_at = field(frame, ROW), field(frame, W)
         row_0, row_1 = statistics(coefficients, 0), statistics(coefficients, 1)
         row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
@@ -338,9 +328,9 @@ def sum_row(dy: Element, x: Element, wanted: Wanted, careful: bool, last: bool) 
         whole = columns & -16
         rest, end = columns - whole, scratch(128)
         if rest:
-            copy_end(dy_at + whole * dy_size, rest * dy_size, end)
+            copy_in(dy_at + whole * dy_size, rest * dy_size, end)
             if wants_x:
-                copy_end(x_at + whole * x_size, rest * x_size, end + 64)
+                copy_in(x_at + whole * x_size, rest * x_size, end + 64)
         row = statistics(field(frame, ROW), k)
         dy_ahead, x_ahead = dy_at + field(frame, DY_AHEAD), x_at + field(frame, X_AHEAD)
         zero = splat(np.float32(0.0))
@@ -384,6 +374,7 @@ def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
     """How dx is written, ``way`` being one of ``layer_norm_lanes.WAYS``."""
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[way]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+    write_out = copy_out if way == "store" else stream_out
 
     @register_jitable
     def sixteen(dy_at: int, x_at: int, w_at: int, row: Any) -> Any:
@@ -400,13 +391,13 @@ def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
     @register_jitable
     def write_end(dy_at: int, x_at: int, dx_at: int, w_at: int, count: int, row: Any) -> None:
         end = scratch(192)
-        copy_end(dy_at, count * dy_size, end)
-        copy_end(x_at, count * x_size, end + 64)
+        copy_in(dy_at, count * dy_size, end)
+        copy_in(x_at, count * x_size, end + 64)
         for i in range(0, count, 16):
             w = load_float32_part(w_at + 4 * i, min(16, count - i))
             result = gradient(load_dy(end + i * dy_size), load_x(end + 64 + i * x_size), w, row)
             store_dx(end + 128 + i * dx_size, result)
-        copy(dx_at, end + 128, count * dx_size)
+        write_out(end + 128, count * dx_size, dx_at)
 
     return Writing(write_line, write_end)
 

@@ -17,13 +17,13 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from aclnn.dtypes import DataType
+from aclnn.kernels.cpu.ends import copy
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import (
     again,
     any_above_16,
     any_above_32,
     any_tiny_bfloat16,
-    copy,
     count_lanes,
     fetch_add,
     finish_streams,

@@ -653,18 +653,6 @@ def scratch(typingctx: Any, size: Any) -> Any:
     return types.int64(size), emit
 
 
-@intrinsic
-def copy(typingctx: Any, destination: Any, source: Any, size: Any) -> Any:
-    """Copy bytes between addresses that do not overlap."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        to, from_ = (_pointer(builder, address, _INT8) for address in args[:2])
-        cgutils.raw_memcpy(builder, to, from_, args[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
-
-
 def _transpose(element: ir.Type, doc: str) -> Any:
     row = ir.VectorType(element, LANES)
 
