@@ -99,6 +99,42 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
     subprocess.run([sys.executable, "-c", _FORK], check=True, timeout=120)
 
 
+_FORK_MEANWHILE = """
+import os, signal, sys, threading, time
+import numpy as np
+import aclnn
+from aclnn.kernels.cpu import compiler, entries
+
+x = np.ones(100, np.float32 if sys.argv[1] == "compiler" else np.float16)
+aclnn.hardswish_backward(x, x)
+lock = {"compiler": compiler, "entries": entries}[sys.argv[1]]._lock
+taken = threading.Event()
+
+def hold():
+    with lock:
+        taken.set()
+        time.sleep(0.5)
+
+holder = threading.Thread(target=hold)
+holder.start()
+taken.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    aclnn.silu_backward(x, x)
+    os._exit(0)
+holder.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("holds", ["compiler", "entries"])
+def test_a_child_forked_while_another_thread_makes_a_kernel_makes_its_own(holds: str) -> None:
+    """It waited for ever for a thread that it did not have."""
+    subprocess.run([sys.executable, "-c", _FORK_MEANWHILE, holds], check=True, timeout=120)
+
+
 @pytest.mark.parametrize(("value", "expected"), [("3", "3"), ("1", "1")])
 def test_the_variable_sets_the_number_of_threads(value: str, expected: str) -> None:
     program = "from aclnn.kernels.cpu import pool; print(pool.shared().threads)"
@@ -288,11 +324,10 @@ def test_a_caller_bound_to_one_processor_leaves_the_workers_alone() -> None:
         os.sched_setaffinity(0, before)
 
 
-def test_a_worker_does_not_fall_asleep_when_somebody_is_about_to_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_does_not_fall_asleep_when_somebody_is_about_to_lead() -> None:
     """A leader counts the sleepers once; whoever rests after that would sleep through the whole call."""
-    monkeypatch.setattr("aclnn.kernels.cpu.pool._ANNOUNCED_S", 60.0)
     crew = Pool(2)
-    sweep(crew, 1000, 8)
+    crew._announced = time.perf_counter() + 60
     worker = threading.Thread(target=crew._rest, daemon=True)
     worker.start()
     worker.join(10)
@@ -356,6 +391,24 @@ def test_interrupts_at_any_place_leave_nobody_leading_and_nobody_at_work(work: s
     """One between two lines of Python once kept the lead for ever, or returned while a worker went on writing."""
     done = subprocess.run([sys.executable, "-c", _INTERRUPTS, work], capture_output=True, text=True, timeout=120)
     assert done.stdout == "True 0 0 []\n", done.stderr
+
+
+def test_the_workers_of_a_pool_that_is_replaced_end() -> None:
+    def workers() -> int:
+        return sum(thread.name == "aclnn" for thread in threading.enumerate())
+
+    before, others = pool.shared().threads, workers()
+    try:
+        for size in (3, 2, 4, 2):
+            pool.set_threads(size)
+            for _ in range(3):
+                pool.run(lambda _: time.sleep(0.001), 8)
+        deadline = time.monotonic() + 30
+        while workers() > others + 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        pool.set_threads(before)
 
 
 class Counted(SimpleQueue[Any]):

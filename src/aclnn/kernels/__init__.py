@@ -6,11 +6,11 @@ several threads at once, and repeatedly. A device's kernels are imported when th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+from aclnn.kernels.locks import lock_across_forks
 from aclnn.tensor import Layout
 
 #: A function of one variable over float, compiled for the device; its name finds a hand-tuned version where one exists.
@@ -37,7 +37,7 @@ class Headers(Protocol):
         """0, the address of each array (0 for None) and 1, if all say the same; only zeros if not."""
 
 
-_importing = threading.RLock()
+_importing = lock_across_forks()
 
 
 def _module(device: str, name: str) -> Any:

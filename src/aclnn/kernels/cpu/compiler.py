@@ -12,7 +12,6 @@ import itertools
 import pickle
 import platform
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,13 +25,14 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from aclnn.kernels.cpu import cache, target
+from aclnn.kernels.locks import lock_across_forks
 
 #: A compiled kernel: integers in, as a rule nothing out.
 Kernel = Callable[..., Any]
 
 _compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
 _addresses: dict[Kernel, int] = {}
-_lock = threading.RLock()
+_lock = lock_across_forks()
 
 
 class _KernelCache(_Cache):

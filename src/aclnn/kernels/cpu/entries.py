@@ -8,7 +8,6 @@ A second table holds the slopes times 2^150, for those that are too small for al
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,11 @@ from aclnn.kernels.cpu import loops
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.formulas import fingerprint, jitable, near
 from aclnn.kernels.cpu.memory import load_one_float64, store_one_float64
+from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
 
 _tables: dict[tuple[str, DataType], NDArray[np.float32]] = {}
-_lock = threading.Lock()
+_lock = lock_across_forks()
 
 
 def _evaluation(formula: Formula) -> Any:

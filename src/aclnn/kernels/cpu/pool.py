@@ -77,6 +77,9 @@ class _Job:
 #: Wakes a worker up, which then looks at the board.
 _NOTHING = _Job(lambda chunk: None, 0)
 
+#: Ends a worker.
+_LEAVE = _Job(lambda chunk: None, 0)
+
 _PATIENCE = 5000
 """How often a thread looks for work before it rests: 100 to 200 µs."""
 
@@ -85,8 +88,8 @@ _WORTH_WAKING_US = 100
 a call that ends meanwhile waits for them. On Zen 4, 2 ms after the last call, that pays from 80 µs on, 20 ms after it
 from 200 µs."""
 
-_ANNOUNCED_S = 1e-3
-"""How long a worker does not rest after work was announced, which the caller may not have begun yet."""
+_ANNOUNCED_S = 1.0
+"""How long workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
 
 _STREAM_S = 3e-4
 """Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
@@ -153,7 +156,9 @@ class Pool:
         for _ in range(min(self._asleep, chunks - 1)):
             self._jobs.put(_NOTHING)
         board, serial = ctypes.addressof(self._board), next(self._serials)
-        if not _lead()(board, serial, _PATIENCE, _YIELD, address_of(kernel), *operands, step, end):
+        led = _lead()(board, serial, _PATIENCE, _YIELD, address_of(kernel), *operands, step, end)
+        self._announced = -math.inf
+        if not led:
             # Another caller has the workers; they join this one's as soon as they can.
             counter = ctypes.c_int64(0)
             begun = ctypes.addressof(counter)
@@ -200,24 +205,30 @@ class Pool:
                     os.sched_setaffinity(worker, others)
 
     def _serve(self, serve: Kernel) -> None:
-        board = ctypes.addressof(self._board)
-        while True:
+        board, job = ctypes.addressof(self._board), _NOTHING
+        while job is not _LEAVE:
+            job.help()
             try:
-                self._jobs.get_nowait().help()
+                job = self._jobs.get_nowait()
             except Empty:
                 serve(board, self._board[teamwork.BELL], _PATIENCE)
-                if self._jobs.empty():
-                    self._rest()
+                job = self._rest() if self._jobs.empty() else _NOTHING
 
-    def _rest(self) -> None:
-        """Wait for a job and do it, unless somebody is about to lead who counted the sleepers before this one."""
+    def _rest(self) -> _Job:
+        """Wait for a job, unless somebody is about to lead who counted the sleepers before this one."""
         with self._lock:
             self._asleep += 1
         announced = time.perf_counter() - self._announced < _ANNOUNCED_S
         job = _NOTHING if announced else self._jobs.get()
         with self._lock:
             self._asleep -= 1
-        job.help()
+        return job
+
+    def dismiss(self) -> None:
+        """Let the workers end when they have done what they were asked for; the callers do what comes then."""
+        for _ in self._workers:
+            self._jobs.put(_LEAVE)
+        self._board[teamwork.BELL] += 1
 
 
 _pool: Pool | None = None
@@ -249,7 +260,9 @@ def set_threads(threads: int) -> None:
     global _pool
     if threads < 1:
         raise ValueError(f"set_threads: expected a positive number of threads, got {threads}")
-    _pool = Pool(threads)
+    before, _pool = _pool, Pool(threads)
+    if before is not None:
+        before.dismiss()
 
 
 def run(task: Task, chunks: int) -> None:
