@@ -37,6 +37,29 @@ def test_a_c_process(compiled: Compile, way: str) -> None:
         assert done.stdout.endswith("cleaned up: 0\n")
 
 
+LOOKED = "looked\n"
+
+
+@pytest.mark.parametrize(
+    ("way", "printed"),
+    {
+        "return": "",
+        "child": "",
+        "handler": LOOKED,
+        "later handler": LOOKED,
+        "object": LOOKED,
+        "new operator": "refused with 561000\n",
+    }.items(),
+)
+def test_leaving_while_a_stream_compiles_its_kernels_does_not_crash(
+    compiled: Compile, tmp_path: Path, way: str, printed: str
+) -> None:
+    # Nothing compiled before: that takes seconds, in which LLVM's destructors ran.
+    done = run(compiled("leaving.cpp"), way, env={"ACLNN_CACHE_DIR": str(tmp_path), "ACLNN_NUM_THREADS": "2"})
+    assert done.stdout == printed
+    assert done.stderr.count("\n") == (way == "new operator")
+
+
 def test_a_child_forked_after_the_first_call_is_refused_and_told_why(compiled: Compile) -> None:
     done = run(compiled("host.c"), "fork-after")
     assert done.stderr == "aclnn: this process was forked after the first aclnn call; fork before it.\n"

@@ -120,8 +120,9 @@ def _machine() -> dict[str, str]:
 def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     cffi = require("cffi", "toolkit")
     ffi = cffi.FFI()
-    ffi.embedding_api("\n".join(f"{border.entry_declaration(function)};" for function in functions))
-    ffi.cdef("void *aclnn_new_array(size_t size);")
+    entries = [f"{border.entry_declaration(function)};" for function in functions]
+    ffi.embedding_api("\n".join([*entries, "void py_leave(void);"]))
+    ffi.cdef("void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);")
     ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
     ffi.embedding_init_code(
         f"import {SERVER}\nimport _aclnn_bridge\n{SERVER}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"
