@@ -69,6 +69,13 @@ def test_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
+@pytest.mark.parametrize("mode", ["flush", "toward zero", "trap"])
+def test_the_programs_floating_point_mode_changes_no_result(compiled: Compile, tmp_path: Path, mode: str) -> None:
+    # A cache of its own: what is computed while kernels are compiled must not depend on the mode either.
+    done = run(compiled("modes.c"), mode, env={"ACLNN_CACHE_DIR": str(tmp_path)})
+    assert done.stdout == run(compiled("modes.c"), "default").stdout
+
+
 def test_eight_threads_with_ten_thousand_operators_each(compiled: Compile) -> None:
     assert run(compiled("threads.cpp"), 10_000, timeout_s=300).stdout == "80000 operators\n"
 

@@ -26,7 +26,10 @@ void py_leave(void);
 static void leave(void)
 {
     if (getpid() == ours && !PyGILState_Check()) {
+        const aclnn_mode callers = aclnn_take_mode();
+
         py_leave();
+        aclnn_give_mode_back(callers);
     }
 }
 
