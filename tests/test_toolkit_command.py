@@ -132,6 +132,16 @@ class TestTrace:
         assert "\naclrtMalloc\tsize=64, policy=0, devPtr -> null\t100000\t" in text
         assert "\naclrtGetSocName\t\t'Ascend910B2'\t" in text
 
+    def test_results_that_a_refused_call_has_not_written_are_not_read(self, compiled: Compile, tmp_path: Path) -> None:
+        program, file = tmp_path / "unwritten.c", tmp_path / "trace"
+        program.write_text(
+            '#include "aclnn/acl_meta.h"\n'
+            "int main(void) { int64_t *dims = (int64_t *)0x1234; uint64_t count = 5;\n"
+            "return aclGetViewShape(NULL, &dims, &count) == ACLNN_ERR_PARAM_NULLPTR ? 0 : 1; }\n"
+        )
+        run(compiled(program), env={"ACLNN_TRACE": str(file)})
+        assert file.read_text().startswith("aclGetViewShape\ttensor=null, viewDims -> -, viewDimsNum -> -\t161001\t")
+
     def test_the_table(self, compiled: Compile, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         run(compiled("lifecycle.c"), env={"ACLNN_TRACE": str(file), "ACLNN_MEMORY_BYTES": str(1 << 28)})
