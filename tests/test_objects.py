@@ -592,6 +592,7 @@ def _free(call: dict[str, int], name: str) -> None:
 ADDRESSES = [
     ("null output", lambda c: cann.aclSetRawTensorAddr(c["gradInput"], 0), "out"),
     ("null input", lambda c: cann.aclSetRawTensorAddr(c["self"], 0), "self"),
+    ("pinned input", lambda c: cann.aclSetRawTensorAddr(c["self"], cann.aclrtMallocHost(16)[1]), "self"),
     ("foreign input", lambda c: cann.aclSetRawTensorAddr(c["self"], 0x10000), "self"),
     ("input too far into its allocation", lambda c: cann.aclSetRawTensorAddr(c["self"], c["x"] + 4), "self"),
     ("input before its allocation", lambda c: cann.aclSetRawTensorAddr(c["self"], c["x"] - 4), "self"),
@@ -632,7 +633,9 @@ def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.Monk
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
     _, small = cann.aclrtMalloc(1023, 0)
     _, enough = cann.aclrtMalloc(1024, 0)
+    _, pinned = cann.aclrtMallocHost(1024)
     assert run(executor, 1024, small) == 107000
+    assert run(executor, 1024, pinned) == 107000
     assert "workspace" in refusal()
     assert run(executor, 1024, enough) == 0
     assert cann.aclrtFree(enough) == 0

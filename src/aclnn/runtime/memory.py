@@ -259,7 +259,7 @@ def find(address: int) -> Allocation | None:
 
 
 def resolve(address: int, nbytes: int) -> Allocation:
-    """The live allocation or registered buffer that contains the whole range, in O(log n).
+    """The live device allocation or registered buffer that contains the whole range, in O(log n).
 
     Raises:
         AclnnError: 107000; the text names the range and the allocation it misses.
@@ -267,6 +267,8 @@ def resolve(address: int, nbytes: int) -> Allocation:
     allocation = _table.find(address)
     if allocation is None or address + nbytes > allocation.end:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_what(address, nbytes)}")
+    if allocation.kind == PINNED:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected a device's memory, {_what(address, nbytes)}")
     return allocation
 
 
