@@ -616,6 +616,17 @@ def test_addresses_are_judged_before_anything_is_touched(
     assert not kept.any()
 
 
+def test_memory_of_another_device_is_refused_also_by_an_executor_that_ran_there(call: dict[str, int]) -> None:
+    _, executor = first_phase(call)
+    assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
+    assert run(executor) == 0
+    assert cann.aclrtSetDevice(1) == 0
+    assert run(executor) == 107000
+    assert "gradOutput: expected memory of the stream's device" in refusal()
+    assert cann.aclrtSetDevice(0) == 0
+    assert run(executor) == 0
+
+
 def test_a_view_is_judged_by_its_strides(call: dict[str, int]) -> None:
     reversed_x = create([4], stride=[-1], offset=3, data=call["x"], storage=[4])
     beyond = create([4], stride=[-1], offset=2, data=call["x"], storage=[4])
