@@ -78,6 +78,7 @@ def build(root: Path) -> Path:
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
     files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root)))
+    files["valgrind.supp"] = trampolines.source("valgrind.supp")
     files["opp/scene.info"] = f"os=linux\narch={platform.machine()}\n"
     for name, text in files.items():
         _write(root / name, text)
@@ -117,7 +118,7 @@ def fingerprint() -> str:
     """A digest of everything that the tree is made from."""
     parts = [__version__, sys.version, sys.executable, _SET_ENV, *headers.texts().values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.source(name) for name in ("start.c", "start.h", "bridge.c")]
+    parts += [trampolines.source(name) for name in ("start.c", "start.h", "bridge.c", "valgrind.supp")]
     parts.append(Path(libraries.__file__).read_text(encoding="utf-8"))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
