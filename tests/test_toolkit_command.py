@@ -55,6 +55,16 @@ class TestTree:
         program.write_text("#include <cstdlib>\nint main() { std::abort(); }\n")
         aclnn("run", program, status=134, ACLNN_TOOLKIT_DIR=str(toolkit_root))
 
+    @pytest.mark.parametrize(("name", "variable"), [("program.cpp", "CXXFLAGS"), ("program.c", "CFLAGS")])
+    def test_run_takes_quoted_flags_as_the_shell_does(
+        self, toolkit_root: Path, tmp_path: Path, name: str, variable: str
+    ) -> None:
+        (tmp_path / name).write_text("#include <stdio.h>\nint main(void) { puts(TEXT); return 0; }\n")
+        flags = {variable: "-O2 '-DTEXT=\"two words\"'", "ACLNN_TOOLKIT_DIR": str(toolkit_root)}
+        assert aclnn("run", tmp_path / name, **flags).stdout == "two words\n"
+        refused = aclnn("run", tmp_path / name, status=2, **flags | {variable: "'open"})
+        assert refused.stderr.startswith(f'aclnn toolkit: {variable}: expected words as in a shell, got "\'open"')
+
     def test_a_program_that_does_not_compile(self, toolkit_root: Path, tmp_path: Path) -> None:
         program = tmp_path / "broken.c"
         program.write_text('#include "acl/acl.h"\nint main(void) { return aclNoSuchFunction(); }\n')
