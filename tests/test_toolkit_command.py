@@ -91,6 +91,19 @@ class TestTree:
         values = f"{folder}|{folder}|{folder}/opp|{folder}/lib64|{folder}/include|{folder}/lib64\n"
         assert done.stdout == COMPUTED + values
 
+    @pytest.mark.parametrize("name", ["dash", "-sh"])
+    def test_set_env_is_not_misled_by_the_name_of_a_shell_or_the_current_folder(
+        self, toolkit_root: Path, tmp_path: Path, name: str
+    ) -> None:
+        dash = shutil.which("dash")
+        if dash is None:
+            pytest.skip("dash is not installed")
+        (tmp_path / "include" / "acl").mkdir(parents=True)
+        (tmp_path / "include" / "acl" / "acl.h").touch()
+        command = [name, "-ec", f'. "{toolkit_root}/set_env.sh" && echo "$ASCEND_HOME_PATH"']
+        done = subprocess.run(command, executable=dash, capture_output=True, text=True, cwd=tmp_path, check=True)
+        assert (done.stdout, done.stderr) == (f"{toolkit_root}\n", "")
+
     @pytest.mark.parametrize("libraries", ["ascendcl nnopbase opapi", "opapi_nn nnopbase ascendcl"])
     def test_cmake(self, toolkit_root: Path, tmp_path: Path, libraries: str) -> None:
         if shutil.which("cmake") is None:
