@@ -262,3 +262,20 @@ def test_equal_descriptions_are_judged_once(case: Case) -> None:
 def test_a_refusal_is_not_kept(case: Case) -> None:
     for _ in range(2):
         assert refused(case, case.call(D.DOUBLE), Product.ATLAS_A2).code == INVALID
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_data_types_that_a_refusal_offers_exist_on_the_product_and_are_named_once(case: Case, product: Product) -> None:
+    valid, texts = case.call(D.FLOAT), []
+    for name in [name for name, value in valid.items() if isinstance(value, T)]:
+        for dtype in (D.FLOAT16, D.INT32):
+            try:
+                prepare(case.operator, tensors(changed(valid, {name: {"dtype": dtype}})), product)
+            except AclnnError as error:
+                texts.append(error.message)
+    assert texts
+    for text in texts:
+        offered = re.findall(r"ACL_\w+", text.rsplit(", got ", 1)[0])
+        assert len(offered) == len(set(offered)), text
+        assert product.has_bfloat16 or "ACL_BF16" not in offered, text

@@ -592,6 +592,7 @@ def _free(call: dict[str, int], name: str) -> None:
 ADDRESSES = [
     ("null output", lambda c: cann.aclSetRawTensorAddr(c["gradInput"], 0), "out"),
     ("null input", lambda c: cann.aclSetRawTensorAddr(c["self"], 0), "self"),
+    ("pinned input", lambda c: cann.aclSetRawTensorAddr(c["self"], cann.aclrtMallocHost(16)[1]), "self"),
     ("foreign input", lambda c: cann.aclSetRawTensorAddr(c["self"], 0x10000), "self"),
     ("input too far into its allocation", lambda c: cann.aclSetRawTensorAddr(c["self"], c["x"] + 4), "self"),
     ("input before its allocation", lambda c: cann.aclSetRawTensorAddr(c["self"], c["x"] - 4), "self"),
@@ -615,6 +616,17 @@ def test_addresses_are_judged_before_anything_is_touched(
     assert not kept.any()
 
 
+def test_memory_of_another_device_is_refused_also_by_an_executor_that_ran_there(call: dict[str, int]) -> None:
+    _, executor = first_phase(call)
+    assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
+    assert run(executor) == 0
+    assert cann.aclrtSetDevice(1) == 0
+    assert run(executor) == 107000
+    assert "gradOutput: expected memory of the stream's device" in refusal()
+    assert cann.aclrtSetDevice(0) == 0
+    assert run(executor) == 0
+
+
 def test_a_view_is_judged_by_its_strides(call: dict[str, int]) -> None:
     reversed_x = create([4], stride=[-1], offset=3, data=call["x"], storage=[4])
     beyond = create([4], stride=[-1], offset=2, data=call["x"], storage=[4])
@@ -632,7 +644,9 @@ def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.Monk
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
     _, small = cann.aclrtMalloc(1023, 0)
     _, enough = cann.aclrtMalloc(1024, 0)
+    _, pinned = cann.aclrtMallocHost(1024)
     assert run(executor, 1024, small) == 107000
+    assert run(executor, 1024, pinned) == 107000
     assert "workspace" in refusal()
     assert run(executor, 1024, enough) == 0
     assert cann.aclrtFree(enough) == 0

@@ -14,6 +14,7 @@ import pytest
 from aclnn import cann, executor, kernels
 from aclnn.cann.prototype import CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
 from aclnn.runtime import memory
+from aclnn.settings import Memo
 from aclnn.status import CODES
 
 COUNTS = [0, 1, 2, 4, 4, 4, 16, 64, 1000, 1 << 16, 2**63 - 1, 2**64 - 1]
@@ -128,7 +129,7 @@ class Plan:
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("elementwise", "layer_norm", "layer_norm_backward"):
         monkeypatch.setattr(kernels, name, lambda *_: Plan())
-    monkeypatch.setattr(executor, "_prepared", {})
+    monkeypatch.setattr(executor, "_prepared", Memo())
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -137,7 +138,7 @@ def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
     functions = [function for name, function in FUNCTIONS.items() if name not in SAY_WHAT_FAILED]
     makers = [f for f in functions if re.search("Create|Malloc|WorkspaceSize", f.name)]
     users = [f for f in functions if f.name.startswith("aclnn") or "Executor" in f.name]
-    for step in range(15_000):
+    for step in range(30_000):
         if step % 50 == 0:
             assert cann.aclrtSetDevice(0) == 0
         pool = fuzzer.random.choice([functions, functions, makers, users])
@@ -147,4 +148,4 @@ def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
     # Both outcomes of nearly everything came up, operators included.
     assert len(succeeded) > 80
     assert len(refused) > 80
-    assert Plan.runs > 20
+    assert Plan.runs > 10

@@ -55,6 +55,16 @@ class TestTree:
         program.write_text("#include <cstdlib>\nint main() { std::abort(); }\n")
         aclnn("run", program, status=134, ACLNN_TOOLKIT_DIR=str(toolkit_root))
 
+    @pytest.mark.parametrize(("name", "variable"), [("program.cpp", "CXXFLAGS"), ("program.c", "CFLAGS")])
+    def test_run_takes_quoted_flags_as_the_shell_does(
+        self, toolkit_root: Path, tmp_path: Path, name: str, variable: str
+    ) -> None:
+        (tmp_path / name).write_text("#include <stdio.h>\nint main(void) { puts(TEXT); return 0; }\n")
+        flags = {variable: "-O2 '-DTEXT=\"two words\"'", "ACLNN_TOOLKIT_DIR": str(toolkit_root)}
+        assert aclnn("run", tmp_path / name, **flags).stdout == "two words\n"
+        refused = aclnn("run", tmp_path / name, status=2, **flags | {variable: "'open"})
+        assert refused.stderr.startswith(f'aclnn toolkit: {variable}: expected words as in a shell, got "\'open"')
+
     def test_a_program_that_does_not_compile(self, toolkit_root: Path, tmp_path: Path) -> None:
         program = tmp_path / "broken.c"
         program.write_text('#include "acl/acl.h"\nint main(void) { return aclNoSuchFunction(); }\n')
@@ -80,6 +90,19 @@ class TestTree:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
         values = f"{folder}|{folder}|{folder}/opp|{folder}/lib64|{folder}/include|{folder}/lib64\n"
         assert done.stdout == COMPUTED + values
+
+    @pytest.mark.parametrize("name", ["dash", "-sh"])
+    def test_set_env_is_not_misled_by_the_name_of_a_shell_or_the_current_folder(
+        self, toolkit_root: Path, tmp_path: Path, name: str
+    ) -> None:
+        dash = shutil.which("dash")
+        if dash is None:
+            pytest.skip("dash is not installed")
+        (tmp_path / "include" / "acl").mkdir(parents=True)
+        (tmp_path / "include" / "acl" / "acl.h").touch()
+        command = [name, "-ec", f'. "{toolkit_root}/set_env.sh" && echo "$ASCEND_HOME_PATH"']
+        done = subprocess.run(command, executable=dash, capture_output=True, text=True, cwd=tmp_path, check=True)
+        assert (done.stdout, done.stderr) == (f"{toolkit_root}\n", "")
 
     @pytest.mark.parametrize("libraries", ["ascendcl nnopbase opapi", "opapi_nn nnopbase ascendcl"])
     def test_cmake(self, toolkit_root: Path, tmp_path: Path, libraries: str) -> None:
@@ -131,6 +154,16 @@ class TestTrace:
         assert "\naclInit\tconfigPath=None\t0\t" in text
         assert "\naclrtMalloc\tsize=64, policy=0, devPtr -> null\t100000\t" in text
         assert "\naclrtGetSocName\t\t'Ascend910B2'\t" in text
+
+    def test_results_that_a_refused_call_has_not_written_are_not_read(self, compiled: Compile, tmp_path: Path) -> None:
+        program, file = tmp_path / "unwritten.c", tmp_path / "trace"
+        program.write_text(
+            '#include "aclnn/acl_meta.h"\n'
+            "int main(void) { int64_t *dims = (int64_t *)0x1234; uint64_t count = 5;\n"
+            "return aclGetViewShape(NULL, &dims, &count) == ACLNN_ERR_PARAM_NULLPTR ? 0 : 1; }\n"
+        )
+        run(compiled(program), env={"ACLNN_TRACE": str(file)})
+        assert file.read_text().startswith("aclGetViewShape\ttensor=null, viewDims -> -, viewDimsNum -> -\t161001\t")
 
     def test_the_table(self, compiled: Compile, tmp_path: Path) -> None:
         file = tmp_path / "trace"

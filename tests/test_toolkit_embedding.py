@@ -11,10 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from toolkit_support import Compile, needs_toolkit, run
+import aclnn
+from toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 LIBRARIES = ("libascendcl.so", "libnnopbase.so", "libopapi.so", "libruntime.so")
+
+
+@pytest.fixture
+def host(toolkit_root: Path, tmp_path: Path) -> Path:
+    """The program with no library path of its own."""
+    target = tmp_path / "host"
+    libraries = ["-lopapi", "-lnnopbase", "-lascendcl", "-lpthread"]
+    folders = [f"-I{toolkit_root}/include", f"-L{toolkit_root}/lib64"]
+    subprocess.run(["cc", SOURCES / "host.c", "-o", target, *folders, *libraries], check=True)
+    return target
 
 
 @pytest.mark.parametrize("way", ["compute", "threads", "fork", "exit"])
@@ -24,6 +35,29 @@ def test_a_c_process(compiled: Compile, way: str) -> None:
     assert done.stdout.startswith(f"{way}: 0\n")
     if way == "exit":
         assert done.stdout.endswith("cleaned up: 0\n")
+
+
+LOOKED = "looked\n"
+
+
+@pytest.mark.parametrize(
+    ("way", "printed"),
+    {
+        "return": "",
+        "child": "",
+        "handler": LOOKED,
+        "later handler": LOOKED,
+        "object": LOOKED,
+        "new operator": "refused with 561000\n",
+    }.items(),
+)
+def test_leaving_while_a_stream_compiles_its_kernels_does_not_crash(
+    compiled: Compile, tmp_path: Path, way: str, printed: str
+) -> None:
+    # Nothing compiled before: that takes seconds, in which LLVM's destructors ran.
+    done = run(compiled("leaving.cpp"), way, env={"ACLNN_CACHE_DIR": str(tmp_path), "ACLNN_NUM_THREADS": "2"})
+    assert done.stdout == printed
+    assert done.stderr.count("\n") == (way == "new operator")
 
 
 def test_a_child_forked_after_the_first_call_is_refused_and_told_why(compiled: Compile) -> None:
@@ -70,6 +104,17 @@ def test_modules_on_somebody_elses_path_are_not_imported(compiled: Compile, tmp_
     run(compiled("host.c"), "compute", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
 
 
+def test_another_aclnn_that_is_installed_is_not_the_one_that_built_the_tree(host: Path, tmp_path: Path) -> None:
+    """As with PYTHONPATH=src beside an installed release: the libraries serve the package that they were built from."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
+    (installed,) = (tmp_path / "other" / "lib").glob("python3.*/site-packages")
+    (installed / "aclnn.py").write_text("raise ImportError('the wrong aclnn')")
+    own = [str(Path(aclnn.__file__).parents[1]), *(path for path in sys.path if path.endswith("site-packages"))]
+    python, root = tmp_path / "other" / "bin" / "python", tmp_path / "tree"
+    run(python, "-m", "aclnn", "toolkit", "build", root, env={"PYTHONPATH": os.pathsep.join(own)})
+    assert run(host, "compute", env={"LD_LIBRARY_PATH": str(root / "lib64")}).stderr == ""
+
+
 def test_another_virtual_environment_is_active(compiled: Compile, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
     env = {"VIRTUAL_ENV": str(tmp_path / "other"), "PATH": f"{tmp_path / 'other' / 'bin'}:{os.environ['PATH']}"}
@@ -100,16 +145,6 @@ class TestPythonCannotStart:
         (line,) = done.stderr.splitlines()
         assert line.startswith("aclnn: ")
         return line
-
-    @pytest.fixture
-    def host(self, toolkit_root: Path, compiled: Compile, tmp_path: Path) -> Path:
-        """The program with no library path of its own."""
-        target = tmp_path / "host"
-        libraries = ["-lopapi", "-lnnopbase", "-lascendcl", "-lpthread"]
-        source = Path(__file__).parent / "c" / "host.c"
-        command = ["cc", source, "-o", target, f"-I{toolkit_root}/include", f"-L{toolkit_root}/lib64", *libraries]
-        subprocess.run(command, check=True)
-        return target
 
     def test_the_tree_was_moved(self, host: Path, copy: Path) -> None:
         assert run(host, "statuses", env={"LD_LIBRARY_PATH": str(copy / "lib64")}).stdout.startswith("aclInit 0\n")

@@ -69,6 +69,13 @@ def test_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
+@pytest.mark.parametrize("mode", ["flush", "toward zero", "trap"])
+def test_the_programs_floating_point_mode_changes_no_result(compiled: Compile, tmp_path: Path, mode: str) -> None:
+    # A cache of its own: what is computed while kernels are compiled must not depend on the mode either.
+    done = run(compiled("modes.c"), mode, env={"ACLNN_CACHE_DIR": str(tmp_path)})
+    assert done.stdout == run(compiled("modes.c"), "default").stdout
+
+
 def test_eight_threads_with_ten_thousand_operators_each(compiled: Compile) -> None:
     assert run(compiled("threads.cpp"), 10_000, timeout_s=300).stdout == "80000 operators\n"
 
@@ -82,21 +89,23 @@ def test_under_address_and_undefined_behaviour_sanitizers(compiled: Compile, way
     assert done.stderr == ""
 
 
-def under_valgrind(program: Path, *arguments: object) -> str:
+def under_valgrind(root: Path, program: Path, *arguments: object) -> str:
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
-    done = run(Path("valgrind"), *memcheck.OPTIONS, memcheck.SUPPRESSIONS, program, *arguments, timeout_s=600)
+    valgrind, *options = memcheck.command(root)
+    done = run(Path(valgrind), *options, program, *arguments, timeout_s=600)
     assert memcheck.findings_in(done.stderr) == ""
     return done.stdout
 
 
-def test_calls_under_valgrind(compiled: Compile) -> None:
-    assert under_valgrind(compiled("host.c"), "statuses").endswith("statuses: 0\n")
+def test_calls_under_valgrind(toolkit_root: Path, compiled: Compile) -> None:
+    assert under_valgrind(toolkit_root, compiled("host.c"), "statuses").endswith("statuses: 0\n")
 
 
-def test_a_sample_under_valgrind(compiled: Compile) -> None:
+def test_a_sample_under_valgrind_with_the_documented_options(toolkit_root: Path, compiled: Compile) -> None:
     # One; python -m tests.c.memcheck runs them all.
-    assert under_valgrind(compiled(sample("hardswish_backward"), "-w")) == PRINTED["hardswish_backward"]
+    program = compiled(sample("hardswish_backward"), "-w")
+    assert under_valgrind(toolkit_root, program) == PRINTED["hardswish_backward"]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in PRINTED], ids=lambda case: case.name)

@@ -19,44 +19,39 @@ from aclnn import cann
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.runtime import memory
 
-#: The C function behind each name.
-C_NAMES = {
-    "init": "aclInit",
-    "finalize": "aclFinalize",
-    "get_soc_name": "aclrtGetSocName",
-    "get_version": "aclrtGetVersion",
-    "get_recent_err_msg": "aclGetRecentErrMsg",
-    "rt.set_device": "aclrtSetDevice",
-    "rt.reset_device": "aclrtResetDevice",
-    "rt.get_device": "aclrtGetDevice",
-    "rt.get_device_count": "aclrtGetDeviceCount",
-    "rt.get_run_mode": "aclrtGetRunMode",
-    "rt.create_context": "aclrtCreateContext",
-    "rt.destroy_context": "aclrtDestroyContext",
-    "rt.set_context": "aclrtSetCurrentContext",
-    "rt.get_context": "aclrtGetCurrentContext",
-    "rt.create_stream": "aclrtCreateStream",
-    "rt.destroy_stream": "aclrtDestroyStream",
-    "rt.synchronize_stream": "aclrtSynchronizeStream",
-    "rt.synchronize_device": "aclrtSynchronizeDevice",
-    "rt.create_event": "aclrtCreateEvent",
-    "rt.create_event_with_flag": "aclrtCreateEventWithFlag",
-    "rt.record_event": "aclrtRecordEvent",
-    "rt.synchronize_event": "aclrtSynchronizeEvent",
-    "rt.destroy_event": "aclrtDestroyEvent",
-    "rt.stream_wait_event": "aclrtStreamWaitEvent",
-    "rt.reset_event": "aclrtResetEvent",
-    "rt.query_event_status": "aclrtQueryEventStatus",
-    "rt.event_elapsed_time": "aclrtEventElapsedTime",
-    "rt.malloc": "aclrtMalloc",
-    "rt.free": "aclrtFree",
-    "rt.malloc_host": "aclrtMallocHost",
-    "rt.free_host": "aclrtFreeHost",
-    "rt.memcpy": "aclrtMemcpy",
-    "rt.memcpy_async": "aclrtMemcpyAsync",
-    "rt.memset": "aclrtMemset",
-    "rt.memset_async": "aclrtMemsetAsync",
-    "rt.get_mem_info": "aclrtGetMemInfo",
+#: The C function behind each name of ``rt``.
+_RT_C_NAMES = {
+    "set_device": "aclrtSetDevice",
+    "reset_device": "aclrtResetDevice",
+    "get_device": "aclrtGetDevice",
+    "get_device_count": "aclrtGetDeviceCount",
+    "get_run_mode": "aclrtGetRunMode",
+    "create_context": "aclrtCreateContext",
+    "destroy_context": "aclrtDestroyContext",
+    "set_context": "aclrtSetCurrentContext",
+    "get_context": "aclrtGetCurrentContext",
+    "create_stream": "aclrtCreateStream",
+    "destroy_stream": "aclrtDestroyStream",
+    "synchronize_stream": "aclrtSynchronizeStream",
+    "synchronize_device": "aclrtSynchronizeDevice",
+    "create_event": "aclrtCreateEvent",
+    "create_event_with_flag": "aclrtCreateEventWithFlag",
+    "record_event": "aclrtRecordEvent",
+    "synchronize_event": "aclrtSynchronizeEvent",
+    "destroy_event": "aclrtDestroyEvent",
+    "stream_wait_event": "aclrtStreamWaitEvent",
+    "reset_event": "aclrtResetEvent",
+    "query_event_status": "aclrtQueryEventStatus",
+    "event_elapsed_time": "aclrtEventElapsedTime",
+    "malloc": "aclrtMalloc",
+    "free": "aclrtFree",
+    "malloc_host": "aclrtMallocHost",
+    "free_host": "aclrtFreeHost",
+    "memcpy": "aclrtMemcpy",
+    "memcpy_async": "aclrtMemcpyAsync",
+    "memset": "aclrtMemset",
+    "memset_async": "aclrtMemsetAsync",
+    "get_mem_info": "aclrtGetMemInfo",
 }
 
 
@@ -159,9 +154,7 @@ def _check_address(function: str, ptr: int, nbytes: int) -> None:
     memory.check_range(ptr, nbytes, f"acl.util.{function}: ptr")
 
 
-rt = SimpleNamespace(
-    **{name.removeprefix("rt."): _status_last(c_name) for name, c_name in C_NAMES.items() if name.startswith("rt.")}
-)
+rt = SimpleNamespace(**{name: _status_last(c_name) for name, c_name in _RT_C_NAMES.items()})
 util = SimpleNamespace(
     bytes_to_ptr=bytes_to_ptr,
     ptr_to_bytes=ptr_to_bytes,

@@ -33,7 +33,7 @@ class Stream(Protocol):
 
 
 class Memory(Protocol):
-    """What knows the live allocations (see aclnn.runtime)."""
+    """What knows a device's live allocations (see aclnn.runtime)."""
 
     def resolve(self, address: int, nbytes: int) -> object:
         """The live allocation that holds the whole range, or an AclnnError."""
@@ -125,7 +125,7 @@ class Executor:
         if self.repeatable:
             # The task is the same again while the addresses are and nothing has been freed.
             judged = self._judged if memory is None else memory.judged
-            key = (self._identity, workspace, workspace_size, *addresses)
+            key = (self._identity, memory, workspace, workspace_size, *addresses)
             task = judged.get(key)
             if task is None:
                 task = self._task(plan, addresses, workspace, workspace_size, memory)

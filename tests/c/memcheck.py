@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -10,11 +11,18 @@ from pathlib import Path
 
 from tests.toolkit_support import SAMPLES
 
+from aclnn.toolkit import tree
 from aclnn.toolkit.command import compile_program
 
-# Leaks: the interpreter is never ended. Undefined values: its vectorised string functions use them on purpose.
-OPTIONS = ("--quiet", "--error-exitcode=99", "--leak-check=no", "--undef-value-errors=no")
-SUPPRESSIONS = f"--suppressions={Path(__file__).with_name('valgrind.supp')}"
+PAGE = Path(__file__).parents[2] / "docs" / "c-programs.md"
+
+
+def command(root: Path) -> list[str]:
+    """Valgrind with the options that the page recommends, for programs of a tree."""
+    (line,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("valgrind "))
+    words = shlex.split(line.replace("$ASCEND_HOME_PATH", str(root)))
+    assert words[-1] == "./program"
+    return [words[0], "--quiet", "--error-exitcode=99", *words[1:-1]]
 
 
 def findings_in(stderr: str) -> str:
@@ -25,13 +33,12 @@ def findings_in(stderr: str) -> str:
 def main() -> None:
     findings = 0
     samples = sorted(SAMPLES.glob("*.cpp"))
+    valgrind = command(tree.ensure())
     with tempfile.TemporaryDirectory() as folder:
         for source in samples:
             program = compile_program(source, Path(folder) / source.stem, options=["-w"])
             begin = time.monotonic()
-            done = subprocess.run(
-                ["valgrind", *OPTIONS, SUPPRESSIONS, program], capture_output=True, text=True, check=False
-            )
+            done = subprocess.run([*valgrind, program], capture_output=True, text=True, check=False)
             clean = done.returncode == 0 and not findings_in(done.stderr)
             findings += not clean
             print(f"{source.stem}: {'clean' if clean else done.stderr}, {time.monotonic() - begin:.0f} s", flush=True)

@@ -59,7 +59,8 @@ def _enter_first_phase(operator: Operator) -> None:
 def _enter_second_phase(operator: Operator) -> None:
     def second(workspace: int, workspaceSize: int, executor: int, stream: int) -> None:
         ready = _take_executor(operator, executor, destroy=workspaceSize > 0 and not workspace)
-        ready.run(workspace, workspaceSize, devices.stream_of(stream), memory)
+        queue = devices.stream_of(stream)
+        ready.run(workspace, workspaceSize, queue, queue.context.device)
 
     name = operator.function
     _enter(

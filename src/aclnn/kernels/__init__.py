@@ -6,6 +6,7 @@ several threads at once, and repeatedly. A device's kernels are imported when th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -39,12 +40,26 @@ class Headers(Protocol):
 
 _importing = lock_across_forks()
 
+#: Called when the process has compiled or loaded its first kernel: LLVM has registered all of its destructors then.
+when_compiler_is_up: list[Callable[[], object]] = []
+
 
 def _module(device: str, name: str) -> Any:
     # One import at a time: Numba's modules import one another in circles, and of two threads that enter such a circle
     # at different ends one gets a module that is half made.
     with _importing:
         return import_module(f"aclnn.kernels.{device}.{name}")
+
+
+def compile_no_more() -> None:
+    """For the end of the process, which ends LLVM: wait for what is being compiled; from now on that raises.
+
+    Kernels that were compiled or loaded before go on to run.
+    """
+    with _importing:
+        compiler = sys.modules.get("aclnn.kernels.cpu.compiler")
+    if compiler is not None:
+        compiler.stop()
 
 
 def headers(arrays: tuple[Any, ...]) -> Headers:

@@ -57,7 +57,8 @@ def _weight_dtype(call: Call, name: str) -> str | None:
     mine, theirs = call[name].dtype, call["input"].dtype
     if mine in (DataType.FLOAT, theirs):
         return None
-    return f"expected data type ACL_FLOAT or {theirs.c_name} (that of input), got {mine.c_name}"
+    either = "" if theirs == DataType.FLOAT else "ACL_FLOAT or "
+    return f"expected data type {either}{theirs.c_name} (that of input), got {mine.c_name}"
 
 
 def _normalized_at_most_8(call: Call) -> str | None:

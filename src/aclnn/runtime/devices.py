@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
+from typing import Any
 
 from aclnn import handles
 from aclnn.runtime import memory
 from aclnn.runtime.streams import Stream
-from aclnn.settings import integer
+from aclnn.settings import Memo, integer
 from aclnn.status import (
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_RT_CONTEXT_NULL,
@@ -61,6 +62,19 @@ class Device:
         self.count = 0
         self.default: Context | None = None
         self.contexts: set[Context] = set()
+
+    def resolve(self, address: int, nbytes: int) -> memory.Allocation:
+        """The allocation of this device, or registered buffer, that contains the whole range.
+
+        Raises:
+            AclnnError: 107000, there is none; the text says what the range is.
+        """
+        return memory.resolve(address, nbytes, self.budget)
+
+    @property
+    def judged(self) -> Memo[Any, Any]:
+        """See ``memory.judged``."""
+        return memory.judged
 
     def new_context(self) -> Context:
         """A context on this device."""

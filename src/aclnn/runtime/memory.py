@@ -258,8 +258,13 @@ def find(address: int) -> Allocation | None:
     return _table.find(address)
 
 
-def resolve(address: int, nbytes: int) -> Allocation:
-    """The live allocation or registered buffer that contains the whole range, in O(log n).
+def resolve(address: int, nbytes: int, budget: Budget | None = None) -> Allocation:
+    """The live device allocation or registered buffer that contains the whole range, in O(log n).
+
+    Args:
+        address: where the range begins.
+        nbytes: how long it is.
+        budget: of the device that must have it, unless it is a registered buffer; None for any device.
 
     Raises:
         AclnnError: 107000; the text names the range and the allocation it misses.
@@ -267,6 +272,13 @@ def resolve(address: int, nbytes: int) -> Allocation:
     allocation = _table.find(address)
     if allocation is None or address + nbytes > allocation.end:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_what(address, nbytes)}")
+    if allocation.kind == PINNED:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected a device's memory, {_what(address, nbytes)}")
+    if budget is not None and allocation.budget not in (budget, None):
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID,
+            f"expected memory of the stream's device, {_what(address, nbytes)} of another device",
+        )
     return allocation
 
 

@@ -297,12 +297,21 @@ def _live() -> list[Stream]:
     return [stream for reference in _all.valuerefs() if (stream := reference()) is not None]
 
 
-def _leave() -> None:
-    """At exit, drop what has not begun and give what is running some time: kernels must not outlive their memory."""
+def leave(finish: bool = False) -> None:
+    """At exit, drop what has not begun and give what is running some time: kernels must not outlive their memory.
+
+    ``finish`` gives that time to what has not begun as well, and drops only what is left then.
+    """
     deadline = time.monotonic() + _PATIENCE_AT_EXIT_S
     streams = _live()
+    if finish:
+        _wait(streams, deadline)
     for stream in streams:
         stream.drop()
+    _wait(streams, deadline)
+
+
+def _wait(streams: list[Stream], deadline: float) -> None:
     for stream in streams:
         stream.wait(timeout_s=max(deadline - time.monotonic(), 0.0))
 
@@ -313,5 +322,5 @@ def _restart_in_child() -> None:
         stream._reset()
 
 
-atexit.register(_leave)
+atexit.register(leave)
 os.register_at_fork(after_in_child=_restart_in_child)

@@ -2,6 +2,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "entries.h"
@@ -13,6 +15,30 @@ void *_Znam(size_t size);
 static void *aclnn_new_array(size_t size)
 {
     return _Znam(size);
+}
+
+/* The process for which this library has started an interpreter, which nobody ends; 0 in a Python program. */
+static pid_t ours;
+
+void py_leave(void);
+
+/* Not in a child, which has none of the threads, and not when a signal's handler exits in the middle of a call. */
+static void leave(void)
+{
+    if (getpid() == ours && !PyGILState_Check()) {
+        const aclnn_mode callers = aclnn_take_mode();
+
+        py_leave();
+        aclnn_give_mode_back(callers);
+    }
+}
+
+/* The latest exit handler runs first, before the destructors of all libraries that are loaded by now. */
+static void aclnn_leave_first(void)
+{
+    if (ours != 0) {
+        atexit(leave);
+    }
 }
 
 static int set(PyConfig *config, wchar_t **field, const char *value, const char **error)
@@ -109,6 +135,7 @@ const struct aclnn_entries *aclnn_bridge_open(char *reason, size_t size)
             return NULL;
         }
         PyEval_SaveThread();
+        ours = getpid();
     }
     state = PyGILState_Ensure();
     imported = import_server(reason, size);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ import typer
 from aclnn.extras import MissingExtraError, require
 from aclnn.status import name_of
 from aclnn.toolkit import tree
-from aclnn.toolkit.compiler import ToolkitError, c_compiler, compile, cxx_compiler
+from aclnn.toolkit.compiler import ToolkitError, c_compiler, compile, cxx_compiler, words
 from aclnn.toolkit.trace import Record, read
 
 app = typer.Typer(
@@ -81,7 +80,7 @@ def compile_program(source: Path, executable: Path, root: Path | None = None, op
     root = tree.ensure(root)
     is_c = source.suffix in _C_SUFFIXES
     standard = ["-std=gnu11"] if is_c else ["-std=c++17"]
-    flags = os.environ.get("CFLAGS" if is_c else "CXXFLAGS", "").split()
+    flags = words("CFLAGS" if is_c else "CXXFLAGS")
     folders = [f"-I{root / 'include'}", f"-L{root / 'lib64'}", f"-Wl,-rpath,{root / 'lib64'}"]
     command = [*(c_compiler() if is_c else cxx_compiler()), *standard, "-O1", "-g", *flags, *options, *folders]
     compile([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])

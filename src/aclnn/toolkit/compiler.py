@@ -35,8 +35,21 @@ def cxx_compiler() -> list[str]:
     return _find("CXX", ("c++", "g++", "clang++"))
 
 
+def words(variable: str) -> list[str]:
+    """The words of an environment variable, with quotes as in a shell; none where it is not set.
+
+    Raises:
+        ToolkitError: a quote is not closed.
+    """
+    text = os.environ.get(variable, "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ToolkitError(f"{variable}: expected words as in a shell, got {text!r} ({error})") from None
+
+
 def _find(variable: str, names: Sequence[str]) -> list[str]:
-    command = shlex.split(os.environ.get(variable, ""))
+    command = words(variable)
     if command:
         if shutil.which(command[0]):
             return command

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import aclnn
 from aclnn.cann.prototype import FUNCTIONS, CFunction
 from aclnn.extras import require
 from aclnn.toolkit import border, trampolines
@@ -103,12 +104,15 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 def _machine() -> dict[str, str]:
     """Where this machine's Python is, for ``config.h``."""
     import_paths = sorted({path for path in sys.path if path and Path(path).exists()}, key=sys.path.index)
+    here = str(Path(aclnn.__file__).parents[1])
     return {
         "ACLNN_LIBPYTHON": str(python_library()),
         "ACLNN_PYTHON": sys.executable,
         "ACLNN_PYTHON_VERSION": f"{sys.version_info.major}.{sys.version_info.minor}",
+        # First for this package alone: a Python may have another aclnn installed than the one that built the tree.
         "ACLNN_IMPORT_SERVER": (
-            f"import sys\nsys.path += [path for path in {import_paths!r} if path not in sys.path]\nimport {SERVER}\n"
+            f"import sys\nsys.path += [path for path in {import_paths!r} if path not in sys.path]\n"
+            f"sys.path.insert(0, {here!r})\nimport aclnn\nsys.path.remove({here!r})\nimport {SERVER}\n"
         ),
     }
 
@@ -116,8 +120,9 @@ def _machine() -> dict[str, str]:
 def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     cffi = require("cffi", "toolkit")
     ffi = cffi.FFI()
-    ffi.embedding_api("\n".join(f"{border.entry_declaration(function)};" for function in functions))
-    ffi.cdef("void *aclnn_new_array(size_t size);")
+    entries = [f"{border.entry_declaration(function)};" for function in functions]
+    ffi.embedding_api("\n".join([*entries, "void py_leave(void);"]))
+    ffi.cdef("void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);")
     ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
     ffi.embedding_init_code(
         f"import {SERVER}\nimport _aclnn_bridge\n{SERVER}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -9,8 +10,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from aclnn import cann
+from aclnn import cann, kernels
 from aclnn.cann.prototype import FUNCTIONS, CFunction
+from aclnn.runtime import streams
 from aclnn.status import ACLNN_ERR_INNER, CODES, AclnnError
 from aclnn.toolkit.border import is_text, result_type
 from aclnn.toolkit.trace import Trace
@@ -72,6 +74,16 @@ def attach(ffi: Any, lib: Any) -> None:
         error = _fallback(function, border)
         entry = wrap(function, _entry(function, border))
         ffi.def_extern(name=f"py_{function.name}", error=error, onerror=_onerror(function))(entry)
+    ffi.def_extern(name="py_leave")(_leave)
+    kernels.when_compiler_is_up.append(lib.aclnn_leave_first)
+    lib.aclnn_leave_first()
+
+
+def _leave() -> None:
+    """The process ends: nothing may be in LLVM, or come to it, once its destructors have run."""
+    streams.leave(finish=True)
+    kernels.compile_no_more()
+    gc.freeze()  # what LLVM owns is not to be released later
 
 
 def _opened_trace() -> Trace | None:

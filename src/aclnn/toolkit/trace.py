@@ -24,7 +24,7 @@ class Record:
 
     name: str
     arguments: str
-    """``size=64, policy=0, devPtr -> 0x7f0000000000``: inputs, then results."""
+    """``size=64, policy=0, devPtr -> 0x7f0000000000``: inputs, then results, which a refused call has not written."""
     status: str
     microseconds: float
 
@@ -51,13 +51,14 @@ class Trace:
             string: reads a string parameter.
         """
         describe = _description(function, elements, string)
+        is_status = function.returns_status
 
         def traced(*values: Any) -> Any:
             begin = time.perf_counter_ns()
             result = entry(*values)
             spent_us = (time.perf_counter_ns() - begin) / 1000
             status = str(result) if isinstance(result, (int, float)) else repr(string(result))
-            line = f"{function.name}\t{describe(values)}\t{status}\t{spent_us:.1f}\n"
+            line = f"{function.name}\t{describe(values, not (is_status and result))}\t{status}\t{spent_us:.1f}\n"
             os.write(self._file, line.encode("utf-8", "replace"))
             return result
 
@@ -68,7 +69,7 @@ def _description(
     function: CFunction,
     elements: Callable[[Any, int], tuple[Any, ...] | None],
     string: Callable[[Any], str | None],
-) -> Callable[[tuple[Any, ...]], str]:
+) -> Callable[[tuple[Any, ...], bool], str]:
     parameters = function.parameters
     positions = {parameter.name: at for at, parameter in enumerate(parameters)}
 
@@ -82,18 +83,20 @@ def _description(
             return array(value, values[positions[parameter.counted_by]])
         return repr(string(value)) if is_text(parameter) else _shown(value, number_type(parameter.c_type))
 
-    def got(parameter: CParameter, values: tuple[Any, ...]) -> str:
+    def got(parameter: CParameter, values: tuple[Any, ...], written: bool) -> str:
         pointer = values[positions[parameter.name]]
         if not pointer:
             return "null"
+        if not written:
+            return "-"
         if parameter.counted_by is not None:
             counter = values[positions[parameter.counted_by]]
             return array(pointer[0], counter[0]) if counter else "?"
         return _shown(pointer[0], number_type(parameter.element))
 
-    def describe(values: tuple[Any, ...]) -> str:
+    def describe(values: tuple[Any, ...], written: bool) -> str:
         inputs = [f"{parameter.name}={given(parameter, values)}" for parameter in function.inputs]
-        outputs = [f"{parameter.name} -> {got(parameter, values)}" for parameter in function.outputs]
+        outputs = [f"{parameter.name} -> {got(parameter, values, written)}" for parameter in function.outputs]
         return ", ".join(inputs + outputs).replace("\t", " ").replace("\n", " ")
 
     return describe

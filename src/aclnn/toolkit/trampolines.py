@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -71,9 +72,12 @@ def _border_argument(name: str, parameter: CParameter) -> str:
 
 
 def _definition(prototype: str, fallback: str, call: str, before: str = "") -> str:
+    result = re.sub(r"\w+\(.*", "", prototype)
     return (
-        f"{prototype}\n{{\n    const struct aclnn_entries *entries = aclnn_entries();\n\n{before}"
-        f"    return entries == NULL ? {fallback} : {call};\n}}\n"
+        f"{prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
+        f"    const struct aclnn_entries *entries = aclnn_entries();\n"
+        f"    {result}result = entries == NULL ? {fallback} : {call};\n\n{before}"
+        f"    aclnn_give_mode_back(callers);\n    return result;\n}}\n"
     )
 
 

@@ -25,8 +25,10 @@ _STAMP = "aclnn/build.json"
 
 _SET_ENV = """\
 # Source this file: it tells compilers and the loader where the aclnn toolkit is.
-_aclnn_home=$(cd "$(dirname "${{BASH_SOURCE:-$0}}")" 2>/dev/null && pwd)
-[ -e "$_aclnn_home/include/acl/acl.h" ] || _aclnn_home={home}
+# bash and zsh know where it is, wherever it was moved to; in other shells it is where it was laid out.
+_aclnn_home=${{BASH_SOURCE:-${{ZSH_VERSION:+$0}}}}
+[ -n "$_aclnn_home" ] || _aclnn_home={home}
+_aclnn_home=$(CDPATH= cd -- "$(dirname -- "$_aclnn_home")" && pwd) || return
 export ASCEND_HOME_PATH="$_aclnn_home"
 export ASCEND_TOOLKIT_HOME="$_aclnn_home"
 export ASCEND_OPP_PATH="$_aclnn_home/opp"
@@ -77,7 +79,8 @@ def build(root: Path) -> Path:
     root = root.absolute()
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
-    files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root)))
+    files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")))
+    files["valgrind.supp"] = trampolines.source("valgrind.supp")
     files["opp/scene.info"] = f"os=linux\narch={platform.machine()}\n"
     for name, text in files.items():
         _write(root / name, text)
@@ -117,7 +120,7 @@ def fingerprint() -> str:
     """A digest of everything that the tree is made from."""
     parts = [__version__, sys.version, sys.executable, _SET_ENV, *headers.texts().values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.source(name) for name in ("start.c", "start.h", "bridge.c")]
+    parts += [trampolines.source(name) for name in ("start.c", "start.h", "bridge.c", "valgrind.supp")]
     parts.append(Path(libraries.__file__).read_text(encoding="utf-8"))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

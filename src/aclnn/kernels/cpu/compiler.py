@@ -24,6 +24,7 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from aclnn import kernels
 from aclnn.kernels.cpu import cache, target
 from aclnn.kernels.locks import lock_across_forks
 
@@ -33,6 +34,7 @@ Kernel = Callable[..., Any]
 _compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
 _addresses: dict[Kernel, int] = {}
 _lock = lock_across_forks()
+_stopped = False
 
 
 class _KernelCache(_Cache):
@@ -97,12 +99,17 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             this package, the versions of Numba and LLVM and the target need not be mentioned.
         make: called only when the process has not compiled or loaded this kernel yet.
         nogil: whether it runs without the GIL.
+
+    Raises:
+        RuntimeError: the process is ending, and LLVM with it.
     """
     found = _compiled.get((name, key))
     if found is not None:
         return found
     with _lock:
         if (name, key) not in _compiled:
+            if _stopped:
+                raise RuntimeError(f"kernel {name}: expected one that was loaded before the process began to end")
             function = make()
             dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True)(function)
             dispatcher._cache = _KernelCache(name, key)
@@ -113,7 +120,17 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             result = dispatcher.overloads[signature]
             _addresses[result.entry_point] = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
             _compiled[name, key] = result.entry_point
+            if len(_compiled) == 1:
+                for tell in kernels.when_compiler_is_up:
+                    tell()
         return _compiled[name, key]
+
+
+def stop() -> None:
+    """Compile and load nothing any more; returns when nothing is."""
+    global _stopped
+    with _lock:
+        _stopped = True
 
 
 def address_of(compiled: Kernel) -> int:
