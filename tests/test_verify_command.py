@@ -212,6 +212,17 @@ def test_unusable_arguments_exit_with_2(tmp_path, words, text):
     assert "Traceback" not in result.output
 
 
+def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
+    at = dump(tmp_path, ".npy", fault=True)
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, "--standard", "commercial-L1")
+    assert result.exit_code == 2
+    assert "commercial-L1 needs a third output" in result.stderr
+    result = run(*words, "--standard", "classified")
+    assert result.exit_code == 2
+    assert "UNDECIDED silu_backward" in result.stdout
+
+
 def test_a_case_without_files_is_no_case(tmp_path):
     for text in ("", "not json", "{}", "[1]"):
         (tmp_path / "c.json").write_text(text)

@@ -150,6 +150,15 @@ def test_the_page_is_one_file_without_network(failing, tmp_path):
     assert page.count("<svg") == 3
 
 
+def test_the_page_says_what_stays_open():
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    inputs = uniform(size=3000)
+    wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
+    page = check("silu_backward", inputs, wrong, standards=["classified"]).to_html()
+    assert "? OPEN" in page
+    assert "leaves open 1 of 1 standards: classified" in page
+
+
 @pytest.mark.parametrize("draw", [histogram, by_x, match_map])
 def test_drawings_are_well_formed(draw, failing):
     from xml.etree import ElementTree
@@ -278,6 +287,46 @@ def test_named_standards_count_even_bitwise():
     assert not usual["bitwise"]["counts"]
 
 
+@pytest.mark.parametrize("standards", [[], ()])
+def test_judging_by_no_standard_is_no_pass(standards):
+    inputs = uniform(size=12)
+    with pytest.raises(ValueError, match=r"standards: expected at least one of mixed.*, got none"):
+        assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=standards)
+
+
+def test_a_named_standard_that_lacks_a_third_output_is_no_pass():
+    inputs = uniform(size=12)
+    with pytest.raises(ValueError, match="silu_backward: grad_input: commercial-L1 needs a third output"):
+        assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=["commercial-L1"])
+
+
+def test_a_named_standard_that_lacks_eps_is_no_pass():
+    inputs, made = norm_case(), literal("layer_norm_backward")
+    with pytest.raises(ValueError, match=r"layer_norm_backward: grad_input: commercial-L2 a norm's backward .* eps"):
+        check("layer_norm_backward", inputs, made, third=made, standards=["commercial-L2"], normalized_shape=(40,))
+
+
+def test_an_output_without_a_third_one_is_no_pass():
+    """A zero grad_bias once passed beside a grad_input that had a third output."""
+    inputs = norm_case()
+    dx, dw, db = literal("layer_norm_backward")(**inputs, normalized_shape=(40,))
+    given = {"third": {"grad_input": dx}, "eps": 1e-5, "normalized_shape": (40,)}
+    with pytest.raises(ValueError, match="grad_weight: commercial-L2 needs a third output"):
+        check("layer_norm_backward", inputs, (dx, dw, 0 * db), standards=["commercial-L2"], **given)
+    outputs = check("layer_norm_backward", inputs, (dx, dw, 0 * db), **given).data["cases"][0]["outputs"]
+    assert "needs a third output" in outputs[2]["skipped"][0]["reason"]
+
+
+def test_a_named_standard_that_cannot_decide_is_no_pass():
+    inputs = uniform(size=3000)
+    wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
+    named = check("silu_backward", inputs, wrong, standards=["classified"])
+    assert named.data["verdict"] == "undecided"
+    assert not named.passed
+    among_all = standards_of(check("silu_backward", inputs, wrong))["classified"]
+    assert (among_all["verdict"], among_all["counts"]) == ("undecided", False)
+
+
 def norm_case(dtype="float32"):
     rng = np.random.default_rng(2)
     x = rng.normal(size=(300, 40)).astype(kind(dtype))
@@ -341,6 +390,21 @@ def test_the_recheck_absolves_an_unlucky_case():
     assert len(row["recheck"]) == 3
     worse = check("silu_backward", inputs, noisy(1e-5, 1), third=third, standards=["commercial-L2"], seeds=200)
     assert not worse.passed
+
+
+def test_the_recheck_does_not_absolve_nan():
+    """The ratios leave non-finite elements out, so that a dump that was half NaN passed."""
+
+    def half_nan(grad_output, self):
+        found = golden("silu_backward", {"grad_output": grad_output, "self": self})["grad_input"].rounded.copy()
+        found[:32] = np.nan
+        return found
+
+    inputs, third = uniform(size=64), literal("silu_backward")
+    report = check("silu_backward", inputs, half_nan, third=third, standards=["commercial-L2"], seeds=200)
+    assert not report.passed
+    (row,) = standards_of(report).values()
+    assert row["recheck"] == []
 
 
 def test_the_pytest_helper_fails_with_the_brief_report():

@@ -56,7 +56,8 @@ def check(
 
     Raises:
         AclnnError: shapes or types that the operator refuses, with its own code and text.
-        ValueError: an unknown operator, argument or standard, or too few seeds.
+        ValueError: an unknown operator, argument or standard, too few seeds, or a standard that is named and lacks
+            what it judges by (a third output, eps).
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
@@ -74,8 +75,10 @@ def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
     """Standards by name; all of them for None.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: an unknown name, or none at all.
     """
+    if names is not None and not names:
+        raise ValueError(f"standards: expected at least one of {', '.join(STANDARDS)}, got none")
     for name in names or ():
         if name not in STANDARDS:
             raise ValueError(f"standard: expected one of {', '.join(STANDARDS)}, got {name!r}")
@@ -94,31 +97,48 @@ def judge_case(
     progress: Progress | None = None,
     again: Recheckers | None = None,
 ) -> dict[str, Any]:
-    """One case's part of the report. ``named``: the user chose the standards, so that every one counts."""
-    is_norm = case.operator.name == "layer_norm_backward"
-    direct = [s for s in standards if not (is_norm and s.needs_third)]
-    cascade = [s for s in standards if is_norm and s.needs_third]
-    measured = evaluate(case, direct, progress=progress)
+    """One case's part of the report. ``named``: the user chose the standards, so that every one counts.
+
+    Raises:
+        ValueError: a standard that is named cannot judge an output.
+    """
+    skipped = {output: _skipped(case, output, standards, eps) for output in case.actual}
+    for output, reasons in skipped.items():
+        for standard, reason in reasons.items():
+            if named:
+                raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
+    cascade = [s for s in standards if s.needs_third and _in_cascade(case)]
+    measured = evaluate(case, [s for s in standards if s not in cascade], progress=progress)
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
     for one in measured:
-        judgements, skipped = [], {}
-        for standard in standards:
-            source = cascaded.get(one.name, one) if standard in cascade else one
-            if standard.name not in source.tallies:
-                skipped[standard.name] = _NO_EPS if standard in cascade and case.third else _NO_THIRD
-                continue
-            judgements.append(_judge(source, standard, named or standard.counts, again or {}))
-        outputs.append(output_document(one, judgements, skipped))
+        judgements = [
+            judged(cascaded[one.name] if s in cascade else one, s, named, again or {})
+            for s in standards
+            if s.name not in skipped[one.name]
+        ]
+        outputs.append(output_document(one, judgements, skipped[one.name]))
     return case_document(case, outputs)
 
 
-def _judge(measured: Measured, standard: Standard, counts: bool, again: Recheckers) -> Judgement:
+def _in_cascade(case: Case) -> bool:
+    return case.operator.name == "layer_norm_backward"
+
+
+def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
+    """The standards that cannot judge an output, and what each lacks."""
+    lacking = _NO_THIRD if output not in case.third else _NO_EPS if _in_cascade(case) and eps is None else None
+    return {} if lacking is None else {standard.name: lacking for standard in standards if standard.needs_third}
+
+
+def judged(measured: Measured, standard: Standard, named: bool, again: Recheckers) -> Judgement:
+    """A standard's judgement of an output, rechecked where it failed by what may be bad luck."""
     outcome = measured.outcome(standard)
-    rechecked: tuple[Recheck, ...] = ()
-    if outcome.verdict is Verdict.FAIL and standard.name in again:
-        rechecked = again[standard.name](measured.name)
-    return Judgement(standard, outcome, counts, rechecked)
+    counts = named or (standard.counts and outcome.verdict is not Verdict.UNDECIDED)
+    failed = {figure.name for figure in outcome.figures if not figure.holds}
+    # The ratios leave out what is not finite: many seeds say nothing of that, nor of small values.
+    luck = standard.name in again and failed and failed <= error_ratios(measured.tallies[standard.name]).keys()
+    return Judgement(standard, outcome, counts, again[standard.name](measured.name) if luck else ())
 
 
 def rechecks(cases: Callable[[Standard], Iterable[Case]], eps: float | None) -> Recheckers:

@@ -90,7 +90,10 @@ def verify(
         report.to_html(html) if html is not None else None
     _show(report.data)
     if not report.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(_STATUS[report.data["verdict"]])
+
+
+_STATUS = {"fail": 1, "undecided": _UNUSABLE}
 
 
 def _judge(

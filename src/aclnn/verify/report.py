@@ -37,7 +37,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no standard that counts has failed."""
+        """Whether no standard that counts has failed, or was named and could not decide."""
         return bool(self.data["verdict"] == Verdict.PASS.value)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -77,18 +77,20 @@ def number(value: float) -> float | str:
 
 def document(cases: Sequence[Json]) -> Json:
     """The whole report from its cases."""
-    failed = any(case["verdict"] == Verdict.FAIL.value for case in cases)
     return {
         "format": FORMAT_VERSION,
         "tool": f"aclnn {__version__}",
-        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "verdict": _verdict(cases),
         "cases": list(cases),
     }
 
 
+def _verdict(parts: Sequence[Json]) -> str:
+    return Verdict.of_all(Verdict(part["verdict"]) for part in parts).value
+
+
 def case_document(case: Case, outputs: Sequence[Json]) -> Json:
     """One case: what was judged, and its outputs."""
-    failed = any(output["verdict"] == Verdict.FAIL.value for output in outputs)
     arrays = [
         {"name": name, "role": role, "dtype": array.dtype.name, "shape": list(array.shape)}
         | ({"file": case.sources[f"{role} {name}"]} if f"{role} {name}" in case.sources else {})
@@ -102,7 +104,7 @@ def case_document(case: Case, outputs: Sequence[Json]) -> Json:
         "formula": case.operator.formula,
         "attributes": {name: _plain(value) for name, value in case.attributes.items()},
         "arrays": arrays,
-        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "verdict": _verdict(outputs),
         "outputs": list(outputs),
     }
 
@@ -119,18 +121,18 @@ class Judgement:
     outcome: Outcome
     counts: bool
     recheck: tuple[Recheck, ...] = ()
+    """Of the ratios, where nothing but ratios failed."""
 
     @property
     def verdict(self) -> Verdict:
         """The standard's verdict, after the recheck where there was one."""
-        if self.recheck and self.outcome.verdict is Verdict.FAIL and all(item.holds for item in self.recheck):
+        if self.recheck and all(item.holds for item in self.recheck):
             return Verdict.PASS
         return self.outcome.verdict
 
 
 def output_document(measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str]) -> Json:
     """One output: verdicts, elements, pictures, causes."""
-    failed = any(judged.counts and judged.verdict is Verdict.FAIL for judged in judgements)
     clean = all(judged.verdict is Verdict.PASS for judged in judgements)
     picture = measured.picture
     wrong = picture.histogram[0] < picture.histogram.sum()
@@ -139,7 +141,7 @@ def output_document(measured: Measured, judgements: Sequence[Judgement], skipped
         "dtype": measured.target.name,
         "shape": list(measured.shape),
         "elements": int(math.prod(measured.shape)),
-        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "verdict": Verdict.of_all(judged.verdict for judged in judgements if judged.counts).value,
         "standards": [_standard(measured, judged) for judged in judgements],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
         "worst": _element(measured, picture.worst) if wrong else None,
