@@ -372,3 +372,33 @@ def test_what_golden_cannot_compute_is_named(operator, missing, attributes, text
     names = {"grad_output", "self", "grad_out", "input", "mean", "rstd"} - {missing}
     with pytest.raises(ValueError, match=f"golden: .*{text}"):
         golden(operator, {name: np.ones((2, 3), np.float32) for name in names}, **attributes)
+
+
+@pytest.mark.parametrize("name", ["input", "mean", "rstd"])
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_what_is_not_finite_in_x_is_no_matter_of_grad_bias(name, broken):
+    """The sum of dy left out the elements whose x, mean or rstd was not finite."""
+    inputs = {
+        "grad_out": np.float32([[1, 2, 3, 4], [10, 20, 30, 40]]),
+        "input": np.float32([[1, 2, 3, 9], [4, 5, 6, 8]]),
+        "mean": np.float32([3, 5]),
+        "rstd": np.float32([1, 2]),
+    }
+    inputs[name][0, ...] = broken
+    db = golden("layer_norm_backward", inputs)["grad_bias"].rounded
+    assert db.tolist() == [11, 22, 33, 44]
+    inputs["grad_out"][1, 2] = broken
+    db = golden("layer_norm_backward", inputs)["grad_bias"].rounded
+    assert np.array_equal(db, np.float32([11, 22, broken, 44]), equal_nan=True)
+
+
+@pytest.mark.parametrize(("key", "name"), ACTIVATIONS, ids=IDS)
+def test_a_zero_gradient_keeps_the_sign_of_its_product(key, name):
+    x = np.float32([1, -1, 0, -5, -30, 30, 1e17, 3e38, -3e38])
+    slope = of(*key, np.ones_like(x), x).value
+    for zero in (0.0, -0.0):
+        dy = np.full_like(x, zero)
+        found = of(*key, dy, x)
+        assert found.settled == 0
+        assert np.array_equal(np.signbit(found.rounded), np.signbit(dy * slope))
+        assert not found.rounded.any()
