@@ -402,3 +402,14 @@ def test_a_zero_gradient_keeps_the_sign_of_its_product(key, name):
         assert found.settled == 0
         assert np.array_equal(np.signbit(found.rounded), np.signbit(dy * slope))
         assert not found.rounded.any()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [item for item in ACTIVATIONS if item[1] != "hardswish"], ids=IDS[:2] + IDS[3:]
+)
+def test_a_tie_far_out_is_settled_without_the_digits_of_a_huge_exponential(key, name):
+    """For x = 1e17 they filled the memory."""
+    dy = np.full(4, 1 + 2.0**-11, np.float32)  # halfway between two float16
+    (found,) = golden(key[0], {"grad_output": dy, "self": np.float32([50, 1e3, 1e17, 3e38])}, np.float16,
+                      approximate=key[1]).values()  # fmt: skip
+    assert (found.rounded == 1 + 2.0**-10).all()
