@@ -356,6 +356,20 @@ def test_layer_norm_is_judged_in_cascade():
     assert rows["commercial-L0"]["verdict"] == "fail"
 
 
+@pytest.mark.parametrize("eps", [math.nan, math.inf, -50, "1e-5", True])
+def test_an_eps_that_is_none_is_refused(eps):
+    """With eps = nan, or -50, any dump passed."""
+    inputs, made = norm_case(), literal("layer_norm_backward")
+    with pytest.raises(ValueError, match="eps: expected a finite number from 0 on, got"):
+        check("layer_norm_backward", inputs, made, third=made, eps=eps, normalized_shape=(40,))
+
+
+def test_eps_is_refused_where_there_is_no_cascade():
+    inputs = uniform(size=12)
+    with pytest.raises(ValueError, match="eps: expected none, which only layer_norm_backward is judged with"):
+        check("silu_backward", inputs, inputs["self"], eps=1e-5)
+
+
 def test_masked_out_outputs_are_not_judged():
     inputs = norm_case()
     exact = golden("layer_norm_backward", inputs)

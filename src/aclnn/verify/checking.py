@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ Array = np.ndarray[Any, Any]
 Implementation = Callable[..., Any]
 """Takes inputs and attributes by Python's names, returns the output (or all of them, None where masked out)."""
 
+_IN_CASCADE = "layer_norm_backward"
 _NO_THIRD = "needs a third output (third=, --third): the same operator elsewhere, such as on a GPU"
 _NO_EPS = "a norm's backward is judged through forward and backward in cascade: needs the forward's eps (eps=, --eps)"
 
@@ -56,11 +58,12 @@ def check(
 
     Raises:
         AclnnError: shapes or types that the operator refuses, with its own code and text.
-        ValueError: an unknown operator, argument or standard, too few seeds, or a standard that is named and lacks
-            what it judges by (a third output, eps).
+        ValueError: an unknown operator, argument or standard, too few seeds, an eps that is none, or a standard that is
+            named and lacks what it judges by (a third output, eps).
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
+    eps = checked_eps(eps, [found.name])
     if seeds is not None and seeds < LEAST_SEEDS:
         raise ValueError(f"seeds: expected at least {LEAST_SEEDS}, got {seeds}")
     results = [made(**inputs, **attributes) if callable(made) else made for made in (actual, third)]
@@ -85,6 +88,21 @@ def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
     return [STANDARDS[name] for name in (STANDARDS if names is None else dict.fromkeys(names))]
 
 
+def checked_eps(eps: float | None, operators: Iterable[str]) -> float | None:
+    """The forward's eps for cases of these operators.
+
+    Raises:
+        ValueError: no finite number from 0 on, or none of the operators is judged in cascade with a forward.
+    """
+    if eps is None:
+        return None
+    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0.0 <= eps < math.inf:
+        raise ValueError(f"eps: expected a finite number from 0 on, got {eps!r}")
+    if _IN_CASCADE not in operators:
+        raise ValueError(f"eps: expected none, which only {_IN_CASCADE} is judged with, got {eps!r}")
+    return float(eps)
+
+
 Recheckers = Mapping[str, Callable[[str], tuple[Recheck, ...]]]
 """For each commercial standard: from an output's name to its recheck."""
 
@@ -107,7 +125,7 @@ def judge_case(
         for standard, reason in reasons.items():
             if named:
                 raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
-    cascade = [s for s in standards if s.needs_third and _in_cascade(case)]
+    cascade = [s for s in standards if s.needs_third and case.operator.name == _IN_CASCADE]
     measured = evaluate(case, [s for s in standards if s not in cascade], progress=progress)
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
@@ -121,14 +139,12 @@ def judge_case(
     return case_document(case, outputs)
 
 
-def _in_cascade(case: Case) -> bool:
-    return case.operator.name == "layer_norm_backward"
-
-
 def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
     """The standards that cannot judge an output, and what each lacks."""
-    lacking = _NO_THIRD if output not in case.third else _NO_EPS if _in_cascade(case) and eps is None else None
-    return {} if lacking is None else {standard.name: lacking for standard in standards if standard.needs_third}
+    if output in case.third and (eps is not None or case.operator.name != _IN_CASCADE):
+        return {}
+    lacking = _NO_EPS if output in case.third else _NO_THIRD
+    return {standard.name: lacking for standard in standards if standard.needs_third}
 
 
 def judged(measured: Measured, standard: Standard, named: bool, again: Recheckers) -> Judgement:

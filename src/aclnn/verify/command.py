@@ -16,7 +16,7 @@ from aclnn.status import AclnnError
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 from aclnn.verify.brief import details, figures
 from aclnn.verify.cases import Case
-from aclnn.verify.checking import chosen_standards, judge_case, rechecks
+from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
 from aclnn.verify.loading import Request, listed, load, outputs
 from aclnn.verify.report import Report, document
 from aclnn.words import Raw, pairs
@@ -78,13 +78,14 @@ def verify(
             return
         words = pairs(arguments or [])
         raw = Raw.of_words(dtype or [], shape or [])
-        requests: Iterable[Request]
+        requests: list[Request]
         if cases is None:
             requests = [Request(operator, words, outputs(actual or [], "actual"), outputs(third or [], "third"))]
         else:
             if actual or third:
                 raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
             requests = list(listed(cases, operator, words))
+        eps = checked_eps(eps, {request.operator for request in requests})
         report = _judge(requests, raw, standard, seeds, eps)
         report.to_json(json) if json is not None else None
         report.to_html(html) if html is not None else None
