@@ -98,6 +98,16 @@ def test_raw_files_are_described() -> None:
     assert Path("dx.bin").read_bytes() == aclnn.silu_backward(dy, x).tobytes()
 
 
+def test_raw_files_are_described_by_c_names_too() -> None:
+    dy, x = pair(np.float16, (3, 4))
+    Path("dy.bin").write_bytes(dy.tobytes())
+    save(x=x)
+    words = ["run", "silu_backward", "grad_output=dy.bin", "self=x.npy", "--out", "dx.bin"]
+    result = invoke(*words, "--dtype", "gradOutput=float16", "--shape", "gradOutput=3,4")
+    assert result.exit_code == 0, result.output
+    assert Path("dx.bin").read_bytes() == aclnn.silu_backward(dy, x).tobytes()
+
+
 def layer_norm(*words: str) -> Result:
     random = np.random.default_rng(3)
     x = random.standard_normal((4, 8)).astype(np.float32)
@@ -235,14 +245,33 @@ def test_what_works_in_place_leaves_its_file_alone() -> None:
         (["run", "silu_backward", "x.npy", "--out", "dx.npy"], "expected name=FILE"),
         (["run", "silu_backward", "self=a.npy", "self=b.npy", "--out", "dx.npy"], "expected once"),
         (["run", "silu_backward", "grad_input=dx.npy", "--out", "dx.npy"], "expected --out grad_input=dx.npy"),
-        (["run", "silu_backward", "gradOutput=a.npy", "grad_output=b.npy", "--out", "dx.npy"], "again under another"),
+        (
+            ["run", "silu_backward", "gradOutput=a.npy", "grad_output=b.npy", "--out", "dx.npy"],
+            "grad_output: expected once, got it again",
+        ),
         (["run", "silu_backward", "--shape", "4,b", "--out", "dx.npy"], "expected extents such as 4,8"),
-        (["run", "silu_backward", "--out", "self=dx.npy"], "with one of grad_input"),
-        (["run", "silu_backward", "--out", "a.npy", "--out", "b.npy"], "each name and file once"),
+        (
+            ["run", "silu_backward", "--out", "self=dx.npy"],
+            "--out: silu_backward: expected one of grad_input, got 'self'",
+        ),
+        (
+            ["run", "silu_backward", "--out", "a.npy", "--out", "b.npy"],
+            "--out: silu_backward: grad_input: expected once",
+        ),
         (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "got 'nonsense'"),
         (["run", "layer_norm_backward", "normalized_shape=a", "--out", "grad_bias=b.npy"], "integers such as 4,8"),
         (["run", "layer_norm_backward", "output_mask=2,1,0", "--out", "grad_bias=b.npy"], "truth values"),
         (["run", "layer_norm_backward", "--out", "b.npy"], "grad_input, grad_weight, grad_bias"),
+        (
+            ["run", "silu_backward", "--out", "gradInput=a.npy", "--out", "grad_input=b.npy"],
+            "expected once, got it again",
+        ),
+        (["run", "silu_backward", "--dtype", "slef=float16", "--out", "a.npy"], "expected one of grad_output, self"),
+        (["run", "silu_backward", "--shape", "approximate=2", "--out", "a.npy"], "got 'approximate'"),
+        (
+            ["run", "silu_backward", "--dtype", "float16", "--dtype", "float32", "--out", "a.npy"],
+            "--dtype: expected once",
+        ),
         (["nonsense"], "nonsense"),
     ],
 )

@@ -200,6 +200,11 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["layer_norm_backward", "input={x}", "--actual", "{x}", "--eps", "nan"], "eps: expected a finite number"),
         (["layer_norm_backward", "input={x}", "--actual", "{x}", "--eps", "-5"], "eps: expected a finite number"),
         (["silu_backward", "self={x}", "--actual", "{x}", "--eps", "1e-5"], "eps: expected none"),
+        (["silu_backward", "grad_output={x}", "gradOutput={x}", "--actual", "{x}"], "grad_output: expected once"),
+        (["silu_backward", "self={x}", "--actual", "grad_input={x}", "--actual", "gradInput={x}"], "expected once"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--dtype", "slef=float16"], "expected one of grad_output"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "slef=8"], "expected one of grad_output, self"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "8", "--shape", "8"], "--shape: expected once"),
         (["self", "more"], "self: expected no further arguments"),
         (["layer_norm_backward", "input={x}", "--normalized-shape", "x"], "expected integers such as 4,8"),
     ],
@@ -224,6 +229,44 @@ def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
     result = run(*words, "--standard", "classified")
     assert result.exit_code == 2
     assert "UNDECIDED silu_backward" in result.stdout
+
+
+def test_a_list_that_names_something_twice_is_refused(tmp_path):
+    dump(tmp_path, ".npy")
+    row = "grad_output.npy,self.npy,self.npy,grad_input.npy"
+    (tmp_path / "c.csv").write_text(f"grad_output,self,self,actual\n{row}\n")
+    result = run("silu_backward", "--cases", tmp_path / "c.csv")
+    assert result.exit_code == 2
+    assert "c.csv: expected every name once, got self again" in result.stderr
+    (tmp_path / "c.json").write_text('[{"grad_output": "grad_output.npy", "self": "a", "self": "self.npy"}]')
+    result = run("silu_backward", "--cases", tmp_path / "c.json")
+    assert result.exit_code == 2
+    assert "expected every name once, got self again" in result.stderr
+
+
+@pytest.mark.parametrize("value", [8, True, [8.0]])
+def test_a_json_value_of_another_kind_is_refused(tmp_path, value):
+    files.write(tmp_path / "x.npy", np.ones((2, 8), np.float32))
+    case = {"input": "x.npy", "actual:grad_bias": "x.npy", "normalized_shape": value}
+    result = run("layer_norm_backward", "--cases", lists(tmp_path, ".json", [case]))
+    assert result.exit_code == 2
+    assert "normalizedShape: expected a sequence of integers" in result.stderr
+
+
+def test_raw_files_are_described_by_c_names_too(tmp_path):
+    at = dump(tmp_path, ".bin", "float16")
+    words = ["silu_backward", f"gradOutput={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, *(f"--dtype={name}=float16" for name in ("gradOutput", "self", "gradInput")))
+    assert result.exit_code == 0, result.output
+
+
+def test_an_output_in_a_folder_with_an_equals_sign(tmp_path):
+    at = dump(tmp_path, ".npy")
+    (tmp_path / "lr=1").mkdir()
+    files.write(tmp_path / "lr=1" / "dx.npy", files.read(at["grad_input"]))
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}"]
+    result = run(*words, "--actual", tmp_path / "lr=1" / "dx.npy")
+    assert result.exit_code == 0, result.output
 
 
 def test_a_case_without_files_is_no_case(tmp_path):

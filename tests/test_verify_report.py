@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 import pytest
 
+import aclnn
 from aclnn.status import AclnnError
 from aclnn.verify import assert_close_to_golden, check, golden
 from aclnn.verify.charts import by_x, histogram, match_map
@@ -268,6 +269,47 @@ def test_names_may_be_c_or_python_and_outputs_tuples():
     for actual in (exact, {"gradInput": exact}, {"grad_input": exact}, (exact,)):
         assert check("silu_backward", {"gradOutput": inputs["grad_output"], "self": inputs["self"]}, actual).passed
     assert check("hardswish_backward", inputs, {"grad_input": literal("hardswish_backward")(**inputs)}).passed
+
+
+def test_one_argument_under_two_names_is_refused():
+    """The last silently won."""
+    inputs = uniform(size=12)
+    again = {**inputs, "gradOutput": inputs["self"]}
+    with pytest.raises(ValueError, match="silu_backward: grad_output: expected once, got it again as 'gradOutput'"):
+        check("silu_backward", again, inputs["self"])
+    with pytest.raises(ValueError, match="grad_input: expected once"):
+        check("silu_backward", inputs, {"gradInput": inputs["self"], "grad_input": inputs["self"]})
+    with pytest.raises(ValueError, match="normalized_shape: expected once"):
+        check("layer_norm_backward", norm_case(), np.ones(40), normalized_shape=(40,), normalizedShape=(40,))
+
+
+def test_functions_get_pythons_names():
+    inputs = uniform(size=12)
+    given = {"gradOutput": inputs["grad_output"], "self": inputs["self"]}
+    assert check("silu_backward", given, aclnn.silu_backward, third=aclnn.silu_backward).passed
+    made = literal("layer_norm_backward")
+    assert check("layer_norm_backward", norm_case(), made, normalizedShape=(40,), standards=["mixed"]).passed
+
+
+@pytest.mark.parametrize("shape", [40, True, [40.0], "40"])
+def test_a_normalized_shape_that_is_none_is_refused(shape):
+    with pytest.raises(AclnnError, match="aclnnLayerNormBackward: normalizedShape: expected a sequence of integers"):
+        check("layer_norm_backward", norm_case(), {"grad_bias": np.ones(40, np.float32)}, normalized_shape=shape)
+
+
+def test_attributes_may_be_arrays():
+    made = literal("layer_norm_backward")
+    report = check("layer_norm_backward", norm_case(), made, normalized_shape=np.array([40]))
+    assert json.loads(report.to_json())["cases"][0]["attributes"]["normalized_shape"] == [40]
+
+
+def test_a_masked_array_is_refused():
+    inputs = uniform(size=12)
+    masked = np.ma.masked_array(inputs["self"], inputs["self"] > 0)
+    with pytest.raises(AclnnError, match="self: expected an array without a mask"):
+        check("silu_backward", {**inputs, "self": masked}, inputs["self"])
+    with pytest.raises(AclnnError, match="self: expected an array without a mask"):
+        aclnn.silu_backward(inputs["grad_output"], masked)
 
 
 def test_torch_tensors_are_taken():

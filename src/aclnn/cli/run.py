@@ -13,7 +13,7 @@ from typing import Any
 
 from aclnn import console, files, operators, soc_name
 from aclnn.declaration import Kind, Operator, Parameter
-from aclnn.words import Raw, attribute, located, pairs
+from aclnn.words import Raw, attribute, located, named_file, pairs
 
 
 @dataclass(frozen=True)
@@ -35,46 +35,33 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
     Raises:
         ValueError: an unknown, doubled or missing name, or a value that does not fit its attribute.
     """
+    described = raw.named(operator)
     inputs: dict[str, str] = {}
     attributes: dict[str, Any] = {}
-    for name, value in pairs(words).items():
-        parameter = _parameter(operator, name)
-        if parameter.kind is Kind.OUTPUT and parameter.python_name not in _required(operator):
+    for name, value in operator.by_name(pairs(words).items()).items():
+        parameter = operator.parameter(name)
+        if parameter.kind is Kind.OUTPUT and name not in _required(operator):
             raise ValueError(f"{name}: is an output, expected --out {name}={value}")
-        if parameter.python_name in inputs or parameter.python_name in attributes:
-            raise ValueError(f"{name}: expected once, got it again under another name")
         if parameter.is_tensor:
-            inputs[parameter.python_name] = value
+            inputs[name] = value
         else:
-            attributes[parameter.python_name] = attribute(parameter, value)
+            attributes[name] = attribute(parameter, value)
     given = _outs(operator, outs)
     _complete_mask(operator, attributes, given)
     _expect_required(operator, inputs | attributes)
-    return Request(operator, inputs, attributes, given, raw)
-
-
-def _parameter(operator: Operator, name: str) -> Parameter:
-    for parameter in operator.parameters:
-        if name in (parameter.name, parameter.python_name):
-            return parameter
-    known = ", ".join(p.python_name for p in operator.parameters)
-    raise ValueError(f"{operator.name}: expected one of {known}, got {name!r}")
+    return Request(operator, inputs, attributes, given, described)
 
 
 def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        name, sign, file = word.partition("=")
-        if not sign and len(operator.outputs) == 1:
-            name, file = operator.outputs[0].python_name, word
-        parameter = _parameter(operator, name)
-        if parameter.kind is not Kind.OUTPUT or not file:
-            raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {word!r}")
-        if parameter.python_name in found or file in found.values():
-            raise ValueError(f"--out: expected each name and file once, got {word!r} again")
-        found[parameter.python_name] = file
-    if not found:
-        raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got none")
+    try:
+        found = operator.by_name(map(named_file, words), (Kind.OUTPUT,))
+    except ValueError as error:
+        raise ValueError(f"--out: {error}") from None
+    if not all(found.values()) or not found:
+        got = "no FILE" if found else "none"
+        raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {got}")
+    if len(set(found.values())) < len(found):
+        raise ValueError("--out: expected each file once, got one again")
     return found
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Operator
+from aclnn.declaration import ATTRIBUTES, Kind, Operator
+from aclnn.verify.arguments import operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, Recheck, recheck
-from aclnn.verify.cases import Case, make_case, operator_named
+from aclnn.verify.cases import Case, make_case
 from aclnn.verify.evaluate import Measured, evaluate
 from aclnn.verify.generators import GENERATORS, mixed
 from aclnn.verify.golden import Progress
@@ -66,7 +67,8 @@ def check(
     eps = checked_eps(eps, [found.name])
     if seeds is not None and seeds < LEAST_SEEDS:
         raise ValueError(f"seeds: expected at least {LEAST_SEEDS}, got {seeds}")
-    results = [made(**inputs, **attributes) if callable(made) else made for made in (actual, third)]
+    called = {**found.by_name(inputs.items(), (Kind.INPUT,)), **found.by_name(attributes.items(), ATTRIBUTES)}
+    results = [made(**called) if callable(made) else made for made in (actual, third)]
     case = make_case(found, inputs, results[0], results[1], attributes, name)
     again: Recheckers = {}
     if seeds is not None and callable(actual) and callable(third):

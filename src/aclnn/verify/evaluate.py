@@ -11,10 +11,11 @@ import numpy as np
 
 from aclnn.verify import norm
 from aclnn.verify.cases import Case
-from aclnn.verify.golden import BLOCK_ELEMENTS, SLOPE_NAMES, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
+from aclnn.verify.golden import BLOCK_ELEMENTS, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
 from aclnn.verify.measures import Block, Outcome, Standard, Tally, agree
 from aclnn.verify.number_formats import NumberFormat, format_of
 from aclnn.verify.picture import Picture
+from aclnn.verify.slopes import SLOPE_NAMES
 from aclnn.verify.standards import mixed_tolerance
 
 Array = np.ndarray[Any, Any]

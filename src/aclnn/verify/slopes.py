@@ -158,6 +158,16 @@ SLOPES: dict[str, Slopes] = {
 }
 
 
+SLOPE_NAMES = {
+    ("silu_backward", None): "silu",
+    ("fast_gelu_backward", None): "fast_gelu",
+    ("hardswish_backward", None): "hardswish",
+    ("gelu_backward_v2", "none"): "gelu_erf",
+    ("gelu_backward_v2", "tanh"): "gelu_tanh",
+}
+"""Which derivative an elementwise operator, in its mode, multiplies with."""
+
+
 @compiled
 def bracket(dy: Array, value: Array, bound: Array, lower: Array, upper: Array) -> None:
     """Turn slopes into products dy·slope in place, and write an interval [lower, upper] around each exact one.
