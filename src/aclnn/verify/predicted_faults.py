@@ -11,11 +11,23 @@ import numpy as np
 from aclnn.verify.evaluate import ElementwiseSource, NormInputSource, NormSumSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
 from aclnn.verify.golden import LayerNorm, elementwise
+from aclnn.verify.measures import agree
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 
 Array = np.ndarray[Any, Any]
 
 _FEW = 16
+
+
+def constant_output(evidence: Evidence) -> Cause | None:
+    """(Nearly) the whole output is one number."""
+    usual = np.sort(evidence.a)[evidence.a.size // 2]
+    same = agree(evidence.a, usual)
+    if evidence.a.size < _FEW or np.count_nonzero(same) < 0.98 * evidence.a.size:
+        return None
+    if np.count_nonzero(same & evidence.wrong) < ENOUGH * evidence.wrong_count:
+        return None
+    return evidence.cause("constant", f"the whole output is {'NaN' if np.isnan(usual) else format(usual, 'g')}", same)
 
 
 def edge_rule(evidence: Evidence) -> Cause | None:
@@ -154,6 +166,14 @@ def narrow_sums(evidence: Evidence) -> Cause | None:
     return evidence.cause("narrow-sums", text, evidence.wrong)
 
 
+def _is_multiple(a: Array, v: Array) -> bool:
+    """Whether a is c·v for some c, but for a tenth of what lies between: no rounding does that."""
+    error = a - v
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = error - v * (error @ v) / (v @ v)
+    return bool(np.linalg.norm(rest) < 0.1 * np.linalg.norm(error))
+
+
 def _terms(source: NormSumSource, columns: Array) -> Array:
     """What the rows add to some columns: (M, columns)."""
     inputs, shape = source.case.inputs, (-1, source.size)
@@ -185,6 +205,8 @@ def _summed_somehow(
     additions may be off by half a unit of the running sum's last place.
     """
     a, v = evidence.a[every], evidence.v[every]
+    if _is_multiple(a, v):
+        return None
     for target in targets:
         exact = np.array_equal(target.round(a).astype(np.float64), a)
         if exact and evidence.target.digits > target.digits and every.size >= _FEW:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.evaluate import ElementwiseSource
-from aclnn.verify.evidence import ENOUGH, Cause, Evidence
+from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 
 Array = np.ndarray[Any, Any]
@@ -170,7 +170,7 @@ def _overflow(evidence: Evidence, left: Array) -> Finding | None:
                 return "overflow", text, explained
     unnatural = left & ~np.isfinite(evidence.a) & np.isfinite(evidence.g)
     if np.count_nonzero(unnatural) >= ENOUGH * count:
-        return "overflow", "overflow of an intermediate: NaN or infinity instead of a finite result", unnatural
+        return "not-finite", "NaN or infinity instead of a finite result, where nothing overflows", unnatural
     return None
 
 
@@ -222,6 +222,10 @@ def _absolute_error_only(evidence: Evidence, region: Array) -> tuple[str, Array]
         return None
     with np.errstate(invalid="ignore"):
         error = np.abs(evidence.a - evidence.v)
+        # What cancels leaves errors of any number of units; about one everywhere is something else.
+        large = error > 2.0 * SOUND_ULP[evidence.target.name] * evidence.ulp
+    if np.count_nonzero(large & region) < 0.25 * count:
+        return None
     for name, level in _levels(evidence.target):
         explained = region & (error <= level * np.abs(evidence.dy) + evidence.ulp)
         if np.count_nonzero(explained) >= ENOUGH * count:
