@@ -6,8 +6,10 @@ import io
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
+import threading
 import time
 from importlib.metadata import metadata
 from pathlib import Path
@@ -216,6 +218,73 @@ def test_when_one_output_cannot_be_written_none_is(second: str) -> None:
     assert result.exit_code == 1
     assert second in result.stderr
     assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a.npy", "./a.npy"),
+        ("a.npy", "link.npy"),
+        ("b.safetensors", "b.safetensors:tensor"),
+        ("b.npz", "sub/../b.npz:arr_0"),
+        ("b.pt", "b.pt"),
+    ],
+)
+def test_two_words_for_one_file_are_refused(first: str, second: str) -> None:
+    """Both were reported as written, and one was lost."""
+    Path("sub").mkdir()
+    Path("link.npy").symlink_to("a.npy")
+    result = layer_norm("normalized_shape=8", "--out", f"grad_input={first}", "--out", f"grad_weight={second}")
+    assert result.exit_code == 2
+    assert "--out: expected each file once" in result.stderr
+    assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy", "sub", "link.npy"}
+
+
+def test_a_folder_in_the_way_leaves_every_file_alone() -> None:
+    Path("dir.npy").mkdir()
+    result = layer_norm("normalized_shape=8", "--out", "grad_input=c.npy", "--out", "grad_weight=dir.npy")
+    assert result.exit_code == 1
+    assert "dir.npy: Is a directory" in result.stderr
+    assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy", "dir.npy"}
+
+
+@pytest.mark.parametrize("file", ["my.npz", "my.safetensors", "my.pt"])
+def test_a_file_that_holds_other_tensors_is_left_alone(file: str) -> None:
+    """Only the output was left in it."""
+    dy, x = pair()
+    files.write(file, {"dy": dy, "x": x})
+    words = ["run", "silu_backward", f"grad_output={file}:dy", f"self={file}:x", "--out"]
+    result = invoke(*words, f"grad_input={file}:dx")
+    assert result.exit_code == 1
+    assert f"{file}: expected a new file, or one that holds nothing but dx: dy, x would be lost" in result.stderr
+    assert set(files.entries(file)) == {"dy", "x"}
+    for _ in range(2):
+        assert invoke(*words, "grad_input=other.npz:dx").exit_code == 0
+
+
+def test_a_link_stays_and_its_target_is_written() -> None:
+    dy, x = pair()
+    save(dy=dy, x=x, data=x)
+    Path("link.npy").symlink_to("data.npy")
+    result = invoke("run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "link.npy")
+    assert result.exit_code == 0, result.output
+    assert Path("link.npy").is_symlink()
+    np.testing.assert_array_equal(files.read("data.npy"), aclnn.silu_backward(dy, x))
+
+
+def test_a_pipe_is_written_to() -> None:
+    """It was replaced by a file, and as root /dev/null would have been."""
+    dy, x = pair()
+    save(dy=dy, x=x)
+    os.mkfifo("pipe.npy")
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(Path("pipe.npy").read_bytes()), daemon=True)
+    reader.start()
+    result = invoke("run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "pipe.npy")
+    reader.join(10)
+    assert result.exit_code == 0, result.output
+    assert stat.S_ISFIFO(Path("pipe.npy").stat().st_mode)
+    np.testing.assert_array_equal(np.load(io.BytesIO(got[0])), aclnn.silu_backward(dy, x))
 
 
 def test_an_input_may_be_the_output() -> None:

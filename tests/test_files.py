@@ -303,6 +303,29 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.npy"]
 
 
+def test_several_files_are_written_or_none(tmp_path):
+    array = sample(np.float32, (3,))
+    for bad in (tmp_path / "no" / "b.npy", tmp_path):
+        with pytest.raises(FileError, match=r"expected one of \.npy|No such file"):
+            files.write_all({tmp_path / "a.npy": array, bad: array})
+        assert os.listdir(tmp_path) == []
+    files.write_all({tmp_path / "a.npy": array, tmp_path / "b.npz": {"k": array}})
+    assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npz"]
+
+
+def test_names_that_could_not_be_read_back_are_refused(tmp_path):
+    array = sample(np.float32, (3,))
+    with pytest.raises(FileError, match="expected another name than __metadata__"):
+        files.write(tmp_path / "a.safetensors", {"__metadata__": array})
+    for suffix, name in ((".npz", "arr_0"), (".safetensors", "tensor")):
+        with pytest.raises(FileError, match=f"expected every name once, got '{name}' again"):
+            files.write(tmp_path / f"a{suffix}", {"": array, name: array})
+    for suffix in (".npy", ".npz"):
+        with pytest.raises(FileError, match="expected a data type that can be read back, got complex64"):
+            files.write(tmp_path / f"a{suffix}", array.astype(np.complex64))
+    assert os.listdir(tmp_path) == []
+
+
 def test_what_cannot_be_written_is_refused(tmp_path):
     array = sample(np.float32, (3,))
     with pytest.raises(FileError, match="expected one tensor for this form, got 2"):

@@ -8,11 +8,14 @@ of one.
 from __future__ import annotations
 
 import ast
+import errno
 import json
+import lzma
 import math
 import os
 import re
 import secrets
+import stat
 import struct
 import zipfile
 import zlib
@@ -36,7 +39,7 @@ _MAX_DIMS = 64
 _MAX_EXPANSION = 100
 _MAX_EXPANDED_BYTES = 1 << 28
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
 _SAFETENSORS_TYPES = {
     "F64": DataType.DOUBLE, "F32": DataType.FLOAT, "F16": DataType.FLOAT16, "BF16": DataType.BF16,
@@ -129,34 +132,94 @@ def read(
 def write(path: str | os.PathLike[str], tensors: Array | Mapping[str, Array]) -> None:
     """Write one array, or several by name, in the form that the suffix names. Replaces the file in one step.
 
+    A nameless tensor is called arr_0 in .npz, as NumPy does, and tensor in .safetensors.
+
     Raises:
-        FileError: unknown suffix, several tensors for a form that holds one, or a data type that it cannot hold.
+        FileError: unknown suffix, several tensors for a form that holds one, a name twice, or a data type or name that
+            the form cannot hold.
     """
-    path = Path(path)
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
-        raise _refuse(path, f"expected one of {', '.join(_WRITERS)}, got {path.suffix or 'no suffix'}")
-    named = {"": np.asarray(tensors)} if not isinstance(tensors, Mapping) else dict(tensors)
-    checked = {name: _writable(path, array) for name, array in named.items()}
+    write_all({Path(path): tensors})
+
+
+def write_all(contents: Mapping[Path, Array | Mapping[str, Array]]) -> None:
+    """Write several files as ``write`` does: all of them appear, or none changes.
+
+    Raises:
+        FileError: as ``write``.
+    """
+    writers = {path: _writer(path, tensors) for path, tensors in contents.items()}
     try:
-        with replacing(path) as file:
-            writer(path, file, checked)
+        replace_all(writers)
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
+        raise FileError(f"{error.filename}: {error.strerror}") from error
+
+
+def _writer(path: Path, tensors: Array | Mapping[str, Array]) -> Callable[[BinaryIO], None]:
+    form = _WRITERS.get(path.suffix.lower())
+    if form is None:
+        raise _refuse(path, f"expected one of {', '.join(_WRITERS)}, got {path.suffix or 'no suffix'}")
+    checked: dict[str, Array] = {}
+    for given, array in (tensors if isinstance(tensors, Mapping) else {"": tensors}).items():
+        name = name_in(path, given)
+        if name in checked:
+            raise _refuse(path, f"expected every name once, got {name!r} again")
+        checked[name] = _writable(path, array)
+    return lambda file: form(path, file, checked)
+
+
+def name_in(path: Path, name: str) -> str:
+    """What a tensor is called in a file: nameless ones have a name in some forms."""
+    return name or _NAMELESS.get(path.suffix.lower(), "")
+
+
+_NAMELESS = {".npz": "arr_0", ".safetensors": "tensor"}
+
+
+def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
+    """Files by what writes their bytes: all take their places when the last is written, or none changes.
+
+    Links stay, and what they lead to is replaced. Pipes and devices cannot be replaced: they are written to, after the
+    others are written and before those take their places.
+
+    Raises:
+        OSError: one cannot be written; ``filename`` is its path as given.
+    """
+    staged: list[tuple[Path, str, Path]] = []
+    try:
+        for path, write_to in sorted(writers.items(), key=lambda item: _is_special(item[0])):
+            with _named_in_errors(path):
+                if _is_special(path):
+                    with path.open("wb") as file:
+                        write_to(file)
+                    continue
+                target = os.path.realpath(path)
+                staged.append((path, target, Path(target).with_name(f".{secrets.token_hex(6)}.tmp")))
+                with open(os.open(staged[-1][2], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                    write_to(file)
+        for path, target, temporary in staged:
+            with _named_in_errors(path):
+                os.replace(temporary, target)
+    finally:
+        for _, _, temporary in staged:
+            temporary.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # not there: whoever writes it finds out why
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return not stat.S_ISREG(mode)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that takes ``path``'s place when the block ends well, and vanishes when it does not."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+def _named_in_errors(path: Path) -> Iterator[None]:
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _refuse(path: Path, text: str) -> FileError:
@@ -193,7 +256,9 @@ def _read_raw(path: Path, size: int, dtype: DataType | None, shape: Sequence[int
         raise _refuse(path, "expected a dtype for a raw file (--dtype float32, float16 or bfloat16)")
     itemsize = dtype.numpy.itemsize
     dims = (size // itemsize,) if shape is None else tuple(shape)
-    if any(extent < 0 for extent in dims) or math.prod(dims) * itemsize != size:
+    if not _is_shape(dims):
+        raise _refuse(path, f"expected at most {_MAX_DIMS} extents from 0 on, got {list(dims)}")
+    if math.prod(dims) * itemsize != size:
         wanted = math.prod(dims) * itemsize
         raise _refuse(path, f"expected {wanted} bytes for {list(dims)} of {dtype.numpy_name}, got {size}")
     return {"": _entry(path, dtype, dims, 0, size)}
@@ -221,9 +286,11 @@ def _npy_header(path: Path, file: BinaryIO, dtype: DataType | None) -> tuple[Dat
         raise _refuse(path, "expected a .npy file of version 1 to 3")
     width = 2 if magic[6] == 1 else 4
     length = int.from_bytes(file.read(width), "little")
-    text = file.read(length) if length <= _MAX_HEADER else b""
+    if length > _MAX_HEADER:
+        raise _refuse(path, f"expected a header of at most {_MAX_HEADER} bytes, got {length}")
+    text = file.read(length)
     if len(text) != length:
-        raise _refuse(path, f"expected a header of at most {_MAX_HEADER} bytes within the file, got {length}")
+        raise _refuse(path, f"expected a header of {length} bytes, got {len(text)}")
     try:
         header = ast.literal_eval(text.decode("latin-1").strip())
         descr, fortran, shape = header["descr"], header["fortran_order"], header["shape"]
@@ -402,6 +469,8 @@ _READERS: dict[str, Callable[[Path, int, DataType | None, Sequence[int] | None],
 }  # fmt: skip
 SUFFIXES = tuple(_READERS)
 """The suffixes that can be read."""
+CONTAINERS = (".npz", ".safetensors", ".pt", ".pth")
+"""Those of files that hold tensors by name."""
 
 
 def _writable(path: Path, array: Array) -> Array:
@@ -432,11 +501,13 @@ def _write_raw(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None
 
 def _write_npy(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:
     array = _single(path, tensors)
-    file.write(_npy_head(array))
+    file.write(_npy_head(path, array))
     file.writelines(_bytes(array))
 
 
-def _npy_head(array: Array) -> bytes:
+def _npy_head(path: Path, array: Array) -> bytes:
+    if DataType.of_numpy(array.dtype) not in _SAFETENSORS_TYPES.values():
+        raise _refuse(path, f"expected a data type that can be read back, got {array.dtype}")
     descr = "<V2" if array.dtype.name == "bfloat16" else array.dtype.str
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
     padded = text + " " * (-(len(text) + 11) % 64) + "\n"
@@ -446,8 +517,8 @@ def _npy_head(array: Array) -> bytes:
 def _write_npz(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in tensors.items():
-            with archive.open(f"{name or 'arr_0'}.npy", "w", force_zip64=True) as member:
-                member.write(_npy_head(array))
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                member.write(_npy_head(path, array))
                 for piece in _bytes(array):
                     member.write(piece)
 
@@ -458,7 +529,9 @@ def _write_safetensors(path: Path, file: BinaryIO, tensors: Mapping[str, Array])
     for name, array in tensors.items():
         if array.dtype not in labels:
             raise _refuse(path, f"expected one of {', '.join(labels.values())}, got {array.dtype}")
-        header[name or "tensor"] = {
+        if name == "__metadata__":
+            raise _refuse(path, "expected another name than __metadata__, which is no tensor's")
+        header[name] = {
             "dtype": labels[array.dtype], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]
         }  # fmt: skip
         offset += array.nbytes

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +59,12 @@ def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
     if not all(found.values()) or not found:
         got = "no FILE" if found else "none"
         raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {got}")
-    if len(set(found.values())) < len(found):
-        raise ValueError("--out: expected each file once, got one again")
+    places = [
+        (os.path.realpath(path), files.name_in(path, member or "")) for path, member in map(located, found.values())
+    ]
+    for place, file in zip(places, found.values(), strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
     return found
 
 
@@ -96,6 +99,9 @@ def _expect_required(operator: Operator, given: Mapping[str, Any]) -> None:
 def run_on_files(request: Request, json: bool) -> None:
     """Read the inputs, compute, write every output or none, and say what was written."""
     operator = request.operator
+    contents = _by_file(request.outs)
+    for path, tensors in contents.items():
+        _expect_nothing_lost(path, tensors)
     in_place = {parameter.python_name for parameter in operator.outputs}
     with console.progress(len(request.inputs) + 2) as bar:
         arrays: dict[str, Any] = {}
@@ -110,28 +116,30 @@ def run_on_files(request: Request, json: bool) -> None:
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
         bar.step("writing")
-        _write({file: by_name[name] for name, file in request.outs.items()})
+        files.write_all(
+            {path: {name: by_name[output] for name, output in tensors.items()} for path, tensors in contents.items()}
+        )
     _report(request, by_name, seconds, json)
 
 
-def _write(arrays: Mapping[str, Any]) -> None:
-    """All files appear, or none of them changes."""
-    contents: dict[Path, dict[str, Any]] = {}
-    for file, array in arrays.items():
-        path, member = located(file)
-        contents.setdefault(path, {})[member or ""] = array
-    staged = {path.with_name(f".{secrets.token_hex(6)}.{path.name}"): path for path in contents}
-    try:
-        for temporary, path in staged.items():
-            try:
-                files.write(temporary, contents[path])
-            except files.FileError as error:
-                raise files.FileError(str(error).replace(str(temporary), str(path))) from None
-        for temporary, path in staged.items():
-            os.replace(temporary, path)
-    finally:
-        for temporary in staged:
-            temporary.unlink(missing_ok=True)
+def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
+    """For each file to write its tensors: the output that each name stands for."""
+    paths: dict[str, Path] = {}
+    contents: dict[Path, dict[str, str]] = {}
+    for output, word in outs.items():
+        path, member = located(word)
+        path = paths.setdefault(os.path.realpath(path), path)
+        contents.setdefault(path, {})[files.name_in(path, member or "")] = output
+    return contents
+
+
+def _expect_nothing_lost(path: Path, names: Collection[str]) -> None:
+    """A file is written as a whole: one that holds other tensors stays as it is."""
+    if path.suffix.lower() in files.CONTAINERS and path.is_file() and path.stat().st_size:
+        lost = sorted(set(files.entries(path)) - set(names))
+        if lost:
+            text = f"expected a new file, or one that holds nothing but {', '.join(sorted(names))}"
+            raise files.FileError(f"{path}: {text}: {', '.join(lost)} would be lost")
 
 
 def _report(request: Request, results: Mapping[str, Any], seconds: float, json: bool) -> None:

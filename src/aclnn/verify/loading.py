@@ -19,9 +19,6 @@ from aclnn.words import Raw, attribute, located, named_file
 
 Array = np.ndarray[Any, Any]
 
-_CONTAINERS = (".npz", ".safetensors", ".pt", ".pth")
-
-
 _NOTHING_RAW = Raw()
 
 
@@ -176,9 +173,9 @@ def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, com
 
 
 def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
-    cases = sorted(item for item in path.iterdir() if item.is_dir() or item.suffix.lower() in _CONTAINERS)
+    cases = sorted(item for item in path.iterdir() if item.is_dir() or item.suffix.lower() in files.CONTAINERS)
     if not cases:
-        raise ValueError(f"{path}: expected folders, or {', '.join(_CONTAINERS)} files, one for each case")
+        raise ValueError(f"{path}: expected folders, or {', '.join(files.CONTAINERS)} files, one for each case")
     found = operator_named(operator)
     outputs_of = {name for p in found.outputs for name in (p.name, p.python_name)} | {"grad_input"}
     for case in cases:

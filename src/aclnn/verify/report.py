@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.files import replacing
+from aclnn.files import replace_all
 from aclnn.verify.bootstrap import Recheck
 from aclnn.verify.cases import Case
 from aclnn.verify.certified import backend
@@ -63,10 +63,14 @@ class Report:
 
 
 def written(text: str, path: str | os.PathLike[str] | None) -> str:
-    """The text, also written to a file in one step where there is a path."""
+    """The text, also written to a file in one step where there is a path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     if path is not None:
-        with replacing(Path(path)) as file:
-            file.write(text.encode())
+        encoded = text.encode(errors="backslashreplace")  # a file's name may be anything
+        replace_all({Path(path): lambda file: file.write(encoded)})
     return text
 
 
