@@ -246,6 +246,24 @@ def test_a_pickle_that_multiplies_is_refused(tmp_path):
         files.entries(tmp_path / "a.pt")
 
 
+def test_a_storage_of_a_kind_that_is_no_word_is_refused(tmp_path):
+    identifier = b"(X\x07\0\0\0storageK\x05X\x01\0\0\0" + b"0X\x03\0\0\0cpuK\x04tQ"
+    torch_archive(tmp_path / "a.pt", b"\x80\x02" + identifier + b".", [b"\0" * 16])
+    with pytest.raises(FileError, match="expected a storage"):
+        files.entries(tmp_path / "a.pt")
+
+
+def test_a_damaged_lzma_archive_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.npy", npy_of(shape="(5000,)", data=sample(np.float32, (5000,)).tobytes()))
+    damaged = bytearray(path.read_bytes())
+    damaged[60:200] = bytes(140)
+    path.write_bytes(damaged)
+    with pytest.raises(FileError):
+        files.read(path)
+
+
 def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
     path = tmp_path / "bomb.npz"
     zeros = 400_000_000

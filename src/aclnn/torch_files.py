@@ -172,7 +172,7 @@ def _known(name: str) -> str:
 
 def _storage(identifier: Any) -> _Storage:
     kind, word, name, _, elements = identifier
-    if kind != "storage" or not isinstance(name, str) or not _is_count(elements):
+    if kind != "storage" or not all(isinstance(item, str) for item in (word, name)) or not _is_count(elements):
         raise RefusedPickleError(f"expected a storage, got {identifier!r}")
     return _Storage(name, _STORAGES[word.partition(" ")[2]], elements)
 

@@ -172,6 +172,8 @@ def rechecks(cases: Callable[[Standard], Iterable[Case]], eps: float | None) -> 
         ratios: dict[str, dict[str, list[float]]] = {}
         for case in cases(standard):
             for measured in evaluate(case, [standard], eps):
+                if standard.name not in measured.tallies:  # no third output
+                    continue
                 kept = ratios.setdefault(measured.name, {})
                 for name, value in error_ratios(measured.tallies[standard.name]).items():
                     kept.setdefault(name, []).append(value)

@@ -94,7 +94,7 @@ class NormInputSource(Source):
 
     def elements(self, begin: int, end: int) -> Elements:
         """Elements begin to end, widened to whole rows."""
-        columns = self.whole.columns
+        columns = max(1, self.whole.columns)
         first, last = begin // columns, -(-end // columns)
         golden = self.whole.block(first, last, self.target)
         part = slice(begin - first * columns, end - first * columns)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -128,34 +128,40 @@ def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Req
         raise ValueError(f"{path}: expected at least one case")
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        if path.suffix.lower() == ".csv":
-            reader = csv.DictReader(file)
-            _expect_once(path, [name.strip() for name in reader.fieldnames or ()])
-            for row in reader:
-                if None in row or None in row.values():
-                    raise ValueError(f"{path}: expected as many fields as names in every row, got {row}")
-                yield {key.strip(): value.strip() for key, value in row.items() if value.strip()}
-            return
-        try:
-            rows = json.load(file, object_pairs_hook=lambda items: _object(path, items))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: expected a JSON list of objects ({error})") from error
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel begins a list with a byte order mark
+            rows = list(_csv_rows(file)) if path.suffix.lower() == ".csv" else _json_rows(file)
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise ValueError(f"{path}: {error}") from error
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def _csv_rows(file: TextIO) -> Iterator[dict[str, Any]]:
+    reader = csv.DictReader(file)
+    _expect_once([name.strip() for name in reader.fieldnames or ()])
+    for row in reader:
+        if None in row or None in row.values():
+            raise ValueError(f"expected as many fields as names in every row, got {row}")
+        yield {key.strip(): value.strip() for key, value in row.items() if value.strip()}
+
+
+def _json_rows(file: TextIO) -> list[dict[str, Any]]:
+    rows = json.load(file, object_pairs_hook=_object)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path}: expected a JSON list of objects")
-    yield from rows
+        raise ValueError("expected a JSON list of objects")
+    return rows
 
 
-def _object(path: Path, items: list[tuple[str, Any]]) -> dict[str, Any]:
-    _expect_once(path, [name for name, _ in items])
+def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    _expect_once([name for name, _ in items])
     return dict(items)
 
 
-def _expect_once(path: Path, names: Sequence[str]) -> None:
+def _expect_once(names: Sequence[str]) -> None:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise ValueError(f"{path}: expected every name once, got {', '.join(sorted(twice))} again")
+        raise ValueError(f"expected every name once, got {', '.join(sorted(twice))} again")
 
 
 def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, common: Mapping[str, Any]) -> Request:
@@ -173,7 +179,8 @@ def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, com
 
 
 def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
-    cases = sorted(item for item in path.iterdir() if item.is_dir() or item.suffix.lower() in files.CONTAINERS)
+    shown = [item for item in path.iterdir() if not item.name.startswith(".")]
+    cases = sorted(item for item in shown if item.is_dir() or item.suffix.lower() in files.CONTAINERS)
     if not cases:
         raise ValueError(f"{path}: expected folders, or {', '.join(files.CONTAINERS)} files, one for each case")
     found = operator_named(operator)
