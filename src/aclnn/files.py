@@ -58,6 +58,7 @@ class Entry:
     """One tensor of a file, described but not read yet. What ``load`` maps may be unaligned; NumPy copes."""
 
     dtype: DataType
+    """DT_UNDEFINED for what is no tensor of numbers known here: ``load`` then refuses it."""
     shape: tuple[int, ...]
     load: Callable[[], Array]
 
@@ -96,7 +97,7 @@ def entries(
         raise FileError(f"{path}: {error.strerror or error}") from error
     if shape is not None:
         for entry in found.values():
-            if entry.shape != tuple(shape):
+            if entry.dtype is not DataType.DT_UNDEFINED and entry.shape != tuple(shape):
                 raise _refuse(path, f"expected shape {list(shape)}, got {list(entry.shape)}")
     return found
 
@@ -241,6 +242,21 @@ def _mapped(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, fo
     return np.memmap(path, dtype.numpy, "r", offset, shape, "F" if fortran else "C").view(np.ndarray)
 
 
+def _unreadable(refusal: FileError) -> Entry:
+    """One that is there and cannot be read; the file's others can."""
+
+    def load() -> Array:
+        raise refusal
+
+    return Entry(DataType.DT_UNDEFINED, (), load)
+
+
+def _expect_indexable(path: Path, dtype: DataType, shape: Sequence[int]) -> None:
+    """NumPy multiplies extents whatever stands beside them: (2**63, 0) is no shape although it holds nothing."""
+    if math.prod(extent or 1 for extent in shape) * dtype.numpy.itemsize >= 1 << 63:
+        raise _refuse(path, f"expected extents that span less than 2^63 bytes, got {list(shape)}")
+
+
 def _entry(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, end: int, fortran: bool = False) -> Entry:
     """A tensor that lies uncompressed at ``offset`` and must not reach beyond ``end``."""
     entry = Entry(dtype, shape, lambda: _mapped(path, dtype, shape, offset, fortran))
@@ -248,6 +264,7 @@ def _entry(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, end
         raise _refuse(
             path, f"expected {entry.nbytes} bytes for {list(shape)} of {dtype.numpy_name}, got {max(end - offset, 0)}"
         )
+    _expect_indexable(path, dtype, shape)
     return entry
 
 
@@ -350,10 +367,26 @@ def _read_npz(path: Path, size: int, dtype: DataType | None, shape: Sequence[int
             begin = _stored_at(path, size, info)
             with path.open("rb") as file:
                 file.seek(begin)
-                found[name] = _npy_entry(path, file, begin, begin + info.file_size, dtype)
+                found[name] = _summed(path, info, begin, _npy_entry(path, file, begin, begin + info.file_size, dtype))
         else:
             found[name] = _compressed_entry(path, info, dtype)
     return found
+
+
+_MAX_SUMMED_BYTES = 1 << 28
+"""Larger stored members are mapped without a look at their check sums, which would read them one time more."""
+
+
+def _summed(path: Path, info: zipfile.ZipInfo, begin: int, entry: Entry) -> Entry:
+    """The entry, loaded only when its member's bytes have the sum that the archive says they have."""
+
+    def load() -> Array:
+        data = _mapped(path, DataType.UINT8, (info.file_size,), begin)
+        if zlib.crc32(data.data) != info.CRC:
+            raise _refuse(path, f"expected the bytes of {info.filename} to have the check sum {info.CRC:#010x}")
+        return entry.load()
+
+    return entry if info.file_size > _MAX_SUMMED_BYTES else Entry(entry.dtype, entry.shape, load)
 
 
 def _compressed_entry(path: Path, info: zipfile.ZipInfo, dtype: DataType | None) -> Entry:
@@ -403,11 +436,15 @@ def _read_safetensors(path: Path, size: int, dtype: DataType | None, shape: Sequ
 
 def _safetensors_entry(path: Path, name: str, row: Any, base: int, size: int) -> Entry:
     try:
-        kind, shape, (begin, end) = _SAFETENSORS_TYPES[row["dtype"]], row["shape"], row["data_offsets"]
+        word, shape, (begin, end) = row["dtype"], row["shape"], row["data_offsets"]
+        kind = _SAFETENSORS_TYPES.get(word)
     except (KeyError, TypeError, ValueError) as error:
         raise _refuse(path, f"expected dtype, shape and data_offsets for {name!r}") from error
     if not _is_shape(shape) or not _is_shape([begin, end]) or base + end > size:
         raise _refuse(path, f"expected {name!r} within the file's {size} bytes, got {str(row)[:120]}")
+    if kind is None:
+        known = ", ".join(_SAFETENSORS_TYPES)
+        return _unreadable(_refuse(path, f"expected {name!r} of one of the types {known}, got {str(word)[:40]}"))
     entry = _entry(path, kind, tuple(shape), base + begin, base + end)
     if entry.nbytes != end - begin:
         raise _refuse(path, f"expected {entry.nbytes} bytes for {name!r}, got {end - begin}")
@@ -437,7 +474,12 @@ def _read_torch(path: Path, size: int, dtype: DataType | None, shape: Sequence[i
         described = torch_files.describe(stored("data.pkl", torch_files.MAX_PICKLE_BYTES))
     except torch_files.RefusedPickleError as error:
         raise _refuse(path, str(error)) from error
-    return {name: _torch_entry(path, size, name, members, prefix, saved) for name, saved in described.items()}
+    return {
+        name: _torch_entry(path, size, name, members, prefix, saved)
+        if isinstance(saved, torch_files.Saved)
+        else _unreadable(_refuse(path, f"{name}: {saved.text}"))
+        for name, saved in described.items()
+    }
 
 
 def _torch_entry(
@@ -449,8 +491,13 @@ def _torch_entry(
         raise _refuse(path, f"expected {saved.storage_elements * itemsize} bytes of storage {saved.storage!r}")
     elements = math.prod(saved.shape)
     reach = sum((extent - 1) * step for extent, step in zip(saved.shape, saved.strides, strict=True)) + 1
-    if elements and (elements > saved.storage_elements or saved.offset + reach > saved.storage_elements):
+    if elements and saved.offset + reach > saved.storage_elements:
         raise _refuse(path, f"expected {name!r} within its storage of {saved.storage_elements} elements, got {saved}")
+    if elements * itemsize > max(_MAX_EXPANDED_BYTES, _MAX_EXPANSION * info.file_size):  # as expand() makes them
+        raise _refuse(
+            path, f"expected {name!r} to span at most {_MAX_EXPANSION} times its {info.file_size} bytes, got {saved}"
+        )
+    _expect_indexable(path, saved.dtype, saved.shape)
     begin = _stored_at(path, size, info)
 
     def load() -> Array:
