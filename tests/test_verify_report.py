@@ -242,8 +242,12 @@ def test_refusals_are_the_operators_own():
     with pytest.raises(AclnnError) as caught:
         check("gelu_backward_v2", inputs, inputs["self"], approximate="Tanh")
     assert caught.value.code == 161002
-    with pytest.raises(AclnnError, match="third"):
-        check("silu_backward", inputs, inputs["self"], third=np.ones(13, np.float32))
+    for third, text in (
+        (np.ones(13, np.float32), r"third grad_input: expected shape \[12\], got \[13\]"),
+        (np.ones(12), "third grad_input: expected one of float32, float16, bfloat16, got float64"),
+    ):
+        with pytest.raises(AclnnError, match=text):
+            check("silu_backward", inputs, inputs["self"], third=third)
 
 
 @pytest.mark.parametrize(
@@ -461,6 +465,24 @@ def test_the_recheck_does_not_absolve_nan():
     assert not report.passed
     (row,) = standards_of(report).values()
     assert row["recheck"] == []
+
+
+@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.filterwarnings("error")
+def test_bit_patterns_of_every_kind_are_judged_without_a_warning(dtype):
+    """Signalling NaN made casts warn, and under -W error the helper raise that."""
+    rng = np.random.default_rng(3)
+    width = np.dtype(kind(dtype)).itemsize
+    x, dy, actual = (rng.integers(0, 1 << 8 * width, 3000).astype(f"u{width}").view(kind(dtype)) for _ in range(3))
+    for operator, mode in (("silu_backward", None), ("gelu_backward_v2", "tanh"), ("hardswish_backward", None)):
+        inputs = {"grad_output": dy, "self": x}
+        assert not check(operator, inputs, actual, third=dy, **attributes(mode)).passed
+        exact = next(iter(golden(operator, inputs, approximate=mode).values())).rounded
+        assert check(operator, inputs, exact, standards=["mixed", "bitwise"], **attributes(mode)).passed
+    norm = {**norm_case(dtype), "input": x[:2400].reshape(60, 40), "grad_out": dy[:2400].reshape(60, 40)}
+    norm |= {"mean": norm["mean"][:60], "rstd": norm["rstd"][:60]}
+    sums = actual[:40].astype(np.float32), actual[40:80].astype(np.float32)
+    assert not check("layer_norm_backward", norm, (norm["input"], *sums), normalized_shape=(40,)).passed
 
 
 def test_the_pytest_helper_fails_with_the_brief_report():

@@ -83,7 +83,14 @@ def _validate(case: Case) -> None:
     if not case.actual:
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
     for name, array in case.third.items():
-        if name not in case.actual or array.shape != case.actual[name].shape or array.dtype.name not in FORMATS:
-            wanted = list(case.actual[name].shape) if name in case.actual else "an output that is judged"
-            text = f"third {name}: expected {wanted}, got {array.dtype} {list(array.shape)}"
-            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {text}")
+        complaint = _third_complaint(case, name, array)
+        if complaint is not None:
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: third {name}: {complaint}")
+
+
+def _third_complaint(case: Case, name: str, array: Array) -> str | None:
+    if name not in case.actual:
+        return f"expected an output that is judged, one of {', '.join(case.actual)}"
+    if array.shape != case.actual[name].shape:
+        return f"expected shape {list(case.actual[name].shape)}, got {list(array.shape)}"
+    return None if array.dtype.name in FORMATS else f"expected one of {', '.join(FORMATS)}, got {array.dtype}"

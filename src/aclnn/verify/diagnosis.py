@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aclnn.verify.evaluate import Measured
 from aclnn.verify.evidence import Cause, evidence_of
+from aclnn.verify.number_formats import quiet
 from aclnn.verify.predicted_faults import (
     constant_output,
     edge_rule,
@@ -16,6 +17,7 @@ from aclnn.verify.predicted_faults import (
 from aclnn.verify.regional_faults import regional
 
 
+@quiet
 def diagnose(measured: Measured) -> list[Cause]:
     """The probable causes of an output's errors, the weightiest first; none when nothing known fits."""
     evidence = evidence_of(measured)

@@ -22,7 +22,7 @@ from aclnn.verify import certified, norm
 from aclnn.verify.arguments import arrays_of, operator_named
 from aclnn.verify.compiled import compiled
 from aclnn.verify.expansions import ends, scale
-from aclnn.verify.number_formats import NumberFormat, format_of
+from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.slopes import SLOPE_NAMES, SLOPES, bracket
 
 Array = np.ndarray[Any, Any]
@@ -44,6 +44,7 @@ class Golden:
     """How many elements float64 could not decide, so that intervals or rationals did."""
 
 
+@quiet
 def elementwise(name: str, dy: Array, x: Array, target: NumberFormat) -> Golden:
     """dy·f(x) for flat arrays of any of the three types; ``name`` is a key of SLOPES."""
     dy64, x64 = dy.astype(np.float64), x.astype(np.float64)
@@ -144,18 +145,21 @@ class LayerNorm:
         self._weight = np.ones(columns) if weight is None else np.asarray(weight).reshape(-1).astype(np.float64)
         self._eps = eps
 
+    @quiet
     def inputs(self, begin: int, end: int) -> tuple[Array, Array]:
         """dy and x of rows begin to end, each (rows, N), in float64."""
         part = slice(begin * self.columns, end * self.columns)
         shape = end - begin, self.columns
         return self._dy[part].reshape(shape).astype(np.float64), self._x[part].reshape(shape).astype(np.float64)
 
+    @quiet
     def _statistics(self, begin: int, end: int, x: Array) -> tuple[Array, Array]:
         if self._eps is None:
             return self._mean[begin:end], self._rstd[begin:end]
         mean = x.mean(axis=1)
         return mean, 1.0 / np.sqrt(np.square(x - mean[:, None]).mean(axis=1) + self._eps)
 
+    @quiet
     def block(self, begin: int, end: int, target: NumberFormat) -> Golden:
         """dx of rows begin to end, flat."""
         dy, x = self.inputs(begin, end)
@@ -190,6 +194,7 @@ class LayerNorm:
             lower[j], value[j] = target.round_exact(exact), float(exact)
         return Golden(value, target.round(lower), unsure.size)
 
+    @quiet
     def _exact_column(self, j: int, bias: bool) -> Any:
         every = slice(j, self.size, self.columns)
         dy = self._dy[every].astype(np.float64)

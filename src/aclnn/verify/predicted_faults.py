@@ -105,9 +105,8 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
     votes = np.zeros(candidates.size, int)
     for place in places.tolist():
         predicted = fixed[place] * moving[(place - candidates) % size]
-        with np.errstate(invalid="ignore"):
-            reach_of = (SOUND_ULP[evidence.target.name] + 1.0) * evidence.target.ulp(predicted)
-            votes += np.abs(predicted - evidence.a[place]) <= reach_of
+        reach_of = (SOUND_ULP[evidence.target.name] + 1.0) * evidence.target.ulp(predicted)
+        votes += np.abs(predicted - evidence.a[place]) <= reach_of
     fitting = candidates[votes >= ENOUGH * places.size]
     if fitting.size == 0 or fitting.size > reach // 4:
         return None
@@ -169,8 +168,7 @@ def narrow_sums(evidence: Evidence) -> Cause | None:
 def _is_multiple(a: Array, v: Array) -> bool:
     """Whether a is c·v for some c, but for a tenth of what lies between: no rounding does that."""
     error = a - v
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rest = error - v * (error @ v) / (v @ v)
+    rest = error - v * (error @ v) / (v @ v)
     return bool(np.linalg.norm(rest) < 0.1 * np.linalg.norm(error))
 
 
@@ -189,10 +187,9 @@ def _summed_in_order(evidence: Evidence, every: Array, terms: Array, target: Num
     """Whether adding row after row in the type gives the output."""
     a, v = evidence.a[every], evidence.v[every]
     total = np.zeros(every.size)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for row in terms:
-            total = target.round(total + target.round(row).astype(np.float64)).astype(np.float64)
-        exactly = np.abs(total - a) <= np.maximum(0.1 * np.abs(total - v), evidence.target.ulp(v))
+    for row in terms:
+        total = target.round(total + target.round(row).astype(np.float64)).astype(np.float64)
+    exactly = np.abs(total - a) <= np.maximum(0.1 * np.abs(total - v), evidence.target.ulp(v))
     return bool(np.count_nonzero(exactly) >= ENOUGH * every.size)
 
 

@@ -20,7 +20,7 @@ from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
 from aclnn.verify.golden import VALUE_BOUND_ULP
 from aclnn.verify.measures import Figure, Outcome, Standard, Verdict
-from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.number_formats import FORMATS, quiet
 from aclnn.verify.picture import AXIS_BINS, axis_edges, histogram_labels
 from aclnn.version import __version__
 
@@ -135,6 +135,7 @@ class Judgement:
         return self.outcome.verdict
 
 
+@quiet
 def output_document(measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str]) -> Json:
     """One output: verdicts, elements, pictures, causes."""
     clean = all(judged.verdict is Verdict.PASS for judged in judgements)
