@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,6 +174,25 @@ def test_drawings_are_well_formed(draw, failing):
             assert -1 <= float(node.attrib["x"]) <= 360
             assert float(node.attrib["width"]) >= 0
             assert -1 <= float(node.attrib["y"]) + float(node.attrib["height"]) <= 201
+
+
+def test_the_map_says_by_which_standard_elements_match(failing):
+    """ "Every element matches" stood beneath a report that failed three standards."""
+    (output,) = failing.data["cases"][0]["outputs"]
+    assert output["verdict"] == "fail"
+    assert "every element within mixed&#x27;s tolerance" in match_map(output)
+
+
+def test_the_fields_of_the_report_are_documented(failing):
+    page = (Path(__file__).parents[1] / "docs" / "verify.md").read_text()
+    section = page[page.index("## The report") : page.index("## Golden values")]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M))
+    case = failing.data["cases"][0]
+    output = case["outputs"][0]
+    parts = {"report": failing.data, "case": case, "output": output, "standard": output["standards"][0]}
+    assert {name: re.findall(r"`(\w+)`", text) for name, text in rows.items()} == {
+        name: list(part) for name, part in parts.items()
+    }
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
