@@ -108,9 +108,9 @@ def _judge(
         raise ValueError(
             f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and {len(requests)}"
         )
-    # Every case is loaded before the work begins, to be refused early, and again in its turn: mapped files stay open,
+    # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
     # and a process may open a thousand.
-    for request in requests:
+    for request in requests[1:]:
         _load(request, raw)
     again = None if seeds is None else rechecks(lambda _: (_load(request, raw) for request in requests), eps)
     documents = []

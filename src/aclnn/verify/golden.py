@@ -335,14 +335,16 @@ def _expect_norm_shapes(inputs: Mapping[str, Array], shape: tuple[int, ...]) -> 
         text = f"expected the last dimensions of input's {list(whole)}, got {list(shape)}"
         raise ValueError(f"layer_norm_backward: normalized_shape: {text}")
     rows = math.prod(whole[:split])
-    fitting = {"grad_out": inputs["grad_out"].shape == whole}
-    fitting |= {name: inputs[name].size == rows for name in ("mean", "rstd")}
-    fitting |= {name: inputs[name].size == math.prod(shape) for name in ("weight",) if name in inputs}
-    wanted = {"grad_out": f"shape {list(whole)}", "weight": f"shape {list(shape)}"}
-    for name, fits in fitting.items():
+    one_each = f"{rows} elements, one for each row"
+    weight_fits = "weight" not in inputs or inputs["weight"].size == math.prod(shape)
+    for name, fits, expected in (
+        ("grad_out", inputs["grad_out"].shape == whole, f"shape {list(whole)}"),
+        ("mean", inputs["mean"].size == rows, one_each),
+        ("rstd", inputs["rstd"].size == rows, one_each),
+        ("weight", weight_fits, f"shape {list(shape)}"),
+    ):
         if not fits:
-            text = f"expected {wanted.get(name, f'{rows} elements, one for each row')}, got {list(inputs[name].shape)}"
-            raise ValueError(f"layer_norm_backward: {name}: {text}")
+            raise ValueError(f"layer_norm_backward: {name}: expected {expected}, got {list(inputs[name].shape)}")
 
 
 def _counted(blocks: Iterator[T], size: int, progress: Progress | None) -> Iterator[T]:
