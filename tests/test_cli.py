@@ -6,8 +6,10 @@ import io
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
+import threading
 import time
 from importlib.metadata import metadata
 from pathlib import Path
@@ -94,6 +96,16 @@ def test_raw_files_are_described() -> None:
     words = ["run", "silu_backward", "grad_output=dy.bin", "self=x.bin", "--out", "dx.bin"]
     assert "expected a dtype" in invoke(*words).stderr
     result = invoke(*words, "--dtype", "float16", "--shape", "3,4", "--shape", "self=3,4")
+    assert result.exit_code == 0, result.output
+    assert Path("dx.bin").read_bytes() == aclnn.silu_backward(dy, x).tobytes()
+
+
+def test_raw_files_are_described_by_c_names_too() -> None:
+    dy, x = pair(np.float16, (3, 4))
+    Path("dy.bin").write_bytes(dy.tobytes())
+    save(x=x)
+    words = ["run", "silu_backward", "grad_output=dy.bin", "self=x.npy", "--out", "dx.bin"]
+    result = invoke(*words, "--dtype", "gradOutput=float16", "--shape", "gradOutput=3,4")
     assert result.exit_code == 0, result.output
     assert Path("dx.bin").read_bytes() == aclnn.silu_backward(dy, x).tobytes()
 
@@ -208,6 +220,73 @@ def test_when_one_output_cannot_be_written_none_is(second: str) -> None:
     assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy"}
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a.npy", "./a.npy"),
+        ("a.npy", "link.npy"),
+        ("b.safetensors", "b.safetensors:tensor"),
+        ("b.npz", "sub/../b.npz:arr_0"),
+        ("b.pt", "b.pt"),
+    ],
+)
+def test_two_words_for_one_file_are_refused(first: str, second: str) -> None:
+    """Both were reported as written, and one was lost."""
+    Path("sub").mkdir()
+    Path("link.npy").symlink_to("a.npy")
+    result = layer_norm("normalized_shape=8", "--out", f"grad_input={first}", "--out", f"grad_weight={second}")
+    assert result.exit_code == 2
+    assert "--out: expected each file once" in result.stderr
+    assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy", "sub", "link.npy"}
+
+
+def test_a_folder_in_the_way_leaves_every_file_alone() -> None:
+    Path("dir.npy").mkdir()
+    result = layer_norm("normalized_shape=8", "--out", "grad_input=c.npy", "--out", "grad_weight=dir.npy")
+    assert result.exit_code == 1
+    assert "dir.npy: Is a directory" in result.stderr
+    assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy", "dir.npy"}
+
+
+@pytest.mark.parametrize("file", ["my.npz", "my.safetensors", "my.pt"])
+def test_a_file_that_holds_other_tensors_is_left_alone(file: str) -> None:
+    """Only the output was left in it."""
+    dy, x = pair()
+    files.write(file, {"dy": dy, "x": x})
+    words = ["run", "silu_backward", f"grad_output={file}:dy", f"self={file}:x", "--out"]
+    result = invoke(*words, f"grad_input={file}:dx")
+    assert result.exit_code == 1
+    assert f"{file}: expected a new file, or one that holds nothing but dx: dy, x would be lost" in result.stderr
+    assert set(files.entries(file)) == {"dy", "x"}
+    for _ in range(2):
+        assert invoke(*words, "grad_input=other.npz:dx").exit_code == 0
+
+
+def test_a_link_stays_and_its_target_is_written() -> None:
+    dy, x = pair()
+    save(dy=dy, x=x, data=x)
+    Path("link.npy").symlink_to("data.npy")
+    result = invoke("run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "link.npy")
+    assert result.exit_code == 0, result.output
+    assert Path("link.npy").is_symlink()
+    np.testing.assert_array_equal(files.read("data.npy"), aclnn.silu_backward(dy, x))
+
+
+def test_a_pipe_is_written_to() -> None:
+    """It was replaced by a file, and as root /dev/null would have been."""
+    dy, x = pair()
+    save(dy=dy, x=x)
+    os.mkfifo("pipe.npy")
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(Path("pipe.npy").read_bytes()), daemon=True)
+    reader.start()
+    result = invoke("run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "pipe.npy")
+    reader.join(10)
+    assert result.exit_code == 0, result.output
+    assert stat.S_ISFIFO(Path("pipe.npy").stat().st_mode)
+    np.testing.assert_array_equal(np.load(io.BytesIO(got[0])), aclnn.silu_backward(dy, x))
+
+
 def test_an_input_may_be_the_output() -> None:
     dy, x = pair()
     save(dy=dy, x=x)
@@ -235,14 +314,33 @@ def test_what_works_in_place_leaves_its_file_alone() -> None:
         (["run", "silu_backward", "x.npy", "--out", "dx.npy"], "expected name=FILE"),
         (["run", "silu_backward", "self=a.npy", "self=b.npy", "--out", "dx.npy"], "expected once"),
         (["run", "silu_backward", "grad_input=dx.npy", "--out", "dx.npy"], "expected --out grad_input=dx.npy"),
-        (["run", "silu_backward", "gradOutput=a.npy", "grad_output=b.npy", "--out", "dx.npy"], "again under another"),
+        (
+            ["run", "silu_backward", "gradOutput=a.npy", "grad_output=b.npy", "--out", "dx.npy"],
+            "grad_output: expected once, got it again",
+        ),
         (["run", "silu_backward", "--shape", "4,b", "--out", "dx.npy"], "expected extents such as 4,8"),
-        (["run", "silu_backward", "--out", "self=dx.npy"], "with one of grad_input"),
-        (["run", "silu_backward", "--out", "a.npy", "--out", "b.npy"], "each name and file once"),
+        (
+            ["run", "silu_backward", "--out", "self=dx.npy"],
+            "--out: silu_backward: expected one of grad_input, got 'self'",
+        ),
+        (
+            ["run", "silu_backward", "--out", "a.npy", "--out", "b.npy"],
+            "--out: silu_backward: grad_input: expected once",
+        ),
         (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "got 'nonsense'"),
         (["run", "layer_norm_backward", "normalized_shape=a", "--out", "grad_bias=b.npy"], "integers such as 4,8"),
         (["run", "layer_norm_backward", "output_mask=2,1,0", "--out", "grad_bias=b.npy"], "truth values"),
         (["run", "layer_norm_backward", "--out", "b.npy"], "grad_input, grad_weight, grad_bias"),
+        (
+            ["run", "silu_backward", "--out", "gradInput=a.npy", "--out", "grad_input=b.npy"],
+            "expected once, got it again",
+        ),
+        (["run", "silu_backward", "--dtype", "slef=float16", "--out", "a.npy"], "expected one of grad_output, self"),
+        (["run", "silu_backward", "--shape", "approximate=2", "--out", "a.npy"], "got 'approximate'"),
+        (
+            ["run", "silu_backward", "--dtype", "float16", "--dtype", "float32", "--out", "a.npy"],
+            "--dtype: expected once",
+        ),
         (["nonsense"], "nonsense"),
     ],
 )

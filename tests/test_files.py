@@ -156,7 +156,10 @@ HOSTILE = {
         safetensors({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}, b"\0" * 8),
         "expected 4 bytes for 'a', got 8",
     ),
-    "dtype.safetensors": (safetensors({"a": {"dtype": "X", "shape": [], "data_offsets": [0, 0]}}), "expected dtype"),
+    "dtype.safetensors": (
+        safetensors({"a": {"dtype": "X", "shape": [], "data_offsets": [0, 0]}}),
+        "expected 'a' of one of the types F64",
+    ),
     "text.npz": (b"hello", "expected a zip archive"),
     "text.pt": (b"hello", "expected a zip archive"),
     "pickle.pt": (pickle.dumps({"a": 1}), "expected a zip archive"),
@@ -246,6 +249,84 @@ def test_a_pickle_that_multiplies_is_refused(tmp_path):
         files.entries(tmp_path / "a.pt")
 
 
+def test_a_storage_of_a_kind_that_is_no_word_is_refused(tmp_path):
+    identifier = b"(X\x07\0\0\0storageK\x05X\x01\0\0\0" + b"0X\x03\0\0\0cpuK\x04tQ"
+    torch_archive(tmp_path / "a.pt", b"\x80\x02" + identifier + b".", [b"\0" * 16])
+    with pytest.raises(FileError, match="expected a storage"):
+        files.entries(tmp_path / "a.pt")
+
+
+def test_a_damaged_lzma_archive_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.npy", npy_of(shape="(5000,)", data=sample(np.float32, (5000,)).tobytes()))
+    damaged = bytearray(path.read_bytes())
+    damaged[60:200] = bytes(140)
+    path.write_bytes(damaged)
+    with pytest.raises(FileError):
+        files.read(path)
+
+
+def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path):
+    array = sample(np.float32, (3,))
+    files.write(tmp_path / "a.safetensors", {"x": array, "y": array})
+    data = (tmp_path / "a.safetensors").read_bytes()
+    end = data.rindex(b"F32")
+    (tmp_path / "a.safetensors").write_bytes(data[:end] + b"F8?" + data[end + 3 :])
+    assert np.array_equal(files.read(tmp_path / "a.safetensors", "x"), array)
+    assert np.array_equal(files.read(tmp_path / "a.safetensors", "x", shape=(3,)), array)
+    with pytest.raises(FileError, match=r"expected 'y' of one of the types F64, .*, got F8\?"):
+        files.read(tmp_path / "a.safetensors", "y")
+
+
+def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    path = tmp_path / "a.pt"
+    torch.save({"x": torch.ones(3), "c": torch.ones(2, dtype=torch.complex64), "d": torch.device("cpu")}, path)
+    assert files.read(path, "x").tolist() == [1, 1, 1]
+    with pytest.raises(FileError, match=r"c: expected tensors only, got 'torch.ComplexFloatStorage'"):
+        files.read(path, "c")
+    with pytest.raises(FileError, match=r"d: expected tensors only, got 'torch.device', which is not called"):
+        files.read(path, "d")
+
+
+def test_an_expanded_tensor_is_read(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.save(torch.ones(1).expand(6, 8), tmp_path / "a.pt")
+    assert np.array_equal(files.read(tmp_path / "a.pt"), np.ones((6, 8)))
+    torch.save(torch.ones(1).expand(1 << 20, 1 << 20), tmp_path / "a.pt")
+    with pytest.raises(FileError, match="to span at most 100 times its 4 bytes"):
+        files.read(tmp_path / "a.pt")
+
+
+def test_a_flipped_bit_in_a_stored_member_is_found(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, a=sample(np.float32, (500,)))
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    assert files.entries(path)["a"].shape == (500,)
+    with pytest.raises(FileError, match=r"expected the bytes of a\.npy to have the check sum"):
+        files.read(path)
+
+
+def test_an_empty_tensor_of_impossible_extents_is_refused(tmp_path):
+    (tmp_path / "a.npy").write_bytes(npy_of(shape=f"({1 << 63}, 0)", data=b""))
+    with pytest.raises(FileError, match=r"expected extents that span less than 2\^63 bytes"):
+        files.read(tmp_path / "a.npy")
+
+
+def test_texts_of_sizes_say_what_came(tmp_path):
+    (tmp_path / "a.bin").write_bytes(bytes(16))
+    with pytest.raises(FileError, match=r"expected at most 64 extents from 0 on, got \[-4\]"):
+        files.read(tmp_path / "a.bin", dtype="float32", shape=(-4,))
+    (tmp_path / "a.npy").write_bytes(npy_of()[:40])
+    with pytest.raises(FileError, match=r"expected a header of \d+ bytes, got 30"):
+        files.read(tmp_path / "a.npy")
+    with pytest.raises(FileError, match=r"expected one of float32, .* got uint64"):
+        files.write(tmp_path / "a.pt", np.ones(3, np.uint64))
+
+
 def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
     path = tmp_path / "bomb.npz"
     zeros = 400_000_000
@@ -301,6 +382,29 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
         files.write(path, sample(np.float32, (3000,)))
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.npy"]
+
+
+def test_several_files_are_written_or_none(tmp_path):
+    array = sample(np.float32, (3,))
+    for bad in (tmp_path / "no" / "b.npy", tmp_path):
+        with pytest.raises(FileError, match=r"expected one of \.npy|No such file"):
+            files.write_all({tmp_path / "a.npy": array, bad: array})
+        assert os.listdir(tmp_path) == []
+    files.write_all({tmp_path / "a.npy": array, tmp_path / "b.npz": {"k": array}})
+    assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npz"]
+
+
+def test_names_that_could_not_be_read_back_are_refused(tmp_path):
+    array = sample(np.float32, (3,))
+    with pytest.raises(FileError, match="expected another name than __metadata__"):
+        files.write(tmp_path / "a.safetensors", {"__metadata__": array})
+    for suffix, name in ((".npz", "arr_0"), (".safetensors", "tensor")):
+        with pytest.raises(FileError, match=f"expected every name once, got '{name}' again"):
+            files.write(tmp_path / f"a{suffix}", {"": array, name: array})
+    for suffix in (".npy", ".npz"):
+        with pytest.raises(FileError, match="expected a data type that can be read back, got complex64"):
+            files.write(tmp_path / f"a{suffix}", array.astype(np.complex64))
+    assert os.listdir(tmp_path) == []
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: README's blocks, the examples, the links, the figure's data.
+"""What the documentation shows is what happens: README's and docs/verify.md's blocks, the examples, the links.
 
 Lines that begin with ``# -> `` are the output expected; … stands for anything.
 """
@@ -24,7 +24,8 @@ from aclnn.operators import BY_NAME
 from test_layers import complaints, imports, modules
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+SHOWN = "\n".join((ROOT / page).read_text() for page in ("README.md", "docs/verify.md"))
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", SHOWN, re.MULTILINE | re.DOTALL)
 RUNNABLE = [(language, text) for language, text in BLOCKS if language in ("python", "sh")]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -50,13 +51,13 @@ def expect(output: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(("language", "text"), RUNNABLE, ids=[f"{i}-{block[0]}" for i, block in enumerate(RUNNABLE)])
-def test_block_of_the_readme(language: str, text: str, tmp_path: Path) -> None:
+def test_block_of_a_page(language: str, text: str, tmp_path: Path) -> None:
     need_torch_for(text)
     command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
     expect(run(command, tmp_path), text)
 
 
-def test_the_readme_has_blocks_to_run() -> None:
+def test_the_pages_have_blocks_to_run() -> None:
     assert {language for language, _ in RUNNABLE} == {"python", "sh"}
 
 

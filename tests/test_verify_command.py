@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -197,7 +200,17 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "--cases", "{x}", "--actual", "{x}"], "--cases: expected the outputs in the list"),
         (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
         (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{x}", "--seeds", "5"], "--seeds: expected"),
-        (["self", "more"], "self: expected no further arguments"),
+        (["layer_norm_backward", "input={x}", "--actual", "{x}", "--eps", "nan"], "eps: expected a finite number"),
+        (["layer_norm_backward", "input={x}", "--actual", "{x}", "--eps", "-5"], "eps: expected a finite number"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--eps", "1e-5"], "eps: expected none"),
+        (["silu_backward", "grad_output={x}", "gradOutput={x}", "--actual", "{x}"], "grad_output: expected once"),
+        (["silu_backward", "self={x}", "--actual", "grad_input={x}", "--actual", "gradInput={x}"], "expected once"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--dtype", "slef=float16"], "expected one of grad_output"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "slef=8"], "expected one of grad_output, self"),
+        (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "8", "--shape", "8"], "--shape: expected once"),
+        (["self", "more"], "self: expected --seeds and --json only, got further arguments"),
+        (["self", "--html", "{x}", "--standard", "nonsense", "--cases", "nowhere"], "got --cases, --standard, --html"),
+        (["self", "--seeds", "5"], "--seeds: expected at least 200, got 5"),
         (["layer_norm_backward", "input={x}", "--normalized-shape", "x"], "expected integers such as 4,8"),
     ],
 )
@@ -210,6 +223,185 @@ def test_unusable_arguments_exit_with_2(tmp_path, words, text):
     assert result.exit_code == 2, result.output
     assert text in result.stderr.replace("\n", "")
     assert "Traceback" not in result.output
+
+
+def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
+    at = dump(tmp_path, ".npy", fault=True)
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, "--standard", "commercial-L1")
+    assert result.exit_code == 2
+    assert "commercial-L1 needs a third output" in result.stderr
+    result = run(*words, "--standard", "classified")
+    assert result.exit_code == 2
+    assert "UNDECIDED silu_backward" in result.stdout
+
+
+def test_a_list_that_names_something_twice_is_refused(tmp_path):
+    dump(tmp_path, ".npy")
+    row = "grad_output.npy,self.npy,self.npy,grad_input.npy"
+    (tmp_path / "c.csv").write_text(f"grad_output,self,self,actual\n{row}\n")
+    result = run("silu_backward", "--cases", tmp_path / "c.csv")
+    assert result.exit_code == 2
+    assert "c.csv: expected every name once, got self again" in result.stderr
+    (tmp_path / "c.json").write_text('[{"grad_output": "grad_output.npy", "self": "a", "self": "self.npy"}]')
+    result = run("silu_backward", "--cases", tmp_path / "c.json")
+    assert result.exit_code == 2
+    assert "expected every name once, got self again" in result.stderr
+
+
+@pytest.mark.parametrize("value", [8, True, [8.0]])
+def test_a_json_value_of_another_kind_is_refused(tmp_path, value):
+    files.write(tmp_path / "x.npy", np.ones((2, 8), np.float32))
+    case = {"input": "x.npy", "actual:grad_bias": "x.npy", "normalized_shape": value}
+    result = run("layer_norm_backward", "--cases", lists(tmp_path, ".json", [case]))
+    assert result.exit_code == 2
+    assert "normalizedShape: expected a sequence of integers" in result.stderr
+
+
+def test_raw_files_are_described_by_c_names_too(tmp_path):
+    at = dump(tmp_path, ".bin", "float16")
+    words = ["silu_backward", f"gradOutput={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, *(f"--dtype={name}=float16" for name in ("gradOutput", "self", "gradInput")))
+    assert result.exit_code == 0, result.output
+
+
+def test_an_output_in_a_folder_with_an_equals_sign(tmp_path):
+    at = dump(tmp_path, ".npy")
+    (tmp_path / "lr=1").mkdir()
+    files.write(tmp_path / "lr=1" / "dx.npy", files.read(at["grad_input"]))
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}"]
+    result = run(*words, "--actual", tmp_path / "lr=1" / "dx.npy")
+    assert result.exit_code == 0, result.output
+
+
+def test_more_cases_than_files_may_be_open(tmp_path):
+    """Every case's files stayed open until the last was judged."""
+    inputs = arrays(size=8)
+    exact = golden("silu_backward", inputs)["grad_input"].rounded
+    for number in range(40):
+        (tmp_path / f"{number}").mkdir()
+        for name, array in dict(inputs, grad_input=exact).items():
+            files.write(tmp_path / f"{number}" / f"{name}.npy", array)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); from aclnn.cli import main; main()"
+    )
+    words = ["verify", "silu_backward", "--cases", str(tmp_path), "--standard", "mixed"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("PASS") == 40
+
+
+def verify(at, *words, output=None, **variables):
+    command = [sys.executable, "-m", "aclnn", "verify", "silu_backward", f"grad_output={at['grad_output']}"]
+    command += [f"self={at['self']}", "--actual", at["grad_input"], *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=output or subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | variables
+    )
+
+
+def test_a_full_disk_is_no_traceback(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = verify(dump(tmp_path, ".npy"), output=full)
+        text = done.communicate()[1].decode()
+    assert done.returncode == 2
+    assert "No space left on device" in text
+    assert "Traceback" not in text
+    assert "Exception ignored" not in text
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_reader_that_leaves_early_leaves_the_verdict(tmp_path, fault):
+    """With pipefail, "aclnn verify … | head -2" failed on a passing dump."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = verify(dump(tmp_path, ".npy", fault=fault), output=writing)
+    os.close(writing)
+    assert done.communicate()[1] == b""
+    assert done.returncode == (1 if fault else 0)
+
+
+def test_a_terminal_without_unicode_gets_a_report(tmp_path):
+    done = verify(dump(tmp_path, ".npy", fault=True), PYTHONIOENCODING="ascii")
+    text = done.communicate()[0].decode("ascii")
+    assert done.returncode == 1
+    assert "probable cause" in text
+
+
+def test_what_is_no_terminal_gets_no_empty_line(tmp_path):
+    done = verify(dump(tmp_path, ".npy"))
+    assert done.communicate()[1] == b""
+
+
+def test_the_verdict_is_shown_before_a_report_fails(tmp_path):
+    """After all the work nothing was printed, and the text named a temporary file."""
+    at = dump(tmp_path, ".npy", fault=True)
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, "--json", tmp_path / "nowhere" / "r.json")
+    assert result.exit_code == 2
+    assert "FAIL silu_backward" in result.stdout
+    assert f"No such file or directory: '{tmp_path}/nowhere/r.json'" in result.stderr.replace("\n", "")
+
+
+def test_a_report_names_files_that_are_no_utf8(tmp_path):
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    at = dump(tmp_path, ".npy")
+    name = str(tmp_path / "dx\udcff.npy")
+    os.rename(at["grad_input"], name)
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", name]
+    result = run(*words, "--html", tmp_path / "r.html", "--json", tmp_path / "r.json")
+    assert result.exit_code == 0, result.output
+    assert "dx\\udcff.npy" in (tmp_path / "r.html").read_text()
+
+
+def test_a_norm_without_columns_has_an_empty_gradient(tmp_path):
+    inputs = {"grad_out": np.ones((3, 0)), "input": np.ones((3, 0)), "mean": np.ones((3, 1)), "rstd": np.ones((3, 1))}
+    tensors = {name: array.astype(np.float32) for name, array in inputs.items()}
+    files.write(tmp_path / "a.npz", tensors | {"grad_input": tensors["input"]})
+    words = ["layer_norm_backward", *(f"{name}={tmp_path}/a.npz" for name in inputs), "--normalized-shape", "0"]
+    result = run(*words, "--actual", f"grad_input={tmp_path}/a.npz")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("c.csv", b"self,actual\n" + b"a" * 140_000 + b",b\n", "c.csv: field larger than field limit"),
+        ("c.csv", b"self,actual\n\xff.npy,b\n", "c.csv: 'utf-8' codec can't decode"),
+        ("c.json", b'[{"self": "\xff"}]', "c.json: 'utf-8' codec can't decode"),
+        ("c.json", b'[{"self": null, "actual": "a.npy"}]', "case 1: aclnnSiluBackward: gradOutput"),
+        ("c.csv", b"name,self,actual\none,a.npy,b.npy\n", "case one: a.npy: No such file"),
+    ],
+)
+def test_a_list_that_cannot_be_used_says_where(tmp_path, name, content, text):
+    files.write(tmp_path / "a.npy" if "null" in str(content) else tmp_path / "other.npy", np.ones(3, np.float32))
+    (tmp_path / name).write_bytes(content)
+    result = run("silu_backward", "--cases", tmp_path / name)
+    assert result.exit_code == 2
+    shown = result.stderr.replace("\n", "").replace(f"{tmp_path}/", "")
+    assert text in shown.replace("[161001 ACLNN_ERR_PARAM_NULLPTR] ", "")
+
+
+def test_a_list_of_excel_is_read(tmp_path):
+    dump(tmp_path, ".npy")
+    (tmp_path / "c.csv").write_bytes(
+        b"\xef\xbb\xbfgrad_output,self,actual\r\ngrad_output.npy,self.npy,grad_input.npy\r\n"
+    )
+    result = run("silu_backward", "--cases", tmp_path / "c.csv")
+    assert result.exit_code == 0, result.output
+
+
+def test_hidden_folders_are_no_cases(tmp_path):
+    for name in ("one", ".git"):
+        (tmp_path / name).mkdir()
+    dump(tmp_path / "one", ".npy")
+    assert run("silu_backward", "--cases", tmp_path).exit_code == 0
+
+
+def test_a_path_is_printed_as_it_is(tmp_path):
+    (tmp_path / ":smile:").mkdir()
+    result = run("silu_backward", "--cases", tmp_path)
+    assert result.exit_code == 2
+    assert "case :smile:: " in result.stderr
 
 
 def test_a_case_without_files_is_no_case(tmp_path):

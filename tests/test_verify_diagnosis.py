@@ -389,6 +389,46 @@ def test_sums_kept_in_16_bits(dtype, narrow, order):
         assert [cause.name for cause in found["grad_weight"]] == ["narrow-sums"]
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
+def test_an_output_that_is_one_number_is_called_so(value):
+    """It was called a sum in bfloat16 (LayerNorm), and constant from some x on (activations)."""
+    shown = "NaN" if np.isnan(value) else f"{value:g}"
+    inputs = norm_inputs("float32", rows=64, columns=2048)
+    outputs = {name: np.full(2048, value, np.float32) for name in ("grad_weight", "grad_bias")}
+    for found in causes("layer_norm_backward", inputs, outputs, normalized_shape=(2048,)).values():
+        assert [(cause.name, cause.text) for cause in found] == [("constant", f"the whole output is {shown}")]
+    inputs = inputs_of("float32")
+    found = only("silu_backward", inputs, np.full_like(inputs["self"], value))
+    assert (found.name, found.text, found.share) == ("constant", f"the whole output is {shown}", 1.0)
+
+
+@pytest.mark.parametrize("factor", [1.01, 0.99])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 2048), (256, 256)])
+def test_a_multiple_of_the_sums_is_no_matter_of_their_precision(factor, rows, columns):
+    inputs = norm_inputs("float32", rows, columns)
+    right = golden("layer_norm_backward", inputs)
+    outputs = {name: right[name].rounded * np.float32(factor) for name in ("grad_weight", "grad_bias")}
+    found = causes("layer_norm_backward", inputs, outputs, normalized_shape=(columns,))
+    assert found == {"grad_weight": [], "grad_bias": []}
+
+
+def test_one_nan_is_no_overflow_where_nothing_overflows():
+    inputs = inputs_of("float32")
+    actual = exact("silu_backward", inputs).rounded.copy()
+    actual[100, 100] = np.nan
+    assert only("silu_backward", inputs, actual).name == "not-finite"
+
+
+@pytest.mark.parametrize("mode", ["none", "tanh"])
+def test_one_unit_too_much_everywhere_is_no_cancellation(mode):
+    inputs = inputs_of("bfloat16", ones=True)
+    right = exact("gelu_backward_v2", inputs, approximate=mode).rounded
+    (found,) = causes(
+        "gelu_backward_v2", inputs, (right.view(np.uint16) + 1).view(right.dtype), approximate=mode
+    ).values()
+    assert found == []
+
+
 def test_dump_of_noise_has_no_cause():
     inputs = inputs_of("float32")
     noise = np.random.default_rng(9).normal(size=(ROWS, COLUMNS)).astype(np.float32)

@@ -369,6 +369,93 @@ def test_ten_million_elements_in_ten_seconds():
     ],
 )
 def test_what_golden_cannot_compute_is_named(operator, missing, attributes, text):
-    names = {"grad_output", "self", "grad_out", "input", "mean", "rstd"} - {missing}
+    norm = operator == "layer_norm_backward"
+    names = ({"grad_out", "input", "mean", "rstd"} if norm else {"grad_output", "self"}) - {missing}
     with pytest.raises(ValueError, match=f"golden: .*{text}"):
         golden(operator, {name: np.ones((2, 3), np.float32) for name in names}, **attributes)
+
+
+@pytest.mark.parametrize("name", ["input", "mean", "rstd"])
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_what_is_not_finite_in_x_is_no_matter_of_grad_bias(name, broken):
+    """The sum of dy left out the elements whose x, mean or rstd was not finite."""
+    inputs = {
+        "grad_out": np.float32([[1, 2, 3, 4], [10, 20, 30, 40]]),
+        "input": np.float32([[1, 2, 3, 9], [4, 5, 6, 8]]),
+        "mean": np.float32([3, 5]),
+        "rstd": np.float32([1, 2]),
+    }
+    inputs[name][0, ...] = broken
+    db = golden("layer_norm_backward", inputs)["grad_bias"].rounded
+    assert db.tolist() == [11, 22, 33, 44]
+    inputs["grad_out"][1, 2] = broken
+    db = golden("layer_norm_backward", inputs)["grad_bias"].rounded
+    assert np.array_equal(db, np.float32([11, 22, broken, 44]), equal_nan=True)
+
+
+@pytest.mark.parametrize(("key", "name"), ACTIVATIONS, ids=IDS)
+def test_a_zero_gradient_keeps_the_sign_of_its_product(key, name):
+    x = np.float32([1, -1, 0, -5, -30, 30, 1e17, 3e38, -3e38])
+    slope = of(*key, np.ones_like(x), x).value
+    for zero in (0.0, -0.0):
+        dy = np.full_like(x, zero)
+        found = of(*key, dy, x)
+        assert found.settled == 0
+        assert np.array_equal(np.signbit(found.rounded), np.signbit(dy * slope))
+        assert not found.rounded.any()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [item for item in ACTIVATIONS if item[1] != "hardswish"], ids=IDS[:2] + IDS[3:]
+)
+def test_a_tie_far_out_is_settled_without_the_digits_of_a_huge_exponential(key, name):
+    """For x = 1e17 they filled the memory."""
+    dy = np.full(4, 1 + 2.0**-11, np.float32)  # halfway between two float16
+    (found,) = golden(key[0], {"grad_output": dy, "self": np.float32([50, 1e3, 1e17, 3e38])}, np.float16,
+                      approximate=key[1]).values()  # fmt: skip
+    assert (found.rounded == 1 + 2.0**-10).all()
+
+
+def norm_arrays():
+    return {
+        "grad_out": np.ones((4, 8), np.float32), "input": np.ones((4, 8), np.float32),
+        "mean": np.ones(4, np.float32), "rstd": np.ones(4, np.float32), "weight": np.ones(8, np.float32),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "text"),
+    [
+        ("mean", np.s_[:2], r"mean: expected 4 elements, one for each row, got \[2\]"),
+        ("rstd", np.s_[:2], r"rstd: expected 4 elements, one for each row, got \[2\]"),
+        ("weight", np.s_[:2], r"weight: expected shape \[8\], got \[2\]"),
+        ("grad_out", np.s_[:, :2], r"grad_out: expected shape \[4, 8\], got \[4, 2\]"),
+    ],
+)
+def test_golden_does_not_read_beyond_arrays_that_are_too_short(name, cut, text):
+    inputs = norm_arrays()
+    inputs[name] = inputs[name][cut]
+    with pytest.raises(ValueError, match=f"golden: layer_norm_backward: {text}"):
+        golden("layer_norm_backward", inputs)
+
+
+@pytest.mark.parametrize("shape", [(7,), (), (4, 4, 8)])
+def test_golden_refuses_a_normalized_shape_that_does_not_fit(shape):
+    with pytest.raises(ValueError, match="normalized_shape: expected the last dimensions of input's"):
+        golden("layer_norm_backward", norm_arrays(), normalized_shape=shape)
+
+
+def test_golden_refuses_shapes_that_do_not_broadcast():
+    with pytest.raises(ValueError, match=r"expected shapes that broadcast to one, got \[3\] and \[4\]"):
+        golden("silu_backward", {"grad_output": np.ones(3, np.float32), "self": np.ones(4, np.float32)})
+
+
+def test_golden_takes_c_names_and_torch_tensors():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.linspace(-3, 3, 50).to(dtype).requires_grad_()
+        found = golden("silu_backward", {"gradOutput": torch.ones_like(x), "self": x})["grad_input"].rounded
+        expected = torch.ops.aten.silu_backward(torch.ones(50), x.detach().float()).numpy()
+        assert np.allclose(found.astype(np.float32), expected, rtol=0.01, atol=0.01)
+    with pytest.raises(ValueError, match="golden: silu_backward: grad_output: expected once"):
+        golden("silu_backward", {"gradOutput": x, "grad_output": x, "self": x})

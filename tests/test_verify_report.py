@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import aclnn
 from aclnn.status import AclnnError
 from aclnn.verify import assert_close_to_golden, check, golden
 from aclnn.verify.charts import by_x, histogram, match_map
@@ -150,6 +152,15 @@ def test_the_page_is_one_file_without_network(failing, tmp_path):
     assert page.count("<svg") == 3
 
 
+def test_the_page_says_what_stays_open():
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    inputs = uniform(size=3000)
+    wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
+    page = check("silu_backward", inputs, wrong, standards=["classified"]).to_html()
+    assert "? OPEN" in page
+    assert "leaves open 1 of 1 standards: classified" in page
+
+
 @pytest.mark.parametrize("draw", [histogram, by_x, match_map])
 def test_drawings_are_well_formed(draw, failing):
     from xml.etree import ElementTree
@@ -163,6 +174,25 @@ def test_drawings_are_well_formed(draw, failing):
             assert -1 <= float(node.attrib["x"]) <= 360
             assert float(node.attrib["width"]) >= 0
             assert -1 <= float(node.attrib["y"]) + float(node.attrib["height"]) <= 201
+
+
+def test_the_map_says_by_which_standard_elements_match(failing):
+    """ "Every element matches" stood beneath a report that failed three standards."""
+    (output,) = failing.data["cases"][0]["outputs"]
+    assert output["verdict"] == "fail"
+    assert "every element within mixed&#x27;s tolerance" in match_map(output)
+
+
+def test_the_fields_of_the_report_are_documented(failing):
+    page = (Path(__file__).parents[1] / "docs" / "verify.md").read_text()
+    section = page[page.index("## The report") : page.index("## Golden values")]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M))
+    case = failing.data["cases"][0]
+    output = case["outputs"][0]
+    parts = {"report": failing.data, "case": case, "output": output, "standard": output["standards"][0]}
+    assert {name: re.findall(r"`(\w+)`", text) for name, text in rows.items()} == {
+        name: list(part) for name, part in parts.items()
+    }
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -232,8 +262,12 @@ def test_refusals_are_the_operators_own():
     with pytest.raises(AclnnError) as caught:
         check("gelu_backward_v2", inputs, inputs["self"], approximate="Tanh")
     assert caught.value.code == 161002
-    with pytest.raises(AclnnError, match="third"):
-        check("silu_backward", inputs, inputs["self"], third=np.ones(13, np.float32))
+    for third, text in (
+        (np.ones(13, np.float32), r"third grad_input: expected shape \[12\], got \[13\]"),
+        (np.ones(12), "third grad_input: expected one of float32, float16, bfloat16, got float64"),
+    ):
+        with pytest.raises(AclnnError, match=text):
+            check("silu_backward", inputs, inputs["self"], third=third)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +295,47 @@ def test_names_may_be_c_or_python_and_outputs_tuples():
     assert check("hardswish_backward", inputs, {"grad_input": literal("hardswish_backward")(**inputs)}).passed
 
 
+def test_one_argument_under_two_names_is_refused():
+    """The last silently won."""
+    inputs = uniform(size=12)
+    again = {**inputs, "gradOutput": inputs["self"]}
+    with pytest.raises(ValueError, match="silu_backward: grad_output: expected once, got it again as 'gradOutput'"):
+        check("silu_backward", again, inputs["self"])
+    with pytest.raises(ValueError, match="grad_input: expected once"):
+        check("silu_backward", inputs, {"gradInput": inputs["self"], "grad_input": inputs["self"]})
+    with pytest.raises(ValueError, match="normalized_shape: expected once"):
+        check("layer_norm_backward", norm_case(), np.ones(40), normalized_shape=(40,), normalizedShape=(40,))
+
+
+def test_functions_get_pythons_names():
+    inputs = uniform(size=12)
+    given = {"gradOutput": inputs["grad_output"], "self": inputs["self"]}
+    assert check("silu_backward", given, aclnn.silu_backward, third=aclnn.silu_backward).passed
+    made = literal("layer_norm_backward")
+    assert check("layer_norm_backward", norm_case(), made, normalizedShape=(40,), standards=["mixed"]).passed
+
+
+@pytest.mark.parametrize("shape", [40, True, [40.0], "40"])
+def test_a_normalized_shape_that_is_none_is_refused(shape):
+    with pytest.raises(AclnnError, match="aclnnLayerNormBackward: normalizedShape: expected a sequence of integers"):
+        check("layer_norm_backward", norm_case(), {"grad_bias": np.ones(40, np.float32)}, normalized_shape=shape)
+
+
+def test_attributes_may_be_arrays():
+    made = literal("layer_norm_backward")
+    report = check("layer_norm_backward", norm_case(), made, normalized_shape=np.array([40]))
+    assert json.loads(report.to_json())["cases"][0]["attributes"]["normalized_shape"] == [40]
+
+
+def test_a_masked_array_is_refused():
+    inputs = uniform(size=12)
+    masked = np.ma.masked_array(inputs["self"], inputs["self"] > 0)
+    with pytest.raises(AclnnError, match="self: expected an array without a mask"):
+        check("silu_backward", {**inputs, "self": masked}, inputs["self"])
+    with pytest.raises(AclnnError, match="self: expected an array without a mask"):
+        aclnn.silu_backward(inputs["grad_output"], masked)
+
+
 def test_torch_tensors_are_taken():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     x = torch.linspace(-5, 5, 3000).to(torch.bfloat16)
@@ -276,6 +351,46 @@ def test_named_standards_count_even_bitwise():
     usual = standards_of(check("silu_backward", inputs, literal("silu_backward")))
     assert usual["bitwise"]["verdict"] == "fail"
     assert not usual["bitwise"]["counts"]
+
+
+@pytest.mark.parametrize("standards", [[], ()])
+def test_judging_by_no_standard_is_no_pass(standards):
+    inputs = uniform(size=12)
+    with pytest.raises(ValueError, match=r"standards: expected at least one of mixed.*, got none"):
+        assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=standards)
+
+
+def test_a_named_standard_that_lacks_a_third_output_is_no_pass():
+    inputs = uniform(size=12)
+    with pytest.raises(ValueError, match="silu_backward: grad_input: commercial-L1 needs a third output"):
+        assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=["commercial-L1"])
+
+
+def test_a_named_standard_that_lacks_eps_is_no_pass():
+    inputs, made = norm_case(), literal("layer_norm_backward")
+    with pytest.raises(ValueError, match=r"layer_norm_backward: grad_input: commercial-L2 a norm's backward .* eps"):
+        check("layer_norm_backward", inputs, made, third=made, standards=["commercial-L2"], normalized_shape=(40,))
+
+
+def test_an_output_without_a_third_one_is_no_pass():
+    """A zero grad_bias once passed beside a grad_input that had a third output."""
+    inputs = norm_case()
+    dx, dw, db = literal("layer_norm_backward")(**inputs, normalized_shape=(40,))
+    given = {"third": {"grad_input": dx}, "eps": 1e-5, "normalized_shape": (40,)}
+    with pytest.raises(ValueError, match="grad_weight: commercial-L2 needs a third output"):
+        check("layer_norm_backward", inputs, (dx, dw, 0 * db), standards=["commercial-L2"], **given)
+    outputs = check("layer_norm_backward", inputs, (dx, dw, 0 * db), **given).data["cases"][0]["outputs"]
+    assert "needs a third output" in outputs[2]["skipped"][0]["reason"]
+
+
+def test_a_named_standard_that_cannot_decide_is_no_pass():
+    inputs = uniform(size=3000)
+    wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
+    named = check("silu_backward", inputs, wrong, standards=["classified"])
+    assert named.data["verdict"] == "undecided"
+    assert not named.passed
+    among_all = standards_of(check("silu_backward", inputs, wrong))["classified"]
+    assert (among_all["verdict"], among_all["counts"]) == ("undecided", False)
 
 
 def norm_case(dtype="float32"):
@@ -305,6 +420,20 @@ def test_layer_norm_is_judged_in_cascade():
     rows = {row["name"]: row for row in report.data["cases"][0]["outputs"][0]["standards"]}
     assert rows["mixed"]["verdict"] == "pass"
     assert rows["commercial-L0"]["verdict"] == "fail"
+
+
+@pytest.mark.parametrize("eps", [math.nan, math.inf, -50, "1e-5", True])
+def test_an_eps_that_is_none_is_refused(eps):
+    """With eps = nan, or -50, any dump passed."""
+    inputs, made = norm_case(), literal("layer_norm_backward")
+    with pytest.raises(ValueError, match="eps: expected a finite number from 0 on, got"):
+        check("layer_norm_backward", inputs, made, third=made, eps=eps, normalized_shape=(40,))
+
+
+def test_eps_is_refused_where_there_is_no_cascade():
+    inputs = uniform(size=12)
+    with pytest.raises(ValueError, match="eps: expected none, which only layer_norm_backward is judged with"):
+        check("silu_backward", inputs, inputs["self"], eps=1e-5)
 
 
 def test_masked_out_outputs_are_not_judged():
@@ -341,6 +470,39 @@ def test_the_recheck_absolves_an_unlucky_case():
     assert len(row["recheck"]) == 3
     worse = check("silu_backward", inputs, noisy(1e-5, 1), third=third, standards=["commercial-L2"], seeds=200)
     assert not worse.passed
+
+
+def test_the_recheck_does_not_absolve_nan():
+    """The ratios leave non-finite elements out, so that a dump that was half NaN passed."""
+
+    def half_nan(grad_output, self):
+        found = golden("silu_backward", {"grad_output": grad_output, "self": self})["grad_input"].rounded.copy()
+        found[:32] = np.nan
+        return found
+
+    inputs, third = uniform(size=64), literal("silu_backward")
+    report = check("silu_backward", inputs, half_nan, third=third, standards=["commercial-L2"], seeds=200)
+    assert not report.passed
+    (row,) = standards_of(report).values()
+    assert row["recheck"] == []
+
+
+@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.filterwarnings("error")
+def test_bit_patterns_of_every_kind_are_judged_without_a_warning(dtype):
+    """Signalling NaN made casts warn, and under -W error the helper raise that."""
+    rng = np.random.default_rng(3)
+    width = np.dtype(kind(dtype)).itemsize
+    x, dy, actual = (rng.integers(0, 1 << 8 * width, 3000).astype(f"u{width}").view(kind(dtype)) for _ in range(3))
+    for operator, mode in (("silu_backward", None), ("gelu_backward_v2", "tanh"), ("hardswish_backward", None)):
+        inputs = {"grad_output": dy, "self": x}
+        assert not check(operator, inputs, actual, third=dy, **attributes(mode)).passed
+        exact = next(iter(golden(operator, inputs, approximate=mode).values())).rounded
+        assert check(operator, inputs, exact, standards=["mixed", "bitwise"], **attributes(mode)).passed
+    norm = {**norm_case(dtype), "input": x[:2400].reshape(60, 40), "grad_out": dy[:2400].reshape(60, 40)}
+    norm |= {"mean": norm["mean"][:60], "rstd": norm["rstd"][:60]}
+    sums = actual[:40].astype(np.float32), actual[40:80].astype(np.float32)
+    assert not check("layer_norm_backward", norm, (norm["input"], *sums), normalized_shape=(40,)).passed
 
 
 def test_the_pytest_helper_fails_with_the_brief_report():

@@ -39,6 +39,8 @@ def view(array: Any, writable: bool = False) -> Tensor:
                 f"expected an array on the CPU (NumPy, __dlpack__ or __array_interface__), got {_type_name(array)}"
             )
         array = _interfaced(array, writable)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("expected an array without a mask, got numpy.ma.MaskedArray: filled() gives one")
     if writable and not array.flags.writeable:
         raise TypeError("expected a writable array, got a read-only one")
     dtype = DataType.of_numpy(array.dtype)
@@ -127,7 +129,7 @@ def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], o
         AclnnError: the operator refuses an argument.
     """
     if attributes:
-        attributes = tuple(map(_attribute, repeat(operator), operator.attributes, attributes))
+        attributes = tuple(map(attribute, repeat(operator), operator.attributes, attributes))
     if type(outs) is not tuple:
         outs = _tuple(operator, outs)
     arrays = (*inputs, *outs)
@@ -320,8 +322,12 @@ _ATTRIBUTES: dict[Kind, tuple[Callable[[Any], Any], str]] = {
 _NULLABLE = (Kind.INT_ARRAY, Kind.BOOL_ARRAY, Kind.STRING)
 
 
-def _attribute(operator: Operator, parameter: Parameter, value: Any) -> Any:
-    """An argument that is no tensor, as phase one takes it; None stays None where C has a pointer."""
+def attribute(operator: Operator, parameter: Parameter, value: Any) -> Any:
+    """An argument that is no tensor, as phase one takes it; None stays None where C has a pointer.
+
+    Raises:
+        AclnnError: a value of another kind.
+    """
     if value is None and parameter.kind in _NULLABLE:
         return None
     convert, wanted = _ATTRIBUTES[parameter.kind]

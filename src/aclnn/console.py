@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json as json_text
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import typer
 from rich.console import Console
@@ -15,13 +16,32 @@ from aclnn.extras import MissingExtraError
 from aclnn.files import FileError
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACL_ERROR_INVALID_PARAM, CODES, AclnnError
 
-out = Console(markup=False, highlight=False)
-err = Console(stderr=True, markup=False, highlight=False)
+
+class _Plain(Console):
+    """Prints text as it is. Once the reader has left (| head), nobody is told: the status stays the command's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        """Write into nothing from now on."""
+        leave(self.file)
+
+
+def leave(stream: IO[str]) -> None:
+    """Have a standard stream whose other end takes nothing more write into nothing, also when Python ends."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, stream.fileno())
+    os.close(nothing)
+
+
+out = _Plain()
+err = _Plain(stderr=True)
 
 
 def print_json(value: Any) -> None:
     """One JSON document, for programs."""
-    typer.echo(json_text.dumps(value, indent=2))
+    out.print(json_text.dumps(value, indent=2), soft_wrap=True)
 
 
 @contextmanager
@@ -97,4 +117,5 @@ class Progress:
         """Draw no more."""
         with self._lock:
             self._closed = True
-            self._bar.stop()
+            if self._bar.live.is_started:  # stopping another prints an empty line
+                self._bar.stop()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from aclnn.dtypes import DataType
 from aclnn.products import Product
 from aclnn.tensor import Tensor
+
+T = TypeVar("T")
 
 
 class Kind(Enum):
@@ -26,6 +28,10 @@ class Kind(Enum):
     INT32 = "int32_t "
 
     __hash__ = object.__hash__  # as Product's: members are singletons, and every call with attributes looks them up
+
+
+TENSORS = (Kind.INPUT, Kind.OUTPUT)
+ATTRIBUTES = tuple(kind for kind in Kind if kind not in TENSORS)
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Parameter:
     @property
     def is_tensor(self) -> bool:
         """Whether it is an input or output tensor."""
-        return self.kind in (Kind.INPUT, Kind.OUTPUT)
+        return self.kind in TENSORS
 
     @property
     def declaration(self) -> str:
@@ -160,6 +166,36 @@ class Operator:
     def attributes(self) -> tuple[Parameter, ...]:
         """The parameters that are not tensors."""
         return tuple(p for p in self.parameters if not p.is_tensor)
+
+    def parameter(self, name: str, kinds: Collection[Kind] = tuple(Kind)) -> Parameter:
+        """A parameter by its C or Python name; a lone output also by none, a gradient's also as grad_input.
+
+        Raises:
+            ValueError: there is none of those kinds.
+        """
+        fitting = [p for p in self.parameters if p.kind in kinds]
+        for parameter in fitting:
+            if name in (parameter.name, parameter.python_name):
+                return parameter
+        outputs = [p for p in fitting if p.kind is Kind.OUTPUT]
+        if len(outputs) == 1 and (name == "" or (name == "grad_input" and self.name.endswith("_backward"))):
+            return outputs[0]
+        known = ", ".join(p.python_name for p in fitting)
+        raise ValueError(f"{self.name}: expected one of {known}, got {name!r}")
+
+    def by_name(self, values: Iterable[tuple[str, T]], kinds: Collection[Kind] = tuple(Kind)) -> dict[str, T]:
+        """Values under their parameters' Python names.
+
+        Raises:
+            ValueError: an unknown name, or a parameter twice.
+        """
+        found: dict[str, T] = {}
+        for given, value in values:
+            name = self.parameter(given, kinds).python_name
+            if name in found:
+                raise ValueError(f"{self.name}: {name}: expected once, got it again as {given!r}")
+            found[name] = value
+        return found
 
     @property
     def header(self) -> str:

@@ -8,11 +8,14 @@ of one.
 from __future__ import annotations
 
 import ast
+import errno
 import json
+import lzma
 import math
 import os
 import re
 import secrets
+import stat
 import struct
 import zipfile
 import zlib
@@ -36,7 +39,7 @@ _MAX_DIMS = 64
 _MAX_EXPANSION = 100
 _MAX_EXPANDED_BYTES = 1 << 28
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
 _SAFETENSORS_TYPES = {
     "F64": DataType.DOUBLE, "F32": DataType.FLOAT, "F16": DataType.FLOAT16, "BF16": DataType.BF16,
@@ -55,6 +58,7 @@ class Entry:
     """One tensor of a file, described but not read yet. What ``load`` maps may be unaligned; NumPy copes."""
 
     dtype: DataType
+    """DT_UNDEFINED for what is no tensor of numbers known here: ``load`` then refuses it."""
     shape: tuple[int, ...]
     load: Callable[[], Array]
 
@@ -93,7 +97,7 @@ def entries(
         raise FileError(f"{path}: {error.strerror or error}") from error
     if shape is not None:
         for entry in found.values():
-            if entry.shape != tuple(shape):
+            if entry.dtype is not DataType.DT_UNDEFINED and entry.shape != tuple(shape):
                 raise _refuse(path, f"expected shape {list(shape)}, got {list(entry.shape)}")
     return found
 
@@ -129,34 +133,94 @@ def read(
 def write(path: str | os.PathLike[str], tensors: Array | Mapping[str, Array]) -> None:
     """Write one array, or several by name, in the form that the suffix names. Replaces the file in one step.
 
+    A nameless tensor is called arr_0 in .npz, as NumPy does, and tensor in .safetensors.
+
     Raises:
-        FileError: unknown suffix, several tensors for a form that holds one, or a data type that it cannot hold.
+        FileError: unknown suffix, several tensors for a form that holds one, a name twice, or a data type or name that
+            the form cannot hold.
     """
-    path = Path(path)
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
-        raise _refuse(path, f"expected one of {', '.join(_WRITERS)}, got {path.suffix or 'no suffix'}")
-    named = {"": np.asarray(tensors)} if not isinstance(tensors, Mapping) else dict(tensors)
-    checked = {name: _writable(path, array) for name, array in named.items()}
+    write_all({Path(path): tensors})
+
+
+def write_all(contents: Mapping[Path, Array | Mapping[str, Array]]) -> None:
+    """Write several files as ``write`` does: all of them appear, or none changes.
+
+    Raises:
+        FileError: as ``write``.
+    """
+    writers = {path: _writer(path, tensors) for path, tensors in contents.items()}
     try:
-        with replacing(path) as file:
-            writer(path, file, checked)
+        replace_all(writers)
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
+        raise FileError(f"{error.filename}: {error.strerror}") from error
+
+
+def _writer(path: Path, tensors: Array | Mapping[str, Array]) -> Callable[[BinaryIO], None]:
+    form = _WRITERS.get(path.suffix.lower())
+    if form is None:
+        raise _refuse(path, f"expected one of {', '.join(_WRITERS)}, got {path.suffix or 'no suffix'}")
+    checked: dict[str, Array] = {}
+    for given, array in (tensors if isinstance(tensors, Mapping) else {"": tensors}).items():
+        name = name_in(path, given)
+        if name in checked:
+            raise _refuse(path, f"expected every name once, got {name!r} again")
+        checked[name] = _writable(path, array)
+    return lambda file: form(path, file, checked)
+
+
+def name_in(path: Path, name: str) -> str:
+    """What a tensor is called in a file: nameless ones have a name in some forms."""
+    return name or _NAMELESS.get(path.suffix.lower(), "")
+
+
+_NAMELESS = {".npz": "arr_0", ".safetensors": "tensor"}
+
+
+def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
+    """Files by what writes their bytes: all take their places when the last is written, or none changes.
+
+    Links stay, and what they lead to is replaced. Pipes and devices cannot be replaced: they are written to, after the
+    others are written and before those take their places.
+
+    Raises:
+        OSError: one cannot be written; ``filename`` is its path as given.
+    """
+    staged: list[tuple[Path, str, Path]] = []
+    try:
+        for path, write_to in sorted(writers.items(), key=lambda item: _is_special(item[0])):
+            with _named_in_errors(path):
+                if _is_special(path):
+                    with path.open("wb") as file:
+                        write_to(file)
+                    continue
+                target = os.path.realpath(path)
+                staged.append((path, target, Path(target).with_name(f".{secrets.token_hex(6)}.tmp")))
+                with open(os.open(staged[-1][2], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                    write_to(file)
+        for path, target, temporary in staged:
+            with _named_in_errors(path):
+                os.replace(temporary, target)
+    finally:
+        for _, _, temporary in staged:
+            temporary.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # not there: whoever writes it finds out why
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return not stat.S_ISREG(mode)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that takes ``path``'s place when the block ends well, and vanishes when it does not."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+def _named_in_errors(path: Path) -> Iterator[None]:
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _refuse(path: Path, text: str) -> FileError:
@@ -178,6 +242,21 @@ def _mapped(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, fo
     return np.memmap(path, dtype.numpy, "r", offset, shape, "F" if fortran else "C").view(np.ndarray)
 
 
+def _unreadable(refusal: FileError) -> Entry:
+    """One that is there and cannot be read; the file's others can."""
+
+    def load() -> Array:
+        raise refusal
+
+    return Entry(DataType.DT_UNDEFINED, (), load)
+
+
+def _expect_indexable(path: Path, dtype: DataType, shape: Sequence[int]) -> None:
+    """NumPy multiplies extents whatever stands beside them: (2**63, 0) is no shape although it holds nothing."""
+    if math.prod(extent or 1 for extent in shape) * dtype.numpy.itemsize >= 1 << 63:
+        raise _refuse(path, f"expected extents that span less than 2^63 bytes, got {list(shape)}")
+
+
 def _entry(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, end: int, fortran: bool = False) -> Entry:
     """A tensor that lies uncompressed at ``offset`` and must not reach beyond ``end``."""
     entry = Entry(dtype, shape, lambda: _mapped(path, dtype, shape, offset, fortran))
@@ -185,6 +264,7 @@ def _entry(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, end
         raise _refuse(
             path, f"expected {entry.nbytes} bytes for {list(shape)} of {dtype.numpy_name}, got {max(end - offset, 0)}"
         )
+    _expect_indexable(path, dtype, shape)
     return entry
 
 
@@ -193,7 +273,9 @@ def _read_raw(path: Path, size: int, dtype: DataType | None, shape: Sequence[int
         raise _refuse(path, "expected a dtype for a raw file (--dtype float32, float16 or bfloat16)")
     itemsize = dtype.numpy.itemsize
     dims = (size // itemsize,) if shape is None else tuple(shape)
-    if any(extent < 0 for extent in dims) or math.prod(dims) * itemsize != size:
+    if not _is_shape(dims):
+        raise _refuse(path, f"expected at most {_MAX_DIMS} extents from 0 on, got {list(dims)}")
+    if math.prod(dims) * itemsize != size:
         wanted = math.prod(dims) * itemsize
         raise _refuse(path, f"expected {wanted} bytes for {list(dims)} of {dtype.numpy_name}, got {size}")
     return {"": _entry(path, dtype, dims, 0, size)}
@@ -221,9 +303,11 @@ def _npy_header(path: Path, file: BinaryIO, dtype: DataType | None) -> tuple[Dat
         raise _refuse(path, "expected a .npy file of version 1 to 3")
     width = 2 if magic[6] == 1 else 4
     length = int.from_bytes(file.read(width), "little")
-    text = file.read(length) if length <= _MAX_HEADER else b""
+    if length > _MAX_HEADER:
+        raise _refuse(path, f"expected a header of at most {_MAX_HEADER} bytes, got {length}")
+    text = file.read(length)
     if len(text) != length:
-        raise _refuse(path, f"expected a header of at most {_MAX_HEADER} bytes within the file, got {length}")
+        raise _refuse(path, f"expected a header of {length} bytes, got {len(text)}")
     try:
         header = ast.literal_eval(text.decode("latin-1").strip())
         descr, fortran, shape = header["descr"], header["fortran_order"], header["shape"]
@@ -283,10 +367,26 @@ def _read_npz(path: Path, size: int, dtype: DataType | None, shape: Sequence[int
             begin = _stored_at(path, size, info)
             with path.open("rb") as file:
                 file.seek(begin)
-                found[name] = _npy_entry(path, file, begin, begin + info.file_size, dtype)
+                found[name] = _summed(path, info, begin, _npy_entry(path, file, begin, begin + info.file_size, dtype))
         else:
             found[name] = _compressed_entry(path, info, dtype)
     return found
+
+
+_MAX_SUMMED_BYTES = 1 << 28
+"""Larger stored members are mapped without a look at their check sums, which would read them one time more."""
+
+
+def _summed(path: Path, info: zipfile.ZipInfo, begin: int, entry: Entry) -> Entry:
+    """The entry, loaded only when its member's bytes have the sum that the archive says they have."""
+
+    def load() -> Array:
+        data = _mapped(path, DataType.UINT8, (info.file_size,), begin)
+        if zlib.crc32(data.data) != info.CRC:
+            raise _refuse(path, f"expected the bytes of {info.filename} to have the check sum {info.CRC:#010x}")
+        return entry.load()
+
+    return entry if info.file_size > _MAX_SUMMED_BYTES else Entry(entry.dtype, entry.shape, load)
 
 
 def _compressed_entry(path: Path, info: zipfile.ZipInfo, dtype: DataType | None) -> Entry:
@@ -336,11 +436,15 @@ def _read_safetensors(path: Path, size: int, dtype: DataType | None, shape: Sequ
 
 def _safetensors_entry(path: Path, name: str, row: Any, base: int, size: int) -> Entry:
     try:
-        kind, shape, (begin, end) = _SAFETENSORS_TYPES[row["dtype"]], row["shape"], row["data_offsets"]
+        word, shape, (begin, end) = row["dtype"], row["shape"], row["data_offsets"]
+        kind = _SAFETENSORS_TYPES.get(word)
     except (KeyError, TypeError, ValueError) as error:
         raise _refuse(path, f"expected dtype, shape and data_offsets for {name!r}") from error
     if not _is_shape(shape) or not _is_shape([begin, end]) or base + end > size:
         raise _refuse(path, f"expected {name!r} within the file's {size} bytes, got {str(row)[:120]}")
+    if kind is None:
+        known = ", ".join(_SAFETENSORS_TYPES)
+        return _unreadable(_refuse(path, f"expected {name!r} of one of the types {known}, got {str(word)[:40]}"))
     entry = _entry(path, kind, tuple(shape), base + begin, base + end)
     if entry.nbytes != end - begin:
         raise _refuse(path, f"expected {entry.nbytes} bytes for {name!r}, got {end - begin}")
@@ -370,7 +474,12 @@ def _read_torch(path: Path, size: int, dtype: DataType | None, shape: Sequence[i
         described = torch_files.describe(stored("data.pkl", torch_files.MAX_PICKLE_BYTES))
     except torch_files.RefusedPickleError as error:
         raise _refuse(path, str(error)) from error
-    return {name: _torch_entry(path, size, name, members, prefix, saved) for name, saved in described.items()}
+    return {
+        name: _torch_entry(path, size, name, members, prefix, saved)
+        if isinstance(saved, torch_files.Saved)
+        else _unreadable(_refuse(path, f"{name}: {saved.text}"))
+        for name, saved in described.items()
+    }
 
 
 def _torch_entry(
@@ -382,8 +491,13 @@ def _torch_entry(
         raise _refuse(path, f"expected {saved.storage_elements * itemsize} bytes of storage {saved.storage!r}")
     elements = math.prod(saved.shape)
     reach = sum((extent - 1) * step for extent, step in zip(saved.shape, saved.strides, strict=True)) + 1
-    if elements and (elements > saved.storage_elements or saved.offset + reach > saved.storage_elements):
+    if elements and saved.offset + reach > saved.storage_elements:
         raise _refuse(path, f"expected {name!r} within its storage of {saved.storage_elements} elements, got {saved}")
+    if elements * itemsize > max(_MAX_EXPANDED_BYTES, _MAX_EXPANSION * info.file_size):  # as expand() makes them
+        raise _refuse(
+            path, f"expected {name!r} to span at most {_MAX_EXPANSION} times its {info.file_size} bytes, got {saved}"
+        )
+    _expect_indexable(path, saved.dtype, saved.shape)
     begin = _stored_at(path, size, info)
 
     def load() -> Array:
@@ -402,6 +516,8 @@ _READERS: dict[str, Callable[[Path, int, DataType | None, Sequence[int] | None],
 }  # fmt: skip
 SUFFIXES = tuple(_READERS)
 """The suffixes that can be read."""
+CONTAINERS = (".npz", ".safetensors", ".pt", ".pth")
+"""Those of files that hold tensors by name."""
 
 
 def _writable(path: Path, array: Array) -> Array:
@@ -432,11 +548,13 @@ def _write_raw(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None
 
 def _write_npy(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:
     array = _single(path, tensors)
-    file.write(_npy_head(array))
+    file.write(_npy_head(path, array))
     file.writelines(_bytes(array))
 
 
-def _npy_head(array: Array) -> bytes:
+def _npy_head(path: Path, array: Array) -> bytes:
+    if DataType.of_numpy(array.dtype) not in _SAFETENSORS_TYPES.values():
+        raise _refuse(path, f"expected a data type that can be read back, got {array.dtype}")
     descr = "<V2" if array.dtype.name == "bfloat16" else array.dtype.str
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
     padded = text + " " * (-(len(text) + 11) % 64) + "\n"
@@ -446,8 +564,8 @@ def _npy_head(array: Array) -> bytes:
 def _write_npz(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in tensors.items():
-            with archive.open(f"{name or 'arr_0'}.npy", "w", force_zip64=True) as member:
-                member.write(_npy_head(array))
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                member.write(_npy_head(path, array))
                 for piece in _bytes(array):
                     member.write(piece)
 
@@ -458,7 +576,9 @@ def _write_safetensors(path: Path, file: BinaryIO, tensors: Mapping[str, Array])
     for name, array in tensors.items():
         if array.dtype not in labels:
             raise _refuse(path, f"expected one of {', '.join(labels.values())}, got {array.dtype}")
-        header[name or "tensor"] = {
+        if name == "__metadata__":
+            raise _refuse(path, "expected another name than __metadata__, which is no tensor's")
+        header[name] = {
             "dtype": labels[array.dtype], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]
         }  # fmt: skip
         offset += array.nbytes

@@ -35,6 +35,13 @@ class Saved:
     strides: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """What a pickle would make by calling something that is not called here, or of a type that is not known here."""
+
+    text: str
+
+
 _STORAGES = {
     "FloatStorage": DataType.FLOAT, "HalfStorage": DataType.FLOAT16, "BFloat16Storage": DataType.BF16,
     "DoubleStorage": DataType.DOUBLE, "LongStorage": DataType.INT64, "IntStorage": DataType.INT32,
@@ -50,8 +57,10 @@ class _Storage:
     elements: int
 
 
-def describe(data: bytes) -> dict[str, Saved]:
+def describe(data: bytes) -> dict[str, Saved | Foreign]:
     """The tensors of a torch.save pickle by name; nested containers give names joined by dots, a lone tensor "".
+
+    What else is among them is said to be foreign; plain values are left out.
 
     Raises:
         RefusedPickleError: anything that a file of tensors would not contain.
@@ -61,12 +70,13 @@ def describe(data: bytes) -> dict[str, Saved]:
     except (ValueError, IndexError, TypeError, KeyError, struct.error, RecursionError) as error:
         raise RefusedPickleError(f"expected tensors as torch.save writes them ({error})") from error
     found = dict(_tensors(root))
-    if not found:
-        raise RefusedPickleError("expected at least one tensor, got none")
+    if not any(isinstance(item, Saved) for item in found.values()):
+        foreign = next(iter(found.values()), None)
+        raise RefusedPickleError(foreign.text if isinstance(foreign, Foreign) else "expected a tensor, got none")
     return found
 
 
-def _tensors(root: Any) -> Iterator[tuple[str, Saved]]:
+def _tensors(root: Any) -> Iterator[tuple[str, Saved | Foreign]]:
     pending: list[tuple[str, Any, int]] = [("", root, 0)]
     seen = 0
     while pending:
@@ -74,7 +84,7 @@ def _tensors(root: Any) -> Iterator[tuple[str, Saved]]:
         seen += 1
         if seen > _MAX_OBJECTS or depth > _MAX_DEPTH:
             raise RefusedPickleError(f"expected at most {_MAX_OBJECTS} objects, {_MAX_DEPTH} deep")
-        if isinstance(value, Saved):
+        if isinstance(value, (Saved, Foreign)):
             yield name, value
         elif isinstance(value, (dict, list, tuple)):
             items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -140,6 +150,7 @@ def _execute(data: bytes) -> Any:
         "TUPLE3": lambda arg: tuple_of(3),
         "BINPERSID": lambda arg: stack.append(_storage(stack.pop())),
         "REDUCE": lambda arg: stack.append(_reduced(stack.pop(-2), stack.pop())),
+        "NEWOBJ": lambda arg: stack.append(_reduced(stack.pop(-2), stack.pop())),
         "BUILD": lambda arg: stack.pop(),  # attributes of an OrderedDict (state_dict's _metadata): not tensors
         "SETITEM": lambda arg: set_items([stack.pop(-2), stack.pop()]),
         "SETITEMS": lambda arg: set_items(popped_to_mark()),
@@ -163,16 +174,18 @@ def _execute(data: bytes) -> Any:
     return stack[0]
 
 
-def _known(name: str) -> str:
+def _known(name: str) -> str | Foreign:
     module, _, word = name.partition(" ")
     if name in _CALLS or (module == "torch" and word in _STORAGES):
         return name
-    raise RefusedPickleError(f"expected tensors only, got {name.replace(' ', '.')!r}, which is not called")
+    return Foreign(f"expected tensors only, got {name.replace(' ', '.')!r}, which is not called")
 
 
-def _storage(identifier: Any) -> _Storage:
+def _storage(identifier: Any) -> _Storage | Foreign:
     kind, word, name, _, elements = identifier
-    if kind != "storage" or not isinstance(name, str) or not _is_count(elements):
+    if isinstance(word, Foreign):  # a type of elements that is not known here
+        return word
+    if kind != "storage" or not all(isinstance(item, str) for item in (word, name)) or not _is_count(elements):
         raise RefusedPickleError(f"expected a storage, got {identifier!r}")
     return _Storage(name, _STORAGES[word.partition(" ")[2]], elements)
 
@@ -181,8 +194,10 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _rebuilt(arguments: tuple[Any, ...]) -> Saved:
+def _rebuilt(arguments: tuple[Any, ...]) -> Saved | Foreign:
     storage, offset, shape, strides = arguments[:4]
+    if isinstance(storage, Foreign):
+        return storage
     if not (
         isinstance(storage, _Storage)
         and isinstance(shape, tuple)
@@ -203,6 +218,8 @@ _CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 
 
 def _reduced(function: Any, arguments: Any) -> Any:
+    if isinstance(function, Foreign):
+        return function
     if not isinstance(function, str) or function not in _CALLS or not isinstance(arguments, tuple):
         raise RefusedPickleError(f"expected tensors only, got a call of {function!r}")
     return _CALLS[function](arguments)
@@ -228,7 +245,8 @@ def pickled(tensors: Mapping[str, tuple[DataType, tuple[int, ...]]]) -> bytes:
 def _pickled_tensor(number: int, dtype: DataType, shape: tuple[int, ...]) -> bytes:
     words = {kind: word for word, kind in _STORAGES.items()}
     if dtype not in words:
-        raise RefusedPickleError(f"expected one of {', '.join(map(str, words))}, got {dtype.c_name}")
+        known = ", ".join(kind.numpy_name or kind.c_name for kind in words)
+        raise RefusedPickleError(f"expected one of {known}, got {dtype.numpy_name or dtype.c_name}")
     strides: list[int] = []
     elements = 1
     for extent in reversed(shape):

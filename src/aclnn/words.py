@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aclnn import files
-from aclnn.declaration import Kind, Parameter
+from aclnn.declaration import TENSORS, Kind, Operator, Parameter
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 def pairs(words: Sequence[str]) -> dict[str, str]:
@@ -73,6 +74,12 @@ _SPELLING = {
 }
 
 
+def named_file(word: str) -> tuple[str, str]:
+    """``name=FILE`` as name and file; the name is "" for any other word, such as ``runs/lr=1/dx.npy``."""
+    name, sign, file = word.partition("=")
+    return (name, file) if sign and name.isidentifier() else ("", word)
+
+
 def located(text: str) -> tuple[Path, str | None]:
     """``x.npz:member`` as path and member; no member for any other name."""
     path, _, member = text.rpartition(":")
@@ -91,9 +98,18 @@ class Raw:
         """From ``float16`` or ``name=float16``, and ``4,8`` or ``name=4,8``.
 
         Raises:
-            ValueError: a shape that is none.
+            ValueError: a shape that is none, or two words for the same.
         """
-        return cls(_by_name(dtypes), {name: _extents(text) for name, text in _by_name(shapes).items()})
+        extents = {name: _extents(text) for name, text in _by_name(shapes, "--shape").items()}
+        return cls(_by_name(dtypes, "--dtype"), extents)
+
+    def named(self, operator: Operator) -> Raw:
+        """The same under the Python names of an operator's tensors.
+
+        Raises:
+            ValueError: an unknown name, or one twice.
+        """
+        return Raw(_renamed(operator, self.dtypes), _renamed(operator, self.shapes))
 
     def of(self, name: str) -> tuple[str | None, tuple[int, ...] | None]:
         """Data type and shape of one argument."""
@@ -109,8 +125,19 @@ class Raw:
         return files.read(path, member, *self.of(name))
 
 
-def _by_name(words: Sequence[str]) -> dict[str, str]:
-    return {name: value for name, _, value in (word.rpartition("=") for word in words)}
+def _by_name(words: Sequence[str], option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.rpartition("=")
+        if name in found:
+            raise ValueError(f"{option}: expected once for each name, got {word!r} again")
+        found[name] = value
+    return found
+
+
+def _renamed(operator: Operator, values: Mapping[str, T]) -> dict[str, T]:
+    common = {"": values[""]} if "" in values else {}
+    return common | operator.by_name(((name, value) for name, value in values.items() if name), TENSORS)
 
 
 def _extents(text: str) -> tuple[int, ...]:

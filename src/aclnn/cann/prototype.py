@@ -235,7 +235,10 @@ def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, An
 
     def convert(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         if kwargs or len(args) != len(converters):
-            bound = signature.bind(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{record.name}: {error}") from None
             bound.apply_defaults()
             args = bound.args
         # Nearly every argument of nearly every call is an int in range: half the time of converting one by one.

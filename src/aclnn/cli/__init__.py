@@ -6,6 +6,7 @@ Exit status: 0 done; 1 refused or failed, with the code and text; 2 a command li
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 from aclnn.extras import MissingExtraError, require
 
@@ -19,4 +20,20 @@ def main() -> None:
         sys.exit(f"aclnn: {error}")
     from aclnn.cli.app import app
 
-    app(prog_name="aclnn")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # of what the terminal's encoding has no sign for
+    try:
+        app(prog_name="aclnn")
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """What cannot be written was refused when it was printed; Python would complain of it once more at its end."""
+    from aclnn.console import leave
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        leave(sys.stdout)

@@ -86,7 +86,11 @@ def run(
         ),
     ] = None,
     out: Annotated[
-        list[str] | None, typer.Option("--out", help="Where to write an output: name=FILE. Once for each.")
+        list[str] | None,
+        typer.Option(
+            "--out",
+            help="Where to write an output: name=FILE. Once for each. A file that holds other tensors is left alone.",
+        ),
     ] = None,
     dtype: Annotated[
         list[str] | None, typer.Option(help="Of raw files (.bin): float16, or name=float16 for one.")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 import os
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aclnn import console, files, operators, soc_name
 from aclnn.declaration import Kind, Operator, Parameter
-from aclnn.words import Raw, attribute, located, pairs
+from aclnn.words import Raw, attribute, located, named_file, pairs
 
 
 @dataclass(frozen=True)
@@ -35,46 +34,37 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
     Raises:
         ValueError: an unknown, doubled or missing name, or a value that does not fit its attribute.
     """
+    described = raw.named(operator)
     inputs: dict[str, str] = {}
     attributes: dict[str, Any] = {}
-    for name, value in pairs(words).items():
-        parameter = _parameter(operator, name)
-        if parameter.kind is Kind.OUTPUT and parameter.python_name not in _required(operator):
+    for name, value in operator.by_name(pairs(words).items()).items():
+        parameter = operator.parameter(name)
+        if parameter.kind is Kind.OUTPUT and name not in _required(operator):
             raise ValueError(f"{name}: is an output, expected --out {name}={value}")
-        if parameter.python_name in inputs or parameter.python_name in attributes:
-            raise ValueError(f"{name}: expected once, got it again under another name")
         if parameter.is_tensor:
-            inputs[parameter.python_name] = value
+            inputs[name] = value
         else:
-            attributes[parameter.python_name] = attribute(parameter, value)
+            attributes[name] = attribute(parameter, value)
     given = _outs(operator, outs)
     _complete_mask(operator, attributes, given)
     _expect_required(operator, inputs | attributes)
-    return Request(operator, inputs, attributes, given, raw)
-
-
-def _parameter(operator: Operator, name: str) -> Parameter:
-    for parameter in operator.parameters:
-        if name in (parameter.name, parameter.python_name):
-            return parameter
-    known = ", ".join(p.python_name for p in operator.parameters)
-    raise ValueError(f"{operator.name}: expected one of {known}, got {name!r}")
+    return Request(operator, inputs, attributes, given, described)
 
 
 def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        name, sign, file = word.partition("=")
-        if not sign and len(operator.outputs) == 1:
-            name, file = operator.outputs[0].python_name, word
-        parameter = _parameter(operator, name)
-        if parameter.kind is not Kind.OUTPUT or not file:
-            raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {word!r}")
-        if parameter.python_name in found or file in found.values():
-            raise ValueError(f"--out: expected each name and file once, got {word!r} again")
-        found[parameter.python_name] = file
-    if not found:
-        raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got none")
+    try:
+        found = operator.by_name(map(named_file, words), (Kind.OUTPUT,))
+    except ValueError as error:
+        raise ValueError(f"--out: {error}") from None
+    if not all(found.values()) or not found:
+        got = "no FILE" if found else "none"
+        raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {got}")
+    places = [
+        (os.path.realpath(path), files.name_in(path, member or "")) for path, member in map(located, found.values())
+    ]
+    for place, file in zip(places, found.values(), strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
     return found
 
 
@@ -109,6 +99,9 @@ def _expect_required(operator: Operator, given: Mapping[str, Any]) -> None:
 def run_on_files(request: Request, json: bool) -> None:
     """Read the inputs, compute, write every output or none, and say what was written."""
     operator = request.operator
+    contents = _by_file(request.outs)
+    for path, tensors in contents.items():
+        _expect_nothing_lost(path, tensors)
     in_place = {parameter.python_name for parameter in operator.outputs}
     with console.progress(len(request.inputs) + 2) as bar:
         arrays: dict[str, Any] = {}
@@ -123,28 +116,30 @@ def run_on_files(request: Request, json: bool) -> None:
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
         bar.step("writing")
-        _write({file: by_name[name] for name, file in request.outs.items()})
+        files.write_all(
+            {path: {name: by_name[output] for name, output in tensors.items()} for path, tensors in contents.items()}
+        )
     _report(request, by_name, seconds, json)
 
 
-def _write(arrays: Mapping[str, Any]) -> None:
-    """All files appear, or none of them changes."""
-    contents: dict[Path, dict[str, Any]] = {}
-    for file, array in arrays.items():
-        path, member = located(file)
-        contents.setdefault(path, {})[member or ""] = array
-    staged = {path.with_name(f".{secrets.token_hex(6)}.{path.name}"): path for path in contents}
-    try:
-        for temporary, path in staged.items():
-            try:
-                files.write(temporary, contents[path])
-            except files.FileError as error:
-                raise files.FileError(str(error).replace(str(temporary), str(path))) from None
-        for temporary, path in staged.items():
-            os.replace(temporary, path)
-    finally:
-        for temporary in staged:
-            temporary.unlink(missing_ok=True)
+def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
+    """For each file to write its tensors: the output that each name stands for."""
+    paths: dict[str, Path] = {}
+    contents: dict[Path, dict[str, str]] = {}
+    for output, word in outs.items():
+        path, member = located(word)
+        path = paths.setdefault(os.path.realpath(path), path)
+        contents.setdefault(path, {})[files.name_in(path, member or "")] = output
+    return contents
+
+
+def _expect_nothing_lost(path: Path, names: Collection[str]) -> None:
+    """A file is written as a whole: one that holds other tensors stays as it is."""
+    if path.suffix.lower() in files.CONTAINERS and path.is_file() and path.stat().st_size:
+        lost = sorted(set(files.entries(path)) - set(names))
+        if lost:
+            text = f"expected a new file, or one that holds nothing but {', '.join(sorted(names))}"
+            raise files.FileError(f"{path}: {text}: {', '.join(lost)} would be lost")
 
 
 def _report(request: Request, results: Mapping[str, Any], seconds: float, json: bool) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from aclnn.arrays import view
-from aclnn.declaration import Call, Kind, Operator, Parameter
+from aclnn.declaration import Call, Kind, Operator
 from aclnn.executor import check_arguments
-from aclnn.operators import BY_NAME
 from aclnn.products import current_product
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
-from aclnn.verify.golden import JUDGED
+from aclnn.verify.arguments import arrays_of, attributes_of, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]
@@ -32,35 +31,6 @@ class Case:
     name: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each array came from, for the report."""
-
-
-def operator_named(name: str | Operator) -> Operator:
-    """An operator that has golden values, by name or as it is.
-
-    Raises:
-        ValueError: there is none of that name.
-    """
-    found = name if isinstance(name, Operator) else BY_NAME.get(name)
-    if found is None or found.name not in JUDGED:
-        got = repr(name) if found is None else found.name
-        raise ValueError(f"operator: expected one of {', '.join(JUDGED)}, got {got}")
-    return found
-
-
-def parameter_named(operator: Operator, name: str, kinds: Sequence[Kind] | None = None) -> Parameter:
-    """A parameter by its C or Python name; a lone output also as grad_input.
-
-    Raises:
-        ValueError: there is none of those kinds.
-    """
-    fitting = [p for p in operator.parameters if kinds is None or p.kind in kinds]
-    for parameter in fitting:
-        if name in (parameter.name, parameter.python_name):
-            return parameter
-    outputs = [p for p in fitting if p.kind is Kind.OUTPUT]
-    if name in ("grad_input", "") and len(outputs) == 1:
-        return outputs[0]
-    raise ValueError(f"{operator.name}: expected one of {', '.join(p.python_name for p in fitting)}, got {name!r}")
 
 
 def make_case(
@@ -85,56 +55,16 @@ def make_case(
 
     Raises:
         AclnnError: what the operator refuses, with its code and text.
-        ValueError: an unknown name.
+        ValueError: an unknown name, or one twice.
     """
     found = operator_named(operator)
-    given = {
-        parameter_named(found, key, (Kind.INPUT,)).python_name: _array(value)
-        for key, value in inputs.items()
-        if value is not None
-    }
-    outputs = _outputs(found, actual)
-    values: dict[str, Any] = {parameter.python_name: None for parameter in found.attributes}
-    kinds = [kind for kind in Kind if kind not in (Kind.INPUT, Kind.OUTPUT)]
-    for key, value in (attributes or {}).items():
-        values[parameter_named(found, key, kinds).python_name] = _attribute(value)
+    given, outputs = arrays_of(found, inputs), outputs_of(found, actual)
+    values = attributes_of(found, attributes or {})
     if "output_mask" in values and values["output_mask"] is None:
         values["output_mask"] = tuple(p.python_name in outputs for p in found.outputs)
-    case = Case(found, given, values, outputs, _outputs(found, third), name, dict(sources or {}))
+    case = Case(found, given, values, outputs, outputs_of(found, third), name, dict(sources or {}))
     _validate(case)
     return case
-
-
-def _array(value: Any) -> Array:
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "detach"):  # a torch tensor; NumPy has no bfloat16 of its own to export it as
-        value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
-            import torch
-
-            return np.asarray(value.view(torch.int16).numpy()).view(FORMATS["bfloat16"].dtype.numpy)
-    return np.asarray(value)
-
-
-def _attribute(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else value
-
-
-def _outputs(operator: Operator, values: Any) -> dict[str, Array]:
-    if values is None:
-        return {}
-    if isinstance(values, (tuple, list)):
-        if len(values) != len(operator.outputs):
-            raise ValueError(f"{operator.name}: expected {len(operator.outputs)} outputs, got {len(values)}")
-        values = {p.python_name: value for p, value in zip(operator.outputs, values, strict=True)}
-    if not isinstance(values, Mapping):
-        values = {"": values}
-    return {
-        parameter_named(operator, key, (Kind.OUTPUT,)).python_name: _array(value)
-        for key, value in values.items()
-        if value is not None
-    }
 
 
 def _validate(case: Case) -> None:
@@ -153,7 +83,14 @@ def _validate(case: Case) -> None:
     if not case.actual:
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
     for name, array in case.third.items():
-        if name not in case.actual or array.shape != case.actual[name].shape or array.dtype.name not in FORMATS:
-            wanted = list(case.actual[name].shape) if name in case.actual else "an output that is judged"
-            text = f"third {name}: expected {wanted}, got {array.dtype} {list(array.shape)}"
-            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {text}")
+        complaint = _third_complaint(case, name, array)
+        if complaint is not None:
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: third {name}: {complaint}")
+
+
+def _third_complaint(case: Case, name: str, array: Array) -> str | None:
+    if name not in case.actual:
+        return f"expected an output that is judged, one of {', '.join(case.actual)}"
+    if array.shape != case.actual[name].shape:
+        return f"expected shape {list(case.actual[name].shape)}, got {list(array.shape)}"
+    return None if array.dtype.name in FORMATS else f"expected one of {', '.join(FORMATS)}, got {array.dtype}"

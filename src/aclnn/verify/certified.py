@@ -74,6 +74,10 @@ DEFINITIONS: dict[str, Callable[[_Reals, Any], Any]] = {
 }
 
 
+_ONE_BEYOND = {"silu": 100.0, "fast_gelu": 60.0, "gelu_erf": 40.0, "gelu_tanh": 20.0}
+"""From there on a derivative is 1 and less than 2^-100 more: its exact digits decide nothing and fill the memory."""
+
+
 class _Arb:
     """Arb's balls at the precision in force."""
 
@@ -134,7 +138,8 @@ def backend() -> str:
 
 
 def interval(name: str, x: float, bits: int, library: str | None = None) -> tuple[Fraction, Fraction]:
-    """An interval that contains the exact derivative at a finite x."""
+    """An interval that contains the exact derivative at a finite x; that at _ONE_BEYOND for a larger one."""
+    x = min(x, _ONE_BEYOND[name])
     library = library or backend()
     if library == "python-flint":
         require("flint", "verify").ctx.prec = bits

@@ -121,7 +121,7 @@ def match_map(output: Json) -> str:
             share = failing[row][column] / cells[row][column]
             box = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
             if share:
-                title = f"{failing[row][column]:,} of {cells[row][column]:,} elements do not match"
+                title = f"{failing[row][column]:,} of {cells[row][column]:,} elements beyond mixed's tolerance"
                 opacity = 0.25 + 0.75 * share
                 parts.append(f'<rect class="bad" {box} opacity="{opacity:.2f}"><title>{escape(title)}</title></rect>')
             else:
@@ -129,7 +129,8 @@ def match_map(output: Json) -> str:
     parts.append("</g>")
     total = sum(map(sum, failing))
     of = " × ".join(f"{extent:,}" for extent in output["map"]["of"])
-    caption = f"{of}, row by row: " + (f"{total:,} elements do not match" if total else "every element matches")
+    caption = f"{of}, row by row: " + (f"{total:,} elements beyond" if total else "every element within")
+    caption += " mixed's tolerance"
     parts.append(_text(_WIDTH / 2, _HEIGHT - 14, caption, "middle"))
     return _svg(parts, "Map of elements that match and do not")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Operator
+from aclnn.declaration import ATTRIBUTES, Kind, Operator
+from aclnn.verify.arguments import operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, Recheck, recheck
-from aclnn.verify.cases import Case, make_case, operator_named
+from aclnn.verify.cases import Case, make_case
 from aclnn.verify.evaluate import Measured, evaluate
 from aclnn.verify.generators import GENERATORS, mixed
 from aclnn.verify.golden import Progress
@@ -21,6 +23,7 @@ Array = np.ndarray[Any, Any]
 Implementation = Callable[..., Any]
 """Takes inputs and attributes by Python's names, returns the output (or all of them, None where masked out)."""
 
+_IN_CASCADE = "layer_norm_backward"
 _NO_THIRD = "needs a third output (third=, --third): the same operator elsewhere, such as on a GPU"
 _NO_EPS = "a norm's backward is judged through forward and backward in cascade: needs the forward's eps (eps=, --eps)"
 
@@ -56,13 +59,16 @@ def check(
 
     Raises:
         AclnnError: shapes or types that the operator refuses, with its own code and text.
-        ValueError: an unknown operator, argument or standard, or too few seeds.
+        ValueError: an unknown operator, argument or standard, too few seeds, an eps that is none, or a standard that is
+            named and lacks what it judges by (a third output, eps).
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
+    eps = checked_eps(eps, [found.name])
     if seeds is not None and seeds < LEAST_SEEDS:
         raise ValueError(f"seeds: expected at least {LEAST_SEEDS}, got {seeds}")
-    results = [made(**inputs, **attributes) if callable(made) else made for made in (actual, third)]
+    called = {**found.by_name(inputs.items(), (Kind.INPUT,)), **found.by_name(attributes.items(), ATTRIBUTES)}
+    results = [made(**called) if callable(made) else made for made in (actual, third)]
     case = make_case(found, inputs, results[0], results[1], attributes, name)
     again: Recheckers = {}
     if seeds is not None and callable(actual) and callable(third):
@@ -74,12 +80,29 @@ def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
     """Standards by name; all of them for None.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: an unknown name, or none at all.
     """
+    if names is not None and not names:
+        raise ValueError(f"standards: expected at least one of {', '.join(STANDARDS)}, got none")
     for name in names or ():
         if name not in STANDARDS:
             raise ValueError(f"standard: expected one of {', '.join(STANDARDS)}, got {name!r}")
     return [STANDARDS[name] for name in (STANDARDS if names is None else dict.fromkeys(names))]
+
+
+def checked_eps(eps: float | None, operators: Iterable[str]) -> float | None:
+    """The forward's eps for cases of these operators.
+
+    Raises:
+        ValueError: no finite number from 0 on, or none of the operators is judged in cascade with a forward.
+    """
+    if eps is None:
+        return None
+    if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0.0 <= eps < math.inf:
+        raise ValueError(f"eps: expected a finite number from 0 on, got {eps!r}")
+    if _IN_CASCADE not in operators:
+        raise ValueError(f"eps: expected none, which only {_IN_CASCADE} is judged with, got {eps!r}")
+    return float(eps)
 
 
 Recheckers = Mapping[str, Callable[[str], tuple[Recheck, ...]]]
@@ -94,31 +117,46 @@ def judge_case(
     progress: Progress | None = None,
     again: Recheckers | None = None,
 ) -> dict[str, Any]:
-    """One case's part of the report. ``named``: the user chose the standards, so that every one counts."""
-    is_norm = case.operator.name == "layer_norm_backward"
-    direct = [s for s in standards if not (is_norm and s.needs_third)]
-    cascade = [s for s in standards if is_norm and s.needs_third]
-    measured = evaluate(case, direct, progress=progress)
+    """One case's part of the report. ``named``: the user chose the standards, so that every one counts.
+
+    Raises:
+        ValueError: a standard that is named cannot judge an output.
+    """
+    skipped = {output: _skipped(case, output, standards, eps) for output in case.actual}
+    for output, reasons in skipped.items():
+        for standard, reason in reasons.items():
+            if named:
+                raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
+    cascade = [s for s in standards if s.needs_third and case.operator.name == _IN_CASCADE]
+    measured = evaluate(case, [s for s in standards if s not in cascade], progress=progress)
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
     for one in measured:
-        judgements, skipped = [], {}
-        for standard in standards:
-            source = cascaded.get(one.name, one) if standard in cascade else one
-            if standard.name not in source.tallies:
-                skipped[standard.name] = _NO_EPS if standard in cascade and case.third else _NO_THIRD
-                continue
-            judgements.append(_judge(source, standard, named or standard.counts, again or {}))
-        outputs.append(output_document(one, judgements, skipped))
+        judgements = [
+            judged(cascaded[one.name] if s in cascade else one, s, named, again or {})
+            for s in standards
+            if s.name not in skipped[one.name]
+        ]
+        outputs.append(output_document(one, judgements, skipped[one.name]))
     return case_document(case, outputs)
 
 
-def _judge(measured: Measured, standard: Standard, counts: bool, again: Recheckers) -> Judgement:
+def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
+    """The standards that cannot judge an output, and what each lacks."""
+    if output in case.third and (eps is not None or case.operator.name != _IN_CASCADE):
+        return {}
+    lacking = _NO_EPS if output in case.third else _NO_THIRD
+    return {standard.name: lacking for standard in standards if standard.needs_third}
+
+
+def judged(measured: Measured, standard: Standard, named: bool, again: Recheckers) -> Judgement:
+    """A standard's judgement of an output, rechecked where it failed by what may be bad luck."""
     outcome = measured.outcome(standard)
-    rechecked: tuple[Recheck, ...] = ()
-    if outcome.verdict is Verdict.FAIL and standard.name in again:
-        rechecked = again[standard.name](measured.name)
-    return Judgement(standard, outcome, counts, rechecked)
+    counts = named or (standard.counts and outcome.verdict is not Verdict.UNDECIDED)
+    failed = {figure.name for figure in outcome.figures if not figure.holds}
+    # The ratios leave out what is not finite: many seeds say nothing of that, nor of small values.
+    luck = standard.name in again and failed and failed <= error_ratios(measured.tallies[standard.name]).keys()
+    return Judgement(standard, outcome, counts, again[standard.name](measured.name) if luck else ())
 
 
 def rechecks(cases: Callable[[Standard], Iterable[Case]], eps: float | None) -> Recheckers:
@@ -134,6 +172,8 @@ def rechecks(cases: Callable[[Standard], Iterable[Case]], eps: float | None) -> 
         ratios: dict[str, dict[str, list[float]]] = {}
         for case in cases(standard):
             for measured in evaluate(case, [standard], eps):
+                if standard.name not in measured.tallies:  # no third output
+                    continue
                 kept = ratios.setdefault(measured.name, {})
                 for name, value in error_ratios(measured.tallies[standard.name]).items():
                     kept.setdefault(name, []).append(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from aclnn.status import AclnnError
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 from aclnn.verify.brief import details, figures
 from aclnn.verify.cases import Case
-from aclnn.verify.checking import chosen_standards, judge_case, rechecks
+from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
 from aclnn.verify.loading import Request, listed, load, outputs
 from aclnn.verify.report import Report, document
 from aclnn.words import Raw, pairs
@@ -71,52 +71,77 @@ def verify(
     Exit status: 0 pass, 1 precision failure, 2 unusable arguments.
     """
     with _usage():
+        if operator == "self":
+            unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
+            unused |= {"--dtype": dtype, "--shape": shape, "--html": html, "further arguments": arguments}
+            _judge_self([name for name, value in unused.items() if value not in (None, [])], seeds, json)
+            return
         if html is not None:
             require("jinja2", "verify")
-        if operator == "self":
-            _judge_self(arguments or [], seeds, json)
-            return
         words = pairs(arguments or [])
         raw = Raw.of_words(dtype or [], shape or [])
-        requests: Iterable[Request]
+        requests: list[Request]
         if cases is None:
             requests = [Request(operator, words, outputs(actual or [], "actual"), outputs(third or [], "third"))]
         else:
             if actual or third:
                 raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
             requests = list(listed(cases, operator, words))
+        eps = checked_eps(eps, {request.operator for request in requests})
         report = _judge(requests, raw, standard, seeds, eps)
-        report.to_json(json) if json is not None else None
-        report.to_html(html) if html is not None else None
-    _show(report.data)
+        _show(report.data)
+        for write, path in ((report.to_json, json), (report.to_html, html)):
+            if path is not None:
+                write(path)
     if not report.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(_STATUS[report.data["verdict"]])
+
+
+_STATUS = {"fail": 1, "undecided": _UNUSABLE}
 
 
 def _judge(
-    requests: Iterable[Request], raw: Raw, standard: Sequence[str] | None, seeds: int | None, eps: float | None
+    requests: Sequence[Request], raw: Raw, standard: Sequence[str] | None, seeds: int | None, eps: float | None
 ) -> Report:
     chosen = chosen_standards(standard)
-    loaded: list[Case] = [load(request, raw) for request in requests]
-    again = None
-    if seeds is not None:
-        if seeds < LEAST_SEEDS or len(loaded) < seeds:
-            raise ValueError(
-                f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and {len(loaded)}"
-            )
-        again = rechecks(lambda _: loaded, eps)
+    if seeds is not None and (seeds < LEAST_SEEDS or len(requests) < seeds):
+        raise ValueError(
+            f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and {len(requests)}"
+        )
+    # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
+    # and a process may open a thousand.
+    for request in requests[1:]:
+        _load(request, raw)
+    again = None if seeds is None else rechecks(lambda _: (_load(request, raw) for request in requests), eps)
     documents = []
-    with console.progress(100 * len(loaded), "judging") as bar:
-        for number, case in enumerate(loaded):
+    with console.progress(100 * len(requests), "judging") as bar:
+        for number, request in enumerate(requests):
             done = 100 * number
 
-            def told(fraction: float, begin: int = 100 * number, name: str = case.name or case.operator.name) -> None:
+            def told(fraction: float, begin: int = 100 * number, name: str = request.name or request.operator) -> None:
                 nonlocal done
                 bar.step(f"judging {name}", advance=begin + int(100 * fraction) - done)
                 done = begin + int(100 * fraction)
 
-            documents.append(judge_case(case, chosen, standard is not None, eps, told, again))
+            with _in_case(request):
+                documents.append(judge_case(load(request, raw), chosen, standard is not None, eps, told, again))
     return Report(document(documents))
+
+
+def _load(request: Request, raw: Raw) -> Case:
+    with _in_case(request):
+        return load(request, raw)
+
+
+@contextmanager
+def _in_case(request: Request) -> Iterator[None]:
+    """Errors say which case of several they are about."""
+    try:
+        yield
+    except (AclnnError, ValueError, OSError) as error:
+        if not request.name:
+            raise
+        raise ValueError(f"case {request.name}: {error}") from error
 
 
 _STYLES = {"pass": "bold green", "fail": "bold red", "warning": "bold yellow", "undecided": "bold yellow"}
@@ -141,15 +166,17 @@ def _show(report: dict[str, Any]) -> None:
                 console.out.print(f"    {line}", soft_wrap=True)
 
 
-def _judge_self(words: Sequence[str], seeds: int | None, json: Path | None) -> None:
+def _judge_self(unused: Sequence[str], seeds: int | None, json: Path | None) -> None:
     from aclnn.verify.selfcheck import run
 
-    if words:
-        raise ValueError(f"self: expected no further arguments, got {' '.join(words)}")
+    if unused:
+        raise ValueError(f"self: expected --seeds and --json only, got {', '.join(unused)}")
+    if seeds is not None and seeds < LEAST_SEEDS:
+        raise ValueError(f"--seeds: expected at least {LEAST_SEEDS}, got {seeds}")
     with console.progress(0, "judging") as bar:
         table = run(seeds, bar.step)
+    console.out.print(table.markdown(), soft_wrap=True)
     if json is not None:
         table.to_json(json)
-    console.out.print(table.markdown(), soft_wrap=True)
     if not table.own_pass:
         raise typer.Exit(1)

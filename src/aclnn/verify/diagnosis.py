@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from aclnn.verify.evaluate import Measured
 from aclnn.verify.evidence import Cause, evidence_of
-from aclnn.verify.predicted_faults import edge_rule, moved_data, narrow_statistics, narrow_sums, other_mode, rounding
+from aclnn.verify.number_formats import quiet
+from aclnn.verify.predicted_faults import (
+    constant_output,
+    edge_rule,
+    moved_data,
+    narrow_statistics,
+    narrow_sums,
+    other_mode,
+    rounding,
+)
 from aclnn.verify.regional_faults import regional
 
 
+@quiet
 def diagnose(measured: Measured) -> list[Cause]:
     """The probable causes of an output's errors, the weightiest first; none when nothing known fits."""
     evidence = evidence_of(measured)
     if evidence.wrong_count:
-        for find in (edge_rule, other_mode, moved_data, narrow_statistics, narrow_sums):
+        for find in (constant_output, edge_rule, other_mode, moved_data, narrow_statistics, narrow_sums):
             cause = find(evidence)
             if cause is not None:
                 return [cause]

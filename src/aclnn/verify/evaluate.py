@@ -11,10 +11,11 @@ import numpy as np
 
 from aclnn.verify import norm
 from aclnn.verify.cases import Case
-from aclnn.verify.golden import BLOCK_ELEMENTS, SLOPE_NAMES, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
+from aclnn.verify.golden import BLOCK_ELEMENTS, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
 from aclnn.verify.measures import Block, Outcome, Standard, Tally, agree
-from aclnn.verify.number_formats import NumberFormat, format_of
+from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.picture import Picture
+from aclnn.verify.slopes import SLOPE_NAMES
 from aclnn.verify.standards import mixed_tolerance
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +94,7 @@ class NormInputSource(Source):
 
     def elements(self, begin: int, end: int) -> Elements:
         """Elements begin to end, widened to whole rows."""
-        columns = self.whole.columns
+        columns = max(1, self.whole.columns)
         first, last = begin // columns, -(-end // columns)
         golden = self.whole.block(first, last, self.target)
         part = slice(begin - first * columns, end - first * columns)
@@ -147,11 +148,11 @@ def evaluate(
     return [_whole(source, standards, _told(blocks, source.size, BLOCK_ELEMENTS, progress))]
 
 
+@quiet
 def ulp_error(actual: Array, golden: Golden, target: NumberFormat) -> Array:
     """Distance of each element from the exact value in ULP; 0 or infinite where one of the two is not finite."""
     a = actual.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        ulps = np.abs(a - golden.value) / target.ulp(golden.value)
+    ulps = np.abs(a - golden.value) / target.ulp(golden.value)
     rounded = golden.rounded.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(rounded)
     error: Array = np.where(finite, ulps, np.where(agree(a, rounded), 0.0, np.inf))
@@ -165,6 +166,7 @@ def _grid(source: Source) -> tuple[int, int]:
     return max(1, -(-source.size // max(columns, 1))), max(columns, 1)
 
 
+@quiet
 def _measure(source: Source, begin: int, end: int, standards: Sequence[Standard]) -> _Part:
     elements = source.elements(begin, end)
     golden = elements.golden

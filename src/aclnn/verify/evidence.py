@@ -75,8 +75,7 @@ class Evidence:
     @cached_property
     def slope(self) -> Array:
         """Exact value over dy; 0 where dy is 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope: Array = np.where(self.dy == 0.0, 0.0, self.v / self.dy)
+        slope: Array = np.where(self.dy == 0.0, 0.0, self.v / self.dy)
         return slope
 
     @cached_property
@@ -97,8 +96,7 @@ class Evidence:
 
     def near(self, values: Array, extra: Array | float = 0.0) -> Array:
         """Whether the output is within sound arithmetic of other values (and ``extra``)."""
-        with np.errstate(invalid="ignore"):
-            close = np.abs(self.a - values) <= SOUND_ULP[self.target.name] * self.target.ulp(values) + extra
+        close = np.abs(self.a - values) <= SOUND_ULP[self.target.name] * self.target.ulp(values) + extra
         alike: Array = close | agree(self.a, self.target.round(values).astype(np.float64))
         return alike
 

@@ -17,11 +17,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from aclnn.declaration import Operator
 from aclnn.verify import certified, norm
+from aclnn.verify.arguments import arrays_of, operator_named
 from aclnn.verify.compiled import compiled
 from aclnn.verify.expansions import ends, scale
-from aclnn.verify.number_formats import NumberFormat, format_of
-from aclnn.verify.slopes import SLOPES, bracket
+from aclnn.verify.number_formats import NumberFormat, format_of, quiet
+from aclnn.verify.slopes import SLOPE_NAMES, SLOPES, bracket
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -42,19 +44,7 @@ class Golden:
     """How many elements float64 could not decide, so that intervals or rationals did."""
 
 
-SLOPE_NAMES = {
-    ("silu_backward", None): "silu",
-    ("fast_gelu_backward", None): "fast_gelu",
-    ("hardswish_backward", None): "hardswish",
-    ("gelu_backward_v2", "none"): "gelu_erf",
-    ("gelu_backward_v2", "tanh"): "gelu_tanh",
-}
-"""Which derivative an elementwise operator, in its mode, multiplies with."""
-
-JUDGED = (*dict.fromkeys(operator for operator, _ in SLOPE_NAMES), "layer_norm_backward")
-"""The operators that have golden values: the gradients."""
-
-
+@quiet
 def elementwise(name: str, dy: Array, x: Array, target: NumberFormat) -> Golden:
     """dy·f(x) for flat arrays of any of the three types; ``name`` is a key of SLOPES."""
     dy64, x64 = dy.astype(np.float64), x.astype(np.float64)
@@ -155,18 +145,21 @@ class LayerNorm:
         self._weight = np.ones(columns) if weight is None else np.asarray(weight).reshape(-1).astype(np.float64)
         self._eps = eps
 
+    @quiet
     def inputs(self, begin: int, end: int) -> tuple[Array, Array]:
         """dy and x of rows begin to end, each (rows, N), in float64."""
         part = slice(begin * self.columns, end * self.columns)
         shape = end - begin, self.columns
         return self._dy[part].reshape(shape).astype(np.float64), self._x[part].reshape(shape).astype(np.float64)
 
+    @quiet
     def _statistics(self, begin: int, end: int, x: Array) -> tuple[Array, Array]:
         if self._eps is None:
             return self._mean[begin:end], self._rstd[begin:end]
         mean = x.mean(axis=1)
         return mean, 1.0 / np.sqrt(np.square(x - mean[:, None]).mean(axis=1) + self._eps)
 
+    @quiet
     def block(self, begin: int, end: int, target: NumberFormat) -> Golden:
         """dx of rows begin to end, flat."""
         dy, x = self.inputs(begin, end)
@@ -201,6 +194,7 @@ class LayerNorm:
             lower[j], value[j] = target.round_exact(exact), float(exact)
         return Golden(value, target.round(lower), unsure.size)
 
+    @quiet
     def _exact_column(self, j: int, bias: bool) -> Any:
         every = slice(j, self.size, self.columns)
         dy = self._dy[every].astype(np.float64)
@@ -244,7 +238,7 @@ Progress = Callable[[float], None]
 
 def golden(
     operator: str,
-    inputs: Mapping[str, Array | None],
+    inputs: Mapping[str, Any],
     dtype: Any = None,
     progress: Progress | None = None,
     approximate: str | None = None,
@@ -254,49 +248,64 @@ def golden(
 
     Args:
         operator: a name such as silu_backward.
-        inputs: arrays by Python's names: grad_output, self; for layer_norm_backward grad_out, input, mean, rstd and,
-            where there is one, weight.
+        inputs: NumPy arrays or torch tensors by C or Python name: grad_output, self (broadcast to one shape); for
+            layer_norm_backward grad_out, input, mean, rstd and, where there is one, weight.
         dtype: of the outputs; by default that of the input (its promotion with the gradient where they differ).
         progress: called with the fraction done.
         approximate: gelu_backward_v2's mode, "none" or "tanh".
-        normalized_shape: layer_norm_backward's.
+        normalized_shape: layer_norm_backward's; the last dimension by default.
 
     Returns:
         By output: grad_input (hardswish_backward: out), for layer_norm_backward also grad_weight and grad_bias; shaped
         like the outputs.
 
     Raises:
-        ValueError: another operator, a mode that it does not have, or an input that is not there.
+        ValueError: another operator, a mode that it does not have, an unknown name, a name twice, an input that is not
+            there, or shapes that do not fit together.
+        TypeError: outputs of another type than float32, float16 and bfloat16.
     """
-    if operator not in JUDGED:
-        raise ValueError(f"golden: operator: expected one of {', '.join(JUDGED)}, got {operator!r}")
-    if operator == "layer_norm_backward":
-        return _golden_norm(inputs, dtype, progress, normalized_shape)
-    modes = [mode for name, mode in SLOPE_NAMES if name == operator]
+    try:
+        found = operator_named(operator)
+        given = arrays_of(found, inputs)
+        if found.name == "layer_norm_backward":
+            return _golden_norm(given, dtype, progress, normalized_shape)
+        return _golden_activation(found, given, dtype, progress, approximate)
+    except ValueError as error:
+        raise ValueError(f"golden: {error}") from error
+
+
+def _golden_activation(
+    operator: Operator, inputs: Mapping[str, Array], dtype: Any, progress: Progress | None, approximate: str | None
+) -> dict[str, Golden]:
+    modes = [mode for name, mode in SLOPE_NAMES if name == operator.name]
     if approximate not in modes:
-        raise ValueError(
-            f"golden: {operator}: approximate: expected {' or '.join(map(repr, modes))}, got {approximate!r}"
-        )
-    dy, x = _given(operator, inputs, "grad_output", "self")
+        expected = " or ".join(map(repr, modes))
+        raise ValueError(f"{operator.name}: approximate: expected {expected}, got {approximate!r}")
+    dy, x = _given(operator.name, inputs, "grad_output", "self")
     target = np.dtype(dtype or (x.dtype if x.dtype == dy.dtype else np.float32))
-    whole = Elementwise(SLOPE_NAMES[operator, approximate], dy, x, target)
+    try:
+        whole = Elementwise(SLOPE_NAMES[operator.name, approximate], dy, x, target)
+    except ValueError:
+        shapes = f"{list(dy.shape)} and {list(x.shape)}"
+        raise ValueError(f"{operator.name}: expected shapes that broadcast to one, got {shapes}") from None
     blocks = list(_counted(in_order(whole.block, whole.size, BLOCK_ELEMENTS), whole.size, progress))
-    return {"out" if operator == "hardswish_backward" else "grad_input": _joined(blocks, whole.shape, target)}
+    return {operator.outputs[0].python_name: _joined(blocks, whole.shape, target)}
 
 
-def _given(operator: str, inputs: Mapping[str, Array | None], *names: str) -> list[Array]:
-    missing = [name for name in names if inputs.get(name) is None]
+def _given(operator: str, inputs: Mapping[str, Array], *names: str) -> list[Array]:
+    missing = [name for name in names if name not in inputs]
     if missing:
-        raise ValueError(f"golden: {operator}: expected inputs {', '.join(names)}, got none for {', '.join(missing)}")
-    return [np.asarray(inputs[name]) for name in names]
+        raise ValueError(f"{operator}: expected inputs {', '.join(names)}, got none for {', '.join(missing)}")
+    return [inputs[name] for name in names]
 
 
 def _golden_norm(
-    inputs: Mapping[str, Array | None], dtype: Any, progress: Progress | None, normalized_shape: Sequence[int] | None
+    inputs: Mapping[str, Array], dtype: Any, progress: Progress | None, normalized_shape: Sequence[int] | None
 ) -> dict[str, Golden]:
     dy, x, mean, rstd = _given("layer_norm_backward", inputs, "grad_out", "input", "mean", "rstd")
     weight = inputs.get("weight")
     shape = tuple(x.shape[-1:] if normalized_shape is None else normalized_shape)
+    _expect_norm_shapes(inputs, shape)
     whole = LayerNorm(dy, x, mean, rstd, weight, math.prod(shape))
     target = np.dtype(dtype or x.dtype)
     narrow = np.dtype(dtype or (x.dtype if weight is None else weight.dtype))
@@ -316,6 +325,26 @@ def _golden_norm(
         "grad_weight": _joined([whole.columns_golden(dw, format_of(narrow), False)], shape, narrow),
         "grad_bias": _joined([whole.columns_golden(db, format_of(narrow), True)], shape, narrow),
     }
+
+
+def _expect_norm_shapes(inputs: Mapping[str, Array], shape: tuple[int, ...]) -> None:
+    """The compiled sums look at no bounds: what does not fit would be read from foreign memory."""
+    whole = inputs["input"].shape
+    split = len(whole) - len(shape)
+    if not shape or split < 0 or whole[split:] != shape:
+        text = f"expected the last dimensions of input's {list(whole)}, got {list(shape)}"
+        raise ValueError(f"layer_norm_backward: normalized_shape: {text}")
+    rows = math.prod(whole[:split])
+    one_each = f"{rows} elements, one for each row"
+    weight_fits = "weight" not in inputs or inputs["weight"].size == math.prod(shape)
+    for name, fits, expected in (
+        ("grad_out", inputs["grad_out"].shape == whole, f"shape {list(whole)}"),
+        ("mean", inputs["mean"].size == rows, one_each),
+        ("rstd", inputs["rstd"].size == rows, one_each),
+        ("weight", weight_fits, f"shape {list(shape)}"),
+    ):
+        if not fits:
+            raise ValueError(f"layer_norm_backward: {name}: expected {expected}, got {list(inputs[name].shape)}")
 
 
 def _counted(blocks: Iterator[T], size: int, progress: Progress | None) -> Iterator[T]:

@@ -7,19 +7,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from aclnn import files
-from aclnn.declaration import Kind, Operator, Parameter
-from aclnn.verify.cases import Case, make_case, operator_named, parameter_named
-from aclnn.words import Raw, attribute, located
+from aclnn.declaration import TENSORS, Kind, Operator, Parameter
+from aclnn.verify.arguments import operator_named
+from aclnn.verify.cases import Case, make_case
+from aclnn.words import Raw, attribute, located, named_file
 
 Array = np.ndarray[Any, Any]
-
-_CONTAINERS = (".npz", ".safetensors", ".pt", ".pth")
-
 
 _NOTHING_RAW = Raw()
 
@@ -45,8 +43,7 @@ def outputs(words: Sequence[str], option: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for word in words:
-        name, sign, file = word.partition("=")
-        name, file = (name, file) if sign else ("", word)
+        name, file = named_file(word)
         if name in found or not file:
             raise ValueError(f"--{option}: expected name=FILE once for each output, got {word!r}")
         found[name] = file
@@ -59,47 +56,51 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     Raises:
         FileError: a file that cannot be read.
         AclnnError: what the operator refuses.
-        ValueError: an unknown name or a value that does not fit.
+        ValueError: an unknown name, one twice, or a value that does not fit.
     """
     operator = operator_named(request.operator)
-    inputs: dict[str, Array] = {}
-    attributes: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for name, value in request.values.items():
-        parameter = parameter_named(operator, name)
+    values = operator.by_name(request.values.items())
+    parameters = {name: operator.parameter(name) for name in values}
+    for name, parameter in parameters.items():
         if parameter.kind is Kind.OUTPUT:
-            raise ValueError(f"{name}: is an output, expected --actual {name}={value}")
-        if parameter.kind is Kind.INPUT:
-            inputs[parameter.python_name] = _read(request, operator, name, str(value), raw)
-            sources[f"input {parameter.python_name}"] = str(value)
-        else:
-            attributes[parameter.python_name] = _attribute(parameter, value)
-    arrays: list[dict[str, Array]] = []
-    for role, named in (("actual", request.actual), ("third", request.third)):
-        arrays.append({name: _read(request, operator, name, file, raw) for name, file in named.items()})
-        for name, file in named.items():
-            sources[f"{role} {parameter_named(operator, name, (Kind.OUTPUT,)).python_name}"] = file
-    return make_case(operator, inputs, arrays[0], arrays[1] or None, attributes, request.name, sources)
+            raise ValueError(f"{name}: is an output, expected --actual {name}={values[name]}")
+    words = {
+        "input": {name: str(values[name]) for name, parameter in parameters.items() if parameter.is_tensor},
+        "actual": operator.by_name(request.actual.items(), (Kind.OUTPUT,)),
+        "third": operator.by_name(request.third.items(), (Kind.OUTPUT,)),
+    }
+    described = raw.named(operator)
+    arrays = {
+        role: {name: _read(request.folder, operator, name, text, described) for name, text in named.items()}
+        for role, named in words.items()
+    }
+    attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
+    sources = {f"{role} {name}": text for role, named in words.items() for name, text in named.items()}
+    inputs, actual, third = arrays.values()
+    return make_case(operator, inputs, actual, third, attributes, request.name, sources)
 
 
-def _read(request: Request, operator: Operator, name: str, text: str, raw: Raw) -> Array:
-    parameter = parameter_named(operator, name)
+def _read(folder: Path, operator: Operator, name: str, text: str, raw: Raw) -> Array:
     path, member = located(text)
-    dtype, shape = raw.of(parameter.python_name)
-    found = files.entries(request.folder / path, dtype, shape)
+    found = files.entries(folder / path, *raw.of(name))
     if not member:
-        same = [key for key in (name, parameter.python_name, parameter.name) if key in found]
-        member = next(iter(found)) if len(found) == 1 else same[0] if same else ""
+        same = [*found] if len(found) == 1 else [key for key in found if _is_name(operator, key, name)]
+        member = same[0] if len(same) == 1 else ""
     if member not in found:
-        held = ", ".join(sorted(found))
-        raise files.FileError(f"{path}: expected {path}:NAME for {name}, with one of {held}")
+        held = ", ".join(sorted(found)) or "none"
+        raise files.FileError(f"{path}: expected {path}:NAME for {name}, with one of the tensors there: {held}")
     return found[member].load()
 
 
+def _is_name(operator: Operator, key: str, name: str) -> bool:
+    try:
+        return operator.parameter(key, TENSORS).python_name == name
+    except ValueError:
+        return False
+
+
 def _attribute(parameter: Parameter, value: Any) -> Any:
-    if isinstance(value, str):
-        return attribute(parameter, value)
-    return tuple(value) if isinstance(value, list) else value
+    return attribute(parameter, value) if isinstance(value, str) else value
 
 
 def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
@@ -127,21 +128,40 @@ def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Req
         raise ValueError(f"{path}: expected at least one case")
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        if path.suffix.lower() == ".csv":
-            for row in csv.DictReader(file):
-                if None in row or None in row.values():
-                    raise ValueError(f"{path}: expected as many fields as names in every row, got {row}")
-                yield {key.strip(): value.strip() for key, value in row.items() if value.strip()}
-            return
-        try:
-            rows = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: expected a JSON list of objects ({error})") from error
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel begins a list with a byte order mark
+            rows = list(_csv_rows(file)) if path.suffix.lower() == ".csv" else _json_rows(file)
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise ValueError(f"{path}: {error}") from error
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def _csv_rows(file: TextIO) -> Iterator[dict[str, Any]]:
+    reader = csv.DictReader(file)
+    _expect_once([name.strip() for name in reader.fieldnames or ()])
+    for row in reader:
+        if None in row or None in row.values():
+            raise ValueError(f"expected as many fields as names in every row, got {row}")
+        yield {key.strip(): value.strip() for key, value in row.items() if value.strip()}
+
+
+def _json_rows(file: TextIO) -> list[dict[str, Any]]:
+    rows = json.load(file, object_pairs_hook=_object)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path}: expected a JSON list of objects")
-    yield from rows
+        raise ValueError("expected a JSON list of objects")
+    return rows
+
+
+def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    _expect_once([name for name, _ in items])
+    return dict(items)
+
+
+def _expect_once(names: Sequence[str]) -> None:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"expected every name once, got {', '.join(sorted(twice))} again")
 
 
 def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, common: Mapping[str, Any]) -> Request:
@@ -159,9 +179,10 @@ def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, com
 
 
 def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
-    cases = sorted(item for item in path.iterdir() if item.is_dir() or item.suffix.lower() in _CONTAINERS)
+    shown = [item for item in path.iterdir() if not item.name.startswith(".")]
+    cases = sorted(item for item in shown if item.is_dir() or item.suffix.lower() in files.CONTAINERS)
     if not cases:
-        raise ValueError(f"{path}: expected folders, or {', '.join(_CONTAINERS)} files, one for each case")
+        raise ValueError(f"{path}: expected folders, or {', '.join(files.CONTAINERS)} files, one for each case")
     found = operator_named(operator)
     outputs_of = {name for p in found.outputs for name in (p.name, p.python_name)} | {"grad_input"}
     for case in cases:

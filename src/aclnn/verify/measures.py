@@ -8,7 +8,7 @@ infinite error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -29,6 +29,12 @@ class Verdict(str, Enum):
     FAIL = "fail"
     UNDECIDED = "undecided"
     """It cannot tell without a third output; the reason says so."""
+
+    @classmethod
+    def of_all(cls, verdicts: Iterable[Verdict]) -> Verdict:
+        """FAIL if one of them fails, else UNDECIDED if one is; a warning passes."""
+        found = set(verdicts)
+        return next((verdict for verdict in (cls.FAIL, cls.UNDECIDED) if verdict in found), cls.PASS)
 
 
 @dataclass(frozen=True)

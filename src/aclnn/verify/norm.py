@@ -94,14 +94,15 @@ def column_sums(x: Array, dy: Array, mean: Array, rstd: Array, dw: Array, db: Ar
             plain = (x[i, j] - mean[i]) * rstd[i] * dy[i, j]
             dw[3, j] += plain
             db[3, j] += dy[i, j]
+            if math.isfinite(dy[i, j]):
+                db[0, j], db[1, j], last = add(db[0, j], db[1, j], dy[i, j], 0.0)
+                db[2, j] += last
             if not math.isfinite(plain):
                 continue
             xhat, xhat_lo, xhat_lost = _normalised(x[i, j], mean[i], rstd[i])
             t, t_lo, lost = scale(xhat, xhat_lo, dy[i, j])
             dw[0, j], dw[1, j], last = add(dw[0, j], dw[1, j], t, t_lo)
             dw[2, j] += last + lost + xhat_lost * abs(dy[i, j]) * 1.0000001
-            db[0, j], db[1, j], last = add(db[0, j], db[1, j], dy[i, j], 0.0)
-            db[2, j] += last
 
 
 @compiled

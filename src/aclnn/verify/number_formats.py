@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from aclnn.dtypes import DataType
 
 Array = np.ndarray[Any, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def quiet(function: F) -> F:
+    """Have a function run without NumPy's warnings: of NaN, signalling ones too, IEEE's answer is wanted."""
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    return cast(F, run)
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,10 @@ def _drawn(draw: Any, markup: Any) -> Any:
 
 
 def summary(output: Json) -> str:
-    """One sentence: how many standards fail, and which."""
+    """One sentence: how many standards fail, or stay open, and which."""
     counting = [standard for standard in output["standards"] if standard["counts"]]
-    failing = [standard["name"] for standard in counting if standard["verdict"] == "fail"]
-    if not failing:
-        return f"passes all {len(counting)} standards" if len(counting) != 1 else f"passes {counting[0]['name']}"
-    return f"fails {len(failing)} of {len(counting)} standards: {', '.join(failing)}"
+    for verdict, verb in (("fail", "fails"), ("undecided", "leaves open")):
+        found = [standard["name"] for standard in counting if standard["verdict"] == verdict]
+        if found:
+            return f"{verb} {len(found)} of {len(counting)} standards: {', '.join(found)}"
+    return f"passes all {len(counting)} standards" if len(counting) != 1 else f"passes {counting[0]['name']}"

@@ -11,11 +11,23 @@ import numpy as np
 from aclnn.verify.evaluate import ElementwiseSource, NormInputSource, NormSumSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
 from aclnn.verify.golden import LayerNorm, elementwise
+from aclnn.verify.measures import agree
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 
 Array = np.ndarray[Any, Any]
 
 _FEW = 16
+
+
+def constant_output(evidence: Evidence) -> Cause | None:
+    """(Nearly) the whole output is one number."""
+    usual = np.sort(evidence.a)[evidence.a.size // 2]
+    same = agree(evidence.a, usual)
+    if evidence.a.size < _FEW or np.count_nonzero(same) < 0.98 * evidence.a.size:
+        return None
+    if np.count_nonzero(same & evidence.wrong) < ENOUGH * evidence.wrong_count:
+        return None
+    return evidence.cause("constant", f"the whole output is {'NaN' if np.isnan(usual) else format(usual, 'g')}", same)
 
 
 def edge_rule(evidence: Evidence) -> Cause | None:
@@ -93,9 +105,8 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
     votes = np.zeros(candidates.size, int)
     for place in places.tolist():
         predicted = fixed[place] * moving[(place - candidates) % size]
-        with np.errstate(invalid="ignore"):
-            reach_of = (SOUND_ULP[evidence.target.name] + 1.0) * evidence.target.ulp(predicted)
-            votes += np.abs(predicted - evidence.a[place]) <= reach_of
+        reach_of = (SOUND_ULP[evidence.target.name] + 1.0) * evidence.target.ulp(predicted)
+        votes += np.abs(predicted - evidence.a[place]) <= reach_of
     fitting = candidates[votes >= ENOUGH * places.size]
     if fitting.size == 0 or fitting.size > reach // 4:
         return None
@@ -154,6 +165,13 @@ def narrow_sums(evidence: Evidence) -> Cause | None:
     return evidence.cause("narrow-sums", text, evidence.wrong)
 
 
+def _is_multiple(a: Array, v: Array) -> bool:
+    """Whether a is c·v for some c, but for a tenth of what lies between: no rounding does that."""
+    error = a - v
+    rest = error - v * (error @ v) / (v @ v)
+    return bool(np.linalg.norm(rest) < 0.1 * np.linalg.norm(error))
+
+
 def _terms(source: NormSumSource, columns: Array) -> Array:
     """What the rows add to some columns: (M, columns)."""
     inputs, shape = source.case.inputs, (-1, source.size)
@@ -169,10 +187,9 @@ def _summed_in_order(evidence: Evidence, every: Array, terms: Array, target: Num
     """Whether adding row after row in the type gives the output."""
     a, v = evidence.a[every], evidence.v[every]
     total = np.zeros(every.size)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for row in terms:
-            total = target.round(total + target.round(row).astype(np.float64)).astype(np.float64)
-        exactly = np.abs(total - a) <= np.maximum(0.1 * np.abs(total - v), evidence.target.ulp(v))
+    for row in terms:
+        total = target.round(total + target.round(row).astype(np.float64)).astype(np.float64)
+    exactly = np.abs(total - a) <= np.maximum(0.1 * np.abs(total - v), evidence.target.ulp(v))
     return bool(np.count_nonzero(exactly) >= ENOUGH * every.size)
 
 
@@ -185,6 +202,8 @@ def _summed_somehow(
     additions may be off by half a unit of the running sum's last place.
     """
     a, v = evidence.a[every], evidence.v[every]
+    if _is_multiple(a, v):
+        return None
     for target in targets:
         exact = np.array_equal(target.round(a).astype(np.float64), a)
         if exact and evidence.target.digits > target.digits and every.size >= _FEW:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.evaluate import ElementwiseSource
-from aclnn.verify.evidence import ENOUGH, Cause, Evidence
+from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 
 Array = np.ndarray[Any, Any]
@@ -154,8 +154,7 @@ def _overflow(evidence: Evidence, left: Array) -> Finding | None:
         return None
     for target in (FORMATS["float32"], FORMATS["float16"]):
         for what, logarithm in _intermediates(slope):
-            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                beyond = logarithm(evidence.x) > np.log2(target.largest)
+            beyond = logarithm(evidence.x) > np.log2(target.largest)
             explained = broken & beyond
             # Past the threshold hardly anything may have come out right that is not zero anyway.
             survivors = beyond & ~left & (evidence.g != 0.0)
@@ -170,7 +169,7 @@ def _overflow(evidence: Evidence, left: Array) -> Finding | None:
                 return "overflow", text, explained
     unnatural = left & ~np.isfinite(evidence.a) & np.isfinite(evidence.g)
     if np.count_nonzero(unnatural) >= ENOUGH * count:
-        return "overflow", "overflow of an intermediate: NaN or infinity instead of a finite result", unnatural
+        return "not-finite", "NaN or infinity instead of a finite result, where nothing overflows", unnatural
     return None
 
 
@@ -185,8 +184,7 @@ def _constant_beyond(evidence: Evidence, left: Array) -> Finding | None:
     if _slope_of(evidence) is None:
         return None
     usable = left & np.isfinite(evidence.a) & (evidence.dy != 0.0) & np.isfinite(evidence.x)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        seen = np.where(usable, evidence.a / evidence.dy, np.nan)
+    seen = np.where(usable, evidence.a / evidence.dy, np.nan)
     for side in (1.0, -1.0):
         here = usable & (side * evidence.x > 0.0)
         if np.count_nonzero(here) < _FEW:
@@ -220,8 +218,11 @@ def _absolute_error_only(evidence: Evidence, region: Array) -> tuple[str, Array]
     count = np.count_nonzero(region)
     if count == 0:
         return None
-    with np.errstate(invalid="ignore"):
-        error = np.abs(evidence.a - evidence.v)
+    error = np.abs(evidence.a - evidence.v)
+    # What cancels leaves errors of any number of units; about one everywhere is something else.
+    large = error > 2.0 * SOUND_ULP[evidence.target.name] * evidence.ulp
+    if np.count_nonzero(large & region) < 0.25 * count:
+        return None
     for name, level in _levels(evidence.target):
         explained = region & (error <= level * np.abs(evidence.dy) + evidence.ulp)
         if np.count_nonzero(explained) >= ENOUGH * count:

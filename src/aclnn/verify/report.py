@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.files import replacing
+from aclnn.files import replace_all
 from aclnn.verify.bootstrap import Recheck
 from aclnn.verify.cases import Case
 from aclnn.verify.certified import backend
@@ -20,7 +20,7 @@ from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
 from aclnn.verify.golden import VALUE_BOUND_ULP
 from aclnn.verify.measures import Figure, Outcome, Standard, Verdict
-from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.number_formats import FORMATS, quiet
 from aclnn.verify.picture import AXIS_BINS, axis_edges, histogram_labels
 from aclnn.version import __version__
 
@@ -37,7 +37,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no standard that counts has failed."""
+        """Whether no standard that counts has failed, or was named and could not decide."""
         return bool(self.data["verdict"] == Verdict.PASS.value)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -63,10 +63,14 @@ class Report:
 
 
 def written(text: str, path: str | os.PathLike[str] | None) -> str:
-    """The text, also written to a file in one step where there is a path."""
+    """The text, also written to a file in one step where there is a path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     if path is not None:
-        with replacing(Path(path)) as file:
-            file.write(text.encode())
+        encoded = text.encode(errors="backslashreplace")  # a file's name may be anything
+        replace_all({Path(path): lambda file: file.write(encoded)})
     return text
 
 
@@ -77,18 +81,20 @@ def number(value: float) -> float | str:
 
 def document(cases: Sequence[Json]) -> Json:
     """The whole report from its cases."""
-    failed = any(case["verdict"] == Verdict.FAIL.value for case in cases)
     return {
         "format": FORMAT_VERSION,
         "tool": f"aclnn {__version__}",
-        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "verdict": _verdict(cases),
         "cases": list(cases),
     }
 
 
+def _verdict(parts: Sequence[Json]) -> str:
+    return Verdict.of_all(Verdict(part["verdict"]) for part in parts).value
+
+
 def case_document(case: Case, outputs: Sequence[Json]) -> Json:
     """One case: what was judged, and its outputs."""
-    failed = any(output["verdict"] == Verdict.FAIL.value for output in outputs)
     arrays = [
         {"name": name, "role": role, "dtype": array.dtype.name, "shape": list(array.shape)}
         | ({"file": case.sources[f"{role} {name}"]} if f"{role} {name}" in case.sources else {})
@@ -102,7 +108,7 @@ def case_document(case: Case, outputs: Sequence[Json]) -> Json:
         "formula": case.operator.formula,
         "attributes": {name: _plain(value) for name, value in case.attributes.items()},
         "arrays": arrays,
-        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "verdict": _verdict(outputs),
         "outputs": list(outputs),
     }
 
@@ -119,18 +125,19 @@ class Judgement:
     outcome: Outcome
     counts: bool
     recheck: tuple[Recheck, ...] = ()
+    """Of the ratios, where nothing but ratios failed."""
 
     @property
     def verdict(self) -> Verdict:
         """The standard's verdict, after the recheck where there was one."""
-        if self.recheck and self.outcome.verdict is Verdict.FAIL and all(item.holds for item in self.recheck):
+        if self.recheck and all(item.holds for item in self.recheck):
             return Verdict.PASS
         return self.outcome.verdict
 
 
+@quiet
 def output_document(measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str]) -> Json:
     """One output: verdicts, elements, pictures, causes."""
-    failed = any(judged.counts and judged.verdict is Verdict.FAIL for judged in judgements)
     clean = all(judged.verdict is Verdict.PASS for judged in judgements)
     picture = measured.picture
     wrong = picture.histogram[0] < picture.histogram.sum()
@@ -139,7 +146,7 @@ def output_document(measured: Measured, judgements: Sequence[Judgement], skipped
         "dtype": measured.target.name,
         "shape": list(measured.shape),
         "elements": int(math.prod(measured.shape)),
-        "verdict": (Verdict.FAIL if failed else Verdict.PASS).value,
+        "verdict": Verdict.of_all(judged.verdict for judged in judgements if judged.counts).value,
         "standards": [_standard(measured, judged) for judged in judgements],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
         "worst": _element(measured, picture.worst) if wrong else None,

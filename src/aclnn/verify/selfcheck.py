@@ -11,7 +11,7 @@ import numpy as np
 
 from aclnn.verify.bootstrap import LEAST_SEEDS
 from aclnn.verify.cases import Case, make_case
-from aclnn.verify.checking import Recheckers, chosen_standards, generated, like, rechecks
+from aclnn.verify.checking import Recheckers, chosen_standards, generated, judged, like, rechecks
 from aclnn.verify.evaluate import evaluate
 from aclnn.verify.implementations import LITERAL, Implementation, implementations, literal
 from aclnn.verify.measures import Standard, Verdict
@@ -138,18 +138,15 @@ def _judge(
         groups += [(s.name, [s]) for s in STANDARDS.values() if s.needs_third]
     for generator, standards in groups:
         eps = _EPS if operator == "layer_norm_backward" and standards[0].needs_third else None
-        again: Recheckers | None = None
+        again: Recheckers = {}
+        if third is not None and standards[0].needs_third:
+            small = _shaped(operator, attributes, row.dtype, _RECHECK_ELEMENTS)
+            again = rechecks(generated(small, implementation, third, seeds or LEAST_SEEDS, eps), eps)
         for case in _cases(operator, attributes, row.dtype, implementation, third, generator, cases, most):
             outcomes = evaluate(case, standards, eps)
             for standard in standards:
-                failing = [m for m in outcomes if m.outcome(standard).verdict is Verdict.FAIL]
-                passed = not failing
-                if failing and third is not None and standard.needs_third:
-                    if again is None:
-                        small = _shaped(operator, attributes, row.dtype, _RECHECK_ELEMENTS)
-                        again = rechecks(generated(small, implementation, third, seeds or LEAST_SEEDS, eps), eps)
-                    passed = all(item.holds for m in failing for item in again[standard.name](m.name))
-                row.count(standard.name, passed)
+                verdicts = [judged(measured, standard, False, again).verdict for measured in outcomes]
+                row.count(standard.name, Verdict.FAIL not in verdicts)
     row.count("repeats", _repeats(operator, attributes, row.dtype, implementation))
 
 

@@ -158,18 +158,28 @@ SLOPES: dict[str, Slopes] = {
 }
 
 
+SLOPE_NAMES = {
+    ("silu_backward", None): "silu",
+    ("fast_gelu_backward", None): "fast_gelu",
+    ("hardswish_backward", None): "hardswish",
+    ("gelu_backward_v2", "none"): "gelu_erf",
+    ("gelu_backward_v2", "tanh"): "gelu_tanh",
+}
+"""Which derivative an elementwise operator, in its mode, multiplies with."""
+
+
 @compiled
 def bracket(dy: Array, value: Array, bound: Array, lower: Array, upper: Array) -> None:
     """Turn slopes into products dy·slope in place, and write an interval [lower, upper] around each exact one.
 
-    A zero bound means that the slope is exact and short, so that the product is exact too. An infinite dy takes the
-    slope as rounded to float32 (0 makes a NaN).
+    A zero bound means that the slope is exact and short, so that the product is exact too; so is one with a dy of ±0,
+    whose sign an interval around it would lose. An infinite dy takes the slope as rounded to float32 (0 makes a NaN).
     """
     for i in range(value.size):
         g = dy[i]
         product = g * np.float32(value[i]) if math.isinf(g) else g * value[i]
         value[i], lower[i], upper[i] = product, product, product
-        if bound[i] != 0.0 and math.isfinite(g):
+        if bound[i] != 0.0 and g != 0.0 and math.isfinite(g):
             bound[i] = abs(g) * bound[i] + abs(product) * 2.0**-51
             lower[i] -= bound[i]
             upper[i] += bound[i]

@@ -1,0 +1,80 @@
+"""What callers give an operator that has golden values, brought into one form: names, arrays, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.arrays import attribute
+from aclnn.declaration import ATTRIBUTES, Kind, Operator
+from aclnn.operators import BY_NAME
+from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.slopes import SLOPE_NAMES
+
+Array = np.ndarray[Any, Any]
+
+JUDGED = (*dict.fromkeys(operator for operator, _ in SLOPE_NAMES), "layer_norm_backward")
+"""The operators that have golden values: the gradients."""
+
+
+def operator_named(name: str | Operator) -> Operator:
+    """An operator that has golden values, by name or as it is.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    found = name if isinstance(name, Operator) else BY_NAME.get(name)
+    if found is None or found.name not in JUDGED:
+        got = name.name if isinstance(name, Operator) else name
+        raise ValueError(f"operator: expected one of {', '.join(JUDGED)}, got {got!r}")
+    return found
+
+
+def arrays_of(operator: Operator, values: Mapping[str, Any], kind: Kind = Kind.INPUT) -> dict[str, Array]:
+    """NumPy arrays by Python's names, of arrays or torch tensors by C or Python name; None stays away.
+
+    Raises:
+        ValueError: an unknown name, or a parameter twice.
+    """
+    named = operator.by_name(values.items(), (kind,))
+    return {name: _array(value) for name, value in named.items() if value is not None}
+
+
+def outputs_of(operator: Operator, values: Any) -> dict[str, Array]:
+    """As ``arrays_of`` for outputs, which may also be a tuple of all of them, the lone one, or None for none.
+
+    Raises:
+        ValueError: an unknown name, an output twice, or a tuple of another length.
+    """
+    if isinstance(values, (tuple, list)):
+        if len(values) != len(operator.outputs):
+            raise ValueError(f"{operator.name}: expected {len(operator.outputs)} outputs, got {len(values)}")
+        values = {p.python_name: value for p, value in zip(operator.outputs, values, strict=True)}
+    if values is not None and not isinstance(values, Mapping):
+        values = {"": values}
+    return arrays_of(operator, values or {}, Kind.OUTPUT)
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach"):  # a torch tensor; NumPy has no bfloat16 of its own to export it as
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            import torch
+
+            return np.asarray(value.view(torch.int16).numpy()).view(FORMATS["bfloat16"].dtype.numpy)
+    return np.asarray(value)
+
+
+def attributes_of(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
+    """All attributes by Python's names, as the operator takes them; None for those not given.
+
+    Raises:
+        ValueError: an unknown name, or an attribute twice.
+        AclnnError: a value of another kind.
+    """
+    named = operator.by_name(values.items(), ATTRIBUTES)
+    return {p.python_name: attribute(operator, p, named.get(p.python_name)) for p in operator.attributes}
