@@ -44,6 +44,20 @@ def check_elementwise(mesh: Any) -> None:
     assert torch.equal(whole(A.gelu_backward_v2(*parts, "tanh")), A.gelu_backward_v2(dy, narrow, "tanh"))
 
 
+def check_single_extents(meshes: list[Any]) -> None:
+    """A replicated dimension of extent 1 was said to be sharded, and the sum counted it once for each process."""
+    for mesh, shape in itertools.product(meshes, [(1,), (1, 8), (1, 4, 8), (4, 1, 8)]):
+        dy, x, choices = seeded(*shape, seed=1), seeded(*shape, seed=2), (Replicate(), *map(Shard, range(len(shape))))
+        for placements in itertools.product(choices, repeat=mesh.ndim):
+            dy_, x_ = (distribute_tensor(tensor, mesh, placements) for tensor in (dy, x))
+            for name in ("silu", "gelu_v2", "silu_backward", "gelu_backward_v2"):
+                given, whole_ = ((dy_, x_), (dy, x)) if "backward" in name else ((x_,), (x,))
+                got = getattr(A, name)(*given)
+                if set(placements) == {Replicate()}:
+                    assert got.placements == placements, (name, shape, got.placements)
+                torch.testing.assert_close(whole(got.sum()), getattr(A, name)(*whole_).sum())
+
+
 def check_layer_norm(mesh: Any) -> None:
     x, dy, weight, bias = (seeded(*shape, seed=i) for i, shape in enumerate([(8, 4, 12)] * 2 + [(12,)] * 2))
     out, mean, rstd = A.layer_norm(x, [12], weight, bias)
@@ -114,6 +128,7 @@ def main(rank: int, world: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     mesh = init_device_mesh("cpu", (world,))
     check_elementwise(mesh)
+    check_single_extents([mesh, *([init_device_mesh("cpu", (2, world // 2))] if world > 2 else [])])
     check_layer_norm(mesh)
     check_training(mesh, rank, world)
     dist.barrier()
