@@ -165,6 +165,29 @@ def test_forward_mode_is_refused() -> None:
         assert torch.equal(A.silu(x), torch.ops.aclnn.silu(x.clone()))  # no tangent, nothing to refuse
 
 
+@pytest.mark.parametrize("nesting", ["jvp", "jacfwd", "hessian", "linearize", "vmap of jvp", "jvp of vmap", "values"])
+@pytest.mark.parametrize("name", ["silu", "gelu", "layer_norm"])
+def test_forward_over_reverse_is_refused(name: str, nesting: str) -> None:
+    """The inner gradient's forward hid the tangents, so that its derivative was 0."""
+    func, x = torch.func, torch.randn(3, 4)
+
+    def loss(x: Any) -> Any:
+        return (A.layer_norm(x, [4])[0] if name == "layer_norm" else getattr(A, name)(x)).sin().sum()
+
+    slope, rows = func.grad(loss), func.vmap(func.grad(loss))
+    calls: dict[str, Callable[[], Any]] = {
+        "jvp": lambda: func.jvp(slope, (x,), (x,)),
+        "jacfwd": lambda: func.jacfwd(slope)(x),
+        "hessian": lambda: func.hessian(loss)(x),
+        "linearize": lambda: func.linearize(slope, x)[1](x),
+        "vmap of jvp": lambda: func.vmap(lambda row: func.jvp(slope, (row,), (row,)))(x),
+        "jvp of vmap": lambda: func.jvp(rows, (x,), (x,)),
+        "values": lambda: func.jvp(func.grad_and_value(loss), (x,), (x,)),
+    }
+    with pytest.raises(NotImplementedError, match="forward-mode differentiation is not supported"):
+        calls[nesting]()
+
+
 @pytest.mark.parametrize("dims", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
 def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
     x, dy = torch.randn(3, 4, 5).permute(*dims), torch.randn(3, 4, 5).permute(*dims)

@@ -12,7 +12,7 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.operators import BY_NAME
-from aclnn.torch_ops import LIBRARY, Direct, default_arguments, refuse_tangents, torch
+from aclnn.torch_ops import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
@@ -55,9 +55,15 @@ def _register(name: str, backward: Callable[..., Any], setup: Callable[..., None
         if not torch._C._are_functorch_transforms_active():
             return apply(run, *arguments)
         with enable_single_level_autograd_function():
-            return apply(torch.enable_grad()(run), *arguments)  # Function.forward disables what outer transforms record
+            return apply(partial(_recorded, run), *arguments)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
+
+
+def _recorded(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Run with both modes of differentiation on, for outer transforms: Function.forward disables them."""
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+        return run(*arguments)
 
 
 def _go_on(overload: Any, keyset: Any, *arguments: Any) -> Any:
