@@ -197,6 +197,29 @@ def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
     assert A.gelu_backward_v2(dy, narrow).stride() == torch.mul(dy, narrow).stride()
     gapped = torch.randn(3, 4, 10).permute(*dims)[..., ::2]
     assert A.hardswish_backward(gapped, gapped).stride() == torch.mul(gapped, gapped).stride()
+    for single in (torch.randn(3, 1, 5).permute(*dims), torch.randn(1, 4, 5)[..., ::2].permute(*dims)):
+        assert A.silu(single).stride() == torch.nn.functional.silu(single).stride()
+    empty = torch.empty(2, 0, 3).permute(*dims)
+    assert A.silu(empty).stride() == torch.nn.functional.silu(empty).stride()
+
+
+def test_strides_of_channels_last_images_of_one_channel_are_pytorchs() -> None:
+    """Those of their extent 1 were the argument's."""
+    x = torch.randn(3, 1, 5, 6).to(memory_format=torch.channels_last)
+    assert A.silu(x).stride() == torch.nn.functional.silu(x).stride()
+    assert A.silu_backward(x, x).stride() == N.silu_backward(x, x).stride()
+
+
+def test_layer_norm_makes_permuted_inputs_row_major() -> None:
+    """Its results kept the input's strides, and ``view`` failed on what it takes from PyTorch's."""
+    x, weight, bias = torch.randn(2, 6, 5).transpose(1, 2), torch.randn(6), torch.randn(6)
+    theirs = N.native_layer_norm(x, [6], weight, bias, 1e-5)
+    for ours in (A.layer_norm(x, [6], weight, bias), A.layer_norm_with_impl_mode(x, [6], weight, bias)):
+        assert [result.stride() for result in ours] == [result.stride() for result in theirs]
+    given = (x, x, [6], *theirs[1:], weight, bias, [True, True, True])
+    expected, got = N.native_layer_norm_backward(*given), A.layer_norm_backward(*given)
+    assert [result.stride() for result in got] == [result.stride() for result in expected]
+    aclnn.torch.patch(torch.nn.Sequential(torch.nn.LayerNorm(6)))(x).view(10, 6)
 
 
 def test_out_and_in_place() -> None:

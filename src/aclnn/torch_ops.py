@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 from aclnn import extras, operators
@@ -44,6 +44,7 @@ _SCHEMA_TYPES = {
 LIBRARY = torch.library.Library("aclnn", "DEF")
 
 _Tensor = torch.Tensor
+compute_elementwise_output_strides = torch._prims_common.compute_elementwise_output_strides
 forward_ad = torch.autograd.forward_ad
 _DTYPES: dict[Any, DataType] = {
     getattr(torch, member.torch_name): member
@@ -242,7 +243,8 @@ def _describe_call(
         given.update(zip((p.name for p in operator.outputs), views, strict=True))
         return call, ()
     inferred: Mapping[str, tuple[DataType, Any]] = operator.infer(call)
-    fresh = tuple(_fresh(inferred[p.name], arguments) if p.name in inferred else None for p in operator.outputs)
+    alike = _elementwise_arguments(operator, arguments)
+    fresh = tuple(_fresh(inferred[p.name], alike) if p.name in inferred else None for p in operator.outputs)
     for parameter, spec in zip(operator.outputs, fresh, strict=True):
         given[parameter.name] = None if spec is None else Tensor(_DTYPES[spec[2]], spec[0], spec[1])
     return call, fresh
@@ -261,19 +263,26 @@ def _view(operator: Operator, name: str, argument: Any) -> Any:
     return Tensor(dtype, tuple(argument.shape), tuple(argument.stride()))
 
 
-def _fresh(inferred: tuple[DataType, Any], arguments: Sequence[Any]) -> tuple[Any, Any, Any]:
+def _fresh(inferred: tuple[DataType, Any], alike: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Shape, strides and data type of a result: dense, its dimensions ordered in memory as PyTorch orders a sum's.
 
-    The arguments that broadcast to the result's shape decide; without any it is row-major.
+    Those of ``alike`` that broadcast to the result's shape decide; it is row-major if they are, or if there are none.
     """
     dtype, shape = inferred
-    result = torch.empty(shape, device="meta")
-    if len(shape) > 1:
-        alike = [a for a in arguments if isinstance(a, torch.Tensor) and _broadcasts(a.shape, shape)]
-        views = [torch.empty_strided(a.shape, a.stride(), device="meta") for a in alike]
-        total = reduce(torch.add, views) if views else result
-        result = torch.empty_like(total) if total.shape == result.shape else result
-    return shape, result.stride(), _TORCH_DTYPES[dtype]
+    views = [a if a.shape == shape else a.expand(shape) for a in alike if _broadcasts(a.shape, shape)]
+    # Whether a symbolic shape is contiguous may not be known, which PyTorch's function allows for.
+    symbolic = any(isinstance(extent, torch.SymInt) for extent in shape)
+    if not views or (not symbolic and all(view.is_contiguous() for view in views)):
+        strides = torch.empty(shape, device="meta").stride()
+    else:
+        strides = compute_elementwise_output_strides(*views)
+    return shape, strides, _TORCH_DTYPES[dtype]
+
+
+def _elementwise_arguments(operator: Operator, arguments: Arguments) -> list[Any]:
+    """The tensors whose strides those of the results follow; none for LayerNorm, as in PyTorch."""
+    normalises = any(p.name == "normalizedShape" for p in operator.attributes)
+    return [] if normalises else [a for a in arguments if isinstance(a, torch.Tensor)]
 
 
 def _broadcasts(shape: Any, target: Any) -> bool:
