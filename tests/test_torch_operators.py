@@ -279,6 +279,22 @@ def test_compiles_without_graph_breaks(dynamic: bool) -> None:
             assert torch.equal(mine, other)
 
 
+def test_compiles_with_numbers_of_rows_that_depend_on_data() -> None:
+    """Judging asked whether there are no rows, or one, before whether there are as many as there should be."""
+
+    def block(x: Any, weight: Any, mask: Any) -> Any:
+        rows = A.gelu_v2(A.layer_norm(x[mask], [8], weight)[0], 0)
+        return A.gelu_backward_v2(rows, weight) * A.silu(rows.t()).t()
+
+    weight, mask = torch.randn(8, requires_grad=True), torch.tensor([True, False, True, True])
+    x = torch.randn(4, 8, requires_grad=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        got = torch.autograd.grad(compiled(x, weight, mask).square().sum(), (x, weight))
+    for mine, other in zip(got, torch.autograd.grad(block(x, weight, mask).square().sum(), (x, weight)), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler, g++, on the CPU")
 def test_inductor_compiles_every_operator(tmp_path: Path) -> None:
     """Every operator, each by its shortest call, forward and backward, in one graph with ``out=`` and in-place ones.

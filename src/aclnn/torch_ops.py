@@ -18,6 +18,7 @@ from aclnn.executor import Picker, prepare_layouts
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS
 from aclnn.products import current_product
+from aclnn.rules import broadcast_shape
 from aclnn.settings import Memo
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
@@ -269,7 +270,7 @@ def _fresh(inferred: tuple[DataType, Any], alike: Sequence[Any]) -> tuple[Any, A
     Those of ``alike`` that broadcast to the result's shape decide; it is row-major if they are, or if there are none.
     """
     dtype, shape = inferred
-    views = [a if a.shape == shape else a.expand(shape) for a in alike if _broadcasts(a.shape, shape)]
+    views = [a if a.shape == shape else a.expand(shape) for a in alike if broadcast_shape(a.shape, shape) == shape]
     # Whether a symbolic shape is contiguous may not be known, which PyTorch's function allows for.
     symbolic = any(isinstance(extent, torch.SymInt) for extent in shape)
     if not views or (not symbolic and all(view.is_contiguous() for view in views)):
@@ -283,11 +284,6 @@ def _elementwise_arguments(operator: Operator, arguments: Arguments) -> list[Any
     """The tensors whose strides those of the results follow; none for LayerNorm, as in PyTorch."""
     normalises = any(p.name == "normalizedShape" for p in operator.attributes)
     return [] if normalises else [a for a in arguments if isinstance(a, torch.Tensor)]
-
-
-def _broadcasts(shape: Any, target: Any) -> bool:
-    missing = len(target) - len(shape)
-    return missing >= 0 and all(a == b or a == 1 for a, b in zip(shape, target[missing:], strict=True))
 
 
 def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]:
