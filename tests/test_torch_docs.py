@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import re
 from pathlib import Path
@@ -42,6 +43,20 @@ def test_modules_in_place(name: str, inplace: bool) -> None:
     expected, leaf.grad = leaf.grad, None
     (ours(leaf * 1.0)).sum().backward()
     torch.testing.assert_close(leaf.grad * 2, expected)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
+def test_fx_traces_patched_modules_in_place(name: str, inplace: bool) -> None:
+    """Whether the input required a gradient was asked of a proxy."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), getattr(torch.nn, name)(inplace=inplace))
+    x, patched = torch.randn(2, 3), aclnn.torch.patch(copy.deepcopy(model))
+    traced = torch.fx.symbolic_trace(patched)
+    assert "aclnn" in traced.code
+    for each in (traced, model):
+        each(x).sum().backward()
+    torch.testing.assert_close(traced(x), model(x))
+    torch.testing.assert_close(patched[0].weight.grad, model[0].weight.grad)
 
 
 def test_modules_and_patching_keep_the_model() -> None:
