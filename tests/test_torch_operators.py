@@ -263,6 +263,55 @@ def test_vmap_layer_norm() -> None:
                 torch.testing.assert_close(mine[i], other)
 
 
+def test_vmap_over_an_empty_batch() -> None:
+    """What runs member by member had no member to tell it the results' shapes."""
+
+    def loss(x: Any, weight: Any) -> Any:
+        return A.layer_norm(x, [2], weight)[0].square().sum()
+
+    x, weight, weights = torch.ones(0, 3, 2), torch.ones(2), torch.ones(0, 2, requires_grad=True)
+    out, mean, _ = torch.func.vmap(lambda x, weight: A.layer_norm(x, [2], weight))(x, weights)
+    assert (out.shape, mean.shape) == ((0, 3, 2), (0, 3, 1))
+    assert torch.autograd.grad(out.sum(), weights)[0].shape == (0, 2)
+    for dims, given in (((0, None), weight), ((0, 0), weights)):
+        dx, dw = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1)), in_dims=dims)(x, given)
+        assert (dx.shape, dw.shape) == ((0, 3, 2), (0, 2))
+    assert torch.func.vmap(A.silu)(x).shape == x.shape
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_v2", "hardswish", "fast_gelu"])
+def test_vmap_over_members_of_eight_dimensions(name: str) -> None:
+    """With its batch in front the operators refused them."""
+    x, operator = torch.randn(3, *[2] * 8), getattr(A, name)
+    assert torch.equal(torch.func.vmap(operator)(x), torch.stack([operator(member) for member in x]))
+    slope = torch.func.grad(lambda x: operator(x).sum())
+    assert torch.equal(torch.func.vmap(slope)(x), torch.stack([slope(member) for member in x]))
+    twice = torch.func.vmap(torch.func.vmap(operator), in_dims=1)(x.unsqueeze(1))
+    assert torch.equal(twice[0], torch.func.vmap(operator)(x))
+
+
+def test_vmap_layer_norm_over_members_of_eight_dimensions() -> None:
+    """With its batch in front it refused them."""
+    x, weight = torch.randn(3, *[2] * 8), torch.randn(2)
+    slope = torch.func.grad(lambda x: A.layer_norm(x, [2])[0].sin().sum())
+    expected = [A.layer_norm(member, [2], weight)[0] for member in x]
+    assert torch.equal(torch.func.vmap(lambda x: A.layer_norm(x, [2], weight)[0])(x), torch.stack(expected))
+    assert torch.equal(torch.func.vmap(slope)(x), torch.stack([slope(member) for member in x]))
+
+
+@pytest.mark.parametrize("name", ["silu", "hardswish"])
+def test_gradients_in_nine_dimensions(name: str) -> None:
+    """The forward takes them, its gradient's operator does not."""
+    x = torch.randn(*[2] * 9, requires_grad=True)
+    flat = x.detach().flatten().requires_grad_()
+    gradients = []
+    for each in (x, flat):
+        (first,) = torch.autograd.grad(getattr(A, name)(each).sin().sum(), each, create_graph=True)
+        gradients.append((first, *torch.autograd.grad(first.square().sum(), each)))
+    for mine, other in zip(*gradients, strict=True):
+        assert torch.equal(mine.flatten(), other)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiles_without_graph_breaks(dynamic: bool) -> None:
     def block(x: Any, weight: Any) -> Any:

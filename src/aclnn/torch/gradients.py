@@ -12,13 +12,12 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.operators import BY_NAME
-from aclnn.torch_ops import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
+from aclnn.torch_ops import LIBRARY, MOST_DIMS, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
 
 _TANH = 1
-
 
 _AFTER = torch._C._after_ADInplaceOrView_keyset
 _is_grad_enabled, _any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
@@ -80,7 +79,12 @@ def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        return None, differentiate(grad, x, *ctx.attributes), *[None] * len(ctx.attributes)
+        if x.dim() > MOST_DIMS:  # as some forward operators take, but no backward one
+            flat = grad.flatten(0, -MOST_DIMS), x.flatten(0, -MOST_DIMS)
+            dx = differentiate(*flat, *ctx.attributes).reshape(x.shape)
+        else:
+            dx = differentiate(grad, x, *ctx.attributes)
+        return None, dx, *[None] * len(ctx.attributes)
 
     _register(name, backward, setup)
 
