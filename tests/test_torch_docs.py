@@ -80,6 +80,16 @@ def test_modules_and_patching_keep_the_model() -> None:
         aclnn.torch.patch(3)
 
 
+def test_a_module_with_a_forward_of_its_own_is_left_alone() -> None:
+    """It became one of ours by its class, and went on computing as before."""
+    own, other = torch.nn.GELU(), torch.nn.GELU()
+    own.forward = own.forward
+    model = aclnn.torch.patch(torch.nn.Sequential(own, other))
+    assert [type(module) for module in model] == [torch.nn.GELU, aclnn.torch.nn.GELU]
+    other.forward = other.forward
+    assert type(aclnn.torch.unpatch(model)[1]) is aclnn.torch.nn.GELU
+
+
 def test_fast_gelu_and_unknown_mode() -> None:
     x = torch.randn(9)
     torch.testing.assert_close(aclnn.torch.nn.FastGELU()(x), x * torch.sigmoid(1.702 * x))
