@@ -237,6 +237,24 @@ def test_out_and_in_place() -> None:
         A.inplace_hardswish(torch.randn(3, requires_grad=True))
 
 
+def test_out_and_in_place_write_negated_views() -> None:
+    """PyTorch's own way, for operators that return what they write, failed on those that return nothing."""
+    x, numbers = torch.randn(4, 8), torch.zeros(4, 8, dtype=torch.complex64)
+    out = numbers.conj().imag
+    assert out.is_neg()
+    assert A.silu.out(x, out=out) is out
+    assert torch.equal(out, A.silu(x))
+    assert torch.equal(numbers.imag, -A.silu(x))
+    A.inplace_hardswish(out)
+    assert torch.equal(numbers.imag, -A.hardswish(A.silu(x)))
+    results = [torch._neg_view(torch.empty_like(result)) for result in A.layer_norm(-out, [8])]
+    A.layer_norm.out(torch._neg_view(out), [8], out=results[0], mean=results[1], rstd=results[2])
+    for mine, expected in zip(results, A.layer_norm(-out, [8]), strict=True):
+        assert torch.equal(mine, expected)
+    with pytest.raises(RuntimeError, match="out: expected shape"):
+        A.silu.out(x, out=torch._neg_view(torch.empty(8)))
+
+
 @pytest.mark.parametrize("name", ["silu", "gelu_backward_v2", "hardswish_backward"])
 def test_vmap_elementwise(name: str) -> None:
     given = arguments(name)

@@ -7,6 +7,7 @@ import itertools
 import sys
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -56,6 +57,26 @@ def check_single_extents(meshes: list[Any]) -> None:
                 if set(placements) == {Replicate()}:
                     assert got.placements == placements, (name, shape, got.placements)
                 torch.testing.assert_close(whole(got.sum()), getattr(A, name)(*whole_).sum())
+
+
+def check_outputs_given(mesh: Any) -> None:
+    """``out=`` and in-place calls had no rule. What is written keeps its placements."""
+    x, weight = seeded(8, 4, 12, seed=1), seeded(12, seed=2)
+    for placement, other in itertools.product((Shard(0), Shard(2), Replicate()), repeat=2):
+        x_, out, rows = (distribute_tensor(t.clone(), mesh, [p]) for t, p in ((x, placement), (x, other), (x, other)))
+        assert A.silu.out(x_, out=out) is out
+        weight_ = distribute_tensor(weight, mesh, [Replicate()])
+        mean, rstd = (distribute_tensor(torch.empty(8, 4, 1), mesh, [Replicate()]) for _ in range(2))
+        A.layer_norm.out(x_, [12], weight_, out=rows, mean=mean, rstd=rstd)
+        assert out.placements == rows.placements == (other,)
+        assert torch.equal(whole(out), A.silu(x))
+        for mine, expected in zip((rows, mean, rstd), A.layer_norm(x, [12], weight), strict=True):
+            assert torch.equal(whole(mine), expected)
+        assert A.inplace_hardswish(x_) is x_
+        assert x_.placements == (placement,)
+        assert torch.equal(whole(x_), A.hardswish(x))
+        with pytest.raises(RuntimeError, match="out: expected shape"):
+            A.silu.out(x_, out=distribute_tensor(torch.empty(4, 12), mesh, [Replicate()]))
 
 
 def check_layer_norm(mesh: Any) -> None:
@@ -129,6 +150,7 @@ def main(rank: int, world: int, store: str) -> None:
     mesh = init_device_mesh("cpu", (world,))
     check_elementwise(mesh)
     check_single_extents([mesh, *([init_device_mesh("cpu", (2, world // 2))] if world > 2 else [])])
+    check_outputs_given(mesh)
     check_layer_norm(mesh)
     check_training(mesh, rank, world)
     dist.barrier()

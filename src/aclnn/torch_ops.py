@@ -337,6 +337,22 @@ def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
     return kernel
 
 
+def into_by_copying(operator: Operator) -> Callable[..., None]:
+    """``_into`` for tensors whose elements are not simply what lies in their memory, of which PyTorch makes copies."""
+    call = getattr(torch.ops.aclnn, operator.name.removeprefix("inplace_"))
+
+    def evaluate(arguments: Arguments, outs: Outs) -> Sequence[Any]:
+        assert outs is not None
+        _fake(operator, arguments, outs)
+        results = call(*(arguments or outs))
+        for out, result in zip(outs, results if isinstance(results, tuple) else [results], strict=True):
+            if result is not None:
+                out.copy_(result)
+        return outs
+
+    return _into(evaluate, operator)
+
+
 def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., Any]:
     """Write by the overload that returns nothing, and return what was written."""
     direct = Direct(f"{operator.name}.into", torch._C._after_autograd_keyset)
@@ -417,6 +433,7 @@ def _define(operator: Operator) -> None:
     _implement(f"{operator.name}.into", operator, _into)
     into = getattr(torch.ops.aclnn, operator.name).into
     LIBRARY.impl(f"{operator.name}.into", _no_gradient(operator, into), "Autograd", with_keyset=True)
+    LIBRARY.impl(f"{operator.name}.into", into_by_copying(operator), "Negative")
     LIBRARY.impl(returning, _returning(operator, into), "CompositeImplicitAutograd", with_keyset=True)
 
 

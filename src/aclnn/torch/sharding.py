@@ -12,7 +12,7 @@ from typing import Any
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.rules import broadcast_shape
-from aclnn.torch_ops import arguments_of, is_functional, torch
+from aclnn.torch_ops import LIBRARY, arguments_of, into_by_copying, is_functional, torch
 
 # A rule: placements of the outputs and of the arguments; None for whatever is no tensor or is absent.
 Rule = tuple[list[Any], list[Any]]
@@ -93,7 +93,20 @@ def _register(operator: Operator) -> None:
         propagator.op_to_schema_info[overload] = RuntimeSchemaInfo(first, needs_pytree=True)
 
 
+def _register_into(operator: Operator) -> None:
+    """What is written keeps its placements, so the results, whatever theirs are, are copied into it."""
+    from torch.distributed.tensor import DTensor
+
+    into = into_by_copying(operator)
+
+    def rule(mode: Any, overload: Any, types: Any, arguments: Any = (), outs: Any = None) -> None:
+        into(*arguments, **(outs or {}))
+
+    torch.library.register_torch_dispatch(f"aclnn::{operator.name}.into", DTensor, rule, lib=LIBRARY)
+
+
 if torch.distributed.is_available():
     for _operator in OPERATORS:
         if is_functional(_operator):
             _register(_operator)
+        _register_into(_operator)
