@@ -237,6 +237,21 @@ def test_out_and_in_place() -> None:
         A.inplace_hardswish(torch.randn(3, requires_grad=True))
 
 
+def test_inference_tensors_are_written_in_inference_mode_only() -> None:
+    """They were written outside of it as well, where PyTorch refuses."""
+    with torch.inference_mode():
+        out = torch.zeros(3)
+        A.silu.out(torch.ones(3), out=out)
+        A.inplace_hardswish(out)
+    expected = out.clone()
+    for call in (lambda: A.silu.out(torch.zeros(3), out=out), lambda: A.silu.into(torch.zeros(3), out=out)):
+        with pytest.raises(RuntimeError, match=r"silu\(\): out: expected inference mode"):
+            call()
+    with pytest.raises(RuntimeError, match="expected inference mode"):
+        A.inplace_hardswish(out)
+    assert torch.equal(out, expected)
+
+
 def test_out_and_in_place_write_negated_views() -> None:
     """PyTorch's own way, for operators that return what they write, failed on those that return nothing."""
     x, numbers = torch.randn(4, 8), torch.zeros(4, 8, dtype=torch.complex64)

@@ -329,12 +329,22 @@ def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
             arguments += defaults[len(arguments) :]
         else:
             written, arguments = arguments, ()
+        versioned = [tensor for tensor in written if not tensor.is_inference()]
+        if len(versioned) < len(written) and not torch.is_inference_mode_enabled():
+            _refuse_inference(operator, written)
         evaluate(arguments, written)
-        for tensor in written:
-            if not tensor.is_inference():
-                increment_version(tensor)
+        for tensor in versioned:
+            increment_version(tensor)
 
     return kernel
+
+
+def _refuse_inference(operator: Operator, written: Sequence[Any]) -> None:
+    name = next(name for name, tensor in zip(out_names(operator), written, strict=True) if tensor.is_inference())
+    raise RuntimeError(
+        f"{operator.name}(): {name}: expected inference mode, or a tensor made outside of it, "
+        "got an inference tensor outside of inference mode"
+    )
 
 
 def into_by_copying(operator: Operator) -> Callable[..., None]:
