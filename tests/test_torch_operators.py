@@ -134,6 +134,14 @@ def test_second_derivatives(name: str) -> None:
             torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", SLOPES)
+def test_derivatives_by_grad_output_are_the_slope(name: str) -> None:
+    """Those of Hardswish's gradient were PyTorch's slope, which differs from ours at -3 and 3."""
+    x, dy = torch.tensor([-4.0, -3.0, -1.0, 0.0, 3.0, 4.0]), torch.ones(6, requires_grad=True)
+    slope = getattr(A, name)(dy, x)
+    torch.testing.assert_close(torch.autograd.grad(slope.sum(), dy)[0], slope.detach())
+
+
 @pytest.mark.parametrize("name", PEERS)
 def test_nested_transforms(name: str) -> None:
     """The inner gradient was a constant to the outer one, and second derivatives were 0."""

@@ -59,6 +59,19 @@ def check_single_extents(meshes: list[Any]) -> None:
                 torch.testing.assert_close(whole(got.sum()), getattr(A, name)(*whole_).sum())
 
 
+def check_second_derivatives(mesh: Any) -> None:
+    """PyTorch's hardswish_backward, which Hardswish's came from, has no rule."""
+    x = seeded(8, 4, seed=3) * 4
+
+    def twice(name: str, x: Any) -> Any:
+        (first,) = torch.autograd.grad(getattr(A, name)(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    for name in ("silu", "fast_gelu", "hardswish", "gelu", "gelu_v2"):
+        spread = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+        torch.testing.assert_close(whole(twice(name, spread)), twice(name, x.clone().requires_grad_()))
+
+
 def check_outputs_given(mesh: Any) -> None:
     """``out=`` and in-place calls had no rule. What is written keeps its placements."""
     x, weight = seeded(8, 4, 12, seed=1), seeded(12, seed=2)
@@ -150,6 +163,7 @@ def main(rank: int, world: int, store: str) -> None:
     mesh = init_device_mesh("cpu", (world,))
     check_elementwise(mesh)
     check_single_extents([mesh, *([init_device_mesh("cpu", (2, world // 2))] if world > 2 else [])])
+    check_second_derivatives(mesh)
     check_outputs_given(mesh)
     check_layer_norm(mesh)
     check_training(mesh, rank, world)

@@ -171,9 +171,14 @@ def _silu_slope(x: Tensor) -> Tensor:
     return s * (1.0 + x * (1.0 - s))
 
 
+def _hardswish_slope(x: Tensor) -> Tensor:
+    """In elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
+    return torch.where(x.abs() > 3.0, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
+
+
 _second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))
 _second("silu_backward", lambda dy, x: dy * _silu_slope(x))
-_second("hardswish_backward", lambda dy, x: _THEIRS.hardswish_backward(dy, x))
+_second("hardswish_backward", lambda dy, x: dy * _hardswish_slope(x))
 # PyTorch's own does not broadcast.
 _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))
 
