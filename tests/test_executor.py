@@ -188,6 +188,15 @@ def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch:
         assert 1 <= len(kept) <= 3
 
 
+def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All were forgotten at once, those of the current step among them."""
+    monkeypatch.setenv("ACLNN_CACHE_LIMIT", "4")
+    kept: Memo[int, str] = Memo()
+    for key in (0, 1, 2, 3, 3, 4):
+        kept.keep(key, "")
+    assert list(kept) == [2, 3, 4]
+
+
 class Refusing:
     """Memory in which nothing lives."""
 

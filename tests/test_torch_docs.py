@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import re
 from pathlib import Path
@@ -44,6 +45,20 @@ def test_modules_in_place(name: str, inplace: bool) -> None:
     torch.testing.assert_close(leaf.grad * 2, expected)
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
+def test_fx_traces_patched_modules_in_place(name: str, inplace: bool) -> None:
+    """Whether the input required a gradient was asked of a proxy."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), getattr(torch.nn, name)(inplace=inplace))
+    x, patched = torch.randn(2, 3), aclnn.torch.patch(copy.deepcopy(model))
+    traced = torch.fx.symbolic_trace(patched)
+    assert "aclnn" in traced.code
+    for each in (traced, model):
+        each(x).sum().backward()
+    torch.testing.assert_close(traced(x), model(x))
+    torch.testing.assert_close(patched[0].weight.grad, model[0].weight.grad)
+
+
 def test_modules_and_patching_keep_the_model() -> None:
     model = torch.nn.Sequential(
         torch.nn.Linear(6, 6), torch.nn.GELU("tanh"), torch.nn.LayerNorm(6, bias=False), torch.nn.SiLU()
@@ -63,6 +78,16 @@ def test_modules_and_patching_keep_the_model() -> None:
     assert [type(module).__module__.split(".")[0] for module in model] == ["torch"] * 4
     with pytest.raises(TypeError, match=r"expected a torch.nn.Module, got int"):
         aclnn.torch.patch(3)
+
+
+def test_a_module_with_a_forward_of_its_own_is_left_alone() -> None:
+    """It became one of ours by its class, and went on computing as before."""
+    own, other = torch.nn.GELU(), torch.nn.GELU()
+    own.forward = own.forward
+    model = aclnn.torch.patch(torch.nn.Sequential(own, other))
+    assert [type(module) for module in model] == [torch.nn.GELU, aclnn.torch.nn.GELU]
+    other.forward = other.forward
+    assert type(aclnn.torch.unpatch(model)[1]) is aclnn.torch.nn.GELU
 
 
 def test_fast_gelu_and_unknown_mode() -> None:

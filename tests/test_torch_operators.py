@@ -134,6 +134,14 @@ def test_second_derivatives(name: str) -> None:
             torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", SLOPES)
+def test_derivatives_by_grad_output_are_the_slope(name: str) -> None:
+    """Those of Hardswish's gradient were PyTorch's slope, which differs from ours at -3 and 3."""
+    x, dy = torch.tensor([-4.0, -3.0, -1.0, 0.0, 3.0, 4.0]), torch.ones(6, requires_grad=True)
+    slope = getattr(A, name)(dy, x)
+    torch.testing.assert_close(torch.autograd.grad(slope.sum(), dy)[0], slope.detach())
+
+
 @pytest.mark.parametrize("name", PEERS)
 def test_nested_transforms(name: str) -> None:
     """The inner gradient was a constant to the outer one, and second derivatives were 0."""
@@ -165,6 +173,29 @@ def test_forward_mode_is_refused() -> None:
         assert torch.equal(A.silu(x), torch.ops.aclnn.silu(x.clone()))  # no tangent, nothing to refuse
 
 
+@pytest.mark.parametrize("nesting", ["jvp", "jacfwd", "hessian", "linearize", "vmap of jvp", "jvp of vmap", "values"])
+@pytest.mark.parametrize("name", ["silu", "gelu", "layer_norm"])
+def test_forward_over_reverse_is_refused(name: str, nesting: str) -> None:
+    """The inner gradient's forward hid the tangents, so that its derivative was 0."""
+    func, x = torch.func, torch.randn(3, 4)
+
+    def loss(x: Any) -> Any:
+        return (A.layer_norm(x, [4])[0] if name == "layer_norm" else getattr(A, name)(x)).sin().sum()
+
+    slope, rows = func.grad(loss), func.vmap(func.grad(loss))
+    calls: dict[str, Callable[[], Any]] = {
+        "jvp": lambda: func.jvp(slope, (x,), (x,)),
+        "jacfwd": lambda: func.jacfwd(slope)(x),
+        "hessian": lambda: func.hessian(loss)(x),
+        "linearize": lambda: func.linearize(slope, x)[1](x),
+        "vmap of jvp": lambda: func.vmap(lambda row: func.jvp(slope, (row,), (row,)))(x),
+        "jvp of vmap": lambda: func.jvp(rows, (x,), (x,)),
+        "values": lambda: func.jvp(func.grad_and_value(loss), (x,), (x,)),
+    }
+    with pytest.raises(NotImplementedError, match="forward-mode differentiation is not supported"):
+        calls[nesting]()
+
+
 @pytest.mark.parametrize("dims", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
 def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
     x, dy = torch.randn(3, 4, 5).permute(*dims), torch.randn(3, 4, 5).permute(*dims)
@@ -174,6 +205,29 @@ def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
     assert A.gelu_backward_v2(dy, narrow).stride() == torch.mul(dy, narrow).stride()
     gapped = torch.randn(3, 4, 10).permute(*dims)[..., ::2]
     assert A.hardswish_backward(gapped, gapped).stride() == torch.mul(gapped, gapped).stride()
+    for single in (torch.randn(3, 1, 5).permute(*dims), torch.randn(1, 4, 5)[..., ::2].permute(*dims)):
+        assert A.silu(single).stride() == torch.nn.functional.silu(single).stride()
+    empty = torch.empty(2, 0, 3).permute(*dims)
+    assert A.silu(empty).stride() == torch.nn.functional.silu(empty).stride()
+
+
+def test_strides_of_channels_last_images_of_one_channel_are_pytorchs() -> None:
+    """Those of their extent 1 were the argument's."""
+    x = torch.randn(3, 1, 5, 6).to(memory_format=torch.channels_last)
+    assert A.silu(x).stride() == torch.nn.functional.silu(x).stride()
+    assert A.silu_backward(x, x).stride() == N.silu_backward(x, x).stride()
+
+
+def test_layer_norm_makes_permuted_inputs_row_major() -> None:
+    """Its results kept the input's strides, and ``view`` failed on what it takes from PyTorch's."""
+    x, weight, bias = torch.randn(2, 6, 5).transpose(1, 2), torch.randn(6), torch.randn(6)
+    theirs = N.native_layer_norm(x, [6], weight, bias, 1e-5)
+    for ours in (A.layer_norm(x, [6], weight, bias), A.layer_norm_with_impl_mode(x, [6], weight, bias)):
+        assert [result.stride() for result in ours] == [result.stride() for result in theirs]
+    given = (x, x, [6], *theirs[1:], weight, bias, [True, True, True])
+    expected, got = N.native_layer_norm_backward(*given), A.layer_norm_backward(*given)
+    assert [result.stride() for result in got] == [result.stride() for result in expected]
+    aclnn.torch.patch(torch.nn.Sequential(torch.nn.LayerNorm(6)))(x).view(10, 6)
 
 
 def test_out_and_in_place() -> None:
@@ -189,6 +243,39 @@ def test_out_and_in_place() -> None:
         A.silu.out(torch.randn(3, requires_grad=True), out=torch.empty(3))
     with pytest.raises(RuntimeError, match="automatic differentiation"):
         A.inplace_hardswish(torch.randn(3, requires_grad=True))
+
+
+def test_inference_tensors_are_written_in_inference_mode_only() -> None:
+    """They were written outside of it as well, where PyTorch refuses."""
+    with torch.inference_mode():
+        out = torch.zeros(3)
+        A.silu.out(torch.ones(3), out=out)
+        A.inplace_hardswish(out)
+    expected = out.clone()
+    for call in (lambda: A.silu.out(torch.zeros(3), out=out), lambda: A.silu.into(torch.zeros(3), out=out)):
+        with pytest.raises(RuntimeError, match=r"silu\(\): out: expected inference mode"):
+            call()
+    with pytest.raises(RuntimeError, match="expected inference mode"):
+        A.inplace_hardswish(out)
+    assert torch.equal(out, expected)
+
+
+def test_out_and_in_place_write_negated_views() -> None:
+    """PyTorch's own way, for operators that return what they write, failed on those that return nothing."""
+    x, numbers = torch.randn(4, 8), torch.zeros(4, 8, dtype=torch.complex64)
+    out = numbers.conj().imag
+    assert out.is_neg()
+    assert A.silu.out(x, out=out) is out
+    assert torch.equal(out, A.silu(x))
+    assert torch.equal(numbers.imag, -A.silu(x))
+    A.inplace_hardswish(out)
+    assert torch.equal(numbers.imag, -A.hardswish(A.silu(x)))
+    results = [torch._neg_view(torch.empty_like(result)) for result in A.layer_norm(-out, [8])]
+    A.layer_norm.out(torch._neg_view(out), [8], out=results[0], mean=results[1], rstd=results[2])
+    for mine, expected in zip(results, A.layer_norm(-out, [8]), strict=True):
+        assert torch.equal(mine, expected)
+    with pytest.raises(RuntimeError, match="out: expected shape"):
+        A.silu.out(x, out=torch._neg_view(torch.empty(8)))
 
 
 @pytest.mark.parametrize("name", ["silu", "gelu_backward_v2", "hardswish_backward"])
@@ -217,6 +304,55 @@ def test_vmap_layer_norm() -> None:
                 torch.testing.assert_close(mine[i], other)
 
 
+def test_vmap_over_an_empty_batch() -> None:
+    """What runs member by member had no member to tell it the results' shapes."""
+
+    def loss(x: Any, weight: Any) -> Any:
+        return A.layer_norm(x, [2], weight)[0].square().sum()
+
+    x, weight, weights = torch.ones(0, 3, 2), torch.ones(2), torch.ones(0, 2, requires_grad=True)
+    out, mean, _ = torch.func.vmap(lambda x, weight: A.layer_norm(x, [2], weight))(x, weights)
+    assert (out.shape, mean.shape) == ((0, 3, 2), (0, 3, 1))
+    assert torch.autograd.grad(out.sum(), weights)[0].shape == (0, 2)
+    for dims, given in (((0, None), weight), ((0, 0), weights)):
+        dx, dw = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1)), in_dims=dims)(x, given)
+        assert (dx.shape, dw.shape) == ((0, 3, 2), (0, 2))
+    assert torch.func.vmap(A.silu)(x).shape == x.shape
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_v2", "hardswish", "fast_gelu"])
+def test_vmap_over_members_of_eight_dimensions(name: str) -> None:
+    """With its batch in front the operators refused them."""
+    x, operator = torch.randn(3, *[2] * 8), getattr(A, name)
+    assert torch.equal(torch.func.vmap(operator)(x), torch.stack([operator(member) for member in x]))
+    slope = torch.func.grad(lambda x: operator(x).sum())
+    assert torch.equal(torch.func.vmap(slope)(x), torch.stack([slope(member) for member in x]))
+    twice = torch.func.vmap(torch.func.vmap(operator), in_dims=1)(x.unsqueeze(1))
+    assert torch.equal(twice[0], torch.func.vmap(operator)(x))
+
+
+def test_vmap_layer_norm_over_members_of_eight_dimensions() -> None:
+    """With its batch in front it refused them."""
+    x, weight = torch.randn(3, *[2] * 8), torch.randn(2)
+    slope = torch.func.grad(lambda x: A.layer_norm(x, [2])[0].sin().sum())
+    expected = [A.layer_norm(member, [2], weight)[0] for member in x]
+    assert torch.equal(torch.func.vmap(lambda x: A.layer_norm(x, [2], weight)[0])(x), torch.stack(expected))
+    assert torch.equal(torch.func.vmap(slope)(x), torch.stack([slope(member) for member in x]))
+
+
+@pytest.mark.parametrize("name", ["silu", "hardswish"])
+def test_gradients_in_nine_dimensions(name: str) -> None:
+    """The forward takes them, its gradient's operator does not."""
+    x = torch.randn(*[2] * 9, requires_grad=True)
+    flat = x.detach().flatten().requires_grad_()
+    gradients = []
+    for each in (x, flat):
+        (first,) = torch.autograd.grad(getattr(A, name)(each).sin().sum(), each, create_graph=True)
+        gradients.append((first, *torch.autograd.grad(first.square().sum(), each)))
+    for mine, other in zip(*gradients, strict=True):
+        assert torch.equal(mine.flatten(), other)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiles_without_graph_breaks(dynamic: bool) -> None:
     def block(x: Any, weight: Any) -> Any:
@@ -231,6 +367,22 @@ def test_compiles_without_graph_breaks(dynamic: bool) -> None:
         got = torch.autograd.grad(compiled(x, weight).square().sum(), (x, weight))
         for mine, other in zip(got, expected, strict=True):
             assert torch.equal(mine, other)
+
+
+def test_compiles_with_numbers_of_rows_that_depend_on_data() -> None:
+    """Judging asked whether there are no rows, or one, before whether there are as many as there should be."""
+
+    def block(x: Any, weight: Any, mask: Any) -> Any:
+        rows = A.gelu_v2(A.layer_norm(x[mask], [8], weight)[0], 0)
+        return A.gelu_backward_v2(rows, weight) * A.silu(rows.t()).t()
+
+    weight, mask = torch.randn(8, requires_grad=True), torch.tensor([True, False, True, True])
+    x = torch.randn(4, 8, requires_grad=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        got = torch.autograd.grad(compiled(x, weight, mask).square().sum(), (x, weight))
+    for mine, other in zip(got, torch.autograd.grad(block(x, weight, mask).square().sum(), (x, weight)), strict=True):
+        torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler, g++, on the CPU")

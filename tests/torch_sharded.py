@@ -7,6 +7,7 @@ import itertools
 import sys
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -42,6 +43,53 @@ def check_elementwise(mesh: Any) -> None:
     narrow = x[:, :1]
     parts = [distribute_tensor(tensor, mesh, [Shard(0)]) for tensor in (dy, narrow)]
     assert torch.equal(whole(A.gelu_backward_v2(*parts, "tanh")), A.gelu_backward_v2(dy, narrow, "tanh"))
+
+
+def check_single_extents(meshes: list[Any]) -> None:
+    """A replicated dimension of extent 1 was said to be sharded, and the sum counted it once for each process."""
+    for mesh, shape in itertools.product(meshes, [(1,), (1, 8), (1, 4, 8), (4, 1, 8)]):
+        dy, x, choices = seeded(*shape, seed=1), seeded(*shape, seed=2), (Replicate(), *map(Shard, range(len(shape))))
+        for placements in itertools.product(choices, repeat=mesh.ndim):
+            dy_, x_ = (distribute_tensor(tensor, mesh, placements) for tensor in (dy, x))
+            for name in ("silu", "gelu_v2", "silu_backward", "gelu_backward_v2"):
+                given, whole_ = ((dy_, x_), (dy, x)) if "backward" in name else ((x_,), (x,))
+                got = getattr(A, name)(*given)
+                if set(placements) == {Replicate()}:
+                    assert got.placements == placements, (name, shape, got.placements)
+                torch.testing.assert_close(whole(got.sum()), getattr(A, name)(*whole_).sum())
+
+
+def check_second_derivatives(mesh: Any) -> None:
+    """PyTorch's hardswish_backward, which Hardswish's came from, has no rule."""
+    x = seeded(8, 4, seed=3) * 4
+
+    def twice(name: str, x: Any) -> Any:
+        (first,) = torch.autograd.grad(getattr(A, name)(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    for name in ("silu", "fast_gelu", "hardswish", "gelu", "gelu_v2"):
+        spread = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+        torch.testing.assert_close(whole(twice(name, spread)), twice(name, x.clone().requires_grad_()))
+
+
+def check_outputs_given(mesh: Any) -> None:
+    """``out=`` and in-place calls had no rule. What is written keeps its placements."""
+    x, weight = seeded(8, 4, 12, seed=1), seeded(12, seed=2)
+    for placement, other in itertools.product((Shard(0), Shard(2), Replicate()), repeat=2):
+        x_, out, rows = (distribute_tensor(t.clone(), mesh, [p]) for t, p in ((x, placement), (x, other), (x, other)))
+        assert A.silu.out(x_, out=out) is out
+        weight_ = distribute_tensor(weight, mesh, [Replicate()])
+        mean, rstd = (distribute_tensor(torch.empty(8, 4, 1), mesh, [Replicate()]) for _ in range(2))
+        A.layer_norm.out(x_, [12], weight_, out=rows, mean=mean, rstd=rstd)
+        assert out.placements == rows.placements == (other,)
+        assert torch.equal(whole(out), A.silu(x))
+        for mine, expected in zip((rows, mean, rstd), A.layer_norm(x, [12], weight), strict=True):
+            assert torch.equal(whole(mine), expected)
+        assert A.inplace_hardswish(x_) is x_
+        assert x_.placements == (placement,)
+        assert torch.equal(whole(x_), A.hardswish(x))
+        with pytest.raises(RuntimeError, match="out: expected shape"):
+            A.silu.out(x_, out=distribute_tensor(torch.empty(4, 12), mesh, [Replicate()]))
 
 
 def check_layer_norm(mesh: Any) -> None:
@@ -114,6 +162,9 @@ def main(rank: int, world: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     mesh = init_device_mesh("cpu", (world,))
     check_elementwise(mesh)
+    check_single_extents([mesh, *([init_device_mesh("cpu", (2, world // 2))] if world > 2 else [])])
+    check_second_derivatives(mesh)
+    check_outputs_given(mesh)
     check_layer_norm(mesh)
     check_training(mesh, rank, world)
     dist.barrier()

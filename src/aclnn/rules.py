@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import reduce
 
 from aclnn.declaration import Call, Check
 from aclnn.dtypes import DataType
@@ -126,14 +127,22 @@ def one_of(name: str, *allowed: str) -> Check:
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
     """The common shape, aligned at the right, 1 giving way to anything (0 too); None when there is none."""
     rank = max(map(len, shapes))
-    result = []
-    for extents in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):
-        # Extents may be symbolic, which have no hash.
-        wanted = next((extent for extent in extents if extent != 1), 1)
-        if any(extent not in (1, wanted) for extent in extents):
-            return None
-        result.append(wanted)
-    return tuple(result)
+    aligned = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
+    result = tuple(reduce(_broadcast_extent, extents) for extents in zip(*aligned, strict=True))
+    return None if None in result else result
+
+
+def _broadcast_extent(first: int | None, second: int | None) -> int | None:
+    """What two extents broadcast to.
+
+    They may be symbolic (PyTorch): an unknown one can be told equal to itself, but neither equal to a number nor not.
+    """
+    for extent, other in ((first, second), (second, first)):
+        if isinstance(extent, int) and extent == 1:
+            return other
+    if first == second or second == 1:
+        return first
+    return second if first == 1 else None
 
 
 def broadcastable(name: str, other: str) -> Check:

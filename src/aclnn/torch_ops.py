@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 from aclnn import extras, operators
@@ -18,6 +18,7 @@ from aclnn.executor import Picker, prepare_layouts
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS
 from aclnn.products import current_product
+from aclnn.rules import broadcast_shape
 from aclnn.settings import Memo
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
@@ -41,9 +42,13 @@ _SCHEMA_TYPES = {
     Kind.INT32: "int",
 }
 
+#: What the operators take that state a limit.
+MOST_DIMS = 8
+
 LIBRARY = torch.library.Library("aclnn", "DEF")
 
 _Tensor = torch.Tensor
+compute_elementwise_output_strides = torch._prims_common.compute_elementwise_output_strides
 forward_ad = torch.autograd.forward_ad
 _DTYPES: dict[Any, DataType] = {
     getattr(torch, member.torch_name): member
@@ -137,7 +142,7 @@ Evaluate = Callable[[Arguments, Outs], Sequence[Any]]
 
 def evaluator(operator: Operator, device: str) -> Evaluate:
     """What runs the operator on tensors of one device type."""
-    # Judging takes tens of µs; equal calls are judged once.
+    # Judging takes 0.1 to 0.6 ms; equal calls are judged once.
     recipes: Memo[tuple[Any, ...], _Recipe] = Memo()
 
     def evaluate(arguments: Arguments, outs: Outs, devices: Any = None) -> Sequence[Any]:
@@ -242,7 +247,8 @@ def _describe_call(
         given.update(zip((p.name for p in operator.outputs), views, strict=True))
         return call, ()
     inferred: Mapping[str, tuple[DataType, Any]] = operator.infer(call)
-    fresh = tuple(_fresh(inferred[p.name], arguments) if p.name in inferred else None for p in operator.outputs)
+    alike = _elementwise_arguments(operator, arguments)
+    fresh = tuple(_fresh(inferred[p.name], alike) if p.name in inferred else None for p in operator.outputs)
     for parameter, spec in zip(operator.outputs, fresh, strict=True):
         given[parameter.name] = None if spec is None else Tensor(_DTYPES[spec[2]], spec[0], spec[1])
     return call, fresh
@@ -261,24 +267,26 @@ def _view(operator: Operator, name: str, argument: Any) -> Any:
     return Tensor(dtype, tuple(argument.shape), tuple(argument.stride()))
 
 
-def _fresh(inferred: tuple[DataType, Any], arguments: Sequence[Any]) -> tuple[Any, Any, Any]:
+def _fresh(inferred: tuple[DataType, Any], alike: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Shape, strides and data type of a result: dense, its dimensions ordered in memory as PyTorch orders a sum's.
 
-    The arguments that broadcast to the result's shape decide; without any it is row-major.
+    Those of ``alike`` that broadcast to the result's shape decide; it is row-major if they are, or if there are none.
     """
     dtype, shape = inferred
-    result = torch.empty(shape, device="meta")
-    if len(shape) > 1:
-        alike = [a for a in arguments if isinstance(a, torch.Tensor) and _broadcasts(a.shape, shape)]
-        views = [torch.empty_strided(a.shape, a.stride(), device="meta") for a in alike]
-        total = reduce(torch.add, views) if views else result
-        result = torch.empty_like(total) if total.shape == result.shape else result
-    return shape, result.stride(), _TORCH_DTYPES[dtype]
+    views = [a if a.shape == shape else a.expand(shape) for a in alike if broadcast_shape(a.shape, shape) == shape]
+    # Whether a symbolic shape is contiguous may not be known, which PyTorch's function allows for.
+    symbolic = any(isinstance(extent, torch.SymInt) for extent in shape)
+    if not views or (not symbolic and all(view.is_contiguous() for view in views)):
+        strides = torch.empty(shape, device="meta").stride()
+    else:
+        strides = compute_elementwise_output_strides(*views)
+    return shape, strides, _TORCH_DTYPES[dtype]
 
 
-def _broadcasts(shape: Any, target: Any) -> bool:
-    missing = len(target) - len(shape)
-    return missing >= 0 and all(a == b or a == 1 for a, b in zip(shape, target[missing:], strict=True))
+def _elementwise_arguments(operator: Operator, arguments: Arguments) -> list[Any]:
+    """The tensors whose strides those of the results follow; none for LayerNorm, as in PyTorch."""
+    normalises = any(p.name == "normalizedShape" for p in operator.attributes)
+    return [] if normalises else [a for a in arguments if isinstance(a, torch.Tensor)]
 
 
 def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]:
@@ -321,12 +329,38 @@ def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
             arguments += defaults[len(arguments) :]
         else:
             written, arguments = arguments, ()
+        versioned = [tensor for tensor in written if not tensor.is_inference()]
+        if len(versioned) < len(written) and not torch.is_inference_mode_enabled():
+            _refuse_inference(operator, written)
         evaluate(arguments, written)
-        for tensor in written:
-            if not tensor.is_inference():
-                increment_version(tensor)
+        for tensor in versioned:
+            increment_version(tensor)
 
     return kernel
+
+
+def _refuse_inference(operator: Operator, written: Sequence[Any]) -> None:
+    name = next(name for name, tensor in zip(out_names(operator), written, strict=True) if tensor.is_inference())
+    raise RuntimeError(
+        f"{operator.name}(): {name}: expected inference mode, or a tensor made outside of it, "
+        "got an inference tensor outside of inference mode"
+    )
+
+
+def into_by_copying(operator: Operator) -> Callable[..., None]:
+    """``_into`` for tensors whose elements are not simply what lies in their memory, of which PyTorch makes copies."""
+    call = getattr(torch.ops.aclnn, operator.name.removeprefix("inplace_"))
+
+    def evaluate(arguments: Arguments, outs: Outs) -> Sequence[Any]:
+        assert outs is not None
+        _fake(operator, arguments, outs)
+        results = call(*(arguments or outs))
+        for out, result in zip(outs, results if isinstance(results, tuple) else [results], strict=True):
+            if result is not None:
+                out.copy_(result)
+        return outs
+
+    return _into(evaluate, operator)
 
 
 def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., Any]:
@@ -409,6 +443,7 @@ def _define(operator: Operator) -> None:
     _implement(f"{operator.name}.into", operator, _into)
     into = getattr(torch.ops.aclnn, operator.name).into
     LIBRARY.impl(f"{operator.name}.into", _no_gradient(operator, into), "Autograd", with_keyset=True)
+    LIBRARY.impl(f"{operator.name}.into", into_by_copying(operator), "Negative")
     LIBRARY.impl(returning, _returning(operator, into), "CompositeImplicitAutograd", with_keyset=True)
 
 

@@ -161,7 +161,8 @@ def _statistic_shape(call: Call, name: str) -> str | None:
 
 def _statistic_size(call: Call, name: str) -> str | None:
     rows, got = math.prod(_rows_and_columns(call)[0]), call[name].size
-    return None if rows in (0, got) else f"expected {rows} elements (one a row of input), got {got}"
+    # Of a symbolic number of rows it can be told that it equals itself, not whether it is 0.
+    return None if rows in (got, 0) else f"expected {rows} elements (one a row of input), got {got}"
 
 
 def _known_mode(call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""``torch.func.vmap``: the batch becomes one more leading dimension, without copies."""
+"""``torch.func.vmap``: the batch becomes one more leading dimension, without copies, where there is room for one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
-from aclnn.torch_ops import LIBRARY, default_arguments, is_functional, torch
+from aclnn.torch_ops import LIBRARY, MOST_DIMS, default_arguments, is_functional, torch
 
 Tensor = Any
 
@@ -34,12 +34,24 @@ def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: An
     """A call for each member of the batch: parameters' gradients are sums over rows that must stay apart."""
     pairs = list(zip(arguments, in_dims, strict=True))
     batched = [isinstance(a, torch.Tensor) and d is not None for a, d in pairs]
+    if not info.batch_size:  # a member of zeros shows what results are like
+        pairs = [(a.sum(d, keepdim=True) if moves else a, d) for (a, d), moves in zip(pairs, batched, strict=True)]
     calls = [
         call(*(a.select(d, i) if moves else a for (a, d), moves in zip(pairs, batched, strict=True)))
-        for i in range(info.batch_size)
+        for i in range(info.batch_size or 1)
     ]
-    results = tuple(None if parts[0] is None else torch.stack(parts) for parts in zip(*calls, strict=True))
+    if isinstance(calls[0], torch.Tensor):
+        return torch.stack(calls)[: info.batch_size], 0
+    results = tuple(
+        None if parts[0] is None else torch.stack(parts)[: info.batch_size] for parts in zip(*calls, strict=True)
+    )
     return results, tuple(None if result is None else 0 for result in results)
+
+
+def _is_deep(in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> bool:
+    """Whether a member has as many dimensions as operators take, and the batch finds no place before them."""
+    pairs = zip(arguments, in_dims, strict=True)
+    return any(isinstance(a, torch.Tensor) and a.dim() - (d is not None) >= MOST_DIMS for a, d in pairs)
 
 
 def _layer_norm(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,8 +92,11 @@ def _register(operator: Operator) -> None:
     rule, defaults = make(call), default_arguments(operator)
 
     def with_defaults(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        missing = defaults[len(arguments) :]
-        return rule(info, (*in_dims, *[None] * len(missing)), *arguments, *missing)
+        in_dims += (None,) * (len(defaults) - len(arguments))
+        arguments += defaults[len(arguments) :]
+        if _is_deep(in_dims, arguments):
+            return _one_by_one(call, info, in_dims, arguments)
+        return rule(info, in_dims, *arguments)
 
     torch.library.register_vmap(f"aclnn::{operator.name}", with_defaults, lib=LIBRARY)
 

@@ -55,6 +55,6 @@ def layer_norm(
 def _apply(operator: Callable[..., Tensor], input: Tensor, inplace: bool) -> Tensor:
     if not inplace:
         return operator(input)
-    # The gradient needs x, which is about to be overwritten.
-    kept = input.clone() if torch.is_grad_enabled() and input.requires_grad else input
-    return input.copy_(operator(kept))
+    # The gradient needs x, which is about to be overwritten. Whether what torch.fx traces requires one is not known.
+    differentiable = not isinstance(input, torch.Tensor) or (torch.is_grad_enabled() and input.requires_grad)
+    return input.copy_(operator(input.clone() if differentiable else input))

@@ -12,13 +12,12 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.operators import BY_NAME
-from aclnn.torch_ops import LIBRARY, Direct, default_arguments, refuse_tangents, torch
+from aclnn.torch_ops import LIBRARY, MOST_DIMS, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
 
 _TANH = 1
-
 
 _AFTER = torch._C._after_ADInplaceOrView_keyset
 _is_grad_enabled, _any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
@@ -55,9 +54,15 @@ def _register(name: str, backward: Callable[..., Any], setup: Callable[..., None
         if not torch._C._are_functorch_transforms_active():
             return apply(run, *arguments)
         with enable_single_level_autograd_function():
-            return apply(torch.enable_grad()(run), *arguments)  # Function.forward disables what outer transforms record
+            return apply(partial(_recorded, run), *arguments)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
+
+
+def _recorded(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Run with both modes of differentiation on, for outer transforms: Function.forward disables them."""
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+        return run(*arguments)
 
 
 def _go_on(overload: Any, keyset: Any, *arguments: Any) -> Any:
@@ -74,7 +79,12 @@ def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        return None, differentiate(grad, x, *ctx.attributes), *[None] * len(ctx.attributes)
+        if x.dim() > MOST_DIMS:  # as some forward operators take, but no backward one
+            flat = grad.flatten(0, -MOST_DIMS), x.flatten(0, -MOST_DIMS)
+            dx = differentiate(*flat, *ctx.attributes).reshape(x.shape)
+        else:
+            dx = differentiate(grad, x, *ctx.attributes)
+        return None, dx, *[None] * len(ctx.attributes)
 
     _register(name, backward, setup)
 
@@ -161,9 +171,14 @@ def _silu_slope(x: Tensor) -> Tensor:
     return s * (1.0 + x * (1.0 - s))
 
 
+def _hardswish_slope(x: Tensor) -> Tensor:
+    """In elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
+    return torch.where(x.abs() > 3.0, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
+
+
 _second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))
 _second("silu_backward", lambda dy, x: dy * _silu_slope(x))
-_second("hardswish_backward", lambda dy, x: _THEIRS.hardswish_backward(dy, x))
+_second("hardswish_backward", lambda dy, x: dy * _hardswish_slope(x))
 # PyTorch's own does not broadcast.
 _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))
 

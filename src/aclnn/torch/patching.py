@@ -22,7 +22,8 @@ def patch(model: Model) -> Model:
     """Make the SiLU, GELU, Hardswish and LayerNorm modules of a model compute with our operators, in place.
 
     Each module stays the same object with the same parameters, hooks and state dict; only its class changes. Subclasses
-    of those modules, and functions that a model calls itself (``F.gelu``), are left alone.
+    of those modules, modules with a ``forward`` of their own, and functions that a model calls itself (``F.gelu``), are
+    left alone.
 
     Returns:
         The model.
@@ -49,5 +50,6 @@ def _swap(function: str, model: Model, classes: dict[type, type]) -> Model:
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{function}(): model: expected a torch.nn.Module, got {type(model).__qualname__}")
     for module in model.modules():
-        module.__class__ = classes.get(type(module), type(module))
+        if "forward" not in vars(module):  # which would go on computing as it did
+            module.__class__ = classes.get(type(module), type(module))
     return model

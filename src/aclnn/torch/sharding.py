@@ -11,7 +11,8 @@ from typing import Any
 
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
-from aclnn.torch_ops import arguments_of, is_functional, torch
+from aclnn.rules import broadcast_shape
+from aclnn.torch_ops import LIBRARY, arguments_of, into_by_copying, is_functional, torch
 
 # A rule: placements of the outputs and of the arguments; None for whatever is no tensor or is absent.
 Rule = tuple[list[Any], list[Any]]
@@ -20,17 +21,16 @@ Rule = tuple[list[Any], list[Any]]
 def _elementwise(*arguments: Any) -> list[Rule]:
     from torch.distributed.tensor import Replicate, Shard
 
-    tensors = [a for a in arguments if _is_tensor(a)]
-    rank = max(len(t.shape) for t in tensors)
+    shape = broadcast_shape(*(a.shape for a in arguments if _is_tensor(a))) or ()  # nothing to spread if there is none
 
-    def placement(argument: Any, dim: int | None) -> Any:
+    def placement(argument: Any, dim: int) -> Any:
         if not _is_tensor(argument):
             return None
-        own = -1 if dim is None else dim - (rank - len(argument.shape))
-        return Replicate() if own < 0 or argument.shape[own] == 1 else Shard(own)
+        own = dim - (len(shape) - len(argument.shape))
+        return Shard(own) if own >= 0 and argument.shape[own] == shape[dim] else Replicate()
 
-    whole: list[Rule] = [([Replicate()], [placement(a, None) for a in arguments])]
-    return whole + [([Shard(d)], [placement(a, d) for a in arguments]) for d in range(rank)]
+    whole: list[Rule] = [([Replicate()], [Replicate() if _is_tensor(a) else None for a in arguments])]
+    return whole + [([Shard(dim)], [placement(a, dim) for a in arguments]) for dim in range(len(shape))]
 
 
 def _layer_norm(x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, *rest: Any) -> list[Rule]:
@@ -93,7 +93,20 @@ def _register(operator: Operator) -> None:
         propagator.op_to_schema_info[overload] = RuntimeSchemaInfo(first, needs_pytree=True)
 
 
+def _register_into(operator: Operator) -> None:
+    """What is written keeps its placements, so the results, whatever theirs are, are copied into it."""
+    from torch.distributed.tensor import DTensor
+
+    into = into_by_copying(operator)
+
+    def rule(mode: Any, overload: Any, types: Any, arguments: Any = (), outs: Any = None) -> None:
+        into(*arguments, **(outs or {}))
+
+    torch.library.register_torch_dispatch(f"aclnn::{operator.name}.into", DTensor, rule, lib=LIBRARY)
+
+
 if torch.distributed.is_available():
     for _operator in OPERATORS:
         if is_functional(_operator):
             _register(_operator)
+        _register_into(_operator)
