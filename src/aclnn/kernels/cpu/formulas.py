@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import FunctionType
 from typing import Any
 
@@ -80,6 +81,7 @@ def near(formula: Formula, dtype: DataType) -> Near | None:
     return NEAR.get(formula.__name__) if dtype == DataType.FLOAT else sixteen_bit_slopes.near(formula.__name__, dtype)
 
 
+@cache
 def gradient(formula: Formula) -> Gradient:
     """dy·formula(x) over sixteen lanes: a tuned version where there is one, else lane by lane in float64."""
     if formula.__name__ in GRADIENTS:
