@@ -148,7 +148,8 @@ def test_slopes_fit_the_memorys_time(name: str, dtype: str, launches: list[Any])
     assert kernel.local_bytes == 0, "registers are spilled"
     assert 32 * kernel.warps * kernel.registers <= 65536 // (8 if dtype == "FLOAT" else 5)
     assert not any(name.startswith("D") and name != "DEPBAR" for name in kernel.instructions), "float64"
-    assert len(kernel.common) <= (0.56 if dtype == "FLOAT" else 0.8) * ISSUED[dtype] * elements
+    # Triton 3.9 makes 0.54 and 0.79 at most, 3.6 0.59 and 0.84.
+    assert len(kernel.common) <= (0.59 if dtype == "FLOAT" else 0.84) * ISSUED[dtype] * elements
     # dy and x are both asked for before anything waits for one of them.
     first = [place for place, name in enumerate(kernel.instructions) if name == "LDG.E.128"]
     assert first[-1] < 100
@@ -162,6 +163,19 @@ def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[A
     accesses = 1 if dtype == "FLOAT" else 2
     assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (accesses, accesses)
     assert kernel.local_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ISSUED)
+@pytest.mark.parametrize("name", NAMES)
+def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launches: list[Any]) -> None:
+    """Before Triton 3.7 each did: 23 barriers in a float32 slope, 12 in a 16-bit one."""
+    row = described((1 << 22,), dtype)
+    slope = elementwise(launches, f"{name}_slope", row, row, row)
+    value = elementwise(launches, f"{name}_value", row, row)
+    # What a branch of all threads takes, for at most two of them; one more between dy and x.
+    assert slope.count("STS") <= 4
+    assert slope.count("BAR") <= 6
+    assert value.count("BAR") <= (2 if name == "gelu_erf" and dtype == "FLOAT" else 0)
 
 
 @pytest.mark.parametrize("dtype", ISSUED)
@@ -193,9 +207,9 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
     elements = 16
     assert main.loop.count("LDGSTS.E.BYPASS.128") >= (3 if columns == 16384 else 2) * elements * size // 16
     assert main.loop.count("STG.E.128") == elements * size // 16
-    assert len(main.loop) <= 0.92 * ISSUED[dtype] * elements
-    # The longest rows leave sixteen columns' sums, dy and x no room.
-    assert main.local_bytes <= (176 if columns == 16384 else 48)
+    assert len(main.loop) <= 0.93 * ISSUED[dtype] * elements
+    # The longest rows leave sixteen columns' sums, dy and x no room: 176 bytes by Triton 3.9, 208 by 3.6.
+    assert main.local_bytes <= (208 if columns == 16384 else 48)
     assert finish.local_bytes == 0
     together = min(65536 // (32 * main.warps * main.registers), 227 * 1024 // (main.shared_bytes + 1024))
     assert together == (2 if columns <= 4096 else 1)

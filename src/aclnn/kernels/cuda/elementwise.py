@@ -14,7 +14,7 @@ from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import entries, launch
 from aclnn.kernels.cuda.estimates import ESTIMATES, doubtful
 from aclnn.kernels.cuda.formulas import FORMULAS, LARGEST
-from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
+from aclnn.kernels.cuda.launch import TYPES, entry_at, entry_or, tl, torch, triton
 from aclnn.tensor import Layout, contiguous_strides
 
 WARPS = 4
@@ -39,7 +39,7 @@ def times_entry(dy, entry, at):
     """
     size = tl.abs(dy)
     tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
-    lifted = tl.load(at + _PATTERNS, mask=tiny, other=0.0)
+    lifted = entry_or(at + _PATTERNS, tiny, 0.0)
     finite = ((dy * _STEP) * lifted) * _STEP
     infinite = dy * ((lifted * _STEP) * _STEP)
     return tl.where(tiny, tl.where(size <= LARGEST, finite, infinite), dy * entry)
@@ -49,11 +49,11 @@ def times_entry(dy, entry, at):
 def by_entries(x, dy, at, OUT: tl.constexpr, ESTIMATE: tl.constexpr, TRAITS: tl.constexpr):
     """dy times the entry ``at`` each address, or where that rounds alike times the ESTIMATE of x."""
     if ESTIMATE is None:
-        product = times_entry(dy, tl.load(at), at)
+        product = times_entry(dy, entry_at(at), at)
     else:
         estimate = ESTIMATE(x)
         dropped: tl.constexpr = 23 - OUT.fp_mantissa_width
-        entry = tl.load(at, mask=doubtful(estimate, dropped, TRAITS), other=estimate)
+        entry = entry_or(at, doubtful(estimate, dropped, TRAITS), estimate)
         product = dy * entry
         if TRAITS[2]:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
             if tl.min(tl.abs(entry)) < _TINY:

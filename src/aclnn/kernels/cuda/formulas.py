@@ -12,7 +12,7 @@ from typing import Any
 
 from aclnn.kernels.cpu import coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Row, Segments
-from aclnn.kernels.cuda.launch import tl, triton
+from aclnn.kernels.cuda.launch import entry_at, tl, triton
 
 _ROUND = tl.constexpr(1.5 * 2.0**23)
 _OFFSET = tl.constexpr(512)
@@ -59,7 +59,7 @@ def _from_bits(x):
 
 @triton.jit
 def _lookup(table, ROW: tl.constexpr, i):
-    return tl.load(table + ROW * _WIDTH + (i & (_WIDTH - 1)))
+    return entry_at(table + ROW * _WIDTH + (i & (_WIDTH - 1)))
 
 
 @triton.jit

@@ -99,3 +99,27 @@ def wide(numbers):
             "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [numbers], tl.float32, True, 2
         )
     return numbers.to(tl.float32)
+
+
+@triton.jit
+def entry_at(pointer):
+    """The float32 at each address of a table that nothing writes to.
+
+    Before Triton 3.7 a ``tl.load`` gets a layout of its own, and all that goes in or comes out passes shared memory.
+    """
+    if _PACKED:
+        return tl.inline_asm_elementwise(
+            "ld.global.nc.f32 $0, [$1];", "=f,l", [pointer.to(tl.int64)], tl.float32, True, 1
+        )
+    return tl.load(pointer)
+
+
+@triton.jit
+def entry_or(pointer, mask, other):
+    """As ``entry_at`` where the mask holds, else the other value; there nothing is read."""
+    if _PACKED:
+        return tl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, $3; @p ld.global.nc.f32 $0, [$1]; }",
+            "=&f,l,r,f", [pointer.to(tl.int64), mask.to(tl.int32), other], tl.float32, True, 1,
+        )  # fmt: skip
+    return tl.load(pointer, mask=mask, other=other)
