@@ -179,6 +179,26 @@ def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launc
 
 
 @pytest.mark.parametrize("dtype", ISSUED)
+def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) -> None:
+    """One element more than a multiple of 16, 8 more, and rows with gaps between them."""
+    slope, value = (2, 1) if dtype == "FLOAT" else (4, 2)
+    for shape, strides in (
+        (((1 << 20) + 1,), None), (((1 << 20) + 8,), None), ((256, 1024), (2048, 1)), ((256, 1001), (2048, 1)),
+        ((256, 1000), (1008, 1)),
+    ):  # fmt: skip
+        some = described(shape, dtype, strides)
+        kernel = elementwise(launches, "silu_slope", some, some, some)
+        assert kernel.count("LDG.E.128") >= slope, (shape, strides)
+        assert kernel.count("STG.E.128") >= value, (shape, strides)
+        # Four programs to a multiprocessor, or eight.
+        assert 32 * kernel.warps * kernel.registers <= 65536 // (8 if dtype == "FLOAT" else 4)
+        assert kernel.local_bytes == 0
+        if strides:
+            spread = described(shape, dtype, (0, 1))
+            assert elementwise(launches, "silu_slope", some, spread, some).count("LDG.E.128") >= slope, shape
+
+
+@pytest.mark.parametrize("dtype", ISSUED)
 def test_other_layouts_compile(dtype: str, launches: list[Any]) -> None:
     """Strided, broadcast, transposed and mixed: no spilled registers."""
     shape = (96, 80, 64)

@@ -146,6 +146,8 @@ def check_layouts() -> None:
         (np.broadcast_to(drawn(5, 1), (5, 130)), np.broadcast_to(drawn(130), (5, 130)), (5, 130)),
         (drawn(2, 3, 2, 5)[:, ::2], drawn(2, 4, 2, 10)[:, 1:3, :, ::2], (2, 2, 2, 5)),
         (drawn(4, 33, dtype=TYPES[1]), drawn(4, 33, dtype=BFLOAT16), (4, 33)),
+        (drawn(5, 640)[:, :600], drawn(5, 608)[:, :600], (5, 600)),
+        (drawn(5, 640)[:, :601], np.broadcast_to(drawn(601), (5, 601)), (5, 601)),
         (np.array(2.0, np.float32), np.array(0.5, np.float32), ()),
     ]
     for dy, x, shape in cases:

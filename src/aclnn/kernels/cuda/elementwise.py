@@ -62,61 +62,96 @@ def by_entries(x, dy, at, OUT: tl.constexpr, ESTIMATE: tl.constexpr, TRAITS: tl.
 
 
 @triton.jit
+def _read(pointer, valid, WHOLE: tl.constexpr):
+    return tl.load(pointer) if WHOLE else tl.load(pointer, mask=valid, other=0.0)
+
+
+@triton.jit
+def _operands(dy_pointer, x_pointer, valid, BINARY: tl.constexpr, WHOLE: tl.constexpr):
+    """dy, or 1 unless BINARY, and x."""
+    if BINARY:
+        gradient = _read(dy_pointer, valid, WHOLE).to(tl.float32)
+        # Left alone, ptxas waits for x before it asks for dy.
+        tl.debug_barrier()
+        value = _read(x_pointer, valid, WHOLE)
+    else:
+        value = _read(x_pointer, valid, WHOLE)
+        gradient = tl.full(value.shape, 1.0, tl.float32)
+    return gradient, value
+
+
+@triton.jit
+def _multiple(number, POWER: tl.constexpr):
+    """A multiple of 2^POWER, in a form that shows it."""
+    return (number >> POWER) << POWER
+
+
+@triton.jit
+def _inside(row, rows, column, columns, FILLED: tl.constexpr):
+    return (row < rows)[:, None] & (column < _multiple(columns, FILLED))[None, :]
+
+
+@triton.jit
 def walk(
     dy, x, out, table, axes, rows, columns, dy_step, x_step, out_step,
     DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, FORMULA: tl.constexpr,
     ESTIMATE: tl.constexpr, TRAITS: tl.constexpr, BINARY: tl.constexpr,
-    OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr,
+    OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    EVEN: tl.constexpr, ALIGNED: tl.constexpr, FILLED: tl.constexpr,
 ):  # fmt: skip
     """One tile of out = FORMULA(x, dy), dy being 1 unless BINARY. Steps are in elements along a row.
 
     ``axes`` describes the dimensions outside the rows, innermost first: extent and the three strides of each. Without a
-    FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see ``by_entries``.
+    FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see ``by_entries``. EVEN when tiles
+    have no part outside; rows start at multiples of 2^ALIGNED elements and have a multiple of 2^FILLED.
     """
     program = tl.program_id(0)
     if OUTER > 0:
         tiles = tl.cdiv(columns, COLUMNS)
         first = (program % tiles).to(tl.int64) * COLUMNS
-        row = (program // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        first_row = (program // tiles).to(tl.int64) * ROWS
     else:  # one row: a division would take as long as the rest
         first = program.to(tl.int64) * COLUMNS
-        row = tl.arange(0, ROWS).to(tl.int64)
+        first_row = first * 0
+    row = first_row + tl.arange(0, ROWS)
     # Triton sees 16-byte accesses only behind a start that is a multiple of the tile.
     column = tl.multiple_of(first, COLUMNS) + tl.arange(0, COLUMNS)
-    dy_at = (column * dy_step)[None, :]
-    x_at = (column * x_step)[None, :]
-    out_at = (column * out_step)[None, :]
-    valid = (row < rows)[:, None] & (column < columns)[None, :]
+    dy_row = tl.zeros((ROWS, 1), tl.int64)
+    x_row, out_row = dy_row, dy_row
     rest = row
     for axis in tl.static_range(OUTER):
         describes = axes.to(tl.pointer_type(tl.int64)) + 4 * axis
         extent = tl.load(describes)
         index = (rest % extent if axis < OUTER - 1 else rest)[:, None]
         rest = rest // extent
-        dy_at = dy_at + index * tl.load(describes + 1)
-        x_at = x_at + index * tl.load(describes + 2)
-        out_at = out_at + index * tl.load(describes + 3)
-    x_pointer = x.to(tl.pointer_type(X)) + x_at
-    out_pointer = out.to(tl.pointer_type(OUT)) + out_at
+        dy_row = dy_row + index * tl.load(describes + 1)
+        x_row = x_row + index * tl.load(describes + 2)
+        out_row = out_row + index * tl.load(describes + 3)
+    dy_pointer = dy.to(tl.pointer_type(DY)) + (_multiple(dy_row, ALIGNED) + (column * dy_step)[None, :])
+    x_pointer = x.to(tl.pointer_type(X)) + (_multiple(x_row, ALIGNED) + (column * x_step)[None, :])
+    out_pointer = out.to(tl.pointer_type(OUT)) + (_multiple(out_row, ALIGNED) + (column * out_step)[None, :])
     table = table.to(tl.pointer_type(tl.float32))
-    if BINARY:
-        dy_pointer = dy.to(tl.pointer_type(DY)) + dy_at
-        gradient = (tl.load(dy_pointer) if EVEN else tl.load(dy_pointer, mask=valid, other=0.0)).to(tl.float32)
-        # Left alone, ptxas waits for x before it asks for dy.
-        tl.debug_barrier()
-        value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
+    # A mask that ends anywhere narrows accesses to single elements: only tiles with a part outside have one, made where
+    # it is needed because it would take registers in between.
+    whole = (first + COLUMNS <= columns) & (first_row + ROWS <= rows)
+    if EVEN:  # noqa: SIM114 - this is decided when the kernel is compiled, the next when it runs
+        gradient, value = _operands(dy_pointer, x_pointer, None, BINARY, True)
+    elif whole:
+        gradient, value = _operands(dy_pointer, x_pointer, None, BINARY, True)
     else:
-        value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
-        gradient = tl.full(value.shape, 1.0, tl.float32)
+        valid = _inside(row, rows, column, columns, FILLED)
+        gradient, value = _operands(dy_pointer, x_pointer, valid, BINARY, False)
     if FORMULA is None:
         at = table + (value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
         result = by_entries(value.to(tl.float32), gradient, at, OUT, ESTIMATE, TRAITS)
     else:
         result = FORMULA(value.to(tl.float32), gradient, table)
-    if EVEN:
+    if EVEN:  # noqa: SIM114
+        tl.store(out_pointer, result.to(OUT))
+    elif whole:
         tl.store(out_pointer, result.to(OUT))
     else:
-        tl.store(out_pointer, result.to(OUT), mask=valid)
+        tl.store(out_pointer, result.to(OUT), mask=_inside(row, rows, column, columns, FILLED))
 
 
 def _same(x: float) -> float:
@@ -166,6 +201,7 @@ class _Elementwise:
         tall = min(launch.power_of_two(rows), tile // wide)
         self._outer = [number for axis in outer for number in axis] or [1, 0, 0, 0]
         self._grid = (-(-rows // tall) * -(-columns // wide),)
+        access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, *steps
         # An estimate's doubts are about roundings to x's own type.
         none = None, None
@@ -182,6 +218,8 @@ class _Elementwise:
             "ROWS": tall,
             "COLUMNS": wide,
             "EVEN": rows % tall == 0 and columns % wide == 0,
+            "ALIGNED": access if not any(step % 2**access for axis in outer for step in axis[1:]) else 0,
+            "FILLED": access if columns % 2**access == 0 else 0,
         }
         self._axes: dict[Any, Any] = {}
 
