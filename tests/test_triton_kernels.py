@@ -256,5 +256,55 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     assert {"walk", "scatter", "finish", "rows"} <= {kernel.name for kernel in launches}
 
 
+def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload makes the host wait for the GPU, and fails while a CUDA graph is captured."""
+    from aclnn import kernels
+
+    def uploading(name: str) -> Any:
+        function = getattr(torch, name)
+        return lambda *given, **options: (uploads.append(name), function(*given, **options))[1]
+
+    monkeypatch.setattr(
+        triton.runtime.jit.JITFunction, "__getitem__", lambda self, grid: lambda *given, **options: None
+    )
+    uploads: list[str] = []
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, uploading(name))
+    # By how many KiB each tensor lies behind the one before it: 64 is apart.
+    flat, gaps, same = (
+        described((64, 64), "FLOAT"),
+        described((64, 64), "FLOAT", (70, 1)),
+        described((64, 64), "FLOAT", (1, 1)),
+    )
+    row, w = described((64, 1), "FLOAT"), described((64,), "FLOAT")
+    slope, value = formula("silu_slope"), formula("silu_value")
+    plans = [
+        (kernels.elementwise(slope, (flat, flat), flat, "cuda"), (0, 64, 128)),
+        (kernels.elementwise(slope, (flat, gaps), flat, "cuda"), (0, 64, 128)),
+        (kernels.elementwise(slope, (gaps, flat), gaps, "cuda"), (0, 64, 1)),
+        (kernels.elementwise(value, (flat,), same, "cuda"), (0, 64)),
+    ]
+    for outputs in ((flat, w, w), (gaps, w, w), (same, w, w)):
+        plan = kernels.layer_norm_backward((flat, flat, row, row, w), outputs, 1, "cuda")
+        plans += [
+            (plan, (0, 64, 128, 192, 256, *places))
+            for places in ((320, 384, 448), (0, 384, 448), (1, 384, 448), (320, 384, 384), (320, 321, 448))
+        ]
+        plan = kernels.layer_norm((flat, w, w), (outputs[0], row, row), 1, 1e-5, "cuda")
+        plans += [
+            (plan, (0, 64, 128, *places)) for places in ((192, 256, 320), (0, 256, 320), (1, 256, 320), (192, 256, 256))
+        ]
+    for plan, places in plans:
+        addresses = [SOMEWHERE + 1024 * place for place in places]
+        outputs_count = 1 if len(places) < 4 else 3
+        given = addresses[:-outputs_count], addresses[-outputs_count:], SOMEWHERE * 9
+        plan.run(*given)
+        uploads.clear()
+        plan.run(*given)
+        assert not uploads, places
+    kernels.elementwise(slope, (w, w), w, "cuda").run([SOMEWHERE, SOMEWHERE * 2], [SOMEWHERE * 3], 0)
+    assert not uploads, "neighbours need no description"
+
+
 if __name__ == "__main__":
     globals()[f"check_{sys.argv[1]}"]()

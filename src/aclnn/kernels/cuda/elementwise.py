@@ -159,20 +159,16 @@ def _same(x: float) -> float:
     return x
 
 
-_tables: dict[tuple[str, DataType, Any], Any] = {}
+_tables: dict[tuple[str, DataType], dict[Any, Any]] = {}
 
 
 def _table(formula: Formula, dtype: DataType) -> Any:
     """The formula's table on the current device: those of every 16-bit input, or the float32 version's coefficients."""
-    where = launch.device()
-    key = formula.__name__, dtype, where
-    if key not in _tables:
-        if dtype == DataType.FLOAT:
-            host = torch.tensor(FORMULAS[formula.__name__][1], dtype=torch.float32).flatten()
-        else:
-            host = torch.from_numpy(entries.table(formula, dtype))
-        _tables[key] = host.to(where)
-    return _tables[key]
+
+    def numbers() -> Any:
+        return FORMULAS[formula.__name__][1] if dtype == DataType.FLOAT else entries.table(formula, dtype)
+
+    return launch.uploaded(launch.kept(_tables, (formula.__name__, dtype), dict), numbers, DataType.FLOAT)
 
 
 class _Elementwise:
@@ -199,7 +195,7 @@ class _Elementwise:
         tile = TILE if max(sizes) > 2 else TILE_16_BIT
         wide = min(launch.power_of_two(columns), tile if near else NARROW)
         tall = min(launch.power_of_two(rows), tile // wide)
-        self._outer = [number for axis in outer for number in axis] or [1, 0, 0, 0]
+        self._outer = [number for axis in outer for number in axis]
         self._grid = (-(-rows // tall) * -(-columns // wide),)
         access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, *steps
@@ -222,40 +218,42 @@ class _Elementwise:
             "FILLED": access if columns % 2**access == 0 else 0,
         }
         self._axes: dict[Any, Any] = {}
+        self._apart: dict[None, tuple[Plan, Plan]] = {}
+        # Of each input its span and whether the output may replace it.
+        self._read = [(*layout.span, layout == output) for layout in inputs]
+        self._written = output.span
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
         out = outputs[0]
-        if any(self._collides(layout, address, out) for layout, address in zip(self._inputs, inputs, strict=True)):
-            self._run_apart(inputs, out)
-            return
-        where = launch.device()
-        if where not in self._axes:
-            self._axes[where] = torch.tensor(self._outer, dtype=torch.int64, device=where)
+        begin, end = (out + edge for edge in self._written)
+        for address, (low, high, same) in zip(inputs, self._read, strict=True):
+            # Writing could change an input that is still to be read.
+            if address + low < end and begin < address + high and not (same and address == out):
+                self._run_apart(inputs, out)
+                return
         addresses = (inputs[0], inputs[-1], out)
         dtypes = (self._inputs[0].dtype, self._inputs[-1].dtype, self._output.dtype)
         walk[self._grid](
             *(launch.pointer(a + start, d) for a, start, d in zip(addresses, self._starts, dtypes, strict=True)),
-            launch.pointer(_table(self._formula, self._inputs[-1].dtype).data_ptr()),
-            launch.pointer(self._axes[where].data_ptr(), DataType.INT64),
+            _table(self._formula, self._inputs[-1].dtype),
+            launch.uploaded(self._axes, lambda: self._outer) if self._outer else launch.pointer(0, DataType.INT64),
             *self._sizes,
             **self._constants,
             num_warps=WARPS,
             enable_fp_fusion=False,
         )
 
-    def _collides(self, layout: Layout, address: int, out: int) -> bool:
-        """Whether writing could change an input that is still to be read: they overlap and are not the same."""
-        if address == out and layout == self._output:
-            return False
-        (low, high), (begin, end) = layout.span, self._output.span
-        return address + low < out + end and out + begin < address + high
-
     def _run_apart(self, inputs: Sequence[int], out: int) -> None:
         between = contiguous(self._output)
+
+        def made() -> tuple[Plan, Plan]:
+            return _Elementwise(self._formula, self._inputs, between), copying(between, self._output)
+
+        computing, writing = launch.kept(self._apart, None, made)
         memory = memory_of(between)
-        _Elementwise(self._formula, self._inputs, between).run(inputs, [memory.data_ptr()], 0)
-        _Elementwise(_same, (between,), self._output).run([memory.data_ptr()], [out], 0)
+        computing.run(inputs, [memory.data_ptr()], 0)
+        writing.run([memory.data_ptr()], [out], 0)
 
 
 def contiguous(layout: Layout) -> Layout:
@@ -272,14 +270,6 @@ def memory_of(layout: Layout) -> Any:
 def copying(source: Layout, target: Layout) -> Plan:
     """What copies the elements of one tensor to another."""
     return plan(_same, (source,), target)
-
-
-def copy_of(layout: Layout, address: int) -> tuple[Layout, Any]:
-    """A contiguous copy of a tensor: its layout, and a PyTorch tensor of its bytes."""
-    copied = contiguous(layout)
-    memory = memory_of(copied)
-    copying(layout, copied).run([address], [memory.data_ptr()], 0)
-    return copied, memory
 
 
 def distinct(layout: Layout) -> bool:
@@ -320,17 +310,18 @@ class _Scattered:
         offsets = offsets.reshape(-1)
         _, from_end = np.unique(offsets[::-1], return_index=True)
         last = offsets.size - 1 - from_end
-        self._places = torch.from_numpy(np.stack([last, offsets[last]], axis=1))
+        self._places = np.stack([last, offsets[last]], axis=1)
+        self._on: dict[Any, Any] = {}
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        memory, places = memory_of(self._between), self._places.to(launch.device())
+        memory = memory_of(self._between)
         self._apart.run(inputs, [memory.data_ptr()], 0)
-        scatter[(-(-len(places) // TILE),)](
+        scatter[(-(-len(self._places) // TILE),)](
             launch.pointer(memory.data_ptr(), self._output.dtype),
             launch.pointer(outputs[0], self._output.dtype),
-            launch.pointer(places.data_ptr(), DataType.INT64),
-            len(places),
+            launch.uploaded(self._on, lambda: self._places),
+            len(self._places),
             DTYPE=TYPES[self._output.dtype],
             BLOCK=TILE,
         )

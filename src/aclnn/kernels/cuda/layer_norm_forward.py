@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from functools import partial
 
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm import InOrder, coincide, overlap, overlapped, pointer_to, run_apart
+from aclnn.kernels.cuda.layer_norm import pointer_to
 from aclnn.kernels.cuda.layer_norm_places import Axes, numbers, place
+from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 
 BLOCK = 8192
@@ -126,7 +128,7 @@ class _LayerNorm:
         assert out is not None
         split = len(x.shape) - normalized_dims
         self._m, self._n, self._eps = math.prod(x.shape[:split]), math.prod(x.shape[split:]), eps
-        self._inputs, self._outputs, self._normalized_dims = inputs, outputs, normalized_dims
+        self._inputs, self._outputs = inputs, outputs
         self._axes = Axes()
         halves, whole = (slice(split), slice(split, None)), (slice(None),)
         for layout, parts in (
@@ -142,17 +144,6 @@ class _LayerNorm:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        if overlap(self._outputs, outputs):
-            InOrder(lambda written: plan(self._inputs, written, self._normalized_dims, self._eps), self._outputs).run(
-                inputs, outputs, workspace
-            )
-            return
-        if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=1):
-            run_apart(
-                lambda layouts: plan(layouts, self._outputs, self._normalized_dims, self._eps),
-                self._inputs, which, inputs, outputs, workspace,
-            )  # fmt: skip
-            return
         block = min(BLOCK, launch.power_of_two(max(1, self._n)))
         rows[(self._m,)](
             *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
@@ -167,8 +158,5 @@ def plan(
     inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
 ) -> Plan:
     """See ``aclnn.kernels.layer_norm``."""
-
-    def make(written: tuple[Layout | None, ...]) -> Plan:
-        return _LayerNorm(inputs, written, normalized_dims, eps)
-
-    return InOrder(make, outputs) if coincide(outputs) else make(outputs)
+    make = partial(_LayerNorm, normalized_dims=normalized_dims, eps=eps)
+    return anywhere(make, inputs, outputs, replaceable=1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aclnn.dtypes import DataType
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.launch import tl, torch, triton, wide
+from aclnn.kernels.cuda.launch import tl, triton, wide
 
 
 @triton.jit
@@ -87,7 +86,4 @@ class Axes:
 
     def address(self) -> Any:
         """The description in the current device's memory, as a kernel's argument."""
-        where = launch.device()
-        if where not in self._on:
-            self._on[where] = torch.tensor(self.numbers, dtype=torch.int64, device=where)
-        return launch.pointer(self._on[where].data_ptr(), DataType.INT64)
+        return launch.uploaded(self._on, lambda: self.numbers)
