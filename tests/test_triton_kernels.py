@@ -256,6 +256,19 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     assert {"walk", "scatter", "finish", "rows"} <= {kernel.name for kernel in launches}
 
 
+def test_grids_of_the_longest_rows_are_within_cudas_limits(launches: list[Any]) -> None:
+    """Their chunks of columns outnumbered a grid's second dimension from 2^27 columns on."""
+    from aclnn import kernels
+
+    x, row, w = described((2, 1 << 27), "BF16"), described((2, 1), "FLOAT"), described((1 << 27,), "FLOAT")
+    plan = kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda")
+    plan.run([SOMEWHERE * 100 * i for i in range(1, 6)], [SOMEWHERE * 100 * i for i in (6, 7, 8)], SOMEWHERE)
+    assert [kernel.name for kernel in launches] == ["column_sums", "finish", "long_rows"]
+    for kernel in launches:
+        assert kernel.grid[0] < 1 << 31
+        assert all(extent < 1 << 16 for extent in kernel.grid[1:]), kernel
+
+
 def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload makes the host wait for the GPU, and fails while a CUDA graph is captured."""
     from aclnn import kernels

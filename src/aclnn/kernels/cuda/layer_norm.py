@@ -194,8 +194,8 @@ def column_sums(
     ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """The sums of dw and db over a group of rows, for one chunk of columns."""
-    group = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
+    group = tl.program_id(1).to(tl.int64)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
     valid = column < n
     dy_columns, x_columns = place(column, axes, AT[1], COUNT[1]), place(column, axes, AT[3], COUNT[3])
     dw = tl.zeros((BLOCK,), tl.float32)
@@ -355,7 +355,8 @@ class _LayerNormBackward:
                 maxnreg=min(128, 2048 // num_warps), enable_fp_fusion=False,
             )  # fmt: skip
         elif self._m and any(sums.values()):
-            column_sums[(self._groups, -(-self._n // CHUNK))](
+            # Of groups there are few; a grid's second dimension ends at 65,535.
+            column_sums[(-(-self._n // CHUNK), self._groups)](
                 dy, x, mean, rstd, partials, *group, **self._constants, **sums,
                 BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
             )  # fmt: skip
