@@ -74,6 +74,9 @@ def check_float32() -> None:
         ours = elementwise(name, inputs, np.full_like(x, np.nan), "cuda")
         if name.endswith("_slope"):
             assert same(ours, elementwise(name, inputs, np.empty_like(x), "cpu")), name
+        else:
+            theirs = elementwise(name, inputs, np.empty_like(x), "cpu")
+            assert np.array_equal(np.signbit(ours[ours == 0.0]), np.signbit(theirs[ours == 0.0])), name
         exact = entries.evaluate(FORMULAS[name], x.astype(np.float64))
         finite = np.isfinite(x)
         assert np.array_equal(np.isnan(ours), np.isnan(exact)), name

@@ -379,8 +379,9 @@ def hardswish_value(x, dy, table):
     shifted = x + 3.0
     lost = (x - shifted) + 3.0
     product = tl.math.div_rn(x * shifted, tl.full(x.shape, 6.0, tl.float32))
-    error = tl.fma(x, shifted, -(x * shifted)) + x * lost
-    middle = tl.fma(error, _SIXTH, product)
+    # The excess, not what is missing: where both are 0 the sum keeps the product's sign.
+    excess = tl.fma(-x, shifted, x * shifted) - x * lost
+    middle = tl.fma(excess, -_SIXTH, product)
     return dy * tl.where(x <= -3.0, 0.0, tl.where((x >= 3.0) | (x == 0.0), x, middle))
 
 
