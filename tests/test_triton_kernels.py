@@ -238,6 +238,24 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
     assert plan.workspace_bytes <= 0.5 * rows * columns * size
 
 
+@pytest.mark.parametrize("dtype", ISSUED)
+@pytest.mark.parametrize("columns", [1000, 1024, 8192, 16384])
+def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launches: list[Any]) -> None:
+    """In 16 bits each element was read by itself, three times; a row that is held is read once."""
+    from aclnn import kernels
+
+    x, row, w = described((512, columns), dtype), described((512, 1), "FLOAT"), described((columns,), dtype)
+    addresses = [SOMEWHERE * 100 * i for i in range(1, 7)]
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
+    (kernel,) = launches
+    accesses = 4 if dtype == "FLOAT" else 2
+    # Of x, weight and bias; what is left single is in the way of rows beyond float32.
+    assert kernel.count("LDG.E.128") >= ((1 if columns <= 8192 else 3) + 2) * accesses
+    assert kernel.count("STG.E.128") >= accesses
+    assert kernel.local_bytes <= 48
+    assert 2 * 32 * kernel.warps * kernel.registers <= 65536
+
+
 @pytest.mark.parametrize("columns", [1000, 20000])
 def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> None:
     """Forwards, masks, rows of two dimensions and gaps between columns, no weight, outputs that coincide."""

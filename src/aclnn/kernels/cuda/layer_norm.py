@@ -19,6 +19,7 @@ from aclnn.kernels.cuda.launch import TYPES, tl, triton
 from aclnn.kernels.cuda.layer_norm_exact import beyond_float32, exact_row, exact_sums, join
 from aclnn.kernels.cuda.layer_norm_places import (
     Axes,
+    alignment,
     number,
     numbers,
     place,
@@ -300,11 +301,7 @@ class _LayerNormBackward:
         ):
             for part in parts:
                 self._axes.add(*((layout.shape[part], layout.strides[part]) if layout is not None else ((), ())))
-        rows = [layout for layout in (dy, x, dx) if layout is not None]
-        # Where rows start on, and have, a multiple of 2^aligned elements, Triton accesses 16 bytes at a time.
-        aligned = 2 if all(layout.dtype.itemsize == 4 for layout in rows) else 3
-        steps = [self._n, *(step for layout in rows for step in layout.strides[:split])]
-        self._aligned = aligned if split > 0 and all(step % 2**aligned == 0 for step in steps) else 0
+        self._aligned = alignment([layout for layout in (dy, x, dx) if layout is not None], split)
         self._block = launch.power_of_two(max(1, self._n))
         self._rows = max(1, TILE // self._block) if self._n <= WHOLE else CHUNK_ROWS
         most = GROUPS if self._block <= TILE else GROUPS // 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import tl, triton, wide
+from aclnn.tensor import Layout
 
 
 @triton.jit
@@ -65,6 +67,17 @@ def start(offset, ROWS: tl.constexpr, ALIGNED: tl.constexpr):
     """
     offset = offset[:, None] if ROWS > 1 else offset
     return (offset >> ALIGNED) << ALIGNED
+
+
+def alignment(layouts: Sequence[Layout], split: int) -> int:
+    """The power of two of elements, 16 bytes, that every row starts on a multiple of and has; 0 where one does not.
+
+    Rows are the dimensions up to ``split``. Triton then accesses 16 bytes at a time.
+    """
+    power = 2 if all(layout.dtype.itemsize == 4 for layout in layouts) else 3
+    shape = layouts[0].shape
+    steps = [math.prod(shape[split:]), *(step for layout in layouts for step in layout.strides[:split])]
+    return power if split > 0 and all(step % 2**power == 0 for step in steps) else 0
 
 
 class Axes:
