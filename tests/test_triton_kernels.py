@@ -287,6 +287,14 @@ def test_grids_of_the_longest_rows_are_within_cudas_limits(launches: list[Any]) 
         assert all(extent < 1 << 16 for extent in kernel.grid[1:]), kernel
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_says_that_there_is_no_gpu() -> None:
+    from aclnn.kernels.cuda import launch
+
+    with pytest.raises(RuntimeError, match="expected an NVIDIA GPU that PyTorch can use, got none"):
+        launch.device()
+
+
 def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload makes the host wait for the GPU, and fails while a CUDA graph is captured."""
     from aclnn import kernels
@@ -301,34 +309,30 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
     uploads: list[str] = []
     for name in ("tensor", "as_tensor", "from_numpy"):
         monkeypatch.setattr(torch, name, uploading(name))
-    # By how many KiB each tensor lies behind the one before it: 64 is apart.
-    flat, gaps, same = (
-        described((64, 64), "FLOAT"),
-        described((64, 64), "FLOAT", (70, 1)),
-        described((64, 64), "FLOAT", (1, 1)),
-    )
+    flat, gaps, same = (described((64, 64), "FLOAT", strides) for strides in (None, (70, 1), (1, 1)))
     row, w = described((64, 1), "FLOAT"), described((64,), "FLOAT")
     slope, value = formula("silu_slope"), formula("silu_value")
+    # Plans, and where their tensors are, in KiB: 64 apart, or with some shared memory.
     plans = [
         (kernels.elementwise(slope, (flat, flat), flat, "cuda"), (0, 64, 128)),
         (kernels.elementwise(slope, (flat, gaps), flat, "cuda"), (0, 64, 128)),
         (kernels.elementwise(slope, (gaps, flat), gaps, "cuda"), (0, 64, 1)),
         (kernels.elementwise(value, (flat,), same, "cuda"), (0, 64)),
     ]
-    for outputs in ((flat, w, w), (gaps, w, w), (same, w, w)):
-        plan = kernels.layer_norm_backward((flat, flat, row, row, w), outputs, 1, "cuda")
+    for first in (flat, gaps, same):
+        plan = kernels.layer_norm_backward((flat, flat, row, row, w), (first, w, w), 1, "cuda")
         plans += [
             (plan, (0, 64, 128, 192, 256, *places))
             for places in ((320, 384, 448), (0, 384, 448), (1, 384, 448), (320, 384, 384), (320, 321, 448))
         ]
-        plan = kernels.layer_norm((flat, w, w), (outputs[0], row, row), 1, 1e-5, "cuda")
+        plan = kernels.layer_norm((flat, w, w), (first, row, row), 1, 1e-5, "cuda")
         plans += [
             (plan, (0, 64, 128, *places)) for places in ((192, 256, 320), (0, 256, 320), (1, 256, 320), (192, 256, 256))
         ]
     for plan, places in plans:
         addresses = [SOMEWHERE + 1024 * place for place in places]
-        outputs_count = 1 if len(places) < 4 else 3
-        given = addresses[:-outputs_count], addresses[-outputs_count:], SOMEWHERE * 9
+        outputs = 1 if len(places) < 4 else 3
+        given = addresses[:-outputs], addresses[-outputs:], SOMEWHERE * 9
         plan.run(*given)
         uploads.clear()
         plan.run(*given)
