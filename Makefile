@@ -36,7 +36,7 @@ fuzz: $(VENV)/test
 # Uses the PyTorch and Triton of the interpreter given and installs nothing.
 OUT ?= gpu-results
 gpu:
-	PYTHONPATH=src $(PYTHON) -m benchmarks.gpu --out $(OUT) $(ARGS)
+	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m benchmarks.gpu --out $(OUT) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,12 +14,19 @@ SAVED_EVERY = 16
 
 
 def exhaustive(at: Any, deadline: float) -> Iterator[Row]:
-    """With dy = 1, against the formula in float64 on the device; of an operator's rows the last one counts."""
+    """With dy = 1, against the formula in float64 on the device; of an operator's rows the last one counts.
+
+    ``inputs`` says how far the walk came, ``of`` how far it has to.
+    """
     torch, known, sizes = at.torch, references(at.torch), at.sizes
     operators = SLOPES | VALUES
     results: dict[str, Row] = {
-        name: {"operator": name, "worst_ulp": 0.0, "at": None, "wrong_special": 0, "inputs": 0} for name in operators
-    }
+        name: {
+            "operator": name, "worst_ulp": 0.0, "at": None, "wrong_special": 0,
+            "inputs": 0, "of": sizes.chunk * sizes.chunks,
+        }
+        for name in operators
+    }  # fmt: skip
     ones = torch.ones(sizes.chunk, device=at.device)
     # In an order that spreads over all magnitudes: whatever the time limit cuts off is no region of its own.
     for count, index in enumerate(i * 97 % sizes.chunks for i in range(sizes.chunks)):

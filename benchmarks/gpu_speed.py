@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.gpu_checks import SLOPES, surviving
+from benchmarks.gpu_checks import SLOPES, VALUES, failure, surviving
 
 Row = dict[str, Any]
 Calls = dict[str, Callable[[], Any]]
@@ -17,14 +18,18 @@ _TENSORS = 8
 """Of one size: the operands, results, and what PyTorch's FastGELU holds between."""
 
 
-def percentiles_us(at: Any, calls: Calls) -> dict[str, list[float]]:
-    """20th, 50th and 80th percentile of each call, taken in turns."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
+def times_us(at: Any, calls: Calls) -> dict[str, tuple[list[float], float]]:
+    """Of each call, taken in turns: 20th, 50th and 80th percentile, and the median of what the host took."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(at.sizes.rounds):
         for name, call in calls.items():
             times[name].append(at.time_us(call))
-    cuts = {name: statistics.quantiles(values, n=10) for name, values in times.items()}
-    return {name: [values[1], values[4], values[7]] for name, values in cuts.items()}
+    found = {}
+    for name, pairs in times.items():
+        device, host = zip(*pairs, strict=True)
+        cuts = statistics.quantiles(device, n=10)
+        found[name] = [cuts[1], cuts[4], cuts[7]], statistics.median(host)
+    return found
 
 
 def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
@@ -41,43 +46,73 @@ def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
             yield {**label, "what": name, "passed": name not in ("copy", "aclnn"), "text": text}
     if "copy" not in able:
         return
-    measured = percentiles_us(at, able)
-    copy_bytes_per_us = 2 * label["copy_bytes"] / measured["copy"][1]
-    for name, (p20, p50, p80) in measured.items():
+    measured = times_us(at, able)
+    copy_bytes_per_us = 2 * label["copy_bytes"] / measured["copy"][0][1]
+    for name, ((p20, p50, p80), host) in measured.items():
         moved = 2 * label["copy_bytes"] if name == "copy" else nbytes
         yield {
             **label, "what": name, "p20_us": p20, "p50_us": p50, "p80_us": p80, "gb_per_s": moved / p50 / 1e3,
-            "of_copy": moved / p50 / copy_bytes_per_us,
+            "of_copy": moved / p50 / copy_bytes_per_us, "host_us": host,
         }  # fmt: skip
 
 
-def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: bool) -> Iterator[Row]:
-    """An activation's gradient of so many elements; ``compiled`` beside torch.compile, else beside PyTorch."""
-    torch, aten = at.torch, at.torch.ops.aten
-    dy, x = (torch.randn(elements, device=at.device, dtype=dtype) for _ in range(2))
-    out = torch.empty_like(x)
-    operator, attributes = at.operator(name.split()[0]), SLOPES[name][1]
+def _pytorchs(torch: Any, name: str) -> Callable[..., Any]:
+    """The same of PyTorch: its own operator, or for FastGELU, which it lacks, several."""
+    aten = torch.ops.aten
 
-    def fast_gelu(dy: Any, x: Any) -> Any:
+    def fast_gelu_backward(dy: Any, x: Any) -> Any:
         s = torch.sigmoid(1.702 * x)
         return dy * (s + 1.702 * x * s * (1.0 - s))
 
-    theirs = {
+    theirs: Callable[..., Any] = {
         "silu_backward": aten.silu_backward,
         "gelu_backward_v2": aten.gelu_backward,
         "gelu_backward_v2 tanh": lambda dy, x: aten.gelu_backward(dy, x, approximate="tanh"),
         "hardswish_backward": aten.hardswish_backward,
-        "fast_gelu_backward": fast_gelu,
+        "fast_gelu_backward": fast_gelu_backward,
+        "silu": aten.silu,
+        "gelu_v2": aten.gelu,
+        "gelu": lambda x: aten.gelu(x, approximate="tanh"),
+        "hardswish": aten.hardswish,
+        "fast_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     }[name]
-    calls: Calls = {"copy": lambda: out.copy_(x), "aclnn": lambda: operator(dy, x, *attributes, out=out)}
+    return theirs
+
+
+def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: bool, sigma: float) -> Iterator[Row]:
+    """An activation or its gradient of x from N(0, sigma²); ``compiled`` beside torch.compile, else beside PyTorch."""
+    torch = at.torch
+    x = sigma * torch.randn(elements, device=at.device, dtype=dtype)
+    given = (torch.randn_like(x), x) if name in SLOPES else (x,)
+    out = torch.empty_like(x)
+    operator, attributes = at.operator(name.split()[0]), (SLOPES | VALUES)[name][1]
+    theirs = _pytorchs(torch, name)
+    calls: Calls = {"copy": lambda: out.copy_(x), "aclnn": lambda: operator(*given, *attributes, out=out)}
     if compiled:
-        graph = torch.compile(lambda dy, x: theirs(dy, x), dynamic=False)
-        calls["torch.compile"] = lambda: graph(dy, x)
+        graph = torch.compile(lambda *tensors: theirs(*tensors), dynamic=False)
+        calls["torch.compile"] = lambda: graph(*given)
     else:
-        calls["PyTorch"] = lambda: theirs(dy, x)
+        calls["PyTorch"] = lambda: theirs(*given)
     nbytes = x.numel() * x.element_size()
-    label = {"operator": name, "dtype": str(dtype), "elements": elements, "copy_bytes": nbytes}
-    yield from rows_of(at, label, 3 * nbytes, calls)
+    label = {"operator": name, "dtype": str(dtype), "elements": elements, "sigma": sigma, "copy_bytes": nbytes}
+    yield from rows_of(at, label, (len(given) + 1) * nbytes, calls)
+
+
+def layer_norm_forward_speed(at: Any, columns: int, dtype: Any, elements: int) -> Iterator[Row]:
+    """LayerNorm beside PyTorch's."""
+    torch = at.torch
+    rows = elements // columns
+    x, out = (torch.randn(rows, columns, device=at.device, dtype=dtype) for _ in range(2))
+    weight, bias = (torch.randn(columns, device=at.device, dtype=dtype) for _ in range(2))
+    ours, theirs = at.operator("layer_norm"), torch.ops.aten.native_layer_norm
+    calls: Calls = {
+        "copy": lambda: out.copy_(x),
+        "aclnn": lambda: ours(x, [columns], weight, bias),
+        "PyTorch": lambda: theirs(x, [columns], weight, bias, 1e-5),
+    }
+    nbytes = x.numel() * x.element_size()
+    label = {"operator": "layer_norm", "dtype": str(dtype), "rows": rows, "columns": columns, "copy_bytes": nbytes}
+    yield from rows_of(at, label, 2 * nbytes, calls)
 
 
 def layer_norm_speed(at: Any, columns: int, dtype: Any, elements: int, compiled: bool) -> Iterator[Row]:
@@ -107,31 +142,58 @@ def layer_norm_speed(at: Any, columns: int, dtype: Any, elements: int, compiled:
     yield from rows_of(at, label | {"copy_bytes": nbytes}, 3 * nbytes, calls)
 
 
-def speed(at: Any, deadline: float) -> Iterator[Row]:
-    """Bytes are those moved once. torch.compile comes last: each of its graphs takes seconds."""
+class Plan(NamedTuple):
+    """One measurement."""
+
+    label: str
+    nbytes: int
+    """Of its largest tensor."""
+    rows: Callable[[], Iterator[Row]]
+
+
+def plans(at: Any) -> Iterator[Plan]:
+    """All measurements: ours beside PyTorch's, then beside torch.compile, each of whose graphs takes seconds."""
     torch, sizes = at.torch, at.sizes
-    dtypes, cuda = (torch.float32, torch.bfloat16), at.device.type == "cuda"
-    plans: list[tuple[str, int, Callable[[], Iterator[Row]]]] = []
-    for compiled in (False, True) if cuda else (False,):
-        columns = itertools.product(sizes.layer_norm_elements[: 1 if compiled else None], sizes.layer_norm_columns)
-        for (elements, count), dtype in itertools.product(columns, dtypes):
-            plans.append((
-                f"layer_norm_backward {elements} {count} {dtype}",
-                elements * dtype.itemsize,
-                lambda given=(at, count, dtype, elements, compiled): layer_norm_speed(*given),
-            ))  # fmt: skip
-        for elements, name, dtype in itertools.product(sizes.speed_elements[: 1 if compiled else None], SLOPES, dtypes):
-            plans.append((
-                f"{name} {elements} {dtype}",
-                elements * dtype.itemsize,
-                lambda given=(at, name, dtype, elements, compiled): elementwise_speed(*given),
-            ))  # fmt: skip
-    for label, nbytes, plan in plans:
+    dtypes = (torch.float32, torch.bfloat16, torch.float16)
+    largest, *_ = sizes.speed_elements
+
+    def layer_norms(function: Any, name: str, elements: int, dtypes: Sequence[Any], *rest: Any) -> Iterator[Plan]:
+        for count, dtype in itertools.product(sizes.layer_norm_columns, dtypes):
+            rows = partial(function, at, count, dtype, elements, *rest)
+            yield Plan(f"{name} {elements} {count} {dtype}", elements * dtype.itemsize, rows)
+
+    def activations(
+        names: Iterable[str], elements: int, dtypes: Sequence[Any], compiled: bool = False, sigma: float = 1.0
+    ) -> Iterator[Plan]:
+        for name, dtype in itertools.product(names, dtypes):
+            rows = partial(elementwise_speed, at, name, dtype, elements, compiled, sigma)
+            yield Plan(f"{name} {elements} {dtype} sigma {sigma}", elements * dtype.itemsize, rows)
+
+    for elements in sizes.layer_norm_elements:
+        yield from layer_norms(layer_norm_speed, "layer_norm_backward", elements, dtypes, False)
+    for elements in sizes.speed_elements:
+        yield from activations(SLOPES, elements, dtypes)
+    # Wide data: the warps of a float32 derivative take both of its ways, the segments and the tail.
+    yield from activations(SLOPES, largest, dtypes, sigma=3.0)
+    yield from activations(VALUES, largest, dtypes)
+    yield from layer_norms(layer_norm_forward_speed, "layer_norm", sizes.layer_norm_elements[0], dtypes)
+    if at.device.type == "cuda":
+        yield from layer_norms(
+            layer_norm_speed, "layer_norm_backward", sizes.layer_norm_elements[0], dtypes[:2], True
+        )  # fmt: skip
+        yield from activations(SLOPES, largest, dtypes[:2], compiled=True)
+
+
+def speed(at: Any, deadline: float) -> Iterator[Row]:
+    """Bytes are those moved once. What the time is not enough for is a failure."""
+    torch, cuda = at.torch, at.device.type == "cuda"
+    for label, nbytes, rows in plans(at):
         if time.monotonic() > deadline:
-            return
+            yield failure(f"speed of {label}", "left out: the time was up")
+            continue
         if cuda and _TENSORS * nbytes > torch.cuda.mem_get_info()[0]:
             yield {"check": f"speed of {label}", "passed": True, "text": "left out: more memory than is free"}
             continue
-        yield from surviving(f"speed of {label}", plan())
+        yield from surviving(f"speed of {label}", rows())
         if cuda:
             torch.cuda.empty_cache()

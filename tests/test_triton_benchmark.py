@@ -16,7 +16,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 or newer is not installed")
 
-from benchmarks import gpu, gpu_checks  # noqa: E402
+from benchmarks import gpu, gpu_checks, gpu_machine, gpu_speed  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,8 +44,32 @@ def test_judge_sees_errors() -> None:
     judge = gpu_checks.judge
     assert judge(torch, x, torch.tensor([1.0, off, 7.0, 1.0]), exact) == (3.0, 2.0, 1)
     assert judge(torch, x, torch.tensor([1.0, 1.0, torch.nan, torch.nan]), exact)[:2] == (torch.inf, 3.0)
+    zeros = torch.zeros(2)
+    assert judge(torch, zeros, zeros, zeros.double())[2] == 0
+    assert judge(torch, zeros, -zeros, zeros.double())[2] == 2, "zeros of the wrong sign"
     assert [gpu.is_wrong(row) for row in ({"passed": False}, {"worst_ulp": 2.1}, {"wrong_special": 1})] == [True] * 3
     assert not any(map(gpu.is_wrong, ({"passed": True, "worst_ulp": 3.0}, {"worst_ulp": 2.0, "wrong_special": 0})))
+
+
+def test_what_was_not_done_is_a_failure() -> None:
+    """A walk cut off by its deadline, and measurements for which there was no time."""
+    walked = {"operator": "silu", "worst_ulp": 0.0, "wrong_special": 0, "of": 2**32}
+    assert gpu.is_wrong(walked | {"inputs": 0})
+    assert gpu.is_wrong(walked | {"inputs": 2**32 - 2**24})
+    assert not gpu.is_wrong(walked | {"inputs": 2**32})
+    device = Broken()
+    planned, left_out = list(gpu_speed.plans(device)), list(gpu_speed.speed(device, -1.0))
+    assert [row["check"] for row in left_out] == [f"speed of {plan.label}" for plan in planned]
+    assert all(map(gpu.is_wrong, left_out))
+
+
+def test_errors_of_layer_norm_are_bounded_as_documented() -> None:
+    """48 units of float32's roundoff times the scale, and one rounding to a 16-bit type."""
+    exact, scale = torch.full((2,), 1.0, dtype=torch.float64), torch.tensor([2.0, 2.0], dtype=torch.float64)
+    for dtype, unit in ((torch.float32, 48 * 2.0**-23), (torch.float16, 2.0**-11), (torch.bfloat16, 2.0**-8)):
+        for units, right in ((0.9, True), (2.1, False)):
+            off = torch.tensor([1.0, 1.0 + units * unit], dtype=torch.float64).to(dtype)
+            assert gpu_checks.within(torch, off, exact, scale) is right, (dtype, units)
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -67,14 +91,19 @@ def test_dry_run(tmp_path: Path) -> None:
         "elementwise", "layer_norm", "copies", "events", "lifetimes", "refusals",
     ]  # fmt: skip
     assert {row["operator"] for row in found["exhaustive"]["results"]} == {*gpu_checks.SLOPES, *gpu_checks.VALUES}
-    assert {row["what"] for row in found["speed"]["results"]} >= {"copy", "aclnn", "PyTorch"}
+    speed = found["speed"]["results"]
+    assert {row["what"] for row in speed} >= {"copy", "aclnn", "PyTorch"}
+    assert {row["dtype"] for row in speed} == {"torch.float32", "torch.float16", "torch.bfloat16"}
+    assert {row["operator"] for row in speed} >= {*gpu_checks.SLOPES, *gpu_checks.VALUES, "layer_norm"}
+    assert {row.get("sigma") for row in speed} == {1.0, 3.0, None}
+    assert all(row["host_us"] > 0.0 for row in speed)
 
 
 class Broken:
     """A device whose operators fail."""
 
     def __init__(self) -> None:
-        self.torch, self.device = torch, torch.device("cpu")
+        self.torch, self.device, self.sizes = torch, torch.device("cpu"), gpu_machine.Gpu.sizes
 
     def operator(self, name: str) -> Any:
         raise ValueError(f"no {name}")

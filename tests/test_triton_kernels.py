@@ -148,7 +148,8 @@ def test_slopes_fit_the_memorys_time(name: str, dtype: str, launches: list[Any])
     assert kernel.local_bytes == 0, "registers are spilled"
     assert 32 * kernel.warps * kernel.registers <= 65536 // (8 if dtype == "FLOAT" else 5)
     assert not any(name.startswith("D") and name != "DEPBAR" for name in kernel.instructions), "float64"
-    assert len(kernel.common) <= (0.56 if dtype == "FLOAT" else 0.8) * ISSUED[dtype] * elements
+    # Triton 3.9 makes 0.54 and 0.79 at most, 3.6 0.59 and 0.84.
+    assert len(kernel.common) <= (0.59 if dtype == "FLOAT" else 0.84) * ISSUED[dtype] * elements
     # dy and x are both asked for before anything waits for one of them.
     first = [place for place, name in enumerate(kernel.instructions) if name == "LDG.E.128"]
     assert first[-1] < 100
@@ -162,6 +163,39 @@ def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[A
     accesses = 1 if dtype == "FLOAT" else 2
     assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (accesses, accesses)
     assert kernel.local_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ISSUED)
+@pytest.mark.parametrize("name", NAMES)
+def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launches: list[Any]) -> None:
+    """Before Triton 3.7 each did: 23 barriers in a float32 slope, 12 in a 16-bit one."""
+    row = described((1 << 22,), dtype)
+    slope = elementwise(launches, f"{name}_slope", row, row, row)
+    value = elementwise(launches, f"{name}_value", row, row)
+    # What a branch of all threads takes, for at most two of them; one more between dy and x.
+    assert slope.count("STS") <= 4
+    assert slope.count("BAR") <= 6
+    assert value.count("BAR") <= (2 if name == "gelu_erf" and dtype == "FLOAT" else 0)
+
+
+@pytest.mark.parametrize("dtype", ISSUED)
+def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) -> None:
+    """One element more than a multiple of 16, 8 more, and rows with gaps between them."""
+    slope, value = (2, 1) if dtype == "FLOAT" else (4, 2)
+    for shape, strides in (
+        (((1 << 20) + 1,), None), (((1 << 20) + 8,), None), ((256, 1024), (2048, 1)), ((256, 1001), (2048, 1)),
+        ((256, 1000), (1008, 1)),
+    ):  # fmt: skip
+        some = described(shape, dtype, strides)
+        kernel = elementwise(launches, "silu_slope", some, some, some)
+        assert kernel.count("LDG.E.128") >= slope, (shape, strides)
+        assert kernel.count("STG.E.128") >= value, (shape, strides)
+        # Four programs to a multiprocessor, or eight.
+        assert 32 * kernel.warps * kernel.registers <= 65536 // (8 if dtype == "FLOAT" else 4)
+        assert kernel.local_bytes == 0
+        if strides:
+            spread = described(shape, dtype, (0, 1))
+            assert elementwise(launches, "silu_slope", some, spread, some).count("LDG.E.128") >= slope, shape
 
 
 @pytest.mark.parametrize("dtype", ISSUED)
@@ -193,15 +227,33 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
     elements = 16
     assert main.loop.count("LDGSTS.E.BYPASS.128") >= (3 if columns == 16384 else 2) * elements * size // 16
     assert main.loop.count("STG.E.128") == elements * size // 16
-    assert len(main.loop) <= 0.92 * ISSUED[dtype] * elements
-    # The longest rows leave sixteen columns' sums, dy and x no room.
-    assert main.local_bytes <= (176 if columns == 16384 else 48)
+    assert len(main.loop) <= 0.93 * ISSUED[dtype] * elements
+    # The longest rows leave sixteen columns' sums, dy and x no room: 176 bytes by Triton 3.9, 208 by 3.6.
+    assert main.local_bytes <= (208 if columns == 16384 else 48)
     assert finish.local_bytes == 0
     together = min(65536 // (32 * main.warps * main.registers), 227 * 1024 // (main.shared_bytes + 1024))
     assert together == (2 if columns <= 4096 else 1)
     # All multiprocessors have work, and none of them a second turn with little in it.
     assert 0.9 <= main.grid[0] / (132 * together) <= 1.0
     assert plan.workspace_bytes <= 0.5 * rows * columns * size
+
+
+@pytest.mark.parametrize("dtype", ISSUED)
+@pytest.mark.parametrize("columns", [1000, 1024, 8192, 16384])
+def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launches: list[Any]) -> None:
+    """In 16 bits each element was read by itself, three times; a row that is held is read once."""
+    from aclnn import kernels
+
+    x, row, w = described((512, columns), dtype), described((512, 1), "FLOAT"), described((columns,), dtype)
+    addresses = [SOMEWHERE * 100 * i for i in range(1, 7)]
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
+    (kernel,) = launches
+    accesses = 4 if dtype == "FLOAT" else 2
+    # Of x, weight and bias; what is left single is in the way of rows beyond float32.
+    assert kernel.count("LDG.E.128") >= ((1 if columns <= 8192 else 3) + 2) * accesses
+    assert kernel.count("STG.E.128") >= accesses
+    assert kernel.local_bytes <= 48
+    assert 2 * 32 * kernel.warps * kernel.registers <= 65536
 
 
 @pytest.mark.parametrize("columns", [1000, 20000])
@@ -220,6 +272,73 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     ):  # fmt: skip
         kernels.layer_norm_backward((flat, x, row, row, weight), outputs, 1, "cuda").run(*addresses)
     assert {"walk", "scatter", "finish", "rows"} <= {kernel.name for kernel in launches}
+
+
+def test_grids_of_the_longest_rows_are_within_cudas_limits(launches: list[Any]) -> None:
+    """Their chunks of columns outnumbered a grid's second dimension from 2^27 columns on."""
+    from aclnn import kernels
+
+    x, row, w = described((2, 1 << 27), "BF16"), described((2, 1), "FLOAT"), described((1 << 27,), "FLOAT")
+    plan = kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda")
+    plan.run([SOMEWHERE * 100 * i for i in range(1, 6)], [SOMEWHERE * 100 * i for i in (6, 7, 8)], SOMEWHERE)
+    assert [kernel.name for kernel in launches] == ["column_sums", "finish", "long_rows"]
+    for kernel in launches:
+        assert kernel.grid[0] < 1 << 31
+        assert all(extent < 1 << 16 for extent in kernel.grid[1:]), kernel
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_says_that_there_is_no_gpu() -> None:
+    from aclnn.kernels.cuda import launch
+
+    with pytest.raises(RuntimeError, match="expected an NVIDIA GPU that PyTorch can use, got none"):
+        launch.device()
+
+
+def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload makes the host wait for the GPU, and fails while a CUDA graph is captured."""
+    from aclnn import kernels
+
+    def uploading(name: str) -> Any:
+        function = getattr(torch, name)
+        return lambda *given, **options: (uploads.append(name), function(*given, **options))[1]
+
+    monkeypatch.setattr(
+        triton.runtime.jit.JITFunction, "__getitem__", lambda self, grid: lambda *given, **options: None
+    )
+    uploads: list[str] = []
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, uploading(name))
+    flat, gaps, same = (described((64, 64), "FLOAT", strides) for strides in (None, (70, 1), (1, 1)))
+    row, w = described((64, 1), "FLOAT"), described((64,), "FLOAT")
+    slope, value = formula("silu_slope"), formula("silu_value")
+    # Plans, and where their tensors are, in KiB: 64 apart, or with some shared memory.
+    plans = [
+        (kernels.elementwise(slope, (flat, flat), flat, "cuda"), (0, 64, 128)),
+        (kernels.elementwise(slope, (flat, gaps), flat, "cuda"), (0, 64, 128)),
+        (kernels.elementwise(slope, (gaps, flat), gaps, "cuda"), (0, 64, 1)),
+        (kernels.elementwise(value, (flat,), same, "cuda"), (0, 64)),
+    ]
+    for first in (flat, gaps, same):
+        plan = kernels.layer_norm_backward((flat, flat, row, row, w), (first, w, w), 1, "cuda")
+        plans += [
+            (plan, (0, 64, 128, 192, 256, *places))
+            for places in ((320, 384, 448), (0, 384, 448), (1, 384, 448), (320, 384, 384), (320, 321, 448))
+        ]
+        plan = kernels.layer_norm((flat, w, w), (first, row, row), 1, 1e-5, "cuda")
+        plans += [
+            (plan, (0, 64, 128, *places)) for places in ((192, 256, 320), (0, 256, 320), (1, 256, 320), (192, 256, 256))
+        ]
+    for plan, places in plans:
+        addresses = [SOMEWHERE + 1024 * place for place in places]
+        outputs = 1 if len(places) < 4 else 3
+        given = addresses[:-outputs], addresses[-outputs:], SOMEWHERE * 9
+        plan.run(*given)
+        uploads.clear()
+        plan.run(*given)
+        assert not uploads, places
+    kernels.elementwise(slope, (w, w), w, "cuda").run([SOMEWHERE, SOMEWHERE * 2], [SOMEWHERE * 3], 0)
+    assert not uploads, "neighbours need no description"
 
 
 if __name__ == "__main__":

@@ -74,6 +74,9 @@ def check_float32() -> None:
         ours = elementwise(name, inputs, np.full_like(x, np.nan), "cuda")
         if name.endswith("_slope"):
             assert same(ours, elementwise(name, inputs, np.empty_like(x), "cpu")), name
+        else:
+            theirs = elementwise(name, inputs, np.empty_like(x), "cpu")
+            assert np.array_equal(np.signbit(ours[ours == 0.0]), np.signbit(theirs[ours == 0.0])), name
         exact = entries.evaluate(FORMULAS[name], x.astype(np.float64))
         finite = np.isfinite(x)
         assert np.array_equal(np.isnan(ours), np.isnan(exact)), name
@@ -146,6 +149,8 @@ def check_layouts() -> None:
         (np.broadcast_to(drawn(5, 1), (5, 130)), np.broadcast_to(drawn(130), (5, 130)), (5, 130)),
         (drawn(2, 3, 2, 5)[:, ::2], drawn(2, 4, 2, 10)[:, 1:3, :, ::2], (2, 2, 2, 5)),
         (drawn(4, 33, dtype=TYPES[1]), drawn(4, 33, dtype=BFLOAT16), (4, 33)),
+        (drawn(5, 640)[:, :600], drawn(5, 608)[:, :600], (5, 600)),
+        (drawn(5, 640)[:, :601], np.broadcast_to(drawn(601), (5, 601)), (5, 601)),
         (np.array(2.0, np.float32), np.array(0.5, np.float32), ()),
     ]
     for dy, x, shape in cases:

@@ -14,7 +14,7 @@ from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import entries, launch
 from aclnn.kernels.cuda.estimates import ESTIMATES, doubtful
 from aclnn.kernels.cuda.formulas import FORMULAS, LARGEST
-from aclnn.kernels.cuda.launch import TYPES, tl, torch, triton
+from aclnn.kernels.cuda.launch import TYPES, entry_at, entry_or, tl, torch, triton
 from aclnn.tensor import Layout, contiguous_strides
 
 WARPS = 4
@@ -39,7 +39,7 @@ def times_entry(dy, entry, at):
     """
     size = tl.abs(dy)
     tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
-    lifted = tl.load(at + _PATTERNS, mask=tiny, other=0.0)
+    lifted = entry_or(at + _PATTERNS, tiny, 0.0)
     finite = ((dy * _STEP) * lifted) * _STEP
     infinite = dy * ((lifted * _STEP) * _STEP)
     return tl.where(tiny, tl.where(size <= LARGEST, finite, infinite), dy * entry)
@@ -49,11 +49,11 @@ def times_entry(dy, entry, at):
 def by_entries(x, dy, at, OUT: tl.constexpr, ESTIMATE: tl.constexpr, TRAITS: tl.constexpr):
     """dy times the entry ``at`` each address, or where that rounds alike times the ESTIMATE of x."""
     if ESTIMATE is None:
-        product = times_entry(dy, tl.load(at), at)
+        product = times_entry(dy, entry_at(at), at)
     else:
         estimate = ESTIMATE(x)
         dropped: tl.constexpr = 23 - OUT.fp_mantissa_width
-        entry = tl.load(at, mask=doubtful(estimate, dropped, TRAITS), other=estimate)
+        entry = entry_or(at, doubtful(estimate, dropped, TRAITS), estimate)
         product = dy * entry
         if TRAITS[2]:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
             if tl.min(tl.abs(entry)) < _TINY:
@@ -62,61 +62,96 @@ def by_entries(x, dy, at, OUT: tl.constexpr, ESTIMATE: tl.constexpr, TRAITS: tl.
 
 
 @triton.jit
+def _read(pointer, valid, WHOLE: tl.constexpr):
+    return tl.load(pointer) if WHOLE else tl.load(pointer, mask=valid, other=0.0)
+
+
+@triton.jit
+def _operands(dy_pointer, x_pointer, valid, BINARY: tl.constexpr, WHOLE: tl.constexpr):
+    """dy, or 1 unless BINARY, and x."""
+    if BINARY:
+        gradient = _read(dy_pointer, valid, WHOLE).to(tl.float32)
+        # Left alone, ptxas waits for x before it asks for dy.
+        tl.debug_barrier()
+        value = _read(x_pointer, valid, WHOLE)
+    else:
+        value = _read(x_pointer, valid, WHOLE)
+        gradient = tl.full(value.shape, 1.0, tl.float32)
+    return gradient, value
+
+
+@triton.jit
+def _multiple(number, POWER: tl.constexpr):
+    """A multiple of 2^POWER, in a form that shows it."""
+    return (number >> POWER) << POWER
+
+
+@triton.jit
+def _inside(row, rows, column, columns, FILLED: tl.constexpr):
+    return (row < rows)[:, None] & (column < _multiple(columns, FILLED))[None, :]
+
+
+@triton.jit
 def walk(
     dy, x, out, table, axes, rows, columns, dy_step, x_step, out_step,
     DY: tl.constexpr, X: tl.constexpr, OUT: tl.constexpr, FORMULA: tl.constexpr,
     ESTIMATE: tl.constexpr, TRAITS: tl.constexpr, BINARY: tl.constexpr,
-    OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr,
+    OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    EVEN: tl.constexpr, ALIGNED: tl.constexpr, FILLED: tl.constexpr,
 ):  # fmt: skip
     """One tile of out = FORMULA(x, dy), dy being 1 unless BINARY. Steps are in elements along a row.
 
     ``axes`` describes the dimensions outside the rows, innermost first: extent and the three strides of each. Without a
-    FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see ``by_entries``.
+    FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see ``by_entries``. EVEN when tiles
+    have no part outside; rows start at multiples of 2^ALIGNED elements and have a multiple of 2^FILLED.
     """
     program = tl.program_id(0)
     if OUTER > 0:
         tiles = tl.cdiv(columns, COLUMNS)
         first = (program % tiles).to(tl.int64) * COLUMNS
-        row = (program // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        first_row = (program // tiles).to(tl.int64) * ROWS
     else:  # one row: a division would take as long as the rest
         first = program.to(tl.int64) * COLUMNS
-        row = tl.arange(0, ROWS).to(tl.int64)
+        first_row = first * 0
+    row = first_row + tl.arange(0, ROWS)
     # Triton sees 16-byte accesses only behind a start that is a multiple of the tile.
     column = tl.multiple_of(first, COLUMNS) + tl.arange(0, COLUMNS)
-    dy_at = (column * dy_step)[None, :]
-    x_at = (column * x_step)[None, :]
-    out_at = (column * out_step)[None, :]
-    valid = (row < rows)[:, None] & (column < columns)[None, :]
+    dy_row = tl.zeros((ROWS, 1), tl.int64)
+    x_row, out_row = dy_row, dy_row
     rest = row
     for axis in tl.static_range(OUTER):
         describes = axes.to(tl.pointer_type(tl.int64)) + 4 * axis
         extent = tl.load(describes)
         index = (rest % extent if axis < OUTER - 1 else rest)[:, None]
         rest = rest // extent
-        dy_at = dy_at + index * tl.load(describes + 1)
-        x_at = x_at + index * tl.load(describes + 2)
-        out_at = out_at + index * tl.load(describes + 3)
-    x_pointer = x.to(tl.pointer_type(X)) + x_at
-    out_pointer = out.to(tl.pointer_type(OUT)) + out_at
+        dy_row = dy_row + index * tl.load(describes + 1)
+        x_row = x_row + index * tl.load(describes + 2)
+        out_row = out_row + index * tl.load(describes + 3)
+    dy_pointer = dy.to(tl.pointer_type(DY)) + (_multiple(dy_row, ALIGNED) + (column * dy_step)[None, :])
+    x_pointer = x.to(tl.pointer_type(X)) + (_multiple(x_row, ALIGNED) + (column * x_step)[None, :])
+    out_pointer = out.to(tl.pointer_type(OUT)) + (_multiple(out_row, ALIGNED) + (column * out_step)[None, :])
     table = table.to(tl.pointer_type(tl.float32))
-    if BINARY:
-        dy_pointer = dy.to(tl.pointer_type(DY)) + dy_at
-        gradient = (tl.load(dy_pointer) if EVEN else tl.load(dy_pointer, mask=valid, other=0.0)).to(tl.float32)
-        # Left alone, ptxas waits for x before it asks for dy.
-        tl.debug_barrier()
-        value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
+    # A mask that ends anywhere narrows accesses to single elements: only tiles with a part outside have one, made where
+    # it is needed because it would take registers in between.
+    whole = (first + COLUMNS <= columns) & (first_row + ROWS <= rows)
+    if EVEN:  # noqa: SIM114 - this is decided when the kernel is compiled, the next when it runs
+        gradient, value = _operands(dy_pointer, x_pointer, None, BINARY, True)
+    elif whole:
+        gradient, value = _operands(dy_pointer, x_pointer, None, BINARY, True)
     else:
-        value = tl.load(x_pointer) if EVEN else tl.load(x_pointer, mask=valid, other=0.0)
-        gradient = tl.full(value.shape, 1.0, tl.float32)
+        valid = _inside(row, rows, column, columns, FILLED)
+        gradient, value = _operands(dy_pointer, x_pointer, valid, BINARY, False)
     if FORMULA is None:
         at = table + (value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
         result = by_entries(value.to(tl.float32), gradient, at, OUT, ESTIMATE, TRAITS)
     else:
         result = FORMULA(value.to(tl.float32), gradient, table)
-    if EVEN:
+    if EVEN:  # noqa: SIM114
+        tl.store(out_pointer, result.to(OUT))
+    elif whole:
         tl.store(out_pointer, result.to(OUT))
     else:
-        tl.store(out_pointer, result.to(OUT), mask=valid)
+        tl.store(out_pointer, result.to(OUT), mask=_inside(row, rows, column, columns, FILLED))
 
 
 def _same(x: float) -> float:
@@ -124,20 +159,16 @@ def _same(x: float) -> float:
     return x
 
 
-_tables: dict[tuple[str, DataType, Any], Any] = {}
+_tables: dict[tuple[str, DataType], dict[Any, Any]] = {}
 
 
 def _table(formula: Formula, dtype: DataType) -> Any:
     """The formula's table on the current device: those of every 16-bit input, or the float32 version's coefficients."""
-    where = launch.device()
-    key = formula.__name__, dtype, where
-    if key not in _tables:
-        if dtype == DataType.FLOAT:
-            host = torch.tensor(FORMULAS[formula.__name__][1], dtype=torch.float32).flatten()
-        else:
-            host = torch.from_numpy(entries.table(formula, dtype))
-        _tables[key] = host.to(where)
-    return _tables[key]
+
+    def numbers() -> Any:
+        return FORMULAS[formula.__name__][1] if dtype == DataType.FLOAT else entries.table(formula, dtype)
+
+    return launch.uploaded(launch.kept(_tables, (formula.__name__, dtype), dict), numbers, DataType.FLOAT)
 
 
 class _Elementwise:
@@ -164,8 +195,9 @@ class _Elementwise:
         tile = TILE if max(sizes) > 2 else TILE_16_BIT
         wide = min(launch.power_of_two(columns), tile if near else NARROW)
         tall = min(launch.power_of_two(rows), tile // wide)
-        self._outer = [number for axis in outer for number in axis] or [1, 0, 0, 0]
+        self._outer = [number for axis in outer for number in axis]
         self._grid = (-(-rows // tall) * -(-columns // wide),)
+        access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, *steps
         # An estimate's doubts are about roundings to x's own type.
         none = None, None
@@ -182,42 +214,46 @@ class _Elementwise:
             "ROWS": tall,
             "COLUMNS": wide,
             "EVEN": rows % tall == 0 and columns % wide == 0,
+            "ALIGNED": access if not any(step % 2**access for axis in outer for step in axis[1:]) else 0,
+            "FILLED": access if columns % 2**access == 0 else 0,
         }
         self._axes: dict[Any, Any] = {}
+        self._apart: dict[None, tuple[Plan, Plan]] = {}
+        # Of each input its span and whether the output may replace it.
+        self._read = [(*layout.span, layout == output) for layout in inputs]
+        self._written = output.span
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
         out = outputs[0]
-        if any(self._collides(layout, address, out) for layout, address in zip(self._inputs, inputs, strict=True)):
-            self._run_apart(inputs, out)
-            return
-        where = launch.device()
-        if where not in self._axes:
-            self._axes[where] = torch.tensor(self._outer, dtype=torch.int64, device=where)
+        begin, end = (out + edge for edge in self._written)
+        for address, (low, high, same) in zip(inputs, self._read, strict=True):
+            # Writing could change an input that is still to be read.
+            if address + low < end and begin < address + high and not (same and address == out):
+                self._run_apart(inputs, out)
+                return
         addresses = (inputs[0], inputs[-1], out)
         dtypes = (self._inputs[0].dtype, self._inputs[-1].dtype, self._output.dtype)
         walk[self._grid](
             *(launch.pointer(a + start, d) for a, start, d in zip(addresses, self._starts, dtypes, strict=True)),
-            launch.pointer(_table(self._formula, self._inputs[-1].dtype).data_ptr()),
-            launch.pointer(self._axes[where].data_ptr(), DataType.INT64),
+            _table(self._formula, self._inputs[-1].dtype),
+            launch.uploaded(self._axes, lambda: self._outer) if self._outer else launch.pointer(0, DataType.INT64),
             *self._sizes,
             **self._constants,
             num_warps=WARPS,
             enable_fp_fusion=False,
         )
 
-    def _collides(self, layout: Layout, address: int, out: int) -> bool:
-        """Whether writing could change an input that is still to be read: they overlap and are not the same."""
-        if address == out and layout == self._output:
-            return False
-        (low, high), (begin, end) = layout.span, self._output.span
-        return address + low < out + end and out + begin < address + high
-
     def _run_apart(self, inputs: Sequence[int], out: int) -> None:
         between = contiguous(self._output)
+
+        def made() -> tuple[Plan, Plan]:
+            return _Elementwise(self._formula, self._inputs, between), copying(between, self._output)
+
+        computing, writing = launch.kept(self._apart, None, made)
         memory = memory_of(between)
-        _Elementwise(self._formula, self._inputs, between).run(inputs, [memory.data_ptr()], 0)
-        _Elementwise(_same, (between,), self._output).run([memory.data_ptr()], [out], 0)
+        computing.run(inputs, [memory.data_ptr()], 0)
+        writing.run([memory.data_ptr()], [out], 0)
 
 
 def contiguous(layout: Layout) -> Layout:
@@ -234,14 +270,6 @@ def memory_of(layout: Layout) -> Any:
 def copying(source: Layout, target: Layout) -> Plan:
     """What copies the elements of one tensor to another."""
     return plan(_same, (source,), target)
-
-
-def copy_of(layout: Layout, address: int) -> tuple[Layout, Any]:
-    """A contiguous copy of a tensor: its layout, and a PyTorch tensor of its bytes."""
-    copied = contiguous(layout)
-    memory = memory_of(copied)
-    copying(layout, copied).run([address], [memory.data_ptr()], 0)
-    return copied, memory
 
 
 def distinct(layout: Layout) -> bool:
@@ -282,17 +310,18 @@ class _Scattered:
         offsets = offsets.reshape(-1)
         _, from_end = np.unique(offsets[::-1], return_index=True)
         last = offsets.size - 1 - from_end
-        self._places = torch.from_numpy(np.stack([last, offsets[last]], axis=1))
+        self._places = np.stack([last, offsets[last]], axis=1)
+        self._on: dict[Any, Any] = {}
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        memory, places = memory_of(self._between), self._places.to(launch.device())
+        memory = memory_of(self._between)
         self._apart.run(inputs, [memory.data_ptr()], 0)
-        scatter[(-(-len(places) // TILE),)](
+        scatter[(-(-len(self._places) // TILE),)](
             launch.pointer(memory.data_ptr(), self._output.dtype),
             launch.pointer(outputs[0], self._output.dtype),
-            launch.pointer(places.data_ptr(), DataType.INT64),
-            len(places),
+            launch.uploaded(self._on, lambda: self._places),
+            len(self._places),
             DTYPE=TYPES[self._output.dtype],
             BLOCK=TILE,
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from aclnn.kernels.cpu import coefficients
 from aclnn.kernels.cpu.coefficients import Exponential, Row, Segments
-from aclnn.kernels.cuda.launch import tl, triton
+from aclnn.kernels.cuda.launch import entry_at, tl, triton
 
 _ROUND = tl.constexpr(1.5 * 2.0**23)
 _OFFSET = tl.constexpr(512)
@@ -59,7 +59,7 @@ def _from_bits(x):
 
 @triton.jit
 def _lookup(table, ROW: tl.constexpr, i):
-    return tl.load(table + ROW * _WIDTH + (i & (_WIDTH - 1)))
+    return entry_at(table + ROW * _WIDTH + (i & (_WIDTH - 1)))
 
 
 @triton.jit
@@ -379,8 +379,9 @@ def hardswish_value(x, dy, table):
     shifted = x + 3.0
     lost = (x - shifted) + 3.0
     product = tl.math.div_rn(x * shifted, tl.full(x.shape, 6.0, tl.float32))
-    error = tl.fma(x, shifted, -(x * shifted)) + x * lost
-    middle = tl.fma(error, _SIXTH, product)
+    # The excess, not what is missing: where both are 0 the sum keeps the product's sign.
+    excess = tl.fma(-x, shifted, x * shifted) - x * lost
+    middle = tl.fma(excess, -_SIXTH, product)
     return dy * tl.where(x <= -3.0, 0.0, tl.where((x >= 3.0) | (x == 0.0), x, middle))
 
 

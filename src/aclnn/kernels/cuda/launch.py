@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,8 +18,12 @@ torch: Any = extras.require("torch", "cuda")
 
 TYPES = {DataType.FLOAT: tl.float32, DataType.FLOAT16: tl.float16, DataType.BF16: tl.bfloat16}
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 #: True when Triton interprets kernels on the CPU (TRITON_INTERPRET=1): addresses are then the host's.
 INTERPRETED: bool = triton.knobs.runtime.interpret
+_HOST = torch.device("cpu")
 
 
 def device() -> Any:
@@ -28,17 +33,27 @@ def device() -> Any:
         RuntimeError: there is none.
     """
     if INTERPRETED:
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise RuntimeError("aclnn: expected an NVIDIA GPU that PyTorch can use, got none (torch.cuda.is_available())")
-    return torch.device("cuda", torch.cuda.current_device())
+        return _HOST
+    try:
+        return torch.device("cuda", torch.cuda.current_device())
+    except (AssertionError, RuntimeError) as error:
+        raise RuntimeError(f"aclnn: expected an NVIDIA GPU that PyTorch can use, got none ({error})") from error
 
 
 def shared_bytes() -> int:
     """Shared memory that a program may have on the current device."""
-    if INTERPRETED:
-        return 0
-    return int(triton.runtime.driver.active.utils.get_device_properties(device().index)["max_shared_mem"])
+    return 0 if INTERPRETED else _shared_bytes(device().index)
+
+
+@cache
+def _shared_bytes(index: int) -> int:
+    return int(triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"])
+
+
+def kept(found: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
+    """What is found under a key, made where nothing is; threads that make it at once all get the same."""
+    value = found.get(key)
+    return found.setdefault(key, make()) if value is None else value
 
 
 _TORCH = {DataType.FLOAT: torch.float32, DataType.FLOAT16: torch.float16, DataType.BF16: torch.bfloat16}
@@ -67,6 +82,16 @@ def pointer(address: int, dtype: DataType = DataType.FLOAT) -> Any:
 
         return tl.tensor(TensorHandle(np.array([address], np.int64), tl.int64), tl.int64)
     return _Pointer(address, _TORCH[dtype])
+
+
+def uploaded(on: dict[Any, Any], numbers: Callable[[], Any], dtype: DataType = DataType.INT64) -> Any:
+    """Numbers in the current device's memory, where they are kept, as a kernel's argument.
+
+    An upload makes the host wait for the GPU and cannot be part of a CUDA graph: there is one, at the first run.
+    """
+    where = device()
+    tensor = kept(on, where, lambda: torch.as_tensor(numbers(), dtype=_TORCH[dtype]).to(where))
+    return pointer(tensor.data_ptr(), dtype)
 
 
 def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
@@ -99,3 +124,27 @@ def wide(numbers):
             "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [numbers], tl.float32, True, 2
         )
     return numbers.to(tl.float32)
+
+
+@triton.jit
+def entry_at(pointer):
+    """The float32 at each address of a table that nothing writes to.
+
+    Before Triton 3.7 a ``tl.load`` gets a layout of its own, and all that goes in or comes out passes shared memory.
+    """
+    if _PACKED:
+        return tl.inline_asm_elementwise(
+            "ld.global.nc.f32 $0, [$1];", "=f,l", [pointer.to(tl.int64)], tl.float32, True, 1
+        )
+    return tl.load(pointer)
+
+
+@triton.jit
+def entry_or(pointer, mask, other):
+    """As ``entry_at`` where the mask holds, else the other value; there nothing is read."""
+    if _PACKED:
+        return tl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, $3; @p ld.global.nc.f32 $0, [$1]; }",
+            "=&f,l,r,f", [pointer.to(tl.int64), mask.to(tl.int32), other], tl.float32, True, 1,
+        )  # fmt: skip
+    return tl.load(pointer, mask=mask, other=other)

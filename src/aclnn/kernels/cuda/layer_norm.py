@@ -7,19 +7,19 @@ and dw and db are added up by programs of their own.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.elementwise import contiguous, copy_of, copying, distinct, memory_of
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
 from aclnn.kernels.cuda.layer_norm_exact import beyond_float32, exact_row, exact_sums, join
 from aclnn.kernels.cuda.layer_norm_places import (
     Axes,
+    alignment,
     number,
     numbers,
     place,
@@ -28,6 +28,7 @@ from aclnn.kernels.cuda.layer_norm_places import (
     start,
     step_of,
 )
+from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 
 GROUPS = 264
@@ -194,8 +195,8 @@ def column_sums(
     ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """The sums of dw and db over a group of rows, for one chunk of columns."""
-    group = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
+    group = tl.program_id(1).to(tl.int64)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
     valid = column < n
     dy_columns, x_columns = place(column, axes, AT[1], COUNT[1]), place(column, axes, AT[3], COUNT[3])
     dw = tl.zeros((BLOCK,), tl.float32)
@@ -268,86 +269,6 @@ def finish(
             )  # fmt: skip
 
 
-def overlapped(
-    inputs: Sequence[Layout | None],
-    sources: Sequence[int],
-    outputs: Sequence[Layout | None],
-    targets: Sequence[int],
-    replaceable: int,
-) -> list[int]:
-    """The inputs that writing would change; the first output may exactly replace one of the first ``replaceable``."""
-    found = []
-    for i, (layout, source) in enumerate(zip(inputs, sources, strict=True)):
-        for j, (other, target) in enumerate(zip(outputs, targets, strict=True)):
-            if layout is None or other is None:
-                continue
-            if i < replaceable and j == 0 and source == target and layout == other:
-                continue
-            (low, high), (begin, end) = layout.span, other.span
-            if source + low < target + end and target + begin < source + high:
-                found.append(i)
-                break
-    return found
-
-
-def run_apart(
-    make: Callable[[tuple[Layout | None, ...]], Plan],
-    layouts: Sequence[Layout | None],
-    which: Sequence[int],
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-    workspace: int,
-) -> None:
-    """Run the plan for contiguous copies of some inputs."""
-    copied, addresses, kept = list(layouts), list(inputs), []
-    for i in which:
-        layout = layouts[i]
-        assert layout is not None
-        copied[i], memory = copy_of(layout, inputs[i])
-        addresses[i] = memory.data_ptr()
-        kept.append(memory)
-    make(tuple(copied)).run(addresses, outputs, workspace)
-
-
-def spread(layouts: Sequence[Layout | None], addresses: Sequence[int]) -> list[tuple[int, int]]:
-    """The first and the last address of each tensor that there is, in order."""
-    pairs = zip(layouts, addresses, strict=True)
-    return sorted((at + layout.span[0], at + layout.span[1]) for layout, at in pairs if layout is not None)
-
-
-class InOrder:
-    """For outputs that overlap one another or themselves: computed apart, then written one after another.
-
-    Of the elements in one place the last stays, in the order of the outputs and of the elements in each of them.
-    """
-
-    def __init__(self, make: Callable[[tuple[Layout | None, ...]], Plan], outputs: Sequence[Layout | None]) -> None:
-        self._between = tuple(None if layout is None else contiguous(layout) for layout in outputs)
-        self._plan = make(self._between)
-        self.workspace_bytes = self._plan.workspace_bytes
-        pairs = zip(self._between, outputs, strict=True)
-        self._writers = [between and layout and copying(between, layout) for between, layout in pairs]
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """See ``aclnn.kernels.Plan``."""
-        memories = [None if layout is None else memory_of(layout) for layout in self._between]
-        self._plan.run(inputs, [0 if memory is None else memory.data_ptr() for memory in memories], workspace)
-        for writer, memory, target in zip(self._writers, memories, outputs, strict=True):
-            if writer is not None and memory is not None:
-                writer.run([memory.data_ptr()], [target], 0)
-
-
-def coincide(layouts: Sequence[Layout | None]) -> bool:
-    """Whether elements of one tensor share a place."""
-    return any(layout is not None and not distinct(layout) for layout in layouts)
-
-
-def overlap(layouts: Sequence[Layout | None], addresses: Sequence[int]) -> bool:
-    """Whether tensors share memory."""
-    places = spread(layouts, addresses)
-    return any(end > begin for (_, end), (begin, _) in itertools.pairwise(places))
-
-
 def pointer_to(address: int, layout: Layout | None) -> Any:
     """A tensor's address as a kernel's argument."""
     return launch.pointer(address, DataType.FLOAT if layout is None else layout.dtype)
@@ -366,6 +287,7 @@ class _LayerNormBackward:
         split = len(x.shape) - normalized_dims
         self._m, self._n = math.prod(x.shape[:split]), math.prod(x.shape[split:])
         self._inputs, self._outputs, self._normalized_dims = inputs, outputs, normalized_dims
+        self._parts: dict[Any, _LayerNormBackward] = {}
         self._axes = Axes()
         for layout, parts in (
             (dy, (slice(split), slice(split, None))),
@@ -379,11 +301,7 @@ class _LayerNormBackward:
         ):
             for part in parts:
                 self._axes.add(*((layout.shape[part], layout.strides[part]) if layout is not None else ((), ())))
-        rows = [layout for layout in (dy, x, dx) if layout is not None]
-        # Where rows start on, and have, a multiple of 2^aligned elements, Triton accesses 16 bytes at a time.
-        aligned = 2 if all(layout.dtype.itemsize == 4 for layout in rows) else 3
-        steps = [self._n, *(step for layout in rows for step in layout.strides[:split])]
-        self._aligned = aligned if split > 0 and all(step % 2**aligned == 0 for step in steps) else 0
+        self._aligned = alignment([layout for layout in (dy, x, dx) if layout is not None], split)
         self._block = launch.power_of_two(max(1, self._n))
         self._rows = max(1, TILE // self._block) if self._n <= WHOLE else CHUNK_ROWS
         most = GROUPS if self._block <= TILE else GROUPS // 2
@@ -411,23 +329,13 @@ class _LayerNormBackward:
         """See ``aclnn.kernels.Plan``."""
         if self._n == 0:
             return
-        if overlap(self._outputs, outputs):
-            InOrder(lambda written: plan(self._inputs, written, self._normalized_dims), self._outputs).run(
-                inputs, outputs, workspace
-            )
-            return
-        if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=2):
-            run_apart(
-                lambda layouts: plan(layouts, self._outputs, self._normalized_dims),
-                self._inputs, which, inputs, outputs, workspace,
-            )  # fmt: skip
-            return
         sums = {"DW": self._dw is not None, "DB": self._db is not None}
         replaced = self._outputs[0] is not None and outputs[0] in inputs[:2]
         if replaced and any(sums.values()) and self._n <= WHOLE:
             # The sums may need dy and x as they were.
-            for part in ((None, *self._outputs[1:]), (self._outputs[0], None, None)):
-                plan(self._inputs, part, self._normalized_dims).run(inputs, outputs, workspace)
+            for part in (None, *self._outputs[1:]), (self._outputs[0], None, None):
+                make = partial(_LayerNormBackward, self._inputs, part, self._normalized_dims)
+                launch.kept(self._parts, part, make).run(inputs, outputs, workspace)
             return
         dy, x, mean, rstd, weight = map(pointer_to, inputs, self._inputs)
         axes, dx = self._axes.address(), self._row_constants["DX"]
@@ -444,7 +352,8 @@ class _LayerNormBackward:
                 maxnreg=min(128, 2048 // num_warps), enable_fp_fusion=False,
             )  # fmt: skip
         elif self._m and any(sums.values()):
-            column_sums[(self._groups, -(-self._n // CHUNK))](
+            # Of groups there are few; a grid's second dimension ends at 65,535.
+            column_sums[(-(-self._n // CHUNK), self._groups)](
                 dy, x, mean, rstd, partials, *group, **self._constants, **sums,
                 BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
             )  # fmt: skip
@@ -466,8 +375,5 @@ class _LayerNormBackward:
 
 def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
     """See ``aclnn.kernels.layer_norm_backward``."""
-
-    def make(written: tuple[Layout | None, ...]) -> Plan:
-        return _LayerNormBackward(inputs, written, normalized_dims)
-
-    return InOrder(make, outputs) if coincide(outputs) else make(outputs)
+    make = partial(_LayerNormBackward, normalized_dims=normalized_dims)
+    return anywhere(make, inputs, outputs, replaceable=2)

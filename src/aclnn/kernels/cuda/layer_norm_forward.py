@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from functools import partial
 
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm import InOrder, coincide, overlap, overlapped, pointer_to, run_apart
-from aclnn.kernels.cuda.layer_norm_places import Axes, numbers, place
+from aclnn.kernels.cuda.layer_norm import pointer_to
+from aclnn.kernels.cuda.layer_norm_places import Axes, alignment, numbers, place, start
+from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 
 BLOCK = 8192
-"""Columns taken at a time: a shorter row is read from memory once, and twice more from the cache."""
+"""Columns taken at a time: a shorter row is read once, a longer one from memory once and twice more from the cache."""
 
 
 # Of the variance: its terms neither overflow nor lose digits that matter.
@@ -65,28 +67,44 @@ def exact_row(
 
 
 @triton.jit
+def _columns(first, n, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
+    """A row's columns from the first on, and which of them there are."""
+    column = first + tl.arange(0, BLOCK).to(tl.int64)
+    return column, column < (n >> ALIGNED) << ALIGNED
+
+
+@triton.jit
 def rows(
     x, weight, bias, out, mean, rstd, axes, n, count, eps, eps_bits,
     X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
     OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
-    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr, HELD: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """One row. ``count`` is n as float32: NaN when there are no columns, whose mean is 0."""
+    """One row, HELD in registers where it is not longer than BLOCK.
+
+    ``count`` is n as float32: NaN when there are no columns, whose mean is 0.
+    """
     row = tl.program_id(0).to(tl.int64)
-    x_row, out_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[4], COUNT[4])
+    x_row = start(place(row, axes, AT[0], COUNT[0]), 1, ALIGNED)
+    out_row = start(place(row, axes, AT[4], COUNT[4]), 1, ALIGNED)
+    if HELD:
+        column, valid = _columns(0, n, BLOCK, ALIGNED)
+        values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
     total = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, n, BLOCK):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
-        total += numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), column < n)
+        if not HELD:
+            column, valid = _columns(first, n, BLOCK, ALIGNED)
+            values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
+        total += values
     high = tl.sum(total) / count
     # What the sum's roundings lost comes back as the mean of the differences.
     total = tl.zeros((BLOCK,), tl.float32)
     squares = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, n, BLOCK):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
-        valid = column < n
-        d = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid) - high
-        d = tl.where(valid, d, 0.0)
+        if not HELD:
+            column, valid = _columns(first, n, BLOCK, ALIGNED)
+            values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
+        d = tl.where(valid, values - high, 0.0)
         total += d
         squares = tl.fma(d, d, squares)
     low = tl.sum(total) / count
@@ -98,9 +116,10 @@ def rows(
         if RSTD is not None:
             tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), scale.to(RSTD))
         for first in range(0, n, BLOCK):
-            column = first + tl.arange(0, BLOCK).to(tl.int64)
-            valid = column < n
-            result = ((numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid) - high) - low) * scale
+            if not HELD:
+                column, valid = _columns(first, n, BLOCK, ALIGNED)
+                values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
+            result = ((values - high) - low) * scale
             if WEIGHT is not None:
                 result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid)
             if BIAS is not None:
@@ -126,7 +145,7 @@ class _LayerNorm:
         assert out is not None
         split = len(x.shape) - normalized_dims
         self._m, self._n, self._eps = math.prod(x.shape[:split]), math.prod(x.shape[split:]), eps
-        self._inputs, self._outputs, self._normalized_dims = inputs, outputs, normalized_dims
+        self._inputs, self._outputs = inputs, outputs
         self._axes = Axes()
         halves, whole = (slice(split), slice(split, None)), (slice(None),)
         for layout, parts in (
@@ -134,6 +153,7 @@ class _LayerNorm:
         ):  # fmt: skip
             for part in parts:
                 self._axes.add(*((layout.shape[part], layout.strides[part]) if layout is not None else ((), ())))
+        self._aligned = alignment((x, out), split)
         names = ("X", "WEIGHT", "BIAS", "OUT", "MEAN", "RSTD")
         self._types = {
             name: None if layout is None else TYPES[layout.dtype]
@@ -142,24 +162,16 @@ class _LayerNorm:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        if overlap(self._outputs, outputs):
-            InOrder(lambda written: plan(self._inputs, written, self._normalized_dims, self._eps), self._outputs).run(
-                inputs, outputs, workspace
-            )
-            return
-        if which := overlapped(self._inputs, inputs, self._outputs, outputs, replaceable=1):
-            run_apart(
-                lambda layouts: plan(layouts, self._outputs, self._normalized_dims, self._eps),
-                self._inputs, which, inputs, outputs, workspace,
-            )  # fmt: skip
-            return
         block = min(BLOCK, launch.power_of_two(max(1, self._n)))
+        num_warps = min(16, max(1, block // 512))
         rows[(self._m,)](
             *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
             self._axes.address(), self._n, float(self._n) if self._n else math.nan, self._eps,
             struct.unpack("q", struct.pack("d", self._eps))[0], **self._types,
             AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), BLOCK=block,
-            num_warps=min(16, max(1, block // 512)), enable_fp_fusion=False,
+            HELD=self._n <= block, ALIGNED=self._aligned,
+            # Two programs of 512 threads to a multiprocessor: one waits for its row while the other computes.
+            num_warps=num_warps, maxnreg=min(128, 1024 // num_warps), enable_fp_fusion=False,
         )  # fmt: skip
 
 
@@ -167,8 +179,5 @@ def plan(
     inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
 ) -> Plan:
     """See ``aclnn.kernels.layer_norm``."""
-
-    def make(written: tuple[Layout | None, ...]) -> Plan:
-        return _LayerNorm(inputs, written, normalized_dims, eps)
-
-    return InOrder(make, outputs) if coincide(outputs) else make(outputs)
+    make = partial(_LayerNorm, normalized_dims=normalized_dims, eps=eps)
+    return anywhere(make, inputs, outputs, replaceable=1)

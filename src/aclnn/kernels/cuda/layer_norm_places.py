@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from aclnn.dtypes import DataType
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.launch import tl, torch, triton, wide
+from aclnn.kernels.cuda.launch import tl, triton, wide
+from aclnn.tensor import Layout
 
 
 @triton.jit
@@ -68,6 +69,17 @@ def start(offset, ROWS: tl.constexpr, ALIGNED: tl.constexpr):
     return (offset >> ALIGNED) << ALIGNED
 
 
+def alignment(layouts: Sequence[Layout], split: int) -> int:
+    """The power of two of elements, 16 bytes, that every row starts on a multiple of and has; 0 where one does not.
+
+    Rows are the dimensions up to ``split``. Triton then accesses 16 bytes at a time.
+    """
+    power = 2 if all(layout.dtype.itemsize == 4 for layout in layouts) else 3
+    shape = layouts[0].shape
+    steps = [math.prod(shape[split:]), *(step for layout in layouts for step in layout.strides[:split])]
+    return power if split > 0 and all(step % 2**power == 0 for step in steps) else 0
+
+
 class Axes:
     """The dimensions of every row and column index, one after another as (extent, stride) pairs."""
 
@@ -87,7 +99,4 @@ class Axes:
 
     def address(self) -> Any:
         """The description in the current device's memory, as a kernel's argument."""
-        where = launch.device()
-        if where not in self._on:
-            self._on[where] = torch.tensor(self.numbers, dtype=torch.int64, device=where)
-        return launch.pointer(self._on[where].data_ptr(), DataType.INT64)
+        return launch.uploaded(self._on, lambda: self.numbers)
