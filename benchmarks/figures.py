@@ -131,9 +131,15 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
         parts += ["## The streaming switch", STREAMING]
         parts += [_picture(f"{path}/streaming", "GB/s with and without streaming stores")]
     if costs := read(source / "costs.csv"):
-        columns = {"what": "name", "measured": "value", "unit": "unit", "at most": "most"}
-        parts += ["## What else a call costs", COSTS, _table(costs, columns)]
+        columns = {"what": "name", "measured": "value", "unit": "unit", "at most": "most", "kept": "kept"}
+        parts += ["## What else a call costs", COSTS, _table(map(_judged, costs), columns)]
     return "\n\n".join(parts) + "\n"
+
+
+def _judged(cost: Row) -> Row:
+    """With whether its bound was kept, if it has one."""
+    bound = cost["most"]
+    return cost | {"kept": "" if bound == "" else "yes" if cost["value"] <= bound else "**no**"}
 
 
 def _overview(machines: dict[str, list[Row]]) -> Iterator[Row]:
@@ -166,7 +172,7 @@ def write(results: Path, report: Path) -> None:
         columns = {"machine": "machine", "commit": "commit", "everything measured there": "page"}
         parts.append(_table(places, columns))
     if measured:
-        pictures.bars(measured, drawn, "speed", "times_torch", "times PyTorch's speed, 2 threads")
+        pictures.bars(measured, drawn, "speed", "times_torch", "gradients: times the speed of eager PyTorch, 2 threads")
         pictures.bars(measured, drawn, "shares", "share_of_limit", "share of the memory limit, 2 threads")
         parts += ["## Large tensors", MAIN]
         parts += [_picture("figures/speed", "Times PyTorch's speed by operator and data type")]
@@ -199,14 +205,15 @@ OVERVIEW = """Shares of the limit on one thread and on two, then times PyTorch's
 
 WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The reference stays PyTorch on the same data."""
 
-LAYOUTS = """4,194,304 elements; no copy of a whole tensor is made in any of them."""
+LAYOUTS = """About 4,194,304 elements; no copy of a whole tensor is made in any of them. LayerNorm's rows are those that
+end within a cache line."""
 
 SIZES = """Contiguous tensors of 1 to 2²⁶ elements through the Python function with `out=`, that is, its overhead
 included; the limit's has none. Up to 32,768 elements one thread does the work."""
 
 MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. It adds dw and db in float32, aclnn
 in float64. Large results it allocates anew and pays for fresh pages; small ones both find in the cache. Very few rows
-share their columns among aclnn's threads."""
+share their columns among aclnn's threads. Empty cells were not measured."""
 
 STREAMING = """Results larger than a third of the machine's largest cache, of which each processor counts on 16 MiB at
 most, and than 4 MiB are written around it. A smaller one stays there, for whoever reads it next; a larger one does not,

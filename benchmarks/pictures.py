@@ -59,15 +59,12 @@ def _style(axes: Any, theme: dict[str, str]) -> None:
         text.set_color(theme["text"])
 
 
-def _legend(axes: Any, theme: dict[str, str], **where: Any) -> None:
-    legend = axes.legend(frameon=False, fontsize=9, **where)
-    for text in legend.get_texts():
-        text.set_color(theme["text"])
+def _legend(axes: Any, theme: dict[str, str]) -> None:
+    axes.legend(frameon=False, fontsize=9, labelcolor=theme["text"])
 
 
 def _save(figure: Any, folder: Path, name: str, mode: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    figure.tight_layout()
     figure.savefig(folder / f"{name}-{mode}.svg", transparent=True, metadata={"Date": None})
     plt.close(figure)
 
@@ -89,15 +86,19 @@ def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, titl
     height = 0.8 / len(machines)
     for mode, theme in THEMES.items():
         figure, panels = plt.subplots(
-            1, len(DTYPES), figsize=(11, 2.6 + 1.6 * len(machines)), sharey=True, squeeze=False
+            1, len(DTYPES), layout="constrained", figsize=(11, 2.6 + 1.6 * len(machines)), sharey=True, squeeze=False
         )
         for axes, dtype in zip(panels[0], DTYPES, strict=True):
             for place, ((machine, rows), colour) in enumerate(zip(machines.items(), cycle(BARS), strict=False)):
                 chosen = of(rows, dtype=dtype, threads=2.0, provider="aclnn")[::-1]
                 at = np.arange(len(chosen)) + ((len(machines) - 1) / 2 - place) * height
-                drawn = axes.barh(at, [row[key] for row in chosen], height, color=theme[colour], label=machine)
+                values = np.array([row[key] for row in chosen])
+                start = (
+                    1.0 if key == "times_torch" else 0.0
+                )  # on a logarithmic axis bars have no other natural beginning
+                drawn = axes.barh(at, values - start, height, start, color=theme[colour], label=machine)
                 form = "%.2f" if key == "share_of_limit" else "%.1f×"
-                axes.bar_label(drawn, fmt=form, padding=3, color=theme["text"], fontsize=8)
+                axes.bar_label(drawn, [form % value for value in values], padding=3, color=theme["text"], fontsize=8)
                 axes.set_yticks(np.arange(len(chosen)), [label(row) for row in chosen])
             axes.axvline(1.0, color=theme["torch"] if key == "times_torch" else theme["limit"], linestyle="--")
             axes.set_title(dtype, fontsize=11)
@@ -109,7 +110,10 @@ def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, titl
             _style(axes, theme)
         panels[0][1].set_xlabel(title)
         if len(machines) > 1:
-            _legend(panels[0][1], theme, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(machines))
+            drawn = panels[0][0].get_legend_handles_labels()
+            figure.legend(
+                *drawn, loc="outside lower center", ncols=2, frameon=False, fontsize=9, labelcolor=theme["text"]
+            )
         _save(figure, folder, name, mode)
 
 
@@ -117,7 +121,9 @@ def sizes(rows: list[Row], folder: Path) -> None:
     """Lines: GB/s against the number of elements."""
     panels_of = list(dict.fromkeys((row["operator"], row["dtype"]) for row in rows))
     for mode, theme in THEMES.items():
-        figure, panels = plt.subplots(1, len(panels_of), figsize=(12, 3.6), sharey=True, squeeze=False)
+        figure, panels = plt.subplots(
+            1, len(panels_of), layout="constrained", figsize=(12, 3.6), sharey=True, squeeze=False
+        )
         for axes, (operator, dtype) in zip(panels[0], panels_of, strict=True):
             for provider, name in NAMES.items():
                 line = of(rows, operator=operator, dtype=dtype, provider=provider)
@@ -153,8 +159,8 @@ def layer_norm_map(rows: list[Row], folder: Path) -> None:
         values[lines.index(line_of(row)), columns.index(int(row["shape"].split("x")[1]))] = row["times_torch"]
     for mode, theme in THEMES.items():
         colours = LinearSegmentedColormap.from_list("ratio", [theme["low"], theme["ground"], theme["high"]])
-        figure, axes = plt.subplots(figsize=(11, 3.4))
-        axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=LogNorm(0.5, 8), edgecolors=theme["grid"])
+        figure, axes = plt.subplots(layout="constrained", figsize=(11, 3.4))
+        axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=LogNorm(1 / 8, 8), edgecolors=theme["grid"])
         for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
             axes.text(
                 j + 0.5, i + 0.5, f"{values[i, j]:.1f}", ha="center", va="center", color=theme["text"], fontsize=9
@@ -172,7 +178,7 @@ def layer_norm_map(rows: list[Row], folder: Path) -> None:
 def streaming(rows: list[Row], folder: Path) -> None:
     """Both sides of the switch: results written into the cache and around it."""
     for mode, theme in THEMES.items():
-        figure, panels = plt.subplots(1, 2, figsize=(11, 3.4), squeeze=False)
+        figure, panels = plt.subplots(1, 2, layout="constrained", figsize=(11, 3.4), squeeze=False)
         for axes, key, title in zip(
             panels[0],
             ("call_us", "call_and_read_us"),

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import llvmlite.binding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aclnn.kernels.cpu.target import processors
@@ -68,10 +69,11 @@ class Result(NamedTuple):
 
 @cache
 def machine() -> str:
-    """The processor's name and the cores this process may use."""
+    """The processor's name, which kind it is by LLVM, and the cores this process may use."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name.replace('(R)', '').replace('(TM)', '')}, {len(names) or '?'} cores"
+    kind = llvmlite.binding.get_host_cpu_name()
+    return f"{name.replace('(R)', '').replace('(TM)', '')} ({kind}), {len(names) or '?'} cores"
 
 
 def _lines(path: str) -> list[str]:

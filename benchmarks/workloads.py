@@ -318,6 +318,8 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
             yield "layouts", lambda row=row, layout=layout: activation("layouts", row, "float32", size // 4, layout)
     for layout in ("a row for all", "a column for all"):
         yield "layouts", lambda layout=layout: activation("layouts", rows[2], "float32", size // 4, layout)
+    for columns in (24, 100, 500, 1000):
+        yield "layouts", lambda n=columns: layer_norm(size // 4 // n, n, "float32", "layouts")
     for row in (rows[1], rows[4]):
         for dtype in ("float32", "bfloat16"):
             for exponent in range(0, 21 if quick else 27, 4 if quick else 2):

@@ -89,5 +89,5 @@ def stream_bytes(largest_cache: int, count: int) -> int:
 STREAM_BYTES = stream_bytes(_largest_cache(), processors())
 """Results at least this large are written around the cache, which cannot hold them and two operands as well.
 
-docs/benchmarks.md shows both sides of the switch; no result depends on it.
+A machine's page in docs/benchmarks shows both sides of the switch; no result depends on it.
 """
