@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
@@ -209,7 +209,7 @@ def test_several_callers_share_kernels_and_tasks_at_once() -> None:
 
 
 def holding() -> Any:
-    """The first chunk waits for the second one's thread, which then takes its time before it says that it is done."""
+    """The first chunk waits for the second one's thread, which is then held until it is let go, and says so."""
 
     def hold(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
         first = fetch_add(begun, step)
@@ -219,7 +219,7 @@ def holding() -> Any:
                     pause()
             else:
                 fetch_add(out, 1)
-                for _ in range(job):
+                while look(out + 16) == 0:
                     pause()
                 fetch_add(out + 8, 1)
             first = fetch_add(begun, step)
@@ -228,48 +228,47 @@ def holding() -> Any:
 
 
 @contextmanager
-def interrupted(seconds: float) -> Iterator[None]:
-    """Expect the interrupt that this sends to the main thread."""
+def interrupted(at_work: Callable[[], Any], let_go: Callable[[], Any]) -> Iterator[None]:
+    """Expect the interrupt that this sends to the main thread when all are at work; they are let go a little later."""
     main = threading.main_thread().ident
     assert main is not None
-    timer = threading.Timer(seconds, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
+
+    def interrupt() -> None:
+        while not at_work():
+            time.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.2)
+        let_go()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         yield
-    timer.join()
+    thread.join()
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
 def test_an_interrupted_caller_returns_after_the_workers() -> None:
     """It returned at once, and the workers went on writing into arrays that were perhaps no more."""
-    pool, seen = Pool(2), np.zeros(2, np.int64)
-    shared = kernel("hold", (), holding)
-    pauses = 1000
-    while True:  # until that takes a third of a second
-        begun, seen[:] = time.perf_counter(), 0
-        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2, 2000)
-        if time.perf_counter() - begun > 0.3:
-            break
-        pauses *= 2
-    seen[:] = 0
-    with interrupted(0.1):
-        pool.sweep(shared, (pauses, 0, 0, seen.ctypes.data, 0), 1, 2, 2000)
+    pool, seen = Pool(2), np.zeros(3, np.int64)
+    with interrupted(lambda: seen[0], lambda: seen.__setitem__(2, 1)):
+        pool.sweep(kernel("hold-until-let-go", (), holding), (0, 0, 0, seen.ctypes.data, 0), 1, 2, 2000)
     assert seen[1] == 1
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
 def test_an_interrupted_caller_of_tasks_returns_after_the_workers() -> None:
-    pool, begun, done = Pool(2), threading.Event(), []
+    pool, begun, end, done = Pool(2), threading.Event(), threading.Event(), []
 
     def task(chunk: int) -> None:
         if threading.current_thread() is threading.main_thread():
             begun.wait(10)
         else:
             begun.set()
-            time.sleep(0.4)
+            end.wait(10)
             done.append(chunk)
 
-    with interrupted(0.1):
+    with interrupted(begun.is_set, end.set):
         pool.run(task, 2)
     assert done
 
