@@ -221,7 +221,7 @@ and writing it into the cache costs the reading of what is overwritten. Hardswis
 
 COSTS = """Imports and first calls are medians of new processes; compilations start with an empty cache."""
 
-GPU = """Nothing has been measured yet: no GPU was at hand. `make gpu` measures it and writes the tables;
+GPU = """Nothing has been measured yet: no GPU was at hand. `make gpu` measures it and writes `speed.json`;
 [pytorch.md](pytorch.md) says what the compiled kernels let one expect."""
 
 
