@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -124,6 +125,12 @@ def complaints(module: str, imported: Iterable[str]) -> list[str]:
         elif other != part and (RANK[other] >= RANK[part] or (own is not None and other not in own)):
             found.append(f"{module} imports {name}, which is not below it")
     return found
+
+
+def test_the_design_names_every_part() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
+    table = text[text.index("| layer |") : text.index("An operator is data")]
+    assert set(re.findall(r"`(\w+)(?:/\*)?`", table)) - {"aclnn"} == set(RANK)
 
 
 def test_files_of_compiled_kernels_are_named_after_all_that_is_compiled_in() -> None:

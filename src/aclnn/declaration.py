@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from aclnn.dtypes import DataType
 from aclnn.products import Product
@@ -97,6 +97,7 @@ class Elementwise:
     formula: Callable[[float], float]
     inputs: tuple[str, ...]
     output: str
+    on_every_product: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,7 @@ def _prepare(call: Call, device: str) -> Prepared:
     work = call.operator.work(call)
     if work is None:
         return Prepared(call.operator, None, (), ())
-    if call.product not in call.operator.support and not getattr(work, "on_every_product", False):
+    if call.product not in call.operator.support and not work.on_every_product:
         raise AclnnError(
             ACLNN_ERR_INNER_NULLPTR,
             f"{call.operator.function}: expected a product with a kernel for it, got {call.product.title}",

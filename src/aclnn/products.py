@@ -38,7 +38,6 @@ class Product(Enum):
 
 A2_CLASS = frozenset({Product.ATLAS_A2, Product.ATLAS_A3})
 CLASS_950 = frozenset({Product.ASCEND_950})
-ALL_PRODUCTS = frozenset(Product)
 
 
 def product_of(soc_name: str) -> Product:
