@@ -241,10 +241,14 @@ def interrupted(at_work: Callable[[], Any], let_go: Callable[[], Any]) -> Iterat
         let_go()
 
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    thread.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            yield
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")

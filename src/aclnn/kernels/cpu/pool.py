@@ -39,7 +39,7 @@ _YIELD: int = ctypes.cast(_system.sched_yield, ctypes.c_void_p).value or 0 if ha
 class _Job:
     """One call: chunks are handed out in order until there are none left, or one has failed."""
 
-    __slots__ = ("begun", "chunks", "error", "helpers", "left", "task")
+    __slots__ = ("begun", "chunks", "error", "helpers", "left", "lock", "task")
 
     def __init__(self, task: Task, chunks: int) -> None:
         self.task = task
@@ -48,7 +48,9 @@ class _Job:
         self.error: BaseException | None = None
         self.helpers = 0
         """Workers who may be at a chunk."""
-        self.left = threading.Condition()
+        self.lock = threading.Lock()
+        self.left: SimpleQueue[None] = SimpleQueue()
+        """An entry for each worker who has left. The caller, who may be interrupted at any place, holds no lock."""
 
     def work(self) -> None:
         """Take chunks until none is left."""
@@ -57,21 +59,20 @@ class _Job:
 
     def help(self) -> None:
         """The same for a worker, on whom the caller waits."""
-        with self.left:
+        with self.lock:
             self.helpers += 1
         try:
             self.work()
         except BaseException as error:  # handed to the caller, whatever it is
             self.error = error
-        with self.left:
+        with self.lock:
             self.helpers -= 1
-            self.left.notify_all()
+        self.left.put(None)
 
     def wait(self) -> None:
         """Return when no worker is at a chunk."""
-        with self.left:
-            while self.helpers:
-                self.left.wait()
+        while self.helpers:
+            self.left.get()
 
 
 #: Wakes a worker up, which then looks at the board.
