@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
-from aclnn.kernels.cpu import layer_norm, pool
-from aclnn.kernels.cpu import layer_norm_job as jobs
+from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.layer_norm import backward
+from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.tensor import Layout
 from instruction_sets import digests_elsewhere
 
@@ -575,7 +576,7 @@ def test_weights_beyond_all_bounds_do_not_escape_in_sets_of_zeros(top: float) ->
 def test_short_rows_are_streamed_to_the_same_bits(offset: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = rows(np.random.default_rng(4), 300, 64, dtype)
     expected = gradients(inputs)
-    monkeypatch.setattr(layer_norm, "STREAM_BYTES", 0)
+    monkeypatch.setattr(backward, "STREAM_BYTES", 0)
     dx = shifted(np.full((300, 64), np.nan, np.float32).astype(dtype), offset)
     Plan(inputs, (dx, None, None), 1).run()
     assert np.array_equal(bits(dx), bits(expected[0]))
@@ -588,7 +589,7 @@ def test_rows_that_end_within_a_line_are_streamed_to_the_same_bits(
 ) -> None:
     inputs = rows(np.random.default_rng(4), 300, n, dtype)
     expected = gradients(inputs, (True, False, False))[0]
-    monkeypatch.setattr(layer_norm, "STREAM_BYTES", 0)
+    monkeypatch.setattr(backward, "STREAM_BYTES", 0)
     storage = np.full((302, pitch), 7, np.float32).astype(dtype)
     dx = storage[1:301, :n]
     plan = Plan(inputs, (dx, None, None), 1)
@@ -601,7 +602,7 @@ def test_rows_that_end_within_a_line_are_streamed_to_the_same_bits(
 
 def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that is written in two ways goes to memory in parts: rows of 100 took four times as long."""
-    monkeypatch.setattr(layer_norm, "STREAM_BYTES", 0)
+    monkeypatch.setattr(backward, "STREAM_BYTES", 0)
     inputs = rows(np.random.default_rng(4), 300, 100)
     for pitch, streamed in ((100, True), (104, False), (112, False), (128, False)):
         plan = Plan(inputs, (np.empty((300, pitch), np.float32)[:, :100], None, None), 1)

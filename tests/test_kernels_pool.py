@@ -18,8 +18,8 @@ import pytest
 
 import aclnn
 from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.atomics import fetch_add, look, pause
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.memory import fetch_add, look, pause
 from aclnn.kernels.cpu.pool import Pool
 
 

@@ -94,7 +94,7 @@ def layer_norm(
 
     Strides, data types and shapes are as free as in ``layer_norm_backward``. With N = 0 mean is 0 and rstd NaN.
     """
-    return cast(Plan, _module(device, "layer_norm_forward").plan(inputs, outputs, normalized_dims, eps))
+    return cast(Plan, _module(device, "layer_norm.forward").plan(inputs, outputs, normalized_dims, eps))
 
 
 def layer_norm_backward(
@@ -111,4 +111,4 @@ def layer_norm_backward(
     Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
     shape with that many elements.
     """
-    return cast(Plan, _module(device, "layer_norm").plan(inputs, outputs, normalized_dims))
+    return cast(Plan, _module(device, "layer_norm.backward").plan(inputs, outputs, normalized_dims))

@@ -11,6 +11,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from aclnn.kernels.cpu.memory import pointer
 from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, Vector
 
 _INT32, _DOUBLE = ir.IntType(32), ir.DoubleType()
@@ -39,7 +40,7 @@ def load_doubles(typingctx: Any, address: Any) -> Any:
     """Sixteen float64 at an address."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.load(builder.inttoptr(args[0], DOUBLES.llvm.as_pointer()), align=8)
+        return builder.load(pointer(builder, args[0], DOUBLES.llvm), align=8)
 
     return DOUBLES(types.int64), emit
 
@@ -49,7 +50,7 @@ def store_doubles(typingctx: Any, address: Any, value: Any) -> Any:
     """Write sixteen float64."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[1], builder.inttoptr(args[0], DOUBLES.llvm.as_pointer()), align=8)
+        builder.store(args[1], pointer(builder, args[0], DOUBLES.llvm), align=8)
         return context.get_dummy_value()
 
     return types.void(types.int64, DOUBLES), emit

@@ -14,14 +14,11 @@ from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.memory import pointer, write
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _BYTES, _SIXTEEN = ir.VectorType(_INT8, 64), ir.VectorType(_INT8, 16)
-
-
-def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
-    return builder.inttoptr(address, pointee.as_pointer())
 
 
 def _first_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
@@ -30,7 +27,7 @@ def _first_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
 
 
 def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value) -> None:
-    cgutils.raw_memcpy(builder, _pointer(builder, to, _INT8), _pointer(builder, source, _INT8), size, 1)
+    cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
 
 
 @intrinsic
@@ -50,9 +47,9 @@ def copy_in(typingctx: Any, source: Any, size: Any, end: Any) -> Any:
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         source, size, end = args
-        room, zeros = _pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
+        room, zeros = pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
         if target.flavour(context) == "avx512":
-            place, mask = _pointer(builder, source, _BYTES), _first_bytes(builder, size)
+            place, mask = pointer(builder, source, _BYTES), _first_bytes(builder, size)
             zeros = call_llvm(builder, "llvm.masked.load.v64i8.p0", _BYTES, place, _INT32(1), mask, zeros)
         builder.store(zeros, room, align=1)
         if target.flavour(context) != "avx512":
@@ -69,8 +66,8 @@ def copy_out(typingctx: Any, end: Any, size: Any, destination: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         end, size, destination = args
         if target.flavour(context) == "avx512":
-            value = builder.load(_pointer(builder, end, _BYTES), align=1)
-            place, mask = _pointer(builder, destination, _BYTES), _first_bytes(builder, size)
+            value = builder.load(pointer(builder, end, _BYTES), align=1)
+            place, mask = pointer(builder, destination, _BYTES), _first_bytes(builder, size)
             call_llvm(builder, "llvm.masked.store.v64i8.p0", ir.VoidType(), value, place, _INT32(1), mask)
         else:
             _copy(builder, destination, end, size)
@@ -82,9 +79,8 @@ def copy_out(typingctx: Any, end: Any, size: Any, destination: Any) -> Any:
 @intrinsic
 def _stream_sixteen(typingctx: Any, source: Any, destination: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        value = builder.load(_pointer(builder, args[0], _SIXTEEN), align=1)
-        written = builder.store(value, _pointer(builder, args[1], _SIXTEEN), align=16)
-        written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+        value = builder.load(pointer(builder, args[0], _SIXTEEN), align=1)
+        write(builder, value, args[1], 16, streamed=True)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), emit

@@ -17,16 +17,12 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from aclnn.dtypes import DataType
+from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.ends import copy
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import (
     again,
-    any_above_16,
-    any_above_32,
-    any_tiny_bfloat16,
     count_lanes,
-    fetch_add,
-    finish_streams,
     invoke,
     load_bfloat16,
     load_chosen,
@@ -36,9 +32,6 @@ from aclnn.kernels.cpu.memory import (
     load_one_int64,
     load_one_uint16,
     load_one_uint32,
-    load_wide_bfloat16,
-    load_wide_float16,
-    load_wide_float32,
     scratch,
     store_bfloat16,
     store_chosen,
@@ -46,21 +39,29 @@ from aclnn.kernels.cpu.memory import (
     store_float32,
     store_one_uint16,
     store_one_uint32,
-    store_wide_bfloat16,
-    store_wide_float16,
-    store_wide_float32,
     stream_bfloat16,
     stream_float16,
     stream_float32,
-    stream_wide_bfloat16,
-    stream_wide_float16,
-    stream_wide_float32,
     transpose_16,
     transpose_32,
 )
 from aclnn.kernels.cpu.prefetching import prefetch, prefetch_ahead_16, prefetch_ahead_32
 from aclnn.kernels.cpu.slopes import Gradient, Near
 from aclnn.kernels.cpu.vector import LANES, WIDE, absolute, any_lane, in_one_register, select, splat
+from aclnn.kernels.cpu.wide import (
+    any_above_16,
+    any_above_32,
+    any_tiny_bfloat16,
+    load_wide_bfloat16,
+    load_wide_float16,
+    load_wide_float32,
+    store_wide_bfloat16,
+    store_wide_float16,
+    store_wide_float32,
+    stream_wide_bfloat16,
+    stream_wide_float16,
+    stream_wide_float32,
+)
 
 Loop = Callable[..., None]
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from aclnn.kernels.cpu.atomics import fetch_add, give_way, look, pause, show
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import fetch_add, give_way, invoke, load_one_int64, look, pause, show
+from aclnn.kernels.cpu.memory import invoke, load_one_int64
 
 (OPEN, WITHIN, BELL, NEXT, LEADERS, KERNEL, A, B, C, D, E, STEP, END, FIELDS) = range(14)
 """OPEN: the serial number of the work at hand, 0 for none. WITHIN: how many threads have stepped in. BELL: changes when

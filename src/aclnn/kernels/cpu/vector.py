@@ -165,6 +165,13 @@ def call_llvm(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value
     return builder.call(function, args)
 
 
+def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Whether any bit of a mask is set, which LLVM is not to expect."""
+    whole = ir.IntType(mask.type.count)
+    found = builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
+    return call_llvm(builder, "llvm.expect.i1", _INT1, found, _INT1(0))
+
+
 @intrinsic
 def splat(typingctx: Any, value: Any) -> Any:
     """A number in every lane: FLOATS of a float, INTS of an integer."""

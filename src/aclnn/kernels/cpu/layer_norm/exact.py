@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import (
+from aclnn.kernels.cpu.layer_norm.job import (
     ALL_COLUMNS,
     COLUMNS,
     DXS,
@@ -34,8 +34,8 @@ from aclnn.kernels.cpu.layer_norm_job import (
     XS,
     W,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import Element
-from aclnn.kernels.cpu.layer_norm_segments import Kernel, field
+from aclnn.kernels.cpu.layer_norm.lanes import Element
+from aclnn.kernels.cpu.layer_norm.segments import Kernel, field
 from aclnn.kernels.cpu.memory import (
     load_one_float32,
     load_one_float64,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aclnn.kernels import layer_norm_limits as limits
 from aclnn.kernels.cuda.launch import tl, triton
-from aclnn.kernels.cuda.layer_norm_places import number, numbers, place
+from aclnn.kernels.cuda.layer_norm.places import number, numbers, place
 
 # No |g| is compared, one that overflows shows in c1 or c2; nor can x̂·c2, then below 2^103, push the largest g over.
 _MOST_C, _MOST_XHAT = tl.constexpr(limits.MOST_C), tl.constexpr(limits.MOST_XHAT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aclnn.kernels.cpu import layer_norm_job as jobs
+from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.tensor import Layout
 
 Dims = tuple[tuple[int, int], ...]

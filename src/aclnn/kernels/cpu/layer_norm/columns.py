@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import (
+from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
     CODE,
     COLUMNS_AT,
@@ -19,7 +19,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     offset,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import (
+from aclnn.kernels.cpu.layer_norm.lanes import (
     add_doubles,
     largest_lane,
     load_rounded,
@@ -52,8 +52,8 @@ def transfer(
     """Bring rows and columns of a tensor of any layout into float32 rows at ``tile``, ``pitch`` bytes apart, or back.
 
     Rows of the tile are written in whole vectors; what comes after the last column means nothing.
-    ``view`` is where the tensor's fields are (see ``layer_norm_job``); ``room`` is for a vector, then 8 bytes for
-    each row and column.
+    ``view`` is where the tensor's fields are (see ``job``); ``room`` is for a vector, then 8 bytes for each row and
+    column.
     """
     code = load_one_int64(view + CODE)
     dims = view + load_one_int64(view + COLUMNS_AT)

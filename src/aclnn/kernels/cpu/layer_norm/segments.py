@@ -1,6 +1,6 @@
 """LayerNorm's gradients over one segment of a row or group of rows: the sums of each row, dw and db; then dx.
 
-Each kernel takes the address of a frame, which holds its arguments (see ``layer_norm_job``).
+Each kernel takes the address of a frame, which holds its arguments (see ``job``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from aclnn.kernels.cpu.ends import copy_in, copy_out, stream_out
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import (
+from aclnn.kernels.cpu.layer_norm.job import (
     BEFORE,
     COEFFICIENT,
     COLUMNS,
@@ -37,7 +37,7 @@ from aclnn.kernels.cpu.layer_norm_job import (
     K,
     W,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import Element, accumulate, store_totals
+from aclnn.kernels.cpu.layer_norm.lanes import Element, accumulate, store_totals
 from aclnn.kernels.cpu.memory import (
     again,
     first_lanes,
@@ -371,7 +371,7 @@ class Writing(NamedTuple):
 
 
 def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
-    """How dx is written, ``way`` being one of ``layer_norm_lanes.WAYS``."""
+    """How dx is written, ``way`` being one of ``lanes.WAYS``."""
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[way]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
     write_out = copy_out if way == "store" else stream_out

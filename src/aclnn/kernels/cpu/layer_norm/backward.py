@@ -11,17 +11,17 @@ import numpy as np
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
-from aclnn.kernels.cpu import layer_norm_batches as steps
-from aclnn.kernels.cpu import layer_norm_job as jobs
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel
-from aclnn.kernels.cpu.layer_norm_calls import addresses, aligned, columns_kernel, driver, taken_in_sets, working
-from aclnn.kernels.cpu.layer_norm_in_order import in_order
-from aclnn.kernels.cpu.layer_norm_job import Job
-from aclnn.kernels.cpu.layer_norm_rows import LONGEST, SHORT
-from aclnn.kernels.cpu.layer_norm_segments import Wanted
-from aclnn.kernels.cpu.layer_norm_tiles import MATRICES, Tile
-from aclnn.kernels.cpu.layer_norm_views import View, columns_of, rows_of
+from aclnn.kernels.cpu.layer_norm import batches as steps
+from aclnn.kernels.cpu.layer_norm import job as jobs
+from aclnn.kernels.cpu.layer_norm.calls import addresses, aligned, columns_kernel, driver, taken_in_sets, working
+from aclnn.kernels.cpu.layer_norm.in_order import in_order
+from aclnn.kernels.cpu.layer_norm.job import Job
+from aclnn.kernels.cpu.layer_norm.rows import LONGEST, SHORT
+from aclnn.kernels.cpu.layer_norm.segments import Wanted
+from aclnn.kernels.cpu.layer_norm.tiles import MATRICES, Tile
+from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
 from aclnn.kernels.cpu.overlaps import apart, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.tensor import Layout

@@ -9,17 +9,13 @@ from functools import partial
 import numpy as np
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu import layer_norm_columns as columns
-from aclnn.kernels.cpu import layer_norm_down as down
-from aclnn.kernels.cpu import layer_norm_exact as exact
-from aclnn.kernels.cpu import layer_norm_job as jobs
-from aclnn.kernels.cpu import layer_norm_segments as segments
-from aclnn.kernels.cpu import layer_norm_short as short
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
-from aclnn.kernels.cpu.layer_norm_batches import batch_dx, batch_sums
-from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
-from aclnn.kernels.cpu.layer_norm_rows import SHORT, blocks
-from aclnn.kernels.cpu.layer_norm_segments import Wanted
+from aclnn.kernels.cpu.layer_norm import columns, down, exact, segments, short
+from aclnn.kernels.cpu.layer_norm import job as jobs
+from aclnn.kernels.cpu.layer_norm.batches import batch_dx, batch_sums
+from aclnn.kernels.cpu.layer_norm.lanes import ELEMENTS
+from aclnn.kernels.cpu.layer_norm.rows import SHORT, blocks
+from aclnn.kernels.cpu.layer_norm.segments import Wanted
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.vector import LANES
 
@@ -46,7 +42,7 @@ working = Scratch()
 
 
 def columns_kernel(name: str) -> Kernel:
-    """One of the functions in ``layer_norm_columns``."""
+    """One of the functions in ``columns``."""
     return kernel(f"layer_norm_{name}", (), lambda: getattr(columns, name))
 
 

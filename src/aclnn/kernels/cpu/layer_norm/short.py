@@ -1,7 +1,7 @@
-"""LayerNorm's gradients over sets of short rows: all in one call, with the bits of ``layer_norm_segments``.
+"""LayerNorm's gradients over sets of short rows: all in one call, with the bits of ``segments``.
 
 A set is so many rows that they stay in the L1 cache between their sums and dx. One bound for all of them says that
-float32 will do; nothing is written before it, and a set for which it may not do is left to ``layer_norm_rows``, where
+float32 will do; nothing is written before it, and a set for which it may not do is left to ``rows``, where
 each row has its own verdict.
 """
 
@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import (
+from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
     CODE,
     DX,
@@ -32,8 +32,8 @@ from aclnn.kernels.cpu.layer_norm_job import (
     X,
     load_statistic,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import Element, halves, store_int
-from aclnn.kernels.cpu.layer_norm_segments import Wanted, gradient, writing
+from aclnn.kernels.cpu.layer_norm.lanes import Element, halves, store_int
+from aclnn.kernels.cpu.layer_norm.segments import Wanted, gradient, writing
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
     again,
@@ -41,6 +41,7 @@ from aclnn.kernels.cpu.memory import (
     load_one_float32,
     load_one_float64,
     load_one_int64,
+    pointer,
     scratch,
     store_float32,
     store_one_float32,
@@ -82,7 +83,7 @@ def rows_of_a_set(columns: int) -> int:
 def _part(builder: ir.IRBuilder, address: ir.Value, distance: int, lanes: int) -> ir.Value:
     """A pointer to so many float32."""
     place = builder.add(address, ir.IntType(64)(distance))
-    return builder.inttoptr(place, ir.VectorType(ir.FloatType(), lanes).as_pointer())
+    return pointer(builder, place, ir.VectorType(ir.FloatType(), lanes))
 
 
 def _order(*lanes: int) -> ir.Constant:

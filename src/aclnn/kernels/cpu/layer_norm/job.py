@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import (
-    load_bfloat16_part,
-    load_float16_part,
-    load_one_float32,
-    load_one_int64,
-)
+from aclnn.kernels.cpu.memory import load_bfloat16_part, load_float16_part, load_one_float32, load_one_int64
 from aclnn.kernels.cpu.vector import lane
 
 SEGMENT = 512
@@ -26,9 +21,9 @@ for that store. On Zen 4, 4096 bytes apart, the sums of 1,024 columns took half 
 # What a job holds, one int64 each. SHARE is the float64 1/N, TOP_WEIGHT the float32 max(abs(w)). FRESH: accumulators
 # are cleared first. BEGIN, END: the segments of a batch's rows that a call works on. ONLY: the batch holds
 # all rows. SLOW_ROWS: set where float32 will not do for a row. LOST: set where a block's sums are not finite.
-# SUM_GROUP … FINISH: addresses of the kernels in layer_norm_segments and layer_norm_exact and of ``finish``, 0 where
-# they are not needed. MEASURE: of the one that makes whole records, where those that sum are not careful. SETS: that of
-# the kernel in layer_norm_short or layer_norm_down, and SET_ROWS: how many rows it does at a time; 0 where none is.
+# SUM_GROUP … FINISH: addresses of the kernels in ``segments`` and ``exact`` and of ``finish``, 0 where they are not
+# needed. MEASURE: of the one that makes whole records, where those that sum are not careful. SETS: that of the kernel
+# in ``short`` or ``down``, and SET_ROWS: how many rows it does at a time; 0 where none is.
 (
     N, SHARE, SEGMENTS, STREAMED, WEIGHT, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, DB_OFFSET, RECORDS,
     COEFFICIENTS, FRESH, BEGIN, END, ONLY, SLOW_ROWS, LOST, SUM_GROUP, SUM_ROW, SUM_LAST_ROW, MEASURE,

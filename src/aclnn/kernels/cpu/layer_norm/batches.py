@@ -1,6 +1,6 @@
 """LayerNorm's gradients over batches of rows that are few or long: threads share them by columns.
 
-The same sums and results as in ``layer_norm_rows``, a step at a time; between the steps, records and coefficients of
+The same sums and results as in ``rows``, a step at a time; between the steps, records and coefficients of
 the batch's rows are where the job says.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import (
+from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
     ALL_COLUMNS,
     APART,
@@ -43,8 +44,8 @@ from aclnn.kernels.cpu.layer_norm_job import (
     N,
     X,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import call, call_judge, store_int
-from aclnn.kernels.cpu.layer_norm_rows import (
+from aclnn.kernels.cpu.layer_norm.lanes import call, call_judge, store_int
+from aclnn.kernels.cpu.layer_norm.rows import (
     clear,
     is_slow,
     load_statistics,
@@ -55,7 +56,7 @@ from aclnn.kernels.cpu.layer_norm_rows import (
     write_part,
 )
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import fetch_add, finish_streams, invoke, load_one_int64, scratch
+from aclnn.kernels.cpu.memory import invoke, load_one_int64, scratch
 
 VERDICTS, EXACT, WRITE = range(3)
 """The steps after the sums: verdicts and coefficients, of whole rows and by one thread; float64 sums of the slow rows,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aclnn.kernels.cpu import layer_norm_job as jobs
-from aclnn.kernels.cpu.layer_norm_calls import aligned, columns_kernel, working
-from aclnn.kernels.cpu.layer_norm_job import Job
+from aclnn.kernels.cpu.layer_norm import job as jobs
+from aclnn.kernels.cpu.layer_norm.calls import aligned, columns_kernel, working
+from aclnn.kernels.cpu.layer_norm.job import Job
 
 if TYPE_CHECKING:
-    from aclnn.kernels.cpu.layer_norm import LayerNormPlan
+    from aclnn.kernels.cpu.layer_norm.backward import LayerNormPlan
 
 MATRICES = (jobs.DY, jobs.X, jobs.DX)
 

@@ -7,7 +7,7 @@ verdict on each row, then dx while the rows are still in the cache:
     dx = fma(-x̂, c2, g - c1)·rstd              g = dy·w, x̂ = (x - mean)·rstd
     dw += fma(dy3, x̂3, … fma(dy1, x̂1, dy0·x̂0)), db += ((dy0 + dy1) + dy2) + dy3    groups in float64
 
-The arithmetic is in ``layer_norm_segments``, in kernels for each data type that are called by their addresses.
+The arithmetic is in ``segments``, in kernels for each data type that are called by their addresses.
 docs/numerics-layer-norm.md has the limits and the error bounds.
 """
 
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import (
+from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
     ALL_COLUMNS,
     BEFORE,
@@ -72,18 +73,9 @@ from aclnn.kernels.cpu.layer_norm_job import (
     load_statistic,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm_lanes import any_not_finite, call, call_judge, store_int
+from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge, store_int
 from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import (
-    fetch_add,
-    finish_streams,
-    invoke,
-    load_one_float32,
-    load_one_int64,
-    scratch,
-    store_float32,
-    store_one_float32,
-)
+from aclnn.kernels.cpu.memory import invoke, load_one_float32, load_one_int64, scratch, store_float32, store_one_float32
 from aclnn.kernels.cpu.vector import splat
 
 SHORT = 64

@@ -16,8 +16,8 @@ from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm_exact import beyond_float32, exact_row, exact_sums, join
-from aclnn.kernels.cuda.layer_norm_places import (
+from aclnn.kernels.cuda.layer_norm.exact import beyond_float32, exact_row, exact_sums, join
+from aclnn.kernels.cuda.layer_norm.places import (
     Axes,
     alignment,
     number,

@@ -71,7 +71,7 @@ ELEMENTS = {DataType.FLOAT: _element(4, "float32"), DataType.FLOAT16: _float16()
 
 
 def _doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    return builder.inttoptr(address, _DOUBLES.as_pointer())
+    return memory.pointer(builder, address, _DOUBLES)
 
 
 @intrinsic
@@ -155,7 +155,7 @@ def store_int(typingctx: Any, address: Any, value: Any) -> Any:
     """A single int64."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[1], builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=8)
+        builder.store(args[1], memory.pointer(builder, args[0], ir.IntType(64)), align=8)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), emit
@@ -197,7 +197,7 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
             mask = ir.Constant(ir.VectorType(_INT32, 4), [_INT32(4 * i + k) for k in range(4)])
             sums = builder.shuffle_vector(left[0], ir.Constant(left[0].type, ir.Undefined), mask)
             place = builder.add(args[0], builder.mul(args[1], ir.IntType(64)(i)))
-            builder.store(sums, builder.inttoptr(place, four.as_pointer()), align=4)
+            builder.store(sums, memory.pointer(builder, place, four), align=4)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, values), emit
@@ -211,7 +211,7 @@ def call(typingctx: Any, address: Any, frame: Any) -> Any:
 
 @intrinsic
 def call_judge(typingctx: Any, address: Any, job: Any, records: Any, row: Any, whole: Any) -> Any:
-    """Call ``layer_norm_exact.judge`` by its address."""
+    """Call ``exact.judge`` by its address."""
     return types.void(*[types.int64] * 5), memory.invocation
 
 

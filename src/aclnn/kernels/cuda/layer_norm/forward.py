@@ -13,8 +13,8 @@ from functools import partial
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm import pointer_to
-from aclnn.kernels.cuda.layer_norm_places import Axes, alignment, numbers, place, start
+from aclnn.kernels.cuda.layer_norm.backward import pointer_to
+from aclnn.kernels.cuda.layer_norm.places import Axes, alignment, numbers, place, start
 from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 

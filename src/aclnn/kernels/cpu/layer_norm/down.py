@@ -12,10 +12,10 @@ import numpy as np
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_job import DY, GROUP, N, X
-from aclnn.kernels.cpu.layer_norm_lanes import Element, store_int
-from aclnn.kernels.cpu.layer_norm_segments import Wanted
-from aclnn.kernels.cpu.layer_norm_short import MEANS, RSTDS, base, gather, number, places, statistics, step
+from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X
+from aclnn.kernels.cpu.layer_norm.lanes import Element, store_int
+from aclnn.kernels.cpu.layer_norm.segments import Wanted
+from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, number, places, statistics, step
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import scratch
 from aclnn.kernels.cpu.prefetching import prefetch
@@ -154,7 +154,7 @@ def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) 
 
 
 def sums(dy: Element, x: Element, wanted: Wanted, narrow: bool) -> Loop:
-    """The kernel, with the parameters of ``layer_norm_short.sets``; it leaves rows that are no whole group."""
+    """The kernel, with the parameters of ``short.sets``; it leaves rows that are no whole group."""
     dy_size, x_size, wants_dw = dy.size, x.size, wanted.dw
     vectors = WITH_DW if wants_dw else ALONE
     width = LANES * vectors

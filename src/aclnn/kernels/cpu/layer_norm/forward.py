@@ -11,17 +11,16 @@ import numpy as np
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm_in_order import in_order
-from aclnn.kernels.cpu.layer_norm_job import Job, offset
-from aclnn.kernels.cpu.layer_norm_lanes import ELEMENTS
-from aclnn.kernels.cpu.layer_norm_views import described, dims_of
+from aclnn.kernels.cpu.layer_norm.in_order import in_order
+from aclnn.kernels.cpu.layer_norm.job import Job, offset
+from aclnn.kernels.cpu.layer_norm.lanes import ELEMENTS
+from aclnn.kernels.cpu.layer_norm.views import described, dims_of
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
-    fetch_add,
-    finish_streams,
     first_lanes,
     load_float32,
     load_float32_part,

@@ -1,0 +1,134 @@
+"""Float32 to and from float16 and bfloat16, sixteen lanes or two times sixteen: emitted for ``memory`` and ``wide``.
+
+Widening is exact. Narrowing rounds once, ties to even, and keeps NaN a (quiet) NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, apart, call_llvm, joined, unlikely
+
+_INT16, _INT32 = ir.IntType(16), ir.IntType(32)
+_HALF, _FLOAT = ir.HalfType(), ir.FloatType()
+
+
+Convert = Callable[[Any, ir.IRBuilder, ir.Value], ir.Value]
+
+SHORTS = ir.VectorType(_INT16, LANES)
+"""Sixteen 16-bit elements as they are in memory."""
+
+
+def ints(*values: int) -> ir.Constant:
+    """Sixteen constant integers, or one in every lane."""
+    return ir.Constant(INTS.llvm, [_INT32(value) for value in (values if len(values) > 1 else values * LANES)])
+
+
+def floats(value: float) -> ir.Constant:
+    """A constant in every lane."""
+    return ir.Constant(FLOATS.llvm, [_FLOAT(value)] * LANES)
+
+
+def widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
+    """Sixteen bfloat16, as SHORTS, in float32."""
+    return builder.bitcast(builder.shl(builder.zext(raw, INTS.llvm), ints(16)), FLOATS.llvm)
+
+
+def narrow_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Sixteen float32 rounded to bfloat16, as SHORTS."""
+    pattern = builder.bitcast(value, INTS.llvm)
+    # Adding just under half of the last kept place, or exactly half when that place is odd, rounds ties to even.
+    odd = builder.and_(builder.lshr(pattern, ints(16)), ints(1))
+    rounded = builder.add(pattern, builder.add(odd, ints(0x7FFF)))
+    quiet = builder.or_(pattern, ints(0x0040_0000))
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+    return builder.trunc(builder.lshr(chosen, ints(16)), SHORTS)
+
+
+def widen_float16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
+    """Sixteen float16, as SHORTS, in float32."""
+    if target.converts_half(context):
+        return builder.fpext(builder.bitcast(raw, ir.VectorType(_HALF, LANES)), FLOATS.llvm)
+    pattern = builder.zext(raw, INTS.llvm)
+    magnitude = builder.and_(pattern, ints(0x7FFF))
+    sign = builder.shl(builder.and_(pattern, ints(0x8000)), ints(16))
+    shifted = builder.shl(magnitude, ints(13))
+    # The exponents' biases differ by 112; the product is exact and makes subnormals normal.
+    finite = builder.fmul(builder.bitcast(shifted, FLOATS.llvm), floats(2.0**112))
+    special = builder.or_(shifted, ints(0x7F80_0000))
+    quiet = builder.or_(special, ints(0x0040_0000))
+    special = builder.select(builder.icmp_signed(">", magnitude, ints(0x7C00)), quiet, special)
+    is_special = builder.icmp_signed(">=", magnitude, ints(0x7C00))
+    chosen = builder.select(is_special, special, builder.bitcast(finite, INTS.llvm))
+    return builder.bitcast(builder.or_(chosen, sign), FLOATS.llvm)
+
+
+def narrow_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Sixteen float32 rounded to float16, as SHORTS."""
+    if target.converts_half(context):
+        return builder.bitcast(builder.fptrunc(value, ir.VectorType(_HALF, LANES)), SHORTS)
+    pattern = builder.bitcast(value, INTS.llvm)
+    magnitude = builder.and_(pattern, ints(0x7FFF_FFFF))
+    sign = builder.and_(builder.lshr(pattern, ints(16)), ints(0x8000))
+    odd = builder.and_(builder.lshr(magnitude, ints(13)), ints(1))
+    normal = builder.lshr(builder.add(magnitude, builder.add(odd, ints(0xFFF - (112 << 23)))), ints(13))
+    # Next to 0.5 one unit in the last place of float32 is the smallest subnormal of float16: the sum rounds there.
+    sum_ = builder.fadd(builder.bitcast(magnitude, FLOATS.llvm), floats(0.5))
+    subnormal = builder.sub(builder.bitcast(sum_, INTS.llvm), ints(0x3F00_0000))
+    finite = builder.select(builder.icmp_signed("<", magnitude, ints(0x3880_0000)), subnormal, normal)
+    # 65520, halfway beyond the largest float16, and all above it become infinite.
+    bounded = builder.select(builder.icmp_signed(">=", magnitude, ints(0x477F_F000)), ints(0x7C00), finite)
+    payload = builder.and_(builder.lshr(magnitude, ints(13)), ints(0x3FF))
+    nan = builder.or_(payload, ints(0x7E00))
+    chosen = builder.select(builder.icmp_signed(">", magnitude, ints(0x7F80_0000)), nan, bounded)
+    return builder.trunc(builder.or_(chosen, sign), SHORTS)
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat, which llvmlite does not know."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.Value:
+    """Two vectors as bfloat16, by turns."""
+    rounded = ir.VectorType(_BFloat(), 2 * LANES)
+    both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", rounded, upper, lower)
+    words = builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES))
+    turns = [_INT32(i // 2 + i % 2 * LANES) for i in range(2 * LANES)]
+    order = ir.Constant(ir.VectorType(_INT32, 2 * LANES), turns)
+    return builder.bitcast(builder.shuffle_vector(words, words, order), INTS.llvm)
+
+
+def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
+    """Two vectors as bfloat16, one after the other; rounded by an instruction, but for what it makes zero."""
+
+    def by_bits() -> ir.Value:
+        both = joined(builder, [narrow_bfloat16(context, builder, value) for value in (low, high)])
+        return apart(builder, both) if target.flavour(context) == "avx512" else both  # as in _store
+
+    if not target.rounds_bfloat16(context):
+        return by_bits()
+    both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir.VectorType(_BFloat(), 2 * LANES), high, low)
+    # Apart: LLVM would compare them as bfloat16, which takes a detour through float32.
+    words = apart(builder, builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES)))
+    magnitudes = builder.and_(words, ir.Constant(words.type, [_INT16(0x7FFF)] * words.type.count))
+    zeros = builder.icmp_unsigned("==", magnitudes, ir.Constant(words.type, None))
+    fast = builder.block
+    with builder.if_then(unlikely(builder, zeros)):
+        slow, exact = builder.block, by_bits()
+    chosen = builder.phi(words.type)
+    chosen.add_incoming(words, fast)
+    chosen.add_incoming(exact, slow)
+    return chosen
