@@ -171,7 +171,7 @@ def main() -> int:
         ("--sections", {"nargs": "+", "choices": list(SECTIONS)}), ("--rows", {"type": Path}),
         ("--seconds", {"type": float}),
     ):  # fmt: skip
-        parser.add_argument(hidden, help=argparse.SUPPRESS, **settings)  # type: ignore[arg-type]
+        parser.add_argument(hidden, help=argparse.SUPPRESS, **settings)  # type: ignore[arg-type]  # of several types
     options = parser.parse_args()
     begun = time.monotonic()
     try:

@@ -188,15 +188,16 @@ def _views(layout: str, dtype: np.dtype[Any], size: int, sigma: float) -> tuple[
     side = int(size**0.5)
     if layout in ("contiguous", "unaligned"):
         offset = dtype.itemsize if layout == "unaligned" else 0
-        return tuple(normal(rng, (size,), dtype, sigma, offset) for _ in range(3))  # type: ignore[return-value]
+        dy, x, out = (normal(rng, (size,), dtype, sigma, offset) for _ in range(3))
+        return dy, x, out
     dy, x, out = (normal(rng, (side, side), dtype, sigma, 0) for _ in range(3))
     if layout == "x transposed":
         return dy, x.T, out
     if layout == "all transposed":
         return dy.T, x.T, out.T
     if layout == "sliced":
-        wide = [normal(rng, (side, side + 64), dtype, sigma, 0) for _ in range(3)]
-        return tuple(array[:, 3 : side + 3] for array in wide)  # type: ignore[return-value]
+        dy, x, out = (normal(rng, (side, side + 64), dtype, sigma, 0)[:, 3 : side + 3] for _ in range(3))
+        return dy, x, out
     if layout == "every second":
         return normal(rng, (side, 2 * side), dtype, sigma, 0)[:, ::2], x, out
     if layout == "a row for all":

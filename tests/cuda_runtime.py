@@ -243,7 +243,7 @@ def check_lifetimes() -> None:
     assert stream is not None
     place = good(cann.aclrtMalloc(1 << 16))
     allocation = memory.find(place)
-    kept = weakref.ref(allocation._keep._tensor)  # type: ignore[union-attr]
+    kept = weakref.ref(allocation._keep._tensor)  # type: ignore[union-attr]  # it is on the GPU
     del allocation
     good(cann.aclrtMemsetAsync(place, 1 << 16, 3, 1 << 16, handle))
     good(cann.aclrtFree(place))

@@ -97,7 +97,7 @@ def test_one_of_two_threads_that_destroy_a_tensor_is_refused(monkeypatch: pytest
 def test_a_handle_that_is_destroyed_while_it_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     class Vanishing(dict[int, Any]):
         def __contains__(self, key: object) -> bool:
-            return self.pop(key, None) is not None  # type: ignore[call-overload]
+            return self.pop(key, None) is not None  # type: ignore[call-overload]  # any object may be asked for
 
     handle = handles.add(object())
     monkeypatch.setattr(handles, "_objects", Vanishing({handle: object()}))
@@ -112,7 +112,7 @@ def test_an_address_is_judged_while_another_thread_reserves_the_second_range() -
             backend._arenas[1] = backend._arenas[0]
             return False
 
-    backend._arenas[0] = Reserving()  # type: ignore[assignment]
+    backend._arenas[0] = Reserving()  # type: ignore[assignment]  # no dict, but asked like one
     assert not backend.owns(4096)
 
 
@@ -161,7 +161,7 @@ def test_an_event_that_a_stream_resets_while_it_is_queried() -> None:
         """Its record goes as soon as it was looked at."""
 
         @property
-        def latest(self) -> Record | None:  # type: ignore[override]
+        def latest(self) -> Record | None:  # type: ignore[override]  # an attribute there
             record, self._record = self._record, None
             return record
 

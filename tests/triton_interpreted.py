@@ -45,7 +45,7 @@ def address(array: Any) -> int:
 
 def elementwise(name: str, inputs: Iterable[Any], out: Any, device: str) -> Any:
     inputs = tuple(inputs)
-    plan = kernels.elementwise(FORMULAS[name], tuple(map(layout, inputs)), layout(out), device)  # type: ignore[arg-type]
+    plan = kernels.elementwise(FORMULAS[name], tuple(map(layout, inputs)), layout(out), device)  # type: ignore[arg-type]  # none is None
     plan.run([address(array) for array in inputs], [address(out)], 0)
     return out
 

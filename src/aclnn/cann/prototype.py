@@ -16,7 +16,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from aclnn.runtime import errors
 from aclnn.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_NULLPTR, AclnnError
@@ -176,10 +176,10 @@ def c_value_function(
         def call(*args: P.args, **kwargs: P.kwargs) -> A:
             values = convert(args, kwargs)
             try:
-                return record.implementation(*values)  # type: ignore[no-any-return]
+                return cast(A, record.implementation(*values))
             except AclnnError as error:
                 record.refuse(error)
-                return null  # type: ignore[no-any-return]
+                return cast(A, null)
 
         CALLS[record.name] = call
         return call

@@ -202,7 +202,7 @@ def _layer_norm_gradients(
     dx = (g - g.mean(dims, keepdim=True) - hat * (g * hat).mean(dims, keepdim=True)) * scale
     dw = (dy * hat).sum(rows) if rows else dy * hat
     db = dy.sum(rows) if rows else dy
-    return tuple(r if wanted else None for r, wanted in zip((dx, dw, db), mask, strict=True))  # type: ignore[return-value]
+    return dx if mask[0] else None, dw if mask[1] else None, db if mask[2] else None
 
 
 _second("layer_norm_backward", _layer_norm_gradients)

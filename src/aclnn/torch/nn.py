@@ -9,8 +9,10 @@ from aclnn.torch_ops import torch
 
 Tensor = Any
 
+# misc: torch may be absent, so that mypy sees its classes as Any.
 
-class FastGELU(torch.nn.Module):  # type: ignore[misc]  # torch is imported as Any: it may be absent
+
+class FastGELU(torch.nn.Module):  # type: ignore[misc]
     """``x / (1 + exp(-1.702·x))`` on any shape of at most 8 dimensions; also known as QuickGELU."""
 
     def forward(self, input: Tensor) -> Tensor:

@@ -146,7 +146,7 @@ def walk(
         result = by_entries(value.to(tl.float32), gradient, at, OUT, ESTIMATE, TRAITS)
     else:
         result = FORMULA(value.to(tl.float32), gradient, table)
-    if EVEN:  # noqa: SIM114
+    if EVEN:  # noqa: SIM114 - as above
         tl.store(out_pointer, result.to(OUT))
     elif whole:
         tl.store(out_pointer, result.to(OUT))

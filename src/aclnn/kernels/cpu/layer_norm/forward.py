@@ -278,7 +278,8 @@ class LayerNormPlan:
             [None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)
         )
         self._alike = {0} if x == out else ()  # a row is read before it is written
-        self._kinds = _Kinds(*(None if layout is None else layout.dtype for layout in (*inputs, *outputs)))  # type: ignore[arg-type]
+        types = [None if layout is None else layout.dtype for layout in (weight, bias, mean, rstd)]
+        self._kinds = _Kinds(x.dtype, types[0], types[1], out.dtype, types[2], types[3])
         size = out.dtype.itemsize
         self._vector_bytes = LANES * size
         self._streams = (

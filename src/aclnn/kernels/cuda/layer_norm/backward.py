@@ -254,13 +254,13 @@ def finish(
 ):  # fmt: skip
     """dw by the first row of programs, db by the last: one launch, because both are short."""
     which = tl.program_id(1)
-    if DW is not None:  # noqa: SIM102
+    if DW is not None:  # noqa: SIM102 - as above
         if which == 0:
             total(
                 dy, x, mean, rstd, partials, dw, axes, m, n, groups,
                 DY, X, MEAN, RSTD, DW, AT, COUNT, True, ROWS, BLOCK,
             )  # fmt: skip
-    if DB is not None:  # noqa: SIM102
+    if DB is not None:  # noqa: SIM102 - as above
         if which == tl.num_programs(1) - 1:
             sums = partials.to(tl.pointer_type(tl.float32)) + n
             total(
