@@ -9,6 +9,8 @@ from pathlib import Path
 
 from llvmlite.binding import get_host_cpu_name
 
+from aclnn.kernels.cpu.target import DROP_PREFETCHES
+
 HERE = Path(__file__).parent
 
 SELECTIONS = {"ACLNN_VECTOR": "generic"}
@@ -16,10 +18,10 @@ SELECTIONS = {"ACLNN_VECTOR": "generic"}
 PLAINEST = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 """Without FMA and AVX where the machine has a plainer ancestor at all."""
 AVX2 = {
-    "NUMBA_CPU_NAME": "haswell" if get_host_cpu_name().startswith("znver") else "znver1",
+    "NUMBA_CPU_NAME": "haswell" if get_host_cpu_name() in DROP_PREFETCHES else "znver1",
     "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,-sse4a,-sha,-clzero,-mwaitx",
 }
-"""By the other maker, for whose processors memory is prefetched in another way."""
+"""A processor for which memory is prefetched in another way."""
 
 OTHERS = [SELECTIONS]
 """What this machine can do besides its best."""

@@ -98,9 +98,10 @@ def test_large_results_go_around_the_cache(processor: str, features: str) -> Non
     [
         ("haswell", "+avx2,+fma,+f16c", "prefetcht0", "prefetcht1"),
         ("znver3", "+avx2,+fma,+f16c", "prefetcht1", "prefetcht0"),
+        ("znver5", "+avx2,+fma,+f16c", "prefetcht0", "prefetcht1"),
     ],
 )
-def test_memory_is_asked_for_into_the_first_level_except_on_zen(
+def test_memory_is_asked_for_into_the_first_level_where_no_request_is_dropped(
     processor: str, features: str, into: str, not_into: str
 ) -> None:
     """No result depends on it: only the instructions show which way was taken."""

@@ -40,7 +40,7 @@ prefetch = _prefetch(2, "Start bringing the line at the address into the second-
 prefetch_near = _prefetch(1, "The same into the first-level cache.")
 
 
-def _prefetch_ahead(on_zen: int) -> Any:
+def _prefetch_ahead(dropped: int) -> Any:
     def fetch(typingctx: Any, address: Any) -> Any:
         """Prefetch what a loop over side by side elements will read soon after the address.
 
@@ -50,9 +50,9 @@ def _prefetch_ahead(on_zen: int) -> Any:
         """
 
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            zen = target.drops_prefetches(context)
-            address = builder.add(args[0], _INT64(on_zen if zen else _AHEAD))
-            _emit(builder, address, 2 if zen else 1)
+            drops = target.drops_prefetches(context)
+            address = builder.add(args[0], _INT64(dropped if drops else _AHEAD))
+            _emit(builder, address, 2 if drops else 1)
             return context.get_dummy_value()
 
         return types.void(types.int64), emit
@@ -66,12 +66,12 @@ prefetch_ahead_16 = _prefetch_ahead(2048)
 
 @intrinsic
 def prefetch_rest(typingctx: Any, dy: Any, next_dy: Any, x: Any, next_x: Any) -> Any:
-    """Prefetch what the sums did not, or what was dropped: lines of the next rows and, except on Zen, nearby ones."""
+    """Prefetch what the sums did not, or what was dropped: lines of the next rows and, unless it was, nearby ones."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         dy, next_dy, x, next_x = args
-        zen = target.drops_prefetches(context)
-        for address, level in ((next_dy, 2), (next_x, 2)) if zen else ((next_x, 2), (dy, 1), (x, 1)):
+        drops = target.drops_prefetches(context)
+        for address, level in ((next_dy, 2), (next_x, 2)) if drops else ((next_x, 2), (dy, 1), (x, 1)):
             _emit(builder, address, level)
         return context.get_dummy_value()
 

@@ -51,9 +51,17 @@ def rounds_bfloat16(context: Any) -> bool:
     return flavour(context) == "avx512" and "avx512bf16" in _features(context)[1]
 
 
+DROP_PREFETCHES = ("znver1", "znver2", "znver3", "znver4")
+"""Processors, as LLVM names them, that silently drop requests for the second-level cache while there are too many.
+
+Measured on Zen 4; older ones are taken to be alike. Zen 5 is not: asked as other processors are, SiLU of 2^24 elements
+on one thread takes 3 to 11 % less time there in float32, 3 to 21 % in float16, and LayerNorm the same time as before.
+"""
+
+
 def drops_prefetches(context: Any) -> bool:
-    """True on AMD's Zen, which silently drops requests for its second-level cache while there are too many."""
-    return bool(context.codegen().magic_tuple()[1].startswith("znver"))
+    """True on the processors of ``DROP_PREFETCHES``."""
+    return context.codegen().magic_tuple()[1] in DROP_PREFETCHES
 
 
 def _largest_cache() -> int:
