@@ -111,6 +111,12 @@ def test_memory_is_asked_for_into_the_first_level_where_no_request_is_dropped(
         assert code[kernel].get(not_into, 0) == 0
 
 
+def test_bfloat16_is_widened_by_one_permutation() -> None:
+    """LLVM makes a widening and a shift of a permutation that it can see through."""
+    features = "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c"
+    assert counts("x86_64-unknown-linux-gnu", "skylake-avx512", features)["bfloat16"]["vpermw"] > 0
+
+
 @pytest.mark.parametrize("bfloat16", ["", ",+avx512bf16"], ids=["", "avx512bf16"])
 def test_wide_vectors_go_around_the_cache(bfloat16: str) -> None:
     """LLVM 22 has no streaming store for 512 bits of float16 or bfloat16: it took ordinary ones."""

@@ -35,7 +35,19 @@ def floats(value: float) -> ir.Constant:
 
 def widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
     """Sixteen bfloat16, as SHORTS, in float32."""
+    if target.permutes_words(context):
+        return _above_zeros(builder, raw)
     return builder.bitcast(builder.shl(builder.zext(raw, INTS.llvm), ints(16)), FLOATS.llvm)
+
+
+def _above_zeros(builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
+    """Each of SHORTS above sixteen zeros: by one permutation, where LLVM would widen and shift, which is two."""
+    every = ir.Constant(ir.VectorType(_INT32, 2 * LANES), [_INT32(i) for i in range(2 * LANES)])
+    words = builder.shuffle_vector(raw, ir.Constant(SHORTS, None), every)
+    places = [_INT16(i // 2 if i % 2 else LANES) for i in range(2 * LANES)]
+    # Apart: of known places LLVM makes a widening and a shift again.
+    order = apart(builder, ir.Constant(words.type, places))
+    return builder.bitcast(call_llvm(builder, "llvm.x86.avx512.permvar.hi.512", words.type, words, order), FLOATS.llvm)
 
 
 def narrow_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:

@@ -46,6 +46,11 @@ def converts_half(context: Any) -> bool:
     return requested() != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))
 
 
+def permutes_words(context: Any) -> bool:
+    """True when one instruction puts sixteen bits anywhere in 512."""
+    return flavour(context) == "avx512" and "avx512bw" in _features(context)[1]
+
+
 def rounds_bfloat16(context: Any) -> bool:
     """True when an instruction rounds float32 to bfloat16, making zeros of numbers below the normal ones."""
     return flavour(context) == "avx512" and "avx512bf16" in _features(context)[1]
