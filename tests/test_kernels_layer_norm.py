@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.layer_norm import backward
 from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.tensor import Layout
-from instruction_sets import digests_elsewhere
+from instruction_sets import digests_elsewhere, python
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -496,7 +497,7 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [16, 48, 64, 112, 256, 272, 512])
+@pytest.mark.parametrize("n", [16, 17, 24, 31, 48, 64, 100, 112, 250, 256, 272, 500, 512])
 @pytest.mark.parametrize("mask", [(True, True, True), (True, False, True), (False, True, True), (False, False, True)])
 def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
     """Rows that are not evenly spaced are taken in groups of four; the others in sets, unless one is extraordinary."""
@@ -516,6 +517,44 @@ def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tu
     if mask[0]:
         few = gradients((dy[60:260:2], x[60:260:2], mean[60:260:2], rstd[60:260:2], weight), (True, False, False))[0]
         assert np.array_equal(bits(few), bits(whole[0][60:260:2]))
+
+
+READ_TO_THE_END = """
+import ctypes, mmap
+import numpy as np
+from ml_dtypes import bfloat16
+from aclnn import kernels
+from aclnn.dtypes import DataType as D
+from aclnn.tensor import Layout
+
+def before_the_end(m, n, dtype):
+    size = -(-m * n * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + size), mmap.PAGESIZE, 0) == 0
+    array = np.frombuffer(memory, dtype, m * n, size - m * n * dtype.itemsize).reshape(m, n)
+    array[...] = np.random.default_rng(n).standard_normal((m, n))
+    return array
+
+def layout(array):
+    return Layout(D.of_numpy(array.dtype), array.shape, tuple(step // array.itemsize for step in array.strides))
+
+for dtype in map(np.dtype, (np.float32, np.float16, bfloat16)):
+    for n in (17, 24, 100, 250):
+        dy, x, dx = (before_the_end(320, n, dtype) for _ in range(3))
+        w = before_the_end(1, n, np.dtype(np.float32))[0]
+        arrays = dy, x, np.zeros(320, np.float32), np.ones(320, np.float32), w
+        plan = kernels.layer_norm_backward(tuple(map(layout, arrays)), (layout(dx), None, None), 1)
+        room = np.empty(plan.workspace_bytes + 64, np.uint8)
+        plan.run([array.ctypes.data for array in arrays], [dx.ctypes.data, 0, 0], room.ctypes.data + 63 & -64)
+print("read")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect through the C library, as Linux has it")
+def test_nothing_behind_the_last_row_is_read() -> None:
+    """What is left of a row behind whole vectors is read with what follows it, except at the end."""
+    assert python("-c", READ_TO_THE_END) == "read\n"
 
 
 @pytest.mark.parametrize("n", [64, 100, 512, 700])
@@ -735,6 +774,7 @@ def test_a_plan_runs_from_several_threads_at_once() -> None:
         (4096, 4096, (True, True, True), np.float32, 64 * (2 * 8 * 4096 + 2176)),
         (4096, 4096, (True, False, True), np.float16, 64 * 8 * 4096 + 4 * 4096),
         (4096, 4096, (True, False, False), np.float32, 0),
+        (4096, 100, (True, False, False), np.float32, 448),
         (128, 1024, (False, True, True), np.float32, 2 * 8 * 1024 + 2176 + 128 * (16 * 2 + 40)),
     ],
 )

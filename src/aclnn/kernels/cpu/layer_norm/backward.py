@@ -24,6 +24,7 @@ from aclnn.kernels.cpu.layer_norm.tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
 from aclnn.kernels.cpu.overlaps import apart, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
@@ -59,7 +60,8 @@ class LayerNormPlan:
     """Rows of at most 32,768 columns go in blocks, each to one thread; longer or few rows in batches, cut by columns.
 
     ``workspace_bytes``: 8 for each column, wanted gradient (dw, db) and block; 4 for each column if dx is wanted and
-    there is no contiguous float32 weight; in batches, 16 for each row of a batch and 512 columns, 40 for each row.
+    there is no contiguous float32 weight, or short rows are no whole vectors; in batches, 16 for each row of a batch
+    and 512 columns, 40 for each row.
     """
 
     def __init__(
@@ -90,28 +92,37 @@ class LayerNormPlan:
         self._blocks = 1 if self._batched else -(-self._m // self._block_rows)
         groups = max(1, BATCH_ELEMENTS // max(1, self.n * jobs.GROUP))
         self._batch = min(self._m, groups * jobs.GROUP)
-        self._regions = self._lay_out()
-        self._kernels: dict[tuple[bool, bool, str], tuple[list[Kernel], dict[int, int]]] = {}
-        self.workspace_bytes = 0 if self._empty else self._regions.end
-        self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         same = len({view.dtype for view in self._matrices}) == 1
         self._direct = same and all(view.direct for view in self._matrices)
         self._dtype = dy.dtype if self._direct else DataType.FLOAT
         even = not self._direct or all(len(view.rows) == 1 for view in self._matrices)
-        self._sets = even and not self._batched and taken_in_sets(self.wanted, self.n, self._dtype.itemsize)
+        ascending = not self._direct or all(
+            stride >= self.n * view.itemsize for view in self._matrices for _, stride in view.rows
+        )
+        in_sets = taken_in_sets(self.wanted, self.n, self._dtype.itemsize, ascending)
+        self._sets = even and not self._batched and in_sets
+        self._regions = self._lay_out()
+        self._kernels: dict[tuple[bool, bool, str], tuple[list[Kernel], dict[int, int]]] = {}
+        self.workspace_bytes = 0 if self._empty else self._regions.end
+        self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         self._careful = self._batched or (self.wanted.dx and (self._sets or not self._direct))
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         if not self._empty:
             self._compiled(self._careful, self._one_by_one)  # in phase one
 
     def _lay_out(self) -> _Regions:
-        weight = self._weight
-        ready = weight is not None and weight.direct and weight.dtype == DataType.FLOAT
-        partials = aligned(4 * self.n) if self.wanted.dx and not ready else 0
+        partials = aligned(4 * self.n) if self.wanted.dx and not self._weight_is_ready() else 0
         records = partials + self._partial_bytes() * self._blocks
         batch = -(-self._batch // jobs.GROUP) * jobs.GROUP if self._batched else 0
         coefficients = aligned(records + jobs.RECORD * self._segments * batch)
         return _Regions(partials, records, coefficients, coefficients + jobs.COEFFICIENT * batch)
+
+    def _weight_is_ready(self) -> bool:
+        """Whether kernels read the given weights, and not a copy: contiguous float32, in sets whole vectors of them."""
+        weight = self._weight
+        if weight is None or not weight.direct or weight.dtype != DataType.FLOAT:
+            return False
+        return not self._sets or self.n % LANES == 0
 
     def _sum_bytes(self) -> int:
         """Bytes of a block's partial sums of dw or db, padded to whole vectors."""
@@ -189,13 +200,17 @@ class LayerNormPlan:
         return job
 
     def _ready_weight(self, address: int, copy: int) -> int:
-        """The address of contiguous float32 weights."""
+        """The address of contiguous float32 weights; behind those in a copy zeros fill the vector."""
         weight = self._weight
+        if self._weight_is_ready():
+            return address
+        ctypes.memset(copy + 4 * self.n, 0, aligned(4 * self.n) - 4 * self.n)
         if weight is None:
             np.ctypeslib.as_array((ctypes.c_float * self.n).from_address(copy)).fill(1)
             return copy
         if weight.direct and weight.dtype == DataType.FLOAT:
-            return address
+            ctypes.memmove(copy, address, 4 * self.n)
+            return copy
         fields = np.array(weight.fields(), dtype=np.int64)
         fields[0] = address
         room = working.address(64 + 8 + 8 * COLUMN_CHUNK)

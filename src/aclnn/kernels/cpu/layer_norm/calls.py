@@ -61,10 +61,14 @@ def driver(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), DRIVERS[name])
 
 
-def taken_in_sets(wanted: Wanted, columns: int, size: int) -> bool:
-    """Whether sets are made of rows of so many columns, with elements of so many bytes, if they are evenly spaced."""
+def taken_in_sets(wanted: Wanted, columns: int, size: int, ascending: bool) -> bool:
+    """Whether sets are made of evenly spaced rows of so many columns, with elements of so many bytes.
+
+    ``ascending``: each row is in memory behind the one before.
+    """
     if wanted.dx:
-        return columns <= short.LONGEST_BYTES // size and columns % LANES == 0
+        whole = columns % LANES == 0
+        return columns <= short.LONGEST_BYTES // size and (whole or (columns > LANES and ascending))
     return columns >= down.SHORTEST
 
 

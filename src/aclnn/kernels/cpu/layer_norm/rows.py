@@ -291,7 +291,8 @@ def blocks(one_by_one: bool) -> Loop:
                 last = stop
                 if of(job, SETS):
                     db_at = dw_at + of(job, DB_OFFSET)
-                    invoke(of(job, SETS), job, first, stop, of(job, SET_ROWS), dw_at, db_at, reached, 0)
+                    more = 1 if stop < last_row else 0
+                    invoke(of(job, SETS), job, first, stop, of(job, SET_ROWS), dw_at, db_at, reached, more)
                     first = load_one_int64(reached)
                     last = min(stop, first + of(job, SET_ROWS))
                 for row in range(first, last, GROUP):

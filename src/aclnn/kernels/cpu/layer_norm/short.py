@@ -15,6 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.ends import stream_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -77,7 +78,8 @@ ROOM = DB_TERMS + HALF * LONGEST
 
 def rows_of_a_set(columns: int) -> int:
     """How many rows of so many columns are a set."""
-    return max(HALF, min(SET, SET_ELEMENTS // columns // HALF * HALF))
+    padded = -(-columns // LANES) * LANES
+    return max(HALF, min(SET, SET_ELEMENTS // padded // HALF * HALF))
 
 
 def _part(builder: ir.IRBuilder, address: ir.Value, distance: int, lanes: int) -> ir.Value:
@@ -188,13 +190,14 @@ def statistics(means: int, rstds: int, k: int) -> Any:
 
 @register_jitable
 def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
-    """Add the terms of so many groups to n float64 sums, in order."""
-    for j in range(0, n, LANES):
+    """Add the terms of so many groups to the float64 sums of n columns, in order."""
+    padded = (n + LANES - 1) & -LANES
+    for j in range(0, padded, LANES):
         total = load_doubles(sums_at + 8 * j)
         at = terms_at + 4 * j
         for _ in range(groups):
             total = plus(total, load_float32(at))
-            at += 4 * n
+            at += 4 * padded
         store_doubles(sums_at + 8 * j, total)
 
 
@@ -214,13 +217,16 @@ def fetch(dy_at: int, x_at: int) -> None:
 
 
 def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop:
-    """The kernel that goes through sets of rows whose elements lie side by side, in whole vectors and evenly spaced.
+    """The kernel that goes through sets of evenly spaced rows of at least sixteen elements that lie side by side.
 
     The parameters: the job, the first row, the row after the last, rows of a set, where the float64 sums of dw and db
-    are, and where to put the first row that is not done: of what is no whole set, or of one out of the ordinary.
+    are, where to put the first row that is not done (of what is no whole set, or of one out of the ordinary), and
+    whether there is memory behind the last row. What is left of rows behind whole vectors is read as a whole one: what
+    follows them has weight 0, and its terms of dw and db are beyond the last column.
     """
     load_dy, load_x, write_sixteen, dy_size, x_size = dy.load, x.load, getattr(dx, way), dy.size, x.size
     write_line, line = writing(dy, x, dx, way).line, 64 // dx.size
+    dx_size, store_sixteen, streamed = dx.size, dx.store, way != "store"
     _, wants_dw, wants_db = wanted
 
     @register_jitable(forceinline=True)
@@ -236,7 +242,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     @register_jitable
     def sum_set(job: int, row: int, rows: int, room: int) -> Any:
         """Sums of each row and terms of dw and db; whether float32 holds the terms, and x̂ is small enough."""
-        vectors, w_at = number(job, N) // LANES, number(job, WEIGHT)
+        vectors, w_at = (number(job, N) + LANES - 1) // LANES, number(job, WEIGHT)
         dy_step, x_step = step(job, DY), step(job, X)
         dy_at, x_at, terms_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step, room
         means, rstds = places(job, row, room)
@@ -278,10 +284,10 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
         """Whether dy is zero in all of a row."""
-        dy_at = base(job, DY) + row * step(job, DY)
+        dy_at, last = base(job, DY) + row * step(job, DY), number(job, N) - LANES
         total = splat(np.float32(0.0))
         for j in range(0, number(job, N), LANES):
-            total = total + absolute(load_dy(dy_at + j * dy_size))
+            total = total + absolute(load_dy(dy_at + min(j, last) * dy_size))
         return not any_lane(total != 0.0)
 
     @register_jitable
@@ -304,27 +310,50 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
         return True
 
     @register_jitable
+    def last_sixteen(dy_at: int, x_at: int, w_at: int, constants: Any) -> Any:
+        return gradient(load_dy(dy_at), load_x(x_at), load_float32(w_at), constants)
+
+    @register_jitable
+    def write_end(dx_at: int, end: Any, rest: int) -> None:
+        """The last sixteen columns of a row; around the cache only what has not been written yet."""
+        if streamed:
+            room = scratch(64)
+            store_sixteen(room, end)
+            done = (LANES - rest) * dx_size
+            stream_out(room + done, rest * dx_size, dx_at + done)
+        else:
+            store_sixteen(dx_at, end)
+
+    @register_jitable
     def write_set(job: int, row: int, rows: int, room: int) -> None:
         """dx of all rows, one after the other: in this order memory takes it fastest."""
         n, (means, rstds) = number(job, N), places(job, row, room)
+        rest, last = n % LANES, n - LANES
         dy_step, x_step, dx_step = step(job, DY), step(job, X), step(job, DX)
         dy_at, x_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step
         dx_at = base(job, DX) + row * dx_step
         for k in range(rows):
             at, x_here, dx_here, w_here = again(dy_at), again(x_at), again(dx_at), number(job, WEIGHT)
             constants = _constants(means, rstds, room, k)
+            end = constants[0]
+            if rest:  # before anything is written, perhaps over dy or x
+                end = last_sixteen(dy_at + last * dy_size, x_at + last * x_size, w_here + 4 * last, constants)
             for _ in range(n // line):
                 fetch(at, x_here)
                 write_line(at, x_here, dx_here, w_here, constants)
                 at, x_here = again(at + line * dy_size), again(x_here + line * x_size)
                 dx_here, w_here = again(dx_here + 64), w_here + 4 * line
-            if n % line:
+            if n % line >= LANES:
                 fetch(at, x_here)
                 write_sixteen(dx_here, gradient(load_dy(at), load_x(x_here), load_float32(w_here), constants))
+            if rest:
+                write_end(dx_at + last * dx_size, end, rest)
             dy_at, x_at, dx_at = dy_at + dy_step, x_at + x_step, dx_at + dx_step
 
-    def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, unused: int) -> None:
+    def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, more: int) -> None:
         room, groups, n = scratch(ROOM), rows // GROUP, number(job, N)
+        if n % LANES and not more:
+            stop -= 1
         for at in range(room + SUMS_G, room + LANES_AT, 64):
             store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
         row = first
