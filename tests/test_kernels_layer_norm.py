@@ -497,7 +497,7 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [16, 17, 24, 31, 48, 64, 100, 112, 250, 256, 272, 500, 512])
+@pytest.mark.parametrize("n", [6, 8, 15, 16, 17, 24, 31, 48, 64, 100, 112, 250, 256, 272, 500, 512])
 @pytest.mark.parametrize("mask", [(True, True, True), (True, False, True), (False, True, True), (False, False, True)])
 def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
     """Rows that are not evenly spaced are taken in groups of four; the others in sets, unless one is extraordinary."""
@@ -540,7 +540,7 @@ def layout(array):
     return Layout(D.of_numpy(array.dtype), array.shape, tuple(step // array.itemsize for step in array.strides))
 
 for dtype in map(np.dtype, (np.float32, np.float16, bfloat16)):
-    for n in (17, 24, 100, 250):
+    for n in (1, 3, 8, 15, 17, 24, 100, 250):
         dy, x, dx = (before_the_end(320, n, dtype) for _ in range(3))
         w = before_the_end(1, n, np.dtype(np.float32))[0]
         arrays = dy, x, np.zeros(320, np.float32), np.ones(320, np.float32), w
@@ -646,6 +646,8 @@ def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) 
     for pitch, streamed in ((100, True), (104, False), (112, False), (128, False)):
         plan = Plan(inputs, (np.empty((300, pitch), np.float32)[:, :100], None, None), 1)
         assert plan.plan._template[jobs.STREAMED] == streamed
+    tiny = rows(np.random.default_rng(4), 600, 8)
+    assert not Plan(tiny, (np.empty((600, 8), np.float32), None, None), 1).plan._template[jobs.STREAMED]
 
 
 def digest() -> str:

@@ -68,7 +68,7 @@ def taken_in_sets(wanted: Wanted, columns: int, size: int, ascending: bool) -> b
     """
     if wanted.dx:
         whole = columns % LANES == 0
-        return columns <= short.LONGEST_BYTES // size and (whole or (columns > LANES and ascending))
+        return columns <= short.LONGEST_BYTES // size and (whole or ascending)
     return columns >= down.SHORTEST
 
 

@@ -291,8 +291,7 @@ def blocks(one_by_one: bool) -> Loop:
                 last = stop
                 if of(job, SETS):
                     db_at = dw_at + of(job, DB_OFFSET)
-                    more = 1 if stop < last_row else 0
-                    invoke(of(job, SETS), job, first, stop, of(job, SET_ROWS), dw_at, db_at, reached, more)
+                    invoke(of(job, SETS), job, first, stop, of(job, SET_ROWS), dw_at, db_at, reached, last_row - stop)
                     first = load_one_int64(reached)
                     last = min(stop, first + of(job, SET_ROWS))
                 for row in range(first, last, GROUP):

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.ends import stream_out
+from aclnn.kernels.cpu.ends import copy_out, stream_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -217,16 +217,18 @@ def fetch(dy_at: int, x_at: int) -> None:
 
 
 def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop:
-    """The kernel that goes through sets of evenly spaced rows of at least sixteen elements that lie side by side.
+    """The kernel that goes through sets of evenly spaced rows whose elements lie side by side.
 
     The parameters: the job, the first row, the row after the last, rows of a set, where the float64 sums of dw and db
-    are, where to put the first row that is not done (of what is no whole set, or of one out of the ordinary), and
-    whether there is memory behind the last row. What is left of rows behind whole vectors is read as a whole one: what
+    are, where to put the first row that is not done (of what is no whole set, or of one out of the ordinary), and how
+    many rows there are behind the last. What is left of rows behind whole vectors is read as a whole one: what
     follows them has weight 0, and its terms of dw and db are beyond the last column.
     """
     load_dy, load_x, write_sixteen, dy_size, x_size = dy.load, x.load, getattr(dx, way), dy.size, x.size
     write_line, line = writing(dy, x, dx, way).line, 64 // dx.size
-    dx_size, store_sixteen, streamed = dx.size, dx.store, way != "store"
+    load_part, store_sixteen, dx_size = dy.load_part, dx.store, dx.size
+    streamed = way != "store"
+    write_some = stream_out if streamed else copy_out
     _, wants_dw, wants_db = wanted
 
     @register_jitable(forceinline=True)
@@ -284,10 +286,10 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
         """Whether dy is zero in all of a row."""
-        dy_at, last = base(job, DY) + row * step(job, DY), number(job, N) - LANES
+        dy_at, n = base(job, DY) + row * step(job, DY), number(job, N)
         total = splat(np.float32(0.0))
-        for j in range(0, number(job, N), LANES):
-            total = total + absolute(load_dy(dy_at + min(j, last) * dy_size))
+        for j in range(0, n, LANES):
+            total = total + absolute(load_part(dy_at + j * dy_size, min(LANES, n - j)))
         return not any_lane(total != 0.0)
 
     @register_jitable
@@ -314,13 +316,12 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
         return gradient(load_dy(dy_at), load_x(x_at), load_float32(w_at), constants)
 
     @register_jitable
-    def write_end(dx_at: int, end: Any, rest: int) -> None:
-        """The last sixteen columns of a row; around the cache only what has not been written yet."""
-        if streamed:
+    def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
+        """Up to sixteen last columns of a row, of which some have been written: these not again around the cache."""
+        if streamed or written + rest < LANES:
             room = scratch(64)
             store_sixteen(room, end)
-            done = (LANES - rest) * dx_size
-            stream_out(room + done, rest * dx_size, dx_at + done)
+            write_some(room + written * dx_size, rest * dx_size, dx_at + written * dx_size)
         else:
             store_sixteen(dx_at, end)
 
@@ -328,7 +329,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     def write_set(job: int, row: int, rows: int, room: int) -> None:
         """dx of all rows, one after the other: in this order memory takes it fastest."""
         n, (means, rstds) = number(job, N), places(job, row, room)
-        rest, last = n % LANES, n - LANES
+        rest, last = n % LANES, max(0, n - LANES)
         dy_step, x_step, dx_step = step(job, DY), step(job, X), step(job, DX)
         dy_at, x_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step
         dx_at = base(job, DX) + row * dx_step
@@ -347,13 +348,12 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
                 fetch(at, x_here)
                 write_sixteen(dx_here, gradient(load_dy(at), load_x(x_here), load_float32(w_here), constants))
             if rest:
-                write_end(dx_at + last * dx_size, end, rest)
+                write_end(dx_at + last * dx_size, end, n - rest - last, rest)
             dy_at, x_at, dx_at = dy_at + dy_step, x_at + x_step, dx_at + dx_step
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, more: int) -> None:
         room, groups, n = scratch(ROOM), rows // GROUP, number(job, N)
-        if n % LANES and not more:
-            stop -= 1
+        stop = min(stop, stop + more - (((n + LANES - 1) & -LANES) - 1) // n)  # with what a row is read with
         for at in range(room + SUMS_G, room + LANES_AT, 64):
             store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
         row = first
