@@ -12,7 +12,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.memory import pointer
-from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, Vector
+from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, Vector, by_halves
 
 _INT32, _DOUBLE = ir.IntType(32), ir.DoubleType()
 
@@ -92,19 +92,7 @@ def sum_of(typingctx: Any, total: Any) -> Any:
     """The sum of the lanes, always as the same tree: halves are added until one lane is left."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        part, width = args[0], LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                builder.shuffle_vector(
-                    part,
-                    ir.Constant(part.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
-                )
-                for start in (0, width)
-            )
-            part = builder.fadd(low, high)
-        return builder.extract_element(part, _INT32(0))
+        return by_halves(builder, args[0], builder.fadd)
 
     return types.float64(DOUBLES), emit
 

@@ -328,19 +328,7 @@ def total(typingctx: Any, value: Any) -> Any:
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        part, width = args[0], LANES
-        while width > 1:
-            width //= 2
-            halves = [
-                builder.shuffle_vector(
-                    part,
-                    ir.Constant(part.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
-                )
-                for start in (0, width)
-            ]
-            part = builder.fadd(*halves)
-        return builder.extract_element(part, _INT32(0))
+        return by_halves(builder, args[0], builder.fadd)
 
     return types.float32(value), emit
 
@@ -407,6 +395,13 @@ def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
         order = ir.Constant(ir.VectorType(_INT32, width), [_INT32(i) for i in range(width)])
         pieces = [builder.shuffle_vector(*pieces[i : i + 2], order) for i in range(0, len(pieces), 2)]
     return pieces[0]
+
+
+def by_halves(builder: ir.IRBuilder, vector: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """What is left when halves of a vector are combined until one lane is left: always the same tree."""
+    while vector.type.count > 1:
+        vector = combine(*pieces(builder, vector, vector.type.count // 2))
+    return builder.extract_element(vector, _INT32(0))
 
 
 def _floats(values: list[float]) -> ir.Constant:

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu import memory
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.vector import FLOATS, LANES, call_llvm
+from aclnn.kernels.cpu.vector import FLOATS, LANES, by_halves, call_llvm
 
 _INT32 = ir.IntType(32)
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
@@ -220,18 +220,9 @@ def largest_lane(typingctx: Any, value: Any) -> Any:
     """The largest of sixteen lanes, none of which is NaN."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        part, width = args[0], LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                builder.shuffle_vector(
-                    part,
-                    ir.Constant(part.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
-                )
-                for start in (0, width)
-            )
-            part = builder.select(builder.fcmp_ordered(">", low, high), low, high)
-        return builder.extract_element(part, _INT32(0))
+        def larger(low: ir.Value, high: ir.Value) -> ir.Value:
+            return builder.select(builder.fcmp_ordered(">", low, high), low, high)
+
+        return by_halves(builder, args[0], larger)
 
     return types.float32(FLOATS), emit

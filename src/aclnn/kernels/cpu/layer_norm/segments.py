@@ -364,10 +364,15 @@ def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
 
 
 class Writing(NamedTuple):
-    """What kernels that write dx have in common."""
+    """What kernels that write dx have in common: sixteen columns of it, a line written, and an end of less than a line.
 
+    ``out`` writes less than a line from memory, as (from, bytes, to).
+    """
+
+    sixteen: Any
     line: Any
     end: Any
+    out: Any
 
 
 def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
@@ -399,12 +404,12 @@ def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
             store_dx(end + 128 + i * dx_size, result)
         write_out(end + 128, count * dx_size, dx_at)
 
-    return Writing(write_line, write_end)
+    return Writing(sixteen, write_line, write_end, write_out)
 
 
 def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     """The kernel that writes dx of one row, the first of the frame's, a line at a time."""
-    write_line, write_end = writing(dy, x, dx, way)
+    _, write_line, write_end, _ = writing(dy, x, dx, way)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:
@@ -426,7 +431,7 @@ def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
 
 def write_group(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     """The kernel that writes dx of four rows, a line of each at a time."""
-    write_line, write_end = writing(dy, x, dx, way)
+    _, write_line, write_end, _ = writing(dy, x, dx, way)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:

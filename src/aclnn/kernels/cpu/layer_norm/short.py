@@ -15,7 +15,6 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.ends import copy_out, stream_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -34,7 +33,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     load_statistic,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import Element, halves, store_int
-from aclnn.kernels.cpu.layer_norm.segments import Wanted, gradient, writing
+from aclnn.kernels.cpu.layer_norm.segments import Wanted, writing
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import (
     again,
@@ -225,10 +224,10 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     follows them has weight 0, and its terms of dw and db are beyond the last column.
     """
     load_dy, load_x, write_sixteen, dy_size, x_size = dy.load, x.load, getattr(dx, way), dy.size, x.size
-    write_line, line = writing(dy, x, dx, way).line, 64 // dx.size
+    sixteen, write_line, _, write_some = writing(dy, x, dx, way)
+    line = 64 // dx.size
     load_part, store_sixteen, dx_size = dy.load_part, dx.store, dx.size
     streamed = way != "store"
-    write_some = stream_out if streamed else copy_out
     _, wants_dw, wants_db = wanted
 
     @register_jitable(forceinline=True)
@@ -312,10 +311,6 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
         return True
 
     @register_jitable
-    def last_sixteen(dy_at: int, x_at: int, w_at: int, constants: Any) -> Any:
-        return gradient(load_dy(dy_at), load_x(x_at), load_float32(w_at), constants)
-
-    @register_jitable
     def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
         """Up to sixteen last columns of a row, of which some have been written: these not again around the cache."""
         if streamed or written + rest < LANES:
@@ -338,7 +333,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
             constants = _constants(means, rstds, room, k)
             end = constants[0]
             if rest:  # before anything is written, perhaps over dy or x
-                end = last_sixteen(dy_at + last * dy_size, x_at + last * x_size, w_here + 4 * last, constants)
+                end = sixteen(dy_at + last * dy_size, x_at + last * x_size, w_here + 4 * last, constants)
             for _ in range(n // line):
                 fetch(at, x_here)
                 write_line(at, x_here, dx_here, w_here, constants)
@@ -346,7 +341,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
                 dx_here, w_here = again(dx_here + 64), w_here + 4 * line
             if n % line >= LANES:
                 fetch(at, x_here)
-                write_sixteen(dx_here, gradient(load_dy(at), load_x(x_here), load_float32(w_here), constants))
+                write_sixteen(dx_here, sixteen(at, x_here, w_here, constants))
             if rest:
                 write_end(dx_at + last * dx_size, end, n - rest - last, rest)
             dy_at, x_at, dx_at = dy_at + dy_step, x_at + x_step, dx_at + dx_step
