@@ -53,7 +53,7 @@ def other_mode(evidence: Evidence) -> Cause | None:
     prediction = elementwise(slope, inputs["grad_output"], inputs["self"], evidence.target).value
     distance = np.abs(prediction - evidence.v)
     # The implementation may have flaws of its own, which are much smaller than what lies between the modes.
-    apart = distance > 4.0 * SOUND_ULP[evidence.target.name] * evidence.ulp
+    apart = distance > 4.0 * SOUND_ULP[evidence.target.name] * evidence.ulp + 2.0**-18 * np.abs(evidence.dy)
     fits = evidence.near(prediction, 0.05 * distance)
     if np.count_nonzero(apart) < _FEW or np.count_nonzero(fits & apart) < ENOUGH * np.count_nonzero(apart):
         return None
@@ -74,7 +74,10 @@ def moved_data(evidence: Evidence) -> Cause | None:
         parts += [("self alone", evidence.dy, evidence.slope), ("grad_output alone", evidence.slope, evidence.dy)]
     for what, fixed, moving in parts:
         for how, moved in _movements(evidence, fixed, moving):
-            cause = evidence.if_predicted("moved-data", f"{what} is {how}", fixed * moved)
+            prediction = fixed * moved
+            # The implementation's own noise is much smaller than what the move changes.
+            extra = 0.05 * np.abs(prediction - evidence.v)
+            cause = evidence.if_predicted("moved-data", f"{what} is {how}", prediction, extra)
             if cause is not None:
                 return cause
     return None
@@ -100,7 +103,9 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
     size = evidence.a.size
     reach = min(_SHIFTS, size // 2)
     candidates = np.arange(-reach, reach + 1)
-    wrong = np.flatnonzero(evidence.wrong)
+    # Large results tell best: small ones may be spoilt by the implementation's own cancellation.
+    large = np.abs(evidence.a) >= np.nanmedian(np.abs(evidence.a[evidence.wrong]))
+    wrong = np.flatnonzero(evidence.wrong & large)
     places = wrong[np.linspace(0, wrong.size - 1, min(_PROBES, wrong.size)).astype(int)]
     votes = np.zeros(candidates.size, int)
     for place in places.tolist():
