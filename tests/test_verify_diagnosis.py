@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import aclnn
 from aclnn.verify.cases import make_case
 from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import evaluate
@@ -324,6 +325,74 @@ def test_constant_at_an_edge_of_the_buffer(dtype, place):
     assert place in cause.text
 
 
+def wide_inputs():
+    rng = np.random.default_rng(0)
+    shape = 256, 1024
+    x, dy = (2 * rng.normal(size=shape)).astype(np.float32), rng.normal(size=shape).astype(np.float32)
+    return {"grad_output": dy, "self": x}
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+@pytest.mark.parametrize("count", [1, 5, 4096])
+def test_an_unwritten_end_of_a_noisy_output(count, value):
+    """The noise at the derivative's zero hid it: cancellation alone was named, and single elements never."""
+    inputs = wide_inputs()
+    actual = in_float32(inputs, silu)
+    actual.reshape(-1)[-count:] = value
+    first, second = next(iter(causes("silu_backward", inputs, actual).values()))
+    assert first.name == "constant-at-edge"
+    many = "the element at the end of the buffer is" if count == 1 else f"the {count} elements at the end of the buffer"
+    assert first.text.startswith(many)
+    assert second.name == "cancellation-at-zero"
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(
+    ("tiles", "columns", "text"),
+    [
+        ([3, 9, 17], slice(None), "24576 elements in 3 tiles of 8192 are all 0"),
+        (slice(None, None, 2), slice(None), "131072 elements in 16 tiles of 8192 are all 0"),
+        (slice(None), slice(-40, None), "1280 elements in 32 tiles of 40 are all 0"),
+    ],
+)
+def test_unwritten_tiles_inside_the_buffer(tiles, columns, text, noisy):
+    """No cause was known."""
+    inputs = wide_inputs()
+    actual = in_float32(inputs, silu) if noisy else exact("silu_backward", inputs).rounded.copy()
+    actual.reshape(32, -1)[tiles, columns] = 0
+    cause = only("silu_backward", inputs, actual)
+    assert cause.name == "constant-at-edge"
+    assert text in cause.text
+
+
+@pytest.mark.parametrize("what", ["result", "self"])
+@pytest.mark.parametrize("mode", ["none", "tanh"])
+def test_noisy_data_that_is_transposed(mode, what):
+    """What the literal formula loses in the tail hid that it was moved."""
+    inputs = wide_inputs()
+
+    def turned(array):
+        return np.ascontiguousarray(array.T).reshape(array.shape)
+
+    if what == "result":
+        actual = turned(in_float32(inputs, NAIVE["gelu_backward_v2", mode]))
+    else:
+        actual = in_float32({**inputs, "self": turned(inputs["self"])}, NAIVE["gelu_backward_v2", mode])
+    cause = only("gelu_backward_v2", inputs, actual, approximate=mode)
+    assert (cause.name, "transposed" in cause.text) == ("moved-data", True)
+
+
+def test_a_saturation_by_x_is_no_matter_of_the_buffer():
+    """Also where x is sorted, so that the elements struck are the first ones."""
+    inputs = wide_inputs()
+    inputs["self"] = np.sort(inputs["self"], axis=None).reshape(inputs["self"].shape)
+    actual = exact("silu_backward", inputs).rounded.copy()
+    actual[inputs["self"] < -3] = 0
+    cause = only("silu_backward", inputs, actual)
+    assert cause.name == "constant-at-edge"
+    assert "for x < -3" in cause.text
+
+
 def norm_inputs(dtype, rows=2048, columns=64, statistics=np.float32, offset=3.0):
     rng = np.random.default_rng(3)
     x = (rng.normal(size=(rows, columns)) + offset).astype(numpy_type(dtype))
@@ -335,6 +404,11 @@ def norm_inputs(dtype, rows=2048, columns=64, statistics=np.float32, offset=3.0)
         "rstd": (1 / np.sqrt(wide.var(1, keepdims=True) + 1e-5)).astype(statistics),
         "weight": rng.normal(size=columns).astype(np.float32),
     }
+
+
+def inputs_in_order(inputs):
+    """As layer_norm_backward takes them, up to rstd."""
+    return inputs["grad_out"], inputs["input"], inputs["input"].shape[1:], inputs["mean"], inputs["rstd"]
 
 
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
@@ -387,6 +461,19 @@ def test_sums_kept_in_16_bits(dtype, narrow, order):
         assert narrow in found["grad_weight"][0].text
     else:  # an order that is not simulated; db's values are short, so that its halves are often exact
         assert [cause.name for cause in found["grad_weight"]] == ["narrow-sums"]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("rows", "blank"), [(256, 4), (96, 1)])
+def test_unwritten_last_rows_of_layer_norm(dtype, rows, blank):
+    """In float32 the noise of its sums hid them."""
+    inputs = norm_inputs(dtype, rows, 768, offset=0.3)
+    del inputs["weight"]
+    dx = np.array(aclnn.layer_norm_backward(*inputs_in_order(inputs), None, None, (True, False, False))[0])
+    dx[-blank:] = 0
+    found = causes("layer_norm_backward", inputs, {"grad_input": dx}, normalized_shape=(768,))["grad_input"]
+    assert found[0].name == "constant-at-edge"
+    assert f"the {768 * blank} elements at the end of the buffer are all 0" in found[0].text
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, np.nan])

@@ -15,18 +15,27 @@ from aclnn.verify.predicted_faults import (
     rounding,
 )
 from aclnn.verify.regional_faults import regional
+from aclnn.verify.unwritten import unwritten
 
 
 @quiet
 def diagnose(measured: Measured) -> list[Cause]:
-    """The probable causes of an output's errors, the weightiest first; none when nothing known fits."""
+    """The probable causes of an output's errors, parts of it that are blank first; none when nothing known fits."""
     evidence = evidence_of(measured)
-    if evidence.wrong_count:
-        for find in (constant_output, edge_rule, other_mode, moved_data, narrow_statistics, narrow_sums):
-            cause = find(evidence)
-            if cause is not None:
-                return [cause]
-    cause = rounding(evidence)
-    if cause is not None:
-        return [cause]
-    return regional(evidence) if evidence.wrong_count else []
+    if evidence.wrong_count == 0:
+        return _only(rounding(evidence))
+    for find in (constant_output, edge_rule, other_mode, moved_data):
+        if found := _only(find(evidence)):
+            return found
+    blank = unwritten(evidence, evidence.gross)
+    if blank is not None:
+        name, text, explained = blank
+        return [evidence.cause(name, text, explained), *regional(evidence, evidence.wrong & ~explained)]
+    for find in (narrow_statistics, narrow_sums, rounding):
+        if found := _only(find(evidence)):
+            return found
+    return regional(evidence, evidence.wrong)
+
+
+def _only(cause: Cause | None) -> list[Cause]:
+    return [] if cause is None else [cause]

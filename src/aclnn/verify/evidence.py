@@ -11,6 +11,7 @@ import numpy as np
 from aclnn.verify.evaluate import Elements, Measured, Source
 from aclnn.verify.measures import agree
 from aclnn.verify.number_formats import NumberFormat
+from aclnn.verify.scales import growth_of_flushed, terms_size
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +20,9 @@ ENOUGH = 0.9
 """The share of wrong elements that a fault must account for to be named alone."""
 SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 """Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
+
+Finding = tuple[str, str, Array]
+"""A fault's name, its text and the elements that it explains."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,31 @@ class Evidence:
     def wrong_count(self) -> int:
         """How many they are."""
         return int(np.count_nonzero(self.wrong))
+
+    @cached_property
+    def gross(self) -> Array:
+        """Wrong elements that no rounding of any intermediate explains, nor a device that flushes to zero."""
+        level = max(2.0**-10, 16.0 * 2.0**-self.target.digits)
+        rounded = np.abs(self.a - self.v) <= level * terms_size(self.source, self.elements)
+        gross: Array = self.wrong & ~rounded & ~self._flushed & ~self._at_a_kink
+        return gross
+
+    @property
+    def _flushed(self) -> Array:
+        """Zeros that flushing tiny numbers leaves; none where results as tiny survive."""
+        least = self.target.smallest_normal
+        tiny = np.abs(self.v) < 2.0 * least * growth_of_flushed(self.source, self.elements)
+        zeros: Array = tiny & (self.a == 0.0)
+        survivors = (self.a != 0.0) & (self.g != 0.0) & (np.abs(self.g) < least)
+        return zeros & (np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(zeros))
+
+    @property
+    def _at_a_kink(self) -> Array:
+        """Where Hardswish's branches meet, and implementations differ."""
+        if self.source.case.operator.name != "hardswish_backward":
+            return np.zeros(self.a.size, bool)
+        kink: Array = np.abs(self.x) == 3.0
+        return kink
 
     def near(self, values: Array, extra: Array | float = 0.0) -> Array:
         """Whether the output is within sound arithmetic of other values (and ``extra``)."""

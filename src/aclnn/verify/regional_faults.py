@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.evaluate import ElementwiseSource
-from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
+from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence, Finding
 from aclnn.verify.number_formats import FORMATS, NumberFormat
+from aclnn.verify.unwritten import unwritten
 
 Array = np.ndarray[Any, Any]
 
@@ -31,86 +32,26 @@ _ZEROS = {
 }
 """Where each derivative crosses zero."""
 
-Finding = tuple[str, str, Array]
-"""A fault's name, its text and the elements that it explains."""
 
-
-def regional(evidence: Evidence) -> list[Cause]:
-    """The faults that account for the wrong elements, each element given to the first that fits; weightiest first."""
-    left = evidence.wrong.copy()
+def regional(evidence: Evidence, left: Array) -> list[Cause]:
+    """The faults that account for the elements left, each element given to the first that fits; weightiest first."""
+    count = np.count_nonzero(left)
     causes = []
-    for find in (_buffer_edge, _flush_to_zero, _overflow, _cancellation_at_zero, _one_plus_tail, _constant_beyond):
+    for find in (unwritten, _flush_to_zero, _overflow, _cancellation_at_zero, _one_plus_tail, _constant_beyond):
         finding = find(evidence, left)
         if finding is None:
             continue
         name, text, explained = finding
-        if np.count_nonzero(explained & left) >= max(1, _WORTH_NAMING * evidence.wrong_count):
+        if np.count_nonzero(explained & left) >= max(1, _WORTH_NAMING * count):
             causes.append(evidence.cause(name, text, explained & left))
-            left &= ~explained
-    if sum(cause.share for cause in causes) < _WORTH_TRUSTING:
+            left = left & ~explained
+    if sum(cause.elements for cause in causes) < _WORTH_TRUSTING * count:
         return []
     return sorted(causes, key=lambda cause: -cause.elements)
 
 
 def _slope_of(evidence: Evidence) -> str | None:
     return evidence.source.slope if isinstance(evidence.source, ElementwiseSource) else None
-
-
-def _buffer_edge(evidence: Evidence, left: Array) -> Finding | None:
-    """One constant at the beginning or the end of the buffer, in a stretch of it, or at an end of every row."""
-    places = np.flatnonzero(left)
-    if places.size < _FEW or places.size > left.size // 2:
-        return None
-    values = evidence.a[places]
-    constant = float(np.median(np.where(np.isnan(values), np.inf, values)))
-    same = (evidence.a == constant) | ((constant == np.inf) & np.isnan(evidence.a))
-    if np.count_nonzero(same & left) < ENOUGH * places.size:
-        return None
-    shown = "NaN" if constant == np.inf and np.isnan(values).any() else f"{constant:g}"
-    struck = np.flatnonzero(left & same)
-    first, last = int(struck[0]), int(struck[-1])
-    stretch = np.zeros(evidence.a.size, bool)
-    stretch[first : last + 1] = True
-    count = last + 1 - first
-    if np.count_nonzero(same & stretch) >= 0.98 * count and not _follows_x(evidence, left):
-        text = f"the {count} elements {_where(evidence, first, last)} are all {shown} instead of the gradient"
-        return "constant-at-edge", text, stretch & same
-    return _row_edge(evidence, left, same, shown)
-
-
-def _where(evidence: Evidence, first: int, last: int) -> str:
-    if evidence.whole and last >= evidence.a.size - 2:
-        return "at the end of the buffer"
-    if evidence.whole and first <= 1:
-        return "at the beginning of the buffer"
-    return f"from index {evidence.elements.start + first} on"
-
-
-def _row_edge(evidence: Evidence, left: Array, same: Array, shown: str) -> Finding | None:
-    shape = evidence.source.shape
-    if not evidence.whole or len(shape) < 2 or shape[-1] < 2:
-        return None
-    columns = shape[-1]
-    struck = left.reshape(-1, columns).mean(axis=0) > 0.8
-    count = int(np.count_nonzero(struck))
-    if count == 0 or count == columns or np.count_nonzero(left.reshape(-1, columns)[:, ~struck]):
-        return None
-    where = "last" if struck[-count:].all() else "first" if struck[:count].all() else None
-    if where is None:
-        return None
-    explained = same & np.tile(struck, left.size // columns)
-    text = f"the {where} {count} elements of every row are all {shown} instead of the gradient"
-    return "constant-at-edge", text, explained
-
-
-def _follows_x(evidence: Evidence, left: Array) -> bool:
-    """Whether x alone tells wrong elements from right ones (then it is no matter of the buffer)."""
-    x, right = evidence.x, ~left & np.isfinite(evidence.x)
-    if not right.any():
-        return False
-    struck = x[left]
-    beyond, below = np.count_nonzero(x[right] >= struck.min()), np.count_nonzero(x[right] <= struck.max())
-    return bool(min(beyond, below) <= 0.02 * np.count_nonzero(right))
 
 
 def _flush_to_zero(evidence: Evidence, left: Array) -> Finding | None:
