@@ -61,6 +61,23 @@ def test_pass_and_failure(tmp_path, suffix, dtype):
     assert "probable cause: the 900 elements from index 100 on are all 0" in result.stdout
 
 
+def test_an_unwritten_end_that_no_standard_sees_fails_in_the_first_line(tmp_path):
+    """Exit status 0, and PASS above a text that named the fault."""
+    inputs = arrays(size=20_000)
+    inputs["grad_output"] *= np.float32(1e-15)
+    actual = golden("silu_backward", inputs)["grad_input"].rounded.copy()
+    actual[-200:] = 0
+    for name, array in {**inputs, "grad_input": actual}.items():
+        files.write(tmp_path / f"{name}.npy", array)
+    words = [f"{name}={tmp_path / name}.npy" for name in inputs]
+    for standard in ([], ["--standard", "mixed"]):
+        result = run("silu_backward", *words, "--actual", tmp_path / "grad_input.npy", *standard)
+        assert result.exit_code == 1
+        first = result.stdout.splitlines()[0]
+        assert first.startswith("FAIL silu_backward: grad_input: the 200 elements at the end of the buffer are all 0")
+        assert first.endswith("although no standard that counts fails")
+
+
 def test_reports_are_written_and_agree(tmp_path):
     at = dump(tmp_path, ".npy", fault=True)
     words = ["silu_backward", f"gradOutput={at['grad_output']}", f"--self={at['self']}", "--actual", at["grad_input"]]
@@ -231,6 +248,10 @@ def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
     result = run(*words, "--standard", "commercial-L1")
     assert result.exit_code == 2
     assert "commercial-L1 needs a third output" in result.stderr
+    result = run(*words, "--standard", "classified")
+    assert result.exit_code == 1
+    assert "FAIL silu_backward: grad_input: the 900 elements from index 100 on are all 0" in result.stdout
+    files.write(tmp_path / "grad_input.npy", np.load(dump(tmp_path, ".npy")["grad_input"]) * np.float32(1.01))
     result = run(*words, "--standard", "classified")
     assert result.exit_code == 2
     assert "UNDECIDED silu_backward" in result.stdout

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import aclnn
+from aclnn.verify import evidence
 from aclnn.verify.cases import make_case
 from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import evaluate
@@ -344,6 +345,17 @@ def test_an_unwritten_end_of_a_noisy_output(count, value):
     many = "the element at the end of the buffer is" if count == 1 else f"the {count} elements at the end of the buffer"
     assert first.text.startswith(many)
     assert second.name == "cancellation-at-zero"
+
+
+def test_an_unwritten_end_far_from_the_worst_element(monkeypatch):
+    """Of a large output only what lies around the worst element was looked at."""
+    monkeypatch.setattr(evidence, "_MOST_ELEMENTS", 1 << 16)
+    inputs = wide_inputs()
+    inputs["self"].reshape(-1)[:1000] = np.float32(-1.2784645) + np.arange(-500, 500) * np.float32(1.2e-7)
+    actual = in_float32(inputs, silu)
+    actual.reshape(-1)[-100:] = 0
+    found = next(iter(causes("silu_backward", inputs, actual).values()))
+    assert [cause.name for cause in found] == ["constant-at-edge", "cancellation-at-zero"]
 
 
 @pytest.mark.parametrize("noisy", [False, True])

@@ -16,8 +16,9 @@ import aclnn
 from aclnn.status import AclnnError
 from aclnn.verify import assert_close_to_golden, check, golden
 from aclnn.verify.charts import by_x, histogram, match_map
-from aclnn.verify.implementations import literal
+from aclnn.verify.implementations import implementations, literal
 from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.selfcheck import OPERATORS
 from aclnn.verify.standards import STANDARDS
 
 SIZE = 120_000
@@ -391,6 +392,121 @@ def test_a_named_standard_that_cannot_decide_is_no_pass():
     assert not named.passed
     among_all = standards_of(check("silu_backward", inputs, wrong))["classified"]
     assert (among_all["verdict"], among_all["counts"]) == ("undecided", False)
+
+
+def tiny_gradients(dtype="float32"):
+    rng = np.random.default_rng(0)
+    scale = {"float32": 1e-15, "bfloat16": 1e-15, "float16": 1e-5}[dtype]
+    x, dy = 2 * rng.normal(size=(128, 256)), scale * rng.normal(size=(128, 256))
+    return {"grad_output": dy.astype(kind(dtype)), "self": x.astype(kind(dtype))}
+
+
+@pytest.mark.parametrize("standards", [None, *([name] for name in STANDARDS if name != "bitwise")])
+def test_tiny_gradients_that_were_never_written_are_no_pass(standards):
+    """Every standard that counts passed, and so did the report, whose text named the fault."""
+    inputs = tiny_gradients()
+    actual = golden("silu_backward", inputs)["grad_input"].rounded.copy()
+    actual.reshape(-1)[-200:] = 0
+    report = check("silu_backward", inputs, actual, standards=standards, third=actual)
+    assert {row["verdict"] for row in standards_of(report).values() if row["counts"]} == {"pass"}
+    assert not report.passed
+    text = "the 200 elements at the end of the buffer are all 0 instead of the gradient"
+    (output,) = report.data["cases"][0]["outputs"]
+    assert (output["verdict"], output["reason"]) == ("fail", text)
+    assert [(cause["name"], cause["structural"]) for cause in output["causes"]] == [("constant-at-edge", True)]
+    headline = f"FAIL  silu_backward: grad_input: {text}, although no standard that counts fails"
+    assert report.brief().splitlines()[0] == headline
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    assert f"is wrong: {text}, although no standard that counts fails" in report.to_html()
+
+
+@pytest.mark.parametrize("fault", ["constant", "moved-data", "constant-at-edge", "wrong-mode"])
+@pytest.mark.parametrize("dtype", list(FORMATS))
+def test_tiny_gradients_with_a_fault_of_structure_are_no_pass(dtype, fault):
+    inputs = tiny_gradients(dtype)
+    right = golden("gelu_backward_v2", inputs, approximate="none")["grad_input"].rounded
+    if fault == "wrong-mode":
+        actual = golden("gelu_backward_v2", inputs, approximate="tanh")["grad_input"].rounded
+    else:
+        plant = {"constant": np.zeros_like, "moved-data": lambda a: np.roll(a, 3), "constant-at-edge": last_row_blank}
+        actual = plant[fault](right)
+    report = check("gelu_backward_v2", inputs, actual, standards=["mixed"], approximate="none")
+    assert standards_of(report)["mixed"]["verdict"] == "pass"
+    if dtype == "float16" and fault in ("wrong-mode", "constant"):
+        # All is subnormal: the modes differ by less than a unit, and flushing to zero is no fault of structure.
+        assert report.passed
+        return
+    assert report.data["verdict"] == "fail"
+    assert report.data["cases"][0]["outputs"][0]["causes"][0]["name"] == fault
+
+
+def last_row_blank(array):
+    blank = array.copy()
+    blank[-1] = 0
+    return blank
+
+
+def flushed(array):
+    """What a device without subnormal numbers has."""
+    least = FORMATS[array.dtype.name].smallest_normal
+    return np.where(np.abs(array.astype(np.float64)) < least, 0, array).astype(array.dtype)
+
+
+def hard_inputs(dtype):
+    """dy that vanishes or is tiny, x where slopes are 0, 1 or cancel: constants that are right, or nearly."""
+    rng = np.random.default_rng(4)
+    wide, half = rng.normal(size=(2, 4096)), np.arange(4096) < 2048
+    xs = (2 * wide[0], rng.uniform(-9, -5, 4096), np.linspace(-110, 110, 4096), rng.choice([-3, 3, 0], 4096))
+    xs += tuple(np.where(half, wide[0], constant) for constant in (-3, -10, -60, 60))
+    dys = [scale * wide[1] for scale in (1, 1e-7, 1e-15, 1e-38, 1e-41)]
+    for x in xs:
+        for dy in (*dys, half * wide[1], np.ones(4096)):
+            yield {"grad_output": dy.astype(kind(dtype)), "self": x.astype(kind(dtype))}
+
+
+@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.parametrize(("operator", "given"), OPERATORS[:-1])
+def test_no_sound_implementation_is_structurally_wrong(operator, given, dtype):
+    for inputs in hard_inputs(dtype):
+        outputs = [make(**inputs, **given) for make in implementations(operator).values()]
+        outputs += [found.rounded for found in golden(operator, inputs, **given).values()]
+        for actual in (*outputs, *map(flushed, outputs)):
+            (output,) = check(operator, inputs, actual, standards=["mixed"], **given).data["cases"][0]["outputs"]
+            assert [cause for cause in output["causes"] if cause["structural"]] == []
+
+
+def norm_grads(shape):
+    """dy of which rows, columns or sums vanish, or all is tiny."""
+    rng = np.random.default_rng(6)
+    dy, rows, columns = rng.normal(size=shape), *np.indices(shape)
+    yield from (scale * dy for scale in (1, 1e-15, 1e-38, 1e-41))
+    yield from (np.ones(shape), np.where(rows < shape[0] // 2, 1, -1), np.sign(dy))
+    yield from (dy * (rows < shape[0] // 2), dy * (columns < shape[1] // 2))
+
+
+@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.parametrize("shape", [(64, 48), (3, 500)])
+def test_no_sound_layer_norm_is_structurally_wrong(shape, dtype):
+    """Its sums may be exactly 0 in float32 where the exact ones are not quite."""
+    rng = np.random.default_rng(7)
+    xs = (rng.normal(size=shape), np.tile([1.0, -1.0], math.prod(shape) // 2).reshape(shape), np.full(shape, 2.0))
+    for x in xs:
+        for dy in norm_grads(shape):
+            wide = x.astype(kind(dtype)).astype(np.float64)
+            inputs = {
+                "grad_out": dy.astype(kind(dtype)), "input": x.astype(kind(dtype)),
+                "mean": wide.mean(1).astype(np.float32), "rstd": (1 / np.sqrt(wide.var(1) + 1e-5)).astype(np.float32),
+                "weight": np.ones(shape[1], np.float32),
+            }  # fmt: skip
+            inputs |= {name: inputs[name].reshape(-1, 1) for name in ("mean", "rstd")}
+            for make in implementations("layer_norm_backward").values():
+                outputs = make(**inputs, normalized_shape=shape[1:])
+                for actual in (outputs, tuple(map(flushed, outputs))):
+                    report = check(
+                        "layer_norm_backward", inputs, actual, standards=["mixed"], normalized_shape=shape[1:]
+                    )
+                    for output in report.data["cases"][0]["outputs"]:
+                        assert [cause for cause in output["causes"] if cause["structural"]] == []
 
 
 def norm_case(dtype="float32"):

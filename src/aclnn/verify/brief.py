@@ -13,10 +13,21 @@ def brief(report: Json) -> str:
     return "\n".join(line for case in report["cases"] for line in _case(case))
 
 
-def _case(case: Json) -> Iterator[str]:
+def title(case: Json) -> str:
+    """What was judged; and what is wrong with it where no standard says so."""
     attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
     name = f"{case['name']}: " if case["name"] else ""
-    yield f"{case['verdict'].upper()}  {name}{case['operator']}{attributes}"
+    wrong = "; ".join(f"{output['name']}: {objection(output)}" for output in case["outputs"] if output["reason"])
+    return f"{name}{case['operator']}{attributes}{': ' if wrong else ''}{wrong}"
+
+
+def objection(output: Json) -> str:
+    """Why an output is wrong that no standard fails."""
+    return f"{output['reason']}, although no standard that counts fails"
+
+
+def _case(case: Json) -> Iterator[str]:
+    yield f"{case['verdict'].upper()}  {title(case)}"
     for output in case["outputs"]:
         yield f"  {output['name']}: {output['dtype']} {output['shape']}"
         for standard in output["standards"]:

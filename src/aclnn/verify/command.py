@@ -14,7 +14,7 @@ from aclnn.extras import MissingExtraError, require
 from aclnn.files import FileError
 from aclnn.status import AclnnError
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
-from aclnn.verify.brief import details, figures
+from aclnn.verify.brief import details, figures, title
 from aclnn.verify.cases import Case
 from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
 from aclnn.verify.loading import Request, listed, load, outputs
@@ -152,10 +152,8 @@ def _show(report: dict[str, Any]) -> None:
     from rich.text import Text
 
     for case in report["cases"]:
-        attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
-        title = f"{case['name']}: " if case["name"] else ""
         verdict = Text(case["verdict"].upper(), _STYLES[case["verdict"]])
-        console.out.print(verdict, f"{title}{case['operator']}{attributes}")
+        console.out.print(verdict, title(case), soft_wrap=True)
         for output in case["outputs"]:
             console.out.print(f"  {output['name']}: {output['dtype']} {output['shape']}")
             table = Table.grid(padding=(0, 1))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from aclnn.verify.evaluate import Measured
-from aclnn.verify.evidence import Cause, evidence_of
+from aclnn.verify.evidence import Cause, Evidence, evidence_at_end, evidence_of
 from aclnn.verify.number_formats import quiet
 from aclnn.verify.predicted_faults import (
     constant_output,
@@ -17,6 +21,8 @@ from aclnn.verify.predicted_faults import (
 from aclnn.verify.regional_faults import regional
 from aclnn.verify.unwritten import unwritten
 
+Array = np.ndarray[Any, Any]
+
 
 @quiet
 def diagnose(measured: Measured) -> list[Cause]:
@@ -27,15 +33,25 @@ def diagnose(measured: Measured) -> list[Cause]:
     for find in (constant_output, edge_rule, other_mode, moved_data):
         if found := _only(find(evidence)):
             return found
-    blank = unwritten(evidence, evidence.gross)
-    if blank is not None:
-        name, text, explained = blank
-        return [evidence.cause(name, text, explained), *regional(evidence, evidence.wrong & ~explained)]
+    blank, left = _blank(evidence)
+    if not blank and not evidence.whole:
+        blank = _blank(evidence_at_end(measured))[0]
+    if blank:
+        return [*blank, *regional(evidence, left)]
     for find in (narrow_statistics, narrow_sums, rounding):
         if found := _only(find(evidence)):
             return found
-    return regional(evidence, evidence.wrong)
+    return regional(evidence, left)
 
 
 def _only(cause: Cause | None) -> list[Cause]:
     return [] if cause is None else [cause]
+
+
+def _blank(evidence: Evidence) -> tuple[list[Cause], Array]:
+    """Parts that were not written; and the wrong elements that they leave."""
+    finding = unwritten(evidence, evidence.gross)
+    if finding is None:
+        return [], evidence.wrong
+    name, text, explained = finding
+    return [evidence.cause(name, text, explained)], evidence.wrong & ~explained

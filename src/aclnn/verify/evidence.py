@@ -21,6 +21,9 @@ ENOUGH = 0.9
 SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 """Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
 
+STRUCTURAL = frozenset({"constant", "constant-at-edge", "moved-data", "wrong-mode"})
+"""Faults that are no matter of precision, so that an output is wrong even where no standard objects."""
+
 Finding = tuple[str, str, Array]
 """A fault's name, its text and the elements that it explains."""
 
@@ -34,6 +37,8 @@ class Cause:
     elements: int
     share: float
     """Of all wrong elements that were looked at."""
+    structural: bool = False
+    """Whether the data are not the gradient that was asked for, however precisely they were computed."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Evidence:
         least = self.target.smallest_normal
         tiny = np.abs(self.v) < 2.0 * least * growth_of_flushed(self.source, self.elements)
         zeros: Array = tiny & (self.a == 0.0)
-        survivors = (self.a != 0.0) & (self.g != 0.0) & (np.abs(self.g) < least)
+        survivors = np.isfinite(self.a) & (self.a != 0.0) & (self.g != 0.0) & (np.abs(self.g) < least)
         return zeros & (np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(zeros))
 
     @property
@@ -132,7 +137,9 @@ class Evidence:
     def cause(self, name: str, text: str, explained: Array) -> Cause:
         """A cause for the wrong elements among those marked."""
         count = int(np.count_nonzero(explained & self.wrong))
-        return Cause(name, text, count, count / max(self.wrong_count, 1))
+        gross = int(np.count_nonzero(explained & self.gross))
+        structural = name in STRUCTURAL and count > 0 and 2 * gross >= count
+        return Cause(name, text, count, count / max(self.wrong_count, 1), structural)
 
     def if_predicted(self, name: str, text: str, prediction: Array, extra: Array | float = 0.0) -> Cause | None:
         """The cause, when its prediction fits the wrong elements and does no worse on the rest."""
@@ -145,9 +152,18 @@ class Evidence:
 
 def evidence_of(measured: Measured) -> Evidence:
     """The whole output, or of a large one the million elements around the worst."""
+    return _around(measured, measured.picture.worst or 0)
+
+
+def evidence_at_end(measured: Measured) -> Evidence:
+    """The whole output, or of a large one its last million elements."""
+    return _around(measured, measured.source.size)
+
+
+def _around(measured: Measured, index: int) -> Evidence:
     source, size = measured.source, measured.source.size
     if size <= _MOST_ELEMENTS:
         return Evidence(source, source.elements(0, size), True)
     half = _MOST_ELEMENTS // 4
-    begin = max(0, min((measured.picture.worst or 0) - half, size - 2 * half))
+    begin = max(0, min(index - half, size - 2 * half))
     return Evidence(source, source.elements(begin, begin + 2 * half), False)

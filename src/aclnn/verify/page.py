@@ -8,7 +8,7 @@ from typing import Any
 
 from aclnn.extras import require
 from aclnn.verify import charts
-from aclnn.verify.brief import exact, figures, short
+from aclnn.verify.brief import exact, figures, objection, short
 
 Json = dict[str, Any]
 
@@ -37,7 +37,9 @@ def _drawn(draw: Any, markup: Any) -> Any:
 
 
 def summary(output: Json) -> str:
-    """One sentence: how many standards fail, or stay open, and which."""
+    """One sentence: how many standards fail, or stay open, and which; or what is wrong although none fails."""
+    if output["reason"]:
+        return f"is wrong: {objection(output)}"
     counting = [standard for standard in output["standards"] if standard["counts"]]
     for verdict, verb in (("fail", "fails"), ("undecided", "leaves open")):
         found = [standard["name"] for standard in counting if standard["verdict"] == verdict]

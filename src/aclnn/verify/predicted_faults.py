@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,8 @@ def other_mode(evidence: Evidence) -> Cause | None:
     fits = evidence.near(prediction, 0.05 * distance)
     if np.count_nonzero(apart) < _FEW or np.count_nonzero(fits & apart) < ENOUGH * np.count_nonzero(apart):
         return None
-    return evidence.cause("wrong-mode", f'computed with approximate "{used}" although "{asked}" was asked for', fits)
+    cause = evidence.cause("wrong-mode", f'computed with approximate "{used}" although "{asked}" was asked for', fits)
+    return replace(cause, structural=True)  # the modes differ by less than a gross error
 
 
 _SHIFTS = 1 << 15
@@ -104,7 +106,8 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
     reach = min(_SHIFTS, size // 2)
     candidates = np.arange(-reach, reach + 1)
     # Large results tell best: small ones may be spoilt by the implementation's own cancellation.
-    large = np.abs(evidence.a) >= np.nanmedian(np.abs(evidence.a[evidence.wrong]))
+    magnitude = np.nan_to_num(np.abs(evidence.a))
+    large = magnitude >= np.median(magnitude[evidence.wrong])
     wrong = np.flatnonzero(evidence.wrong & large)
     places = wrong[np.linspace(0, wrong.size - 1, min(_PROBES, wrong.size)).astype(int)]
     votes = np.zeros(candidates.size, int)

@@ -18,6 +18,7 @@ from aclnn.verify.cases import Case
 from aclnn.verify.certified import backend
 from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
+from aclnn.verify.evidence import SOUND_ULP, Cause
 from aclnn.verify.golden import VALUE_BOUND_ULP
 from aclnn.verify.measures import Figure, Outcome, Standard, Verdict
 from aclnn.verify.number_formats import FORMATS, quiet
@@ -37,7 +38,8 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no standard that counts has failed, or was named and could not decide."""
+        """Whether no standard that counts has failed, or was named and could not decide, and no output is structurally
+        wrong."""
         return bool(self.data["verdict"] == Verdict.PASS.value)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -138,7 +140,9 @@ class Judgement:
 @quiet
 def output_document(measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str]) -> Json:
     """One output: verdicts, elements, pictures, causes."""
-    clean = all(judged.verdict is Verdict.PASS for judged in judgements)
+    causes = _causes(measured, judgements)
+    verdict = Verdict.of_all(judged.verdict for judged in judgements if judged.counts)
+    fault = next((cause.text for cause in causes if cause.structural), "")
     picture = measured.picture
     wrong = picture.histogram[0] < picture.histogram.sum()
     return {
@@ -146,11 +150,12 @@ def output_document(measured: Measured, judgements: Sequence[Judgement], skipped
         "dtype": measured.target.name,
         "shape": list(measured.shape),
         "elements": int(math.prod(measured.shape)),
-        "verdict": Verdict.of_all(judged.verdict for judged in judgements if judged.counts).value,
+        "verdict": (Verdict.FAIL if fault else verdict).value,
+        "reason": "" if verdict is Verdict.FAIL else fault,
         "standards": [_standard(measured, judged) for judged in judgements],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
         "worst": _element(measured, picture.worst) if wrong else None,
-        "causes": [] if clean else [vars(cause) for cause in diagnose(measured)],
+        "causes": [vars(cause) for cause in causes],
         "golden": _golden(measured),
         "histogram": [
             {"label": label, "count": int(count)}
@@ -160,6 +165,14 @@ def output_document(measured: Measured, judgements: Sequence[Judgement], skipped
         "by_x": [_bin(measured, index) for index in range(AXIS_BINS) if picture.by_x[0, index]],
         "map": _map(measured),
     }
+
+
+def _causes(measured: Measured, judgements: Sequence[Judgement]) -> list[Cause]:
+    """Of what a standard objects to; where none does, only those that make the output wrong all the same."""
+    clean = all(judged.verdict is Verdict.PASS for judged in judgements)
+    if clean and measured.picture.worst_ulp <= SOUND_ULP[measured.target.name]:
+        return []
+    return [cause for cause in diagnose(measured) if cause.structural or not clean]
 
 
 def _axis(measured: Measured) -> str:
