@@ -12,6 +12,7 @@ from aclnn.verify.cases import make_case
 from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import evaluate
 from aclnn.verify.golden import golden
+from aclnn.verify.implementations import implementations
 from aclnn.verify.number_formats import FORMATS
 
 ROWS, COLUMNS = 320, 330
@@ -471,7 +472,7 @@ def test_sums_kept_in_16_bits(dtype, narrow, order):
         assert [cause.name for cause in found["grad_weight"]] == ["narrow-sums"]
         assert [cause.name for cause in found["grad_bias"]] == ["narrow-sums"]
         assert narrow in found["grad_weight"][0].text
-    else:  # an order that is not simulated; db's values are short, so that its halves are often exact
+    else:  # db's values are short, so that its halves are often exact
         assert [cause.name for cause in found["grad_weight"]] == ["narrow-sums"]
 
 
@@ -508,7 +509,83 @@ def test_a_multiple_of_the_sums_is_no_matter_of_their_precision(factor, rows, co
     right = golden("layer_norm_backward", inputs)
     outputs = {name: right[name].rounded * np.float32(factor) for name in ("grad_weight", "grad_bias")}
     found = causes("layer_norm_backward", inputs, outputs, normalized_shape=(columns,))
-    assert found == {"grad_weight": [], "grad_bias": []}
+    assert found["grad_bias"] == []
+    assert [cause.name for cause in found["grad_weight"]] == ["scaled-rstd"]
+    assert f"an rstd {factor:g} times the given one" in found["grad_weight"][0].text
+
+
+STATISTICS = {
+    "eps": ("scaled-rstd", lambda x: (x.mean(1), x.var(1) + 1e-2)),
+    "ddof": ("scaled-rstd", lambda x: (x.mean(1), x.var(1, ddof=1) + 1e-5)),
+    "mean": ("shifted-mean", lambda x: (x.mean(1) + 0.003, x.var(1) + 1e-5)),
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("shape", [(256, 768), (96, 256), (64, 1024)])
+@pytest.mark.parametrize(
+    ("dtype", "fault"), [("float16", "eps"), ("float16", "ddof"), ("float32", "mean"), ("bfloat16", "eps")]
+)
+def test_other_statistics_are_no_matter_of_sums_in_16_bits(dtype, fault, shape, seed):
+    """dw was called summed in 16 bits, by the size of its errors alone."""
+    rng = np.random.default_rng(seed)
+    kind, (name, computed) = numpy_type(dtype), STATISTICS[fault]
+    x = (rng.normal(size=shape) + 0.3).astype(kind)
+    wide = x.astype(np.float64)
+
+    def given(mean, variance):
+        return {"mean": mean.astype(np.float32), "rstd": (1 / np.sqrt(variance)).astype(np.float32)}
+
+    inputs = {"grad_out": rng.normal(size=shape).astype(kind), "input": x, "weight": rng.normal(size=shape[1])}
+    inputs |= {"weight": inputs["weight"].astype(kind), **given(wide.mean(1), wide.var(1) + 1e-5)}
+    inputs |= {key: inputs[key].reshape(-1, 1) for key in ("mean", "rstd")}
+    wrong = golden("layer_norm_backward", {**inputs, **given(*computed(wide))})
+    outputs = {key: wrong[key].rounded for key in ("grad_input", "grad_weight")}
+    found = causes("layer_norm_backward", inputs, outputs, normalized_shape=shape[1:])
+    assert {key: [cause.name for cause in named] for key, named in found.items()} == {key: [name] for key in outputs}
+    if fault == "eps":
+        assert "an rstd 0.99" in found["grad_input"][0].text
+    elif fault == "mean":
+        assert "off by 0.003" in found["grad_weight"][0].text
+
+
+@pytest.mark.parametrize(("dtype", "threads"), [("float16", 2), ("bfloat16", 1), ("bfloat16", 7)])
+def test_pytorchs_sums_in_16_bits(dtype, threads):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    inputs, before = norm_inputs(dtype), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    outputs = implementations("layer_norm_backward")["PyTorch"](**inputs, normalized_shape=(64,))
+    torch.set_num_threads(before)
+    found = causes("layer_norm_backward", inputs, outputs, normalized_shape=(64,))["grad_weight"]
+    assert [cause.name for cause in found] == ["narrow-sums"]
+    assert dtype in found[0].text
+
+
+def test_columns_that_are_zero_are_no_sums_in_16_bits():
+    """Zeros have few digits in every type."""
+    inputs = norm_inputs("float32")
+    dw = golden("layer_norm_backward", inputs)["grad_weight"].rounded.copy()
+    dw[::2] = 0
+    assert causes("layer_norm_backward", inputs, {"grad_weight": dw}, normalized_shape=(64,)) == {"grad_weight": []}
+
+
+@pytest.mark.parametrize("rows", [100, 256])
+@pytest.mark.parametrize("order", ["neighbours", "halves"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_in_16_bits_that_are_also_given_in_them(dtype, order, rows):
+    """Their digits say nothing, but the orders of summation that are simulated do."""
+    inputs, kind = norm_inputs(dtype, rows), numpy_type(dtype)
+    inputs["weight"] = inputs["weight"].astype(kind)
+    dy, x, mean, rstd = (inputs[name].astype(np.float64) for name in ("grad_out", "input", "mean", "rstd"))
+    parts = list((dy * (x - mean) * rstd).astype(kind))
+    while len(parts) > 1:
+        half = len(parts) // 2
+        first, second = (parts[::2], parts[1::2]) if order == "neighbours" else (parts[:half], parts[half : 2 * half])
+        over = parts[2 * half :]
+        parts = [a + b for a, b in zip(first, second, strict=False)] + over
+    found = causes("layer_norm_backward", inputs, {"grad_weight": parts[0]}, normalized_shape=(64,))["grad_weight"]
+    assert [cause.name for cause in found] == ["narrow-sums"]
+    assert dtype in found[0].text
 
 
 def test_one_nan_is_no_overflow_where_nothing_overflows():

@@ -8,13 +8,12 @@ import numpy as np
 
 from aclnn.verify.evaluate import Measured
 from aclnn.verify.evidence import Cause, Evidence, evidence_at_end, evidence_of
+from aclnn.verify.norm_faults import narrow_statistics, narrow_sums, other_statistics
 from aclnn.verify.number_formats import quiet
 from aclnn.verify.predicted_faults import (
     constant_output,
     edge_rule,
     moved_data,
-    narrow_statistics,
-    narrow_sums,
     other_mode,
     rounding,
 )
@@ -38,7 +37,7 @@ def diagnose(measured: Measured) -> list[Cause]:
         blank = _blank(evidence_at_end(measured))[0]
     if blank:
         return [*blank, *regional(evidence, left)]
-    for find in (narrow_statistics, narrow_sums, rounding):
+    for find in (narrow_statistics, other_statistics, narrow_sums, rounding):
         if found := _only(find(evidence)):
             return found
     return regional(evidence, left)

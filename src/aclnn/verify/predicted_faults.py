@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import ElementwiseSource, NormInputSource, NormSumSource
+from aclnn.verify.evaluate import ElementwiseSource, NormSumSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
-from aclnn.verify.golden import LayerNorm, elementwise
+from aclnn.verify.golden import elementwise
 from aclnn.verify.measures import agree
-from aclnn.verify.number_formats import FORMATS, NumberFormat
+from aclnn.verify.number_formats import NumberFormat
 
 Array = np.ndarray[Any, Any]
 
@@ -119,114 +118,6 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
     if fitting.size == 0 or fitting.size > reach // 4:
         return None
     return int(fitting[np.argmin(np.abs(fitting))])
-
-
-def narrow_statistics(evidence: Evidence) -> Cause | None:
-    """LayerNorm with mean and rstd rounded to 16 bits."""
-    source = evidence.source
-    if not isinstance(source, (NormInputSource, NormSumSource)):
-        return None
-    inputs = source.case.inputs
-    for target in (FORMATS["float16"], FORMATS["bfloat16"]):
-        mean, rstd = (target.round(inputs[name].astype(np.float64)) for name in ("mean", "rstd"))
-        if np.array_equal(mean, inputs["mean"]) and np.array_equal(rstd, inputs["rstd"]):
-            continue
-        columns = math.prod(source.case.attributes["normalized_shape"])
-        changed = LayerNorm(inputs["grad_out"], inputs["input"], mean, rstd, inputs.get("weight"), columns)
-        prediction = _norm_prediction(evidence, changed)
-        # A tenth of what the fault moves is left to the implementation's own roundings.
-        extra = 0.1 * np.abs(prediction - evidence.v)
-        cause = evidence.if_predicted("narrow-statistics", f"mean and rstd kept in {target.name}", prediction, extra)
-        if cause is not None:
-            return cause
-    return None
-
-
-def _norm_prediction(evidence: Evidence, changed: LayerNorm) -> Array:
-    source, begin = evidence.source, evidence.elements.start
-    end = begin + evidence.a.size
-    if isinstance(source, NormInputSource):
-        first, last = begin // changed.columns, -(-end // changed.columns)
-        part = slice(begin - first * changed.columns, end - first * changed.columns)
-        return changed.block(first, last, evidence.target).value[part]
-    sums = changed.sums(0, changed.rows)[source.name == "grad_bias"]
-    return changed.columns_golden(sums, evidence.target, source.name == "grad_bias").value[begin:end]
-
-
-_SIMULATED_COLUMNS = 256
-
-
-def narrow_sums(evidence: Evidence) -> Cause | None:
-    """LayerNorm's dw or db with the sum over rows kept in 16 bits, row after row, or (by its size) in another order."""
-    source = evidence.source
-    if not isinstance(source, NormSumSource):
-        return None
-    every = np.flatnonzero(evidence.wrong)[:_SIMULATED_COLUMNS]
-    terms = _terms(source, evidence.elements.start + every)
-    # Every bfloat16 of common size is a float16 too, so that the narrower of the two is tried first.
-    narrow = [FORMATS["bfloat16"], FORMATS["float16"]]
-    found = next((target for target in narrow if _summed_in_order(evidence, every, terms, target)), None)
-    found = found or _summed_somehow(evidence, every, terms, narrow)
-    if found is None:
-        return None
-    text = f"{source.name} summed over the rows in {found.name} instead of float32"
-    return evidence.cause("narrow-sums", text, evidence.wrong)
-
-
-def _is_multiple(a: Array, v: Array) -> bool:
-    """Whether a is c·v for some c, but for a tenth of what lies between: no rounding does that."""
-    error = a - v
-    rest = error - v * (error @ v) / (v @ v)
-    return bool(np.linalg.norm(rest) < 0.1 * np.linalg.norm(error))
-
-
-def _terms(source: NormSumSource, columns: Array) -> Array:
-    """What the rows add to some columns: (M, columns)."""
-    inputs, shape = source.case.inputs, (-1, source.size)
-    dy = inputs["grad_out"].reshape(shape)[:, columns].astype(np.float64)
-    if source.name == "grad_bias":
-        return dy
-    x = inputs["input"].reshape(shape)[:, columns].astype(np.float64)
-    mean, rstd = (inputs[name].reshape(-1, 1).astype(np.float64) for name in ("mean", "rstd"))
-    return dy * (x - mean) * rstd
-
-
-def _summed_in_order(evidence: Evidence, every: Array, terms: Array, target: NumberFormat) -> bool:
-    """Whether adding row after row in the type gives the output."""
-    a, v = evidence.a[every], evidence.v[every]
-    total = np.zeros(every.size)
-    for row in terms:
-        total = target.round(total + target.round(row).astype(np.float64)).astype(np.float64)
-    exactly = np.abs(total - a) <= np.maximum(0.1 * np.abs(total - v), evidence.target.ulp(v))
-    return bool(np.count_nonzero(exactly) >= ENOUGH * every.size)
-
-
-def _summed_somehow(
-    evidence: Evidence, every: Array, terms: Array, targets: Sequence[NumberFormat]
-) -> NumberFormat | None:
-    """The type in which the sums were kept, in whatever order.
-
-    Sums without digits beyond a type narrower than the output's give it away. Else the error's size does: each of M
-    additions may be off by half a unit of the running sum's last place.
-    """
-    a, v = evidence.a[every], evidence.v[every]
-    if _is_multiple(a, v):
-        return None
-    for target in targets:
-        exact = np.array_equal(target.round(a).astype(np.float64), a)
-        if exact and evidence.target.digits > target.digits and every.size >= _FEW:
-            return target
-    largest = np.maximum(np.abs(np.cumsum(terms, axis=0)).max(axis=0), 1e-30)
-    error = np.sqrt(np.mean(np.square(a - v)) / max(1, len(terms)))
-    sizes = {target: float(error / np.mean(target.ulp(largest))) for target in targets}
-    possible = [target for target in targets if 0.003 < sizes[target] < 0.5]
-    if evidence.target.digits < FORMATS["float32"].digits:  # its own last rounding is of a similar size
-        possible = [target for target in possible if sizes[target] > 0.02]
-    return min(possible, key=lambda target: abs(math.log(sizes[target] / _USUAL_SIZE)), default=None)
-
-
-_USUAL_SIZE = 0.1
-"""Of the error of one addition in units of the largest running sum's last place, measured on random data."""
 
 
 def rounding(evidence: Evidence) -> Cause | None:
