@@ -24,8 +24,11 @@ Array = np.ndarray[Any, Any]
 
 
 @quiet
-def diagnose(measured: Measured) -> list[Cause]:
-    """The probable causes of an output's errors, parts of it that are blank first; none when nothing known fits."""
+def diagnose(measured: Measured, precision: bool = True) -> list[Cause]:
+    """The probable causes of an output's errors, parts of it that are blank first; none when nothing known fits.
+
+    Without ``precision`` what takes long is left out, unless it may be a fault of structure.
+    """
     evidence = evidence_of(measured)
     if evidence.wrong_count == 0:
         return _only(rounding(evidence))
@@ -37,7 +40,7 @@ def diagnose(measured: Measured) -> list[Cause]:
         blank = _blank(evidence_at_end(measured))[0]
     if blank:
         return [*blank, *regional(evidence, left)]
-    for find in (narrow_statistics, other_statistics, narrow_sums, rounding):
+    for find in (narrow_statistics, other_statistics, narrow_sums, rounding) if precision else ():
         if found := _only(find(evidence)):
             return found
     return regional(evidence, left)

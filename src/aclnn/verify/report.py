@@ -172,7 +172,7 @@ def _causes(measured: Measured, judgements: Sequence[Judgement]) -> list[Cause]:
     clean = all(judged.verdict is Verdict.PASS for judged in judgements)
     if clean and measured.picture.worst_ulp <= SOUND_ULP[measured.target.name]:
         return []
-    return [cause for cause in diagnose(measured) if cause.structural or not clean]
+    return [cause for cause in diagnose(measured, not clean) if cause.structural or not clean]
 
 
 def _axis(measured: Measured) -> str:
