@@ -12,7 +12,7 @@ from aclnn.verify.cases import make_case
 from aclnn.verify.diagnosis import diagnose
 from aclnn.verify.evaluate import evaluate
 from aclnn.verify.golden import golden
-from aclnn.verify.implementations import implementations
+from aclnn.verify.implementations import implementations, literal
 from aclnn.verify.number_formats import FORMATS
 
 ROWS, COLUMNS = 320, 330
@@ -393,6 +393,43 @@ def test_noisy_data_that_is_transposed(mode, what):
         actual = in_float32({**inputs, "self": turned(inputs["self"])}, NAIVE["gelu_backward_v2", mode])
     cause = only("gelu_backward_v2", inputs, actual, approximate=mode)
     assert (cause.name, "transposed" in cause.text) == ("moved-data", True)
+
+
+FORWARD = {
+    "silu_backward": aclnn.silu,
+    "fast_gelu_backward": aclnn.fast_gelu,
+    "hardswish_backward": aclnn.hardswish,
+}
+OTHER_OPERATIONS = {
+    "wrong sign": lambda f, dy, x: -f(dy, x),
+    "left out": lambda f, dy, x: f(np.ones_like(x), x),
+    "exchanged": lambda f, dy, x: f(x, dy),
+    "self is taken for": lambda f, dy, x: f(x, x),
+    "for self too": lambda f, dy, x: f(dy, dy),
+    "grad_output itself": lambda f, dy, x: dy.copy(),
+}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("text", [*OTHER_OPERATIONS, "not its gradient"])
+@pytest.mark.parametrize(("operator", "mode"), [*NAIVE, ("hardswish_backward", None)])
+def test_another_operation_than_the_gradient(operator, mode, text, dtype):
+    """Mostly no cause was known; grad_output itself was called constant beyond some x."""
+    inputs, given = inputs_of(dtype), attributes_of(mode)
+
+    def literally(dy, x):
+        return literal(operator)(grad_output=dy, self=x, **given)
+
+    if text in OTHER_OPERATIONS:
+        actual = OTHER_OPERATIONS[text](literally, inputs["grad_output"], inputs["self"])
+    elif mode is None:
+        actual = FORWARD[operator](inputs["self"])
+    else:
+        actual = aclnn.gelu_v2(inputs["self"], ["none", "tanh"].index(mode))
+    cause = only(operator, inputs, actual, **given)
+    assert cause.name in ("wrong-input", "wrong-operation")
+    assert text in cause.text
+    assert cause.structural
 
 
 def test_a_saturation_by_x_is_no_matter_of_the_buffer():

@@ -15,6 +15,7 @@ from aclnn.verify.predicted_faults import (
     edge_rule,
     moved_data,
     other_mode,
+    other_operation,
     rounding,
 )
 from aclnn.verify.regional_faults import regional
@@ -32,7 +33,7 @@ def diagnose(measured: Measured, precision: bool = True) -> list[Cause]:
     evidence = evidence_of(measured)
     if evidence.wrong_count == 0:
         return _only(rounding(evidence))
-    for find in (constant_output, edge_rule, other_mode, moved_data):
+    for find in (constant_output, edge_rule, other_mode, moved_data, other_operation):
         if found := _only(find(evidence)):
             return found
     blank, left = _blank(evidence)

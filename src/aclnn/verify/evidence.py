@@ -21,7 +21,7 @@ ENOUGH = 0.9
 SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 """Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
 
-STRUCTURAL = frozenset({"constant", "constant-at-edge", "moved-data", "wrong-mode"})
+STRUCTURAL = frozenset({"constant", "constant-at-edge", "moved-data", "wrong-mode", "wrong-input", "wrong-operation"})
 """Faults that are no matter of precision, so that an output is wrong even where no standard objects."""
 
 Finding = tuple[str, str, Array]

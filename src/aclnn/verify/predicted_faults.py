@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from aclnn.operators.fast_gelu import fast_gelu
+from aclnn.operators.gelu import gelu_v2
+from aclnn.operators.hardswish import hardswish
+from aclnn.operators.silu import silu
 from aclnn.verify.evaluate import ElementwiseSource, NormSumSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
 from aclnn.verify.golden import elementwise
@@ -118,6 +123,45 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
     if fitting.size == 0 or fitting.size > reach // 4:
         return None
     return int(fitting[np.argmin(np.abs(fitting))])
+
+
+def other_operation(evidence: Evidence) -> Cause | None:
+    """The wrong sign, other inputs than those given, or another operation than the gradient."""
+    if evidence.wrong_count < max(_FEW, evidence.a.size // 4):
+        return None
+    for name, text, prediction in _other_operations(evidence):
+        cause = evidence.if_predicted(name, text, prediction, 0.05 * np.abs(prediction - evidence.v))
+        if cause is not None:
+            return cause
+    return None
+
+
+def _other_operations(evidence: Evidence) -> Iterator[tuple[str, str, Array]]:
+    yield "wrong-operation", "the result has the wrong sign", -evidence.v
+    source, inputs = evidence.source, evidence.elements.inputs
+    if not isinstance(source, ElementwiseSource):
+        return
+    dy, x = inputs["grad_output"], inputs["self"]
+    for text, first, second in (
+        ("grad_output is left out, as if it were 1", np.ones_like(x), x),
+        ("grad_output and self are exchanged", x, dy),
+        ("self is taken for grad_output too", x, x),
+        ("grad_output is taken for self too", dy, dy),
+    ):
+        yield "wrong-input", text, elementwise(source.slope, first, second, evidence.target).value
+    yield "wrong-operation", "the result is grad_output itself", evidence.dy
+    forward = _FORWARD[source.slope](x).astype(np.float64)
+    yield "wrong-operation", "the result is the forward function, not its gradient", forward
+    yield "wrong-operation", "the result is grad_output times the forward function", evidence.dy * forward
+
+
+_FORWARD: dict[str, Callable[[Array], Array]] = {
+    "silu": silu,
+    "fast_gelu": fast_gelu,
+    "gelu_erf": partial(gelu_v2, approximate=0),
+    "gelu_tanh": partial(gelu_v2, approximate=1),
+    "hardswish": hardswish,
+}
 
 
 def rounding(evidence: Evidence) -> Cause | None:
