@@ -456,12 +456,14 @@ def hard_inputs(dtype):
     """dy that vanishes or is tiny, x where slopes are 0, 1 or cancel: constants that are right, or nearly."""
     rng = np.random.default_rng(4)
     wide, half = rng.normal(size=(2, 4096)), np.arange(4096) < 2048
-    xs = (2 * wide[0], rng.uniform(-9, -5, 4096), np.linspace(-110, 110, 4096), rng.choice([-3, 3, 0], 4096))
+    huge = np.sign(wide[0]) * 10 ** rng.uniform(-3, 20, 4096)
+    xs = (2 * wide[0], huge, rng.uniform(-9, -5, 4096), np.linspace(-110, 110, 4096), rng.choice([-3, 3, 0], 4096))
     xs += tuple(np.where(half, wide[0], constant) for constant in (-3, -10, -60, 60))
     dys = [scale * wide[1] for scale in (1, 1e-7, 1e-15, 1e-38, 1e-41)]
-    for x in xs:
-        for dy in (*dys, half * wide[1], np.ones(4096)):
-            yield {"grad_output": dy.astype(kind(dtype)), "self": x.astype(kind(dtype))}
+    with np.errstate(over="ignore"):
+        for x in xs:
+            for dy in (*dys, half * wide[1], np.ones(4096)):
+                yield {"grad_output": dy.astype(kind(dtype)), "self": x.astype(kind(dtype))}
 
 
 @pytest.mark.parametrize("dtype", list(FORMATS))

@@ -127,7 +127,8 @@ def _shift(evidence: Evidence, fixed: Array, moving: Array) -> int | None:
 
 def other_operation(evidence: Evidence) -> Cause | None:
     """The wrong sign, other inputs than those given, or another operation than the gradient."""
-    if evidence.wrong_count < max(_FEW, evidence.a.size // 4):
+    # NaN tells nothing: too many operations give it.
+    if np.count_nonzero(evidence.wrong & np.isfinite(evidence.a)) < max(_FEW, evidence.a.size // 4):
         return None
     for name, text, prediction in _other_operations(evidence):
         cause = evidence.if_predicted(name, text, prediction, 0.05 * np.abs(prediction - evidence.v))
