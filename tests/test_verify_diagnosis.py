@@ -352,8 +352,9 @@ def test_an_unwritten_end_far_from_the_worst_element(monkeypatch):
     """Of a large output only what lies around the worst element was looked at."""
     monkeypatch.setattr(evidence, "_MOST_ELEMENTS", 1 << 16)
     inputs = wide_inputs()
-    inputs["self"].reshape(-1)[:1000] = np.float32(-1.2784645) + np.arange(-500, 500) * np.float32(1.2e-7)
+    inputs["self"][0, 0] = -1.2784645  # the derivative's zero, where one element is off by most units
     actual = in_float32(inputs, silu)
+    actual[0, 0] = 1
     actual.reshape(-1)[-100:] = 0
     found = next(iter(causes("silu_backward", inputs, actual).values()))
     assert [cause.name for cause in found] == ["constant-at-edge", "cancellation-at-zero"]
