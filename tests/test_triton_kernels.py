@@ -256,7 +256,7 @@ def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launche
     assert 2 * 32 * kernel.warps * kernel.registers <= 65536
 
 
-@pytest.mark.parametrize("columns", [1000, 20000])
+@pytest.mark.parametrize("columns", [1, 1000, 20000])
 def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> None:
     """Forwards, masks, rows of two dimensions and gaps between columns, no weight, outputs that coincide."""
     from aclnn import kernels
@@ -339,6 +339,42 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
         assert not uploads, places
     kernels.elementwise(slope, (w, w), w, "cuda").run([SOMEWHERE, SOMEWHERE * 2], [SOMEWHERE * 3], 0)
     assert not uploads, "neighbours need no description"
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("dtype", ISSUED)
+def test_rows_of_one_column_compile(dtype: str, columns: int, launches: list[Any]) -> None:
+    """bfloat16 is widened two at a time, which a single element has no second for."""
+    from aclnn import kernels
+
+    x, row, w = described((3, columns), dtype), described((3, 1), "FLOAT"), described((columns,), dtype)
+    addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
+    kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
+    assert {"rows", "finish"} <= {kernel.name for kernel in launches}
+
+
+def test_descriptions_are_shared_by_any_number_of_rows_and_outlive_their_plans(
+    launches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upload waits for the GPU, and a CUDA graph reads what it was captured with for as long as it lives."""
+    from aclnn import kernels
+    from aclnn.kernels.cuda import launch
+
+    monkeypatch.setattr(
+        triton.runtime.jit.JITFunction, "__getitem__", lambda self, grid: lambda *given, **options: None
+    )
+    monkeypatch.setattr(launch, "_descriptions", {})
+    addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
+    kept = []
+    for rows in (2, 3, 700):
+        x, row, w = described((rows, 24), "FLOAT", (32, 1)), described((rows, 1), "FLOAT"), described((24,), "FLOAT")
+        kernels.elementwise(formula("silu_slope"), (x, x), x, "cuda").run(addresses[0][:2], addresses[1][:1], 0)
+        kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
+        kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
+        kept.append([tensor.data_ptr() for on in launch._descriptions.values() for tensor in on.values()])
+    assert len(kept[0]) == 3
+    assert kept[0] == kept[1] == kept[2]
 
 
 if __name__ == "__main__":

@@ -101,13 +101,14 @@ def walk(
 ):  # fmt: skip
     """One tile of out = FORMULA(x, dy), dy being 1 unless BINARY. Steps are in elements along a row.
 
-    ``axes`` describes the dimensions outside the rows, innermost first: extent and the three strides of each. Without a
-    FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see ``by_entries``. EVEN when tiles
-    have no part outside; rows start at multiples of 2^ALIGNED elements and have a multiple of 2^FILLED.
+    ``axes`` describes the dimensions outside the rows, innermost first: extent (of the last any number) and the three
+    strides of each. Without a FORMULA ``table`` has the two tables of ``entries``; for ESTIMATE and its TRAITS see
+    ``by_entries``. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED elements and have a
+    multiple of 2^FILLED.
     """
     program = tl.program_id(0)
     if OUTER > 0:
-        tiles = tl.cdiv(columns, COLUMNS)
+        tiles = (columns - 1) // COLUMNS + 1  # where ``tl.cdiv`` could leave 32 bits
         first = (program % tiles).to(tl.int64) * COLUMNS
         first_row = (program // tiles).to(tl.int64) * ROWS
     else:  # one row: a division would take as long as the rest
@@ -121,9 +122,11 @@ def walk(
     rest = row
     for axis in tl.static_range(OUTER):
         describes = axes.to(tl.pointer_type(tl.int64)) + 4 * axis
-        extent = tl.load(describes)
-        index = (rest % extent if axis < OUTER - 1 else rest)[:, None]
-        rest = rest // extent
+        index = rest[:, None]
+        if axis < OUTER - 1:
+            extent = tl.load(describes)
+            index = (rest % extent)[:, None]
+            rest = rest // extent
         dy_row = dy_row + index * tl.load(describes + 1)
         x_row = x_row + index * tl.load(describes + 2)
         out_row = out_row + index * tl.load(describes + 3)
@@ -196,6 +199,9 @@ class _Elementwise:
         wide = min(launch.power_of_two(columns), tile if near else NARROW)
         tall = min(launch.power_of_two(rows), tile // wide)
         self._outer = [number for axis in outer for number in axis]
+        if self._outer:
+            self._outer[-4] = 0  # as in ``launch.described``
+        self._axes = launch.on_devices(self._outer)
         self._grid = (-(-rows // tall) * -(-columns // wide),)
         access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, *steps
@@ -217,7 +223,6 @@ class _Elementwise:
             "ALIGNED": access if not any(step % 2**access for axis in outer for step in axis[1:]) else 0,
             "FILLED": access if columns % 2**access == 0 else 0,
         }
-        self._axes: dict[Any, Any] = {}
         self._apart: dict[None, tuple[Plan, Plan]] = {}
         # Of each input its span and whether the output may replace it.
         self._read = [(*layout.span, layout == output) for layout in inputs]

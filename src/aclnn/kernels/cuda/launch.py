@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
 
@@ -90,12 +91,37 @@ def uploaded(on: dict[Any, Any], numbers: Callable[[], Any], dtype: DataType = D
     An upload makes the host wait for the GPU and cannot be part of a CUDA graph: there is one, at the first run.
     """
     where = device()
-    tensor = kept(on, where, lambda: torch.as_tensor(numbers(), dtype=_TORCH[dtype]).to(where))
+    tensor = kept(on, where, lambda: _moved(torch.as_tensor(numbers(), dtype=_TORCH[dtype]), where))
     return pointer(tensor.data_ptr(), dtype)
 
 
+def _moved(tensor: Any, where: Any) -> Any:
+    """A copy on a device, made by a thread of its own.
+
+    One that warms up for a CUDA graph (``torch.compile(mode="reduce-overhead")``) gets memory from the graph's pool,
+    where nothing may stay.
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(tensor.to, where).result()
+
+
+_descriptions: dict[tuple[int, ...], dict[Any, Any]] = {}
+
+
+def on_devices(description: Sequence[int]) -> dict[Any, Any]:
+    """Where a description of dimensions was uploaded to (see ``uploaded``).
+
+    Equal ones share it, and it stays for good: CUDA graphs, and kernels that wait on another stream, read it after the
+    plan that they were launched by is gone.
+    """
+    return kept(_descriptions, tuple(description), dict)
+
+
 def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
-    """(extent, stride of each operand) innermost first, merged where one dimension continues another in all of them."""
+    """(extent, stride of each operand) innermost first, merged where one dimension continues another in all of them.
+
+    The outermost extent, which no kernel reads, is 0: tensors that differ in their first dimension alone are alike.
+    """
     axes: list[list[int]] = []
     for extent, *steps in zip(reversed(shape), *map(reversed, strides), strict=True):
         if extent == 1:
@@ -104,7 +130,9 @@ def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
             axes[-1][0] *= extent
         else:
             axes.append([extent, *steps])
-    return [number for axis in axes or [[1] + [1] * len(strides)] for number in axis]
+    axes = axes or [[1] + [1] * len(strides)]
+    axes[-1][0] = 0
+    return [number for axis in axes for number in axis]
 
 
 def power_of_two(number: int) -> int:
@@ -118,7 +146,7 @@ _PACKED = tl.constexpr(not INTERPRETED)
 @triton.jit
 def wide(numbers):
     """Numbers as float32."""
-    if _PACKED and numbers.dtype == tl.bfloat16:
+    if _PACKED and numbers.dtype == tl.bfloat16 and numbers.numel > 1:
         # Two at a time: left alone, the upper one is first moved down and then up again.
         return tl.inline_asm_elementwise(
             "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [numbers], tl.float32, True, 2

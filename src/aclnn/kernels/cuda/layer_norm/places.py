@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from aclnn.kernels.cuda import launch
@@ -87,7 +88,6 @@ class Axes:
         self.numbers: list[int] = []
         self.starts: list[int] = []
         self.counts: list[int] = []
-        self._on: dict[Any, Any] = {}
 
     def add(self, shape: Sequence[int], strides: Sequence[int]) -> None:
         """Append the dimensions of one index."""
@@ -100,3 +100,7 @@ class Axes:
     def address(self) -> Any:
         """The description in the current device's memory, as a kernel's argument."""
         return launch.uploaded(self._on, lambda: self.numbers)
+
+    @cached_property
+    def _on(self) -> dict[Any, Any]:
+        return launch.on_devices(self.numbers)
