@@ -86,13 +86,16 @@ class Job:
         program = [sys.executable, "-m", "benchmarks.gpu", "--rows", str(self._rows), "--seconds", str(part.budget_s)]
         command = [*program, *(["--dry-run"] if options.dry_run else []), "--sections", *names]
         with self._log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=gpu_checks.ROOT, stdout=log, stderr=log)
+            # A session of its own, so that what the sections start ends with them.
+            self.process = subprocess.Popen(
+                command, cwd=gpu_checks.ROOT, stdout=log, stderr=log, start_new_session=True
+            )
 
     def results(self) -> list[Row]:
         """What it wrote before it ended or was stopped."""
         code = self.process.poll()
         if code is None:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         lines = self._rows.read_text().splitlines() if self._rows.exists() else []
         rows = [json.loads(line) for line in lines if line.endswith("}")]
@@ -159,6 +162,8 @@ def run_parts(options: argparse.Namespace, about: Row) -> bool:
             print(f"{name}: {len(rows)} results in {results['seconds']:.0f} s, {len(wrong)} wrong", flush=True)
             for row in wrong[:20]:
                 print("  ", row, flush=True)
+            for text in gpu_speed.too_slow(rows):
+                print("  ", text, flush=True)
     return failed
 
 

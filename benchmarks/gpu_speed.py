@@ -14,6 +14,9 @@ from benchmarks.gpu_checks import SLOPES, VALUES, failure, surviving
 
 Row = dict[str, Any]
 Calls = dict[str, Callable[[], Any]]
+LEAST = {"layer_norm_backward": 0.7}
+"""Of the copy's speed, for large tensors."""
+_LEAST, _LARGE = 0.85, 1 << 25
 _TENSORS = 8
 """Of one size: the operands, results, and what PyTorch's FastGELU holds between."""
 
@@ -79,6 +82,13 @@ def _pytorchs(torch: Any, name: str) -> Callable[..., Any]:
     return theirs
 
 
+def compiled_anew(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function by torch.compile, which gives up, without an error, after eight graphs of one piece of code."""
+    torch._dynamo.reset()
+    graph: Callable[..., Any] = torch.compile(lambda *tensors: function(*tensors), dynamic=False, fullgraph=True)
+    return graph
+
+
 def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: bool, sigma: float) -> Iterator[Row]:
     """An activation or its gradient of x from N(0, sigma²); ``compiled`` beside torch.compile, else beside PyTorch."""
     torch = at.torch
@@ -89,7 +99,7 @@ def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: b
     theirs = _pytorchs(torch, name)
     calls: Calls = {"copy": lambda: out.copy_(x), "aclnn": lambda: operator(*given, *attributes, out=out)}
     if compiled:
-        graph = torch.compile(lambda *tensors: theirs(*tensors), dynamic=False)
+        graph = compiled_anew(torch, theirs)
         calls["torch.compile"] = lambda: graph(*given)
     else:
         calls["PyTorch"] = lambda: theirs(*given)
@@ -127,7 +137,7 @@ def layer_norm_speed(at: Any, columns: int, dtype: Any, elements: int, compiled:
     wide = (dy, x, [columns], mean.float(), rstd.float(), weight, bias)
     calls: Calls = {"copy": lambda: out.copy_(x), "aclnn": lambda: ours(*wide)}
     if compiled:
-        graph = torch.compile(lambda *tensors: theirs(*tensors, [True] * 3), dynamic=False)
+        graph = compiled_anew(torch, lambda *tensors: theirs(*tensors, [True] * 3))
         calls["torch.compile"] = lambda: graph(*given)
     else:
         calls["PyTorch"] = lambda: theirs(*given, [True] * 3)
@@ -197,3 +207,21 @@ def speed(at: Any, deadline: float) -> Iterator[Row]:
         yield from surviving(f"speed of {label}", rows())
         if cuda:
             torch.cuda.empty_cache()
+
+
+def too_slow(rows: Iterable[Row]) -> Iterator[str]:
+    """Of the gradients of large tensors: those below their share of the copy's speed, or slower than PyTorch."""
+    measured: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        if "p50_us" in row and row["operator"].endswith(("backward", "backward_v2", "backward_v2 tanh")):
+            label = (row["operator"], row["dtype"], row.get("elements"), row.get("rows"), row.get("columns"))
+            measured.setdefault((*label, row.get("sigma", 1.0)), {})[row["what"]] = row
+    for label, found in measured.items():
+        elements = label[2] or label[3] * label[4]
+        if "aclnn" not in found or elements < _LARGE:
+            continue
+        share, least = found["aclnn"]["of_copy"], LEAST.get(label[0], _LEAST)
+        if share < least and label[-1] == 1.0:
+            yield f"{label}: {share:.2f} of the copy's speed, {least} wanted"
+        if "PyTorch" in found and found["PyTorch"]["p50_us"] < found["aclnn"]["p50_us"]:
+            yield f"{label}: slower than PyTorch"

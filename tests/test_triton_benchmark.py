@@ -72,6 +72,38 @@ def test_errors_of_layer_norm_are_bounded_as_documented() -> None:
             assert gpu_checks.within(torch, off, exact, scale) is right, (dtype, units)
 
 
+def test_slow_measurements_are_named() -> None:
+    """Gradients of large tensors below their share of a copy's speed, or slower than PyTorch; nothing else."""
+    large = {"operator": "silu_backward", "dtype": "torch.float32", "elements": 1 << 26, "sigma": 1.0}
+    rows = {"operator": "layer_norm_backward", "dtype": "torch.float32", "rows": 1 << 15, "columns": 1024}
+
+    def found(label: dict[str, Any], of_copy: float, theirs: float) -> int:
+        ours = {**label, "what": "aclnn", "p50_us": 10.0, "of_copy": of_copy}
+        return len(list(gpu_speed.too_slow([ours, {**label, "what": "PyTorch", "p50_us": theirs, "of_copy": 1.0}])))
+
+    assert [found(large, 0.86, 11.0), found(large, 0.84, 11.0), found(large, 0.84, 9.0)] == [0, 1, 2]
+    assert [found(rows, 0.71, 11.0), found(rows, 0.69, 9.0)] == [0, 2]
+    assert found(large | {"sigma": 3.0}, 0.5, 9.0) == 1, "wide data: PyTorch's speed alone is asked for"
+    assert found(large | {"elements": 1 << 12}, 0.1, 1.0) == found(large | {"operator": "silu"}, 0.1, 1.0) == 0
+
+
+def test_every_graph_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one piece of code torch.compile makes eight graphs, and runs it uncompiled from then on, without an error."""
+    compiled: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda function, **options: uncounted(function, backend=count, **options))
+
+    def count(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    for number in range(12):
+        gpu_speed.compiled_anew(torch, lambda x: x + 1)(torch.zeros(number + 2))
+    assert len(compiled) == 12
+
+
+uncounted = torch.compile
+
+
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", *arguments]
     return subprocess.run(program, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True)
@@ -136,6 +168,12 @@ def test_what_hangs_is_stopped_and_its_rows_are_kept(tmp_path: Path, monkeypatch
     kept, failed = job(write + "sys.exit('illegal memory access')")
     assert (kept, failed["text"]) == ({"what": 1}, "ended with 1: illegal memory access\n")
     assert not list(tmp_path.iterdir())
+    child = "import time; open({!r}, 'w').write('begun'); time.sleep(3); open({!r}, 'w').write('left alone')"
+    mark = str(tmp_path / "mark")
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child.format(mark, mark)!r}])"
+    job(script)
+    time.sleep(2.5)
+    assert (tmp_path / "mark").read_text() == "begun", "what a section started ends with it"
 
 
 def test_an_interrupted_run_writes_its_results(tmp_path: Path) -> None:
