@@ -49,7 +49,7 @@ def layer_norm(
 
     Weight and bias have one data type, float32 or the input's.
     """
-    return torch.ops.aclnn.layer_norm(input, list(normalized_shape), weight, bias, eps)[0]
+    return torch.ops.aclnn.layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
 def _apply(operator: Callable[..., Tensor], input: Tensor, inplace: bool) -> Tensor:
