@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aclnn.cann.prototype import CFunction
+from aclnn.settings import user_cache
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.lower_runtime import FORWARDS
@@ -52,9 +53,8 @@ def default_root() -> Path:
     configured = os.environ.get("ACLNN_TOOLKIT_DIR")
     if configured:
         return Path(configured).absolute()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     here = hashlib.sha256(f"{sys.executable}\n{__file__}".encode()).hexdigest()[:8]
-    return cache / "aclnn" / f"toolkit-{__version__}-{sys.implementation.cache_tag}-{here}"
+    return user_cache() / f"toolkit-{__version__}-{sys.implementation.cache_tag}-{here}"
 
 
 def grouped() -> tuple[Library, ...]:

@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from aclnn.settings import temporary_cache, user_cache
+
 
 def _candidates() -> Iterator[Path]:
     chosen = os.environ.get("ACLNN_CACHE_DIR")
-    if chosen:
-        yield Path(chosen)
-    elif sys.platform == "darwin":
-        yield Path("~/Library/Caches/aclnn").expanduser()
-    elif sys.platform == "win32":
-        yield Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "aclnn"
-    else:
-        yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "aclnn"
-    yield Path(tempfile.gettempdir()) / f"aclnn-{os.getuid() if hasattr(os, 'getuid') else os.environ.get('USERNAME')}"
+    yield Path(chosen) if chosen else user_cache()
+    yield temporary_cache()
 
 
 def _usable(path: Path) -> bool:
@@ -38,17 +32,14 @@ def _usable(path: Path) -> bool:
             return False
         with tempfile.TemporaryFile(dir=path):
             return True
-    except (OSError, RuntimeError):  # RuntimeError: no home directory
+    except OSError:
         return False
 
 
 @cache
 def directory() -> Path | None:
     """Where files are kept: ``ACLNN_CACHE_DIR``, the platform's place or a temporary directory; None if none can be."""
-    try:
-        return next((path for path in _candidates() if _usable(path)), None)
-    except RuntimeError:  # a home directory that cannot be determined
-        return None
+    return next((path for path in _candidates() if _usable(path)), None)
 
 
 def sources() -> list[Path]:

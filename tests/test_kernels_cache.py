@@ -1,0 +1,62 @@
+"""Where compiled kernels are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aclnn import settings
+from aclnn.kernels.cpu import cache
+from aclnn.toolkit import tree
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """No place but a home and a temporary folder, in an empty one."""
+    for variable in ("ACLNN_CACHE_DIR", "ACLNN_TOOLKIT_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(settings.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    (tmp_path / "home").mkdir()
+    cache.directory.cache_clear()
+    yield tmp_path
+    cache.directory.cache_clear()
+
+
+def test_kernels_are_kept_in_the_users_folder(places: Path) -> None:
+    assert cache.directory() == settings.user_cache()
+    assert settings.user_cache().is_relative_to(places / "home")
+
+
+def test_the_variable_comes_first(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACLNN_CACHE_DIR", str(places / "chosen"))
+    assert cache.directory() == places / "chosen"
+
+
+def test_a_user_without_a_home_keeps_them_in_a_temporary_folder(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under any number for a user."""
+
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    assert cache.directory() == settings.temporary_cache()
+    assert tree.default_root().parent == settings.temporary_cache()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="the superuser may write anywhere")
+def test_a_home_that_cannot_be_written_leaves_the_temporary_folder(places: Path) -> None:
+    (places / "home").chmod(0o500)
+    assert cache.directory() == settings.temporary_cache()
+
+
+def test_without_any_place_nothing_is_kept(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (places / "temporary").write_text("a file, not a folder")
+    (places / "home").rmdir()
+    (places / "home").write_text("the same")
+    assert cache.directory() is None
+    cache.write("kernel", (), b"contents")
+    assert cache.read("kernel", ()) is None
