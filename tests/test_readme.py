@@ -84,6 +84,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_tables_have_the_line_that_makes_them_tables() -> None:
+    """Without the dashes below its head a table is a paragraph of bars."""
+    for page in PAGES:
+        for table in re.findall(r"^\|.*(?:\n\|.*)*", page.read_text(), re.MULTILINE):
+            assert re.match(r".*\n(\| ?:?-+:? ?)+\|(\n|$)", table), f"{page.name}: {table[:80]}"
+
+
 def test_the_commands_named_exist() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for page in PAGES:
