@@ -451,4 +451,4 @@ def test_without_the_extra_there_is_a_hint(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"
     done = python("-c", code)
     assert done.returncode == 1
-    assert done.stderr == f"aclnn: {missing} is not installed: pip install 'aclnn[cli]'\n"
+    assert done.stderr == f"aclnn: {missing} is not installed: pip install 'aclnn[cli]', or '.[cli]' in a clone\n"

@@ -10,6 +10,11 @@ class MissingExtraError(ImportError):
     """An optional dependency is not installed; the text says which command installs it."""
 
 
+def command(extra: str) -> str:
+    """What installs an extra."""
+    return f"pip install 'aclnn[{extra}]', or '.[{extra}]' in a clone"
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import an optional module.
 
@@ -22,5 +27,5 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is not None and error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise MissingExtraError(
-            f"{module} is not installed: pip install 'aclnn[{extra}]'", name=error.name, path=error.path
+            f"{module} is not installed: {command(extra)}", name=error.name, path=error.path
         ) from error

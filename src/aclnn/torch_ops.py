@@ -29,7 +29,7 @@ torch: Any = extras.require("torch", "torch")
 if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
     raise extras.MissingExtraError(
         f"expected torch {'.'.join(map(str, OLDEST_TORCH))} or newer, got {torch.__version__}: "
-        "pip install --upgrade 'aclnn[torch]'"
+        + extras.command("torch")
     )
 
 _SCHEMA_TYPES = {

@@ -10,7 +10,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from aclnn import console
+from aclnn import console, extras
 from aclnn.declaration import Kind, Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product, current_product, soc_name
@@ -45,7 +45,7 @@ def describe_installation(json: bool) -> None:
         table.add_row(name.replace("_", " "), "none that can be written" if value is None else str(value))
     missing = {_OPTIONAL[part] for part, found in facts["parts"].items() if found is None}
     if missing:
-        table.add_row("", f"install what is missing (-): pip install 'aclnn[{','.join(sorted(missing))}]'")
+        table.add_row("", f"install what is missing (-): {extras.command(','.join(sorted(missing)))}")
     console.out.print(table)
 
 

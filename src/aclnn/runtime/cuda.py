@@ -24,7 +24,7 @@ from aclnn.status import ACL_ERROR_RT_PARAM_INVALID, CODES, AclnnError
 
 torch: Any = extras.require("torch", "cuda")
 if find_spec("triton") is None:
-    raise extras.MissingExtraError("triton is not installed: pip install 'aclnn[cuda]'", name="triton")
+    raise extras.MissingExtraError(f"triton is not installed: {extras.command('cuda')}", name="triton")
 
 _NO_DEVICE = CODES["ACL_ERROR_RT_NO_DEVICE"]
 # How often a wait with a time limit looks; events themselves know none.
