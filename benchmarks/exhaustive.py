@@ -1,11 +1,12 @@
 """Every float32 through every activation and its gradient, and gradients of random dy in all three data types: the
 error of aclnn and of PyTorch in units of the last place.
 
-    python -m benchmarks.exhaustive [--quick] [--only silu silu_forward silu_products …]
+    python -m benchmarks.exhaustive [--quick] [--only silu silu_forward silu_products silu_hardest …]
 
 Writes exhaustive.csv (a row per operator and provider), exhaustive_histogram.csv (how many inputs have which error),
-exhaustive_profile.csv (the worst error by x) and exhaustive_products.csv (random dy, see benchmarks.products), then the
-tables of docs/numerics.md; the rows of operators that were not asked for stay.
+exhaustive_profile.csv (the worst error by x), exhaustive_products.csv (random dy, see benchmarks.products) and
+exhaustive_hardest.csv (see benchmarks.hardest), then the tables of docs/numerics.md; the rows of operators that were
+not asked for stay.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aclnn.kernels.cpu import pool
-from benchmarks import products, tables
+from benchmarks import hardest, products, tables
 from benchmarks.candidates import candidates
 from benchmarks.references import EVERY, Array, reference
 from benchmarks.tallies import spread
@@ -126,6 +127,7 @@ FILES = {
     "exhaustive_histogram.csv": ("operator", "provider", "x", "from_ulp", "inputs"),
     "exhaustive_profile.csv": ("operator", "provider", "x", "worst_ulp"),
     "exhaustive_products.csv": products.HEADER,
+    "exhaustive_hardest.csv": hardest.HEADER,
 }  # fmt: skip
 
 
@@ -166,7 +168,8 @@ def save(found: dict[str, dict[str, list[Row]]], folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one input in 4,096, 10^6 pairs, into build/ instead")
-    parser.add_argument("--only", nargs="+", choices=[*EVERY, *products.NAMES], default=[*EVERY, *products.NAMES])
+    every = [*EVERY, *products.NAMES, *hardest.NAMES]
+    parser.add_argument("--only", nargs="+", choices=every, default=every)
     parser.add_argument("--workers", type=int, default=pool.shared().threads)
     options = parser.parse_args()
     folder, stride = (Path("build/exhaustive"), 4096) if options.quick else (HERE, 1)
@@ -178,6 +181,9 @@ def main() -> None:
             if name in products.NAMES:
                 operator = products.NAMES[name]
                 rows = {"exhaustive_products.csv": products.rows(operator, options.quick, options.workers, progress)}
+            elif name in hardest.NAMES:
+                operator = hardest.NAMES[name]
+                rows = {"exhaustive_hardest.csv": hardest.rows(operator, options.quick, options.workers, progress)}
             else:
                 operator, rows = name, rows_of(name, walk(name, stride, options.workers, progress))
             save({file: {operator: lines} for file, lines in rows.items()}, folder)

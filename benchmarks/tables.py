@@ -58,7 +58,23 @@ TABLES = (
             "broken": "broken",
         },
     ),
+    Table(
+        "exhaustive_hardest.csv",
+        FORMULAS.__contains__,
+        {
+            "f": "operator",
+            "slopes": "inputs",
+            "worst of 2^-24": "worst_relative",
+            "above 1.5": "above_large",
+            "worst ULP": "worst_ulp",
+            "at x": "worst_x",
+            "and dy": "worst_dy",
+        },
+    ),
 )
+
+
+_COUNTS = ("pairs", "inputs", "above_half", "above_1", "above_large", "broken")
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -68,7 +84,7 @@ def _line(cells: Iterable[str]) -> str:
 def _cell(column: str, text: str) -> str:
     if column == "operator":
         return text.removesuffix("_forward")
-    return f"{int(text):,}" if column in ("pairs", "above_half", "above_1", "broken") else text
+    return f"{int(text):,}" if column in _COUNTS else text
 
 
 def _lines(table: Table, folder: Path) -> Iterator[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import tables
+from benchmarks import hardest, tables
 from benchmarks.candidates import ours
-from benchmarks.products import Tally, pairs, score
+from benchmarks.products import Pairs, Tally, pairs, score
 from benchmarks.references import FORMULAS, Array, slope_reference
+from rich.progress import Progress
 
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 
@@ -27,6 +29,24 @@ def test_random_gradients(name: str, target: NumberFormat) -> None:
     assert count > 900_000
     assert broken == 0
     assert found.worst[0] <= WORST[target.name]
+
+
+@FAMILY
+def test_the_hardest_products_stay_within_what_is_said_of_them(name: str) -> None:
+    """The x with the worst slope that is known, and the worst of a sample, times every 64th significand of dy."""
+    with open(Path(hardest.__file__).with_name("exhaustive_hardest.csv"), newline="") as file:
+        (known,) = (row for row in csv.DictReader(file) if row["operator"] == name)
+    x, dy = (np.array([float(known[column])], np.float32) for column in ("worst_x", "worst_dy"))
+    found, exact = Tally(), slope_reference(name, x.astype(np.float64))
+    found.take(ours(name), Pairs(x, dy, *exact), FORMATS["float32"])
+    assert f"{found.worst[0]:.5g}" == known["worst_ulp"]
+    assert found.worst[0] <= float(known["worst_relative"]) + 1 <= 2.8
+
+    sampled = hardest.find(name, 64, 1, Progress(disable=True))
+    assert sampled.inputs > 4_000_000
+    relative, x_there = sampled.worst[0]
+    assert relative <= float(known["worst_relative"])
+    assert hardest.times_every_significand(name, x_there, 64).worst[0] <= relative + 1
 
 
 @FAMILY
