@@ -137,6 +137,7 @@ HOSTILE = {
     "boolean.npy": (npy_of(shape="(True,)"), "expected a tuple of at most 64 extents"),
     "many_dims.npy": (npy_of(shape="(1,)*65"), "expected a .npy header"),
     "truncated.npy": (npy_of(data=b"\0" * 7), "expected 8 bytes for [2] of float32, got 7"),
+    "appended.npy": (2 * npy_of(data=b"\0" * 8), "expected 8 bytes for [2] of float32, got "),
     "code.npy": (npy(b"__import__('os').system('true')"), "expected a .npy header"),
     "nested.npy": (npy(b"(" * 9000), "expected a .npy header"),
     "header.npy": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "expected a header of at most"),

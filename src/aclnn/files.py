@@ -288,7 +288,10 @@ def _read_npy(path: Path, size: int, dtype: DataType | None, shape: Sequence[int
 
 def _npy_entry(path: Path, file: BinaryIO, start: int, end: int, dtype: DataType | None) -> Entry:
     found, shape, fortran, length = _npy_header(path, file, dtype)
-    return _entry(path, found, shape, start + length, end, fortran)
+    entry, left = _entry(path, found, shape, start + length, end, fortran), end - start - length
+    if left != entry.nbytes:  # another array, say, appended to the first
+        raise _refuse(path, f"expected {entry.nbytes} bytes for {list(shape)} of {found.numpy_name}, got {left}")
+    return entry
 
 
 _DESCR = re.compile(r"([<>|=])(f2|f4|f8|i1|i2|i4|i8|u1|u2|u4|u8|b1|V2)")
