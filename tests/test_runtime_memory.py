@@ -95,6 +95,15 @@ def test_exhaustion_and_memory_info(device: None) -> None:
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES, MEMORY_BYTES)
 
 
+def test_an_allocation_that_the_machine_cannot_serve_is_not_charged(
+    device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory.backend(), "allocate", lambda nbytes, huge: None)
+    for _ in range(2):
+        assert cann.aclrtMalloc(MEMORY_BYTES, 0) == (207001, 0)
+    assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES, MEMORY_BYTES)
+
+
 def test_each_device_has_its_own_memory(device: None) -> None:
     malloc(MEMORY_BYTES)
     assert cann.aclrtSetDevice(1) == 0
@@ -379,6 +388,16 @@ def test_copies_from_pageable_memory_are_done_on_return(device: None) -> None:
     assert read(there, 8) == b"\x05" * 8
 
 
+def test_fills_of_pageable_memory_are_done_on_return(device: None) -> None:
+    gate = threading.Event()
+    stream = stream_behind(gate)
+    there = buffer(8)
+    threading.Timer(0.05, gate.set).start()
+    assert cann.aclrtMemsetAsync(pointer(there), 8, 5, 8, stream) == 0
+    assert gate.is_set()
+    assert (there == 5).all()
+
+
 def test_freeing_early_is_safe(device: None) -> None:
     gate = threading.Event()
     stream = stream_behind(gate)
@@ -423,6 +442,15 @@ def test_registered_buffers(device: None) -> None:
         with pytest.raises(AclnnError) as caught:
             memory.register(*args, None)
         assert caught.value.code == 107000
+
+
+@pytest.mark.parametrize("begins", [(0, 50), (50, 0)])
+def test_buffers_that_adjoin_are_registered(device: None, begins: tuple[int, int]) -> None:
+    array = buffer(100)
+    for begin in begins:
+        memory.register(pointer(array) + begin, 50, array)
+    for begin in begins:
+        memory.unregister(pointer(array) + begin)
 
 
 def test_an_address_inside_an_allocation_will_do(device: None) -> None:
@@ -491,6 +519,19 @@ def test_freed_addresses_come_back_as_late_as_possible() -> None:
         seen.append(block.address)
         del block
     assert len(seen) == (small.end - small.base) // 512 - 1
+
+
+def test_blocks_are_placed_behind_the_last_one_given_out() -> None:
+    small = arena.Arena(1 << 16, 512)
+    blocks = {}
+    while (block := small.allocate(512)) is not None:
+        blocks[(block.address - small.base) // 512] = block
+    block = None
+    del blocks[5]
+    blocks[5] = small.allocate(512)
+    del blocks[2], blocks[8]
+    found = [small.allocate(512) for _ in range(2)]
+    assert [(block.address - small.base) // 512 for block in found if block is not None] == [8, 2]
 
 
 def test_freed_pages_are_given_back() -> None:
