@@ -102,6 +102,33 @@ def test_a_failure_is_told_once_and_later_tasks_run() -> None:
 
 
 @pytest.mark.parametrize("short", [False, True])
+def test_of_several_failures_the_first_is_told(short: bool) -> None:
+    stream = Stream()
+    stream.enqueue(lambda: 1 // 0, short)
+    stream.enqueue(lambda: [][0], short)
+    with pytest.raises(AclnnError, match="ZeroDivisionError"):
+        stream.synchronize()
+    assert stream.synchronize()
+    stream.close()
+
+
+def test_dropped_tasks_are_told_as_a_failure() -> None:
+    stream, gate = Stream(), threading.Event()
+    stream.enqueue(lambda: pass_gate(gate))
+    while stream._pending:  # until its thread has come to it
+        time.sleep(0.001)
+    for _ in range(2):
+        stream.enqueue(lambda: None)
+    stream.drop()
+    gate.set()
+    with pytest.raises(AclnnError, match="2 tasks were dropped") as caught:
+        stream.synchronize()
+    assert caught.value.code == 507000
+    assert stream.synchronize()
+    stream.close()
+
+
+@pytest.mark.parametrize("short", [False, True])
 def test_a_failure_through_the_c_calls(device: None, short: bool) -> None:
     _, stream = cann.aclrtCreateStream()
     queue(stream).enqueue(lambda: 1 // 0, short)
