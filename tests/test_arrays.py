@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn import arrays
+from aclnn import arrays, dlpack
 from aclnn.dtypes import DataType as D
 from aclnn.executor import prepare
 from aclnn.products import set_soc_name
@@ -29,6 +29,24 @@ class Interface:
     def __init__(self, array: np.ndarray[Any, Any], **changes: Any) -> None:
         self.array = array
         self.__array_interface__ = array.__array_interface__ | changes
+
+
+class Capsuled:
+    """An array whose capsule also says what NumPy's never does."""
+
+    def __init__(self, array: np.ndarray[Any, Any], **fields: int) -> None:
+        self.array = array
+        self.fields = fields
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self) -> object:
+        capsule = self.array.__dlpack__()
+        tensor = dlpack._DLTensor.from_address(dlpack._pointer_of(capsule, b"dltensor"))
+        for name, value in self.fields.items():
+            setattr(tensor, name, value)
+        return capsule
 
 
 class Elsewhere:
@@ -179,6 +197,12 @@ def test_an_array_interface_is_read_and_written_in_place() -> None:
     assert out.tobytes() == silu_of(DY, X).tobytes()
 
 
+def test_a_capsules_elements_begin_at_its_byte_offset() -> None:
+    whole = np.linspace(-4, 4, 16, dtype=np.float32)
+    shifted = Capsuled(whole[:12], byte_offset=16)
+    assert silu_of(DY.ravel(), shifted).tobytes() == silu_of(DY.ravel(), whole[4:]).tobytes()
+
+
 def test_subclasses_of_arrays_are_arrays(tmp_path: Any) -> None:
     mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=X.shape)
     mapped[...] = X
@@ -279,6 +303,7 @@ NOT_ARRAYS = {
     "a negated view": (torch.ones(3, 4, dtype=torch.complex64).conj().imag, "negative bit", "torch.Tensor"),
     "a sparse tensor": (torch.ones(3, 4).to_sparse(), "layout", "torch.Tensor"),
     "torch's own 8-bit float": (torch.ones(3, 4, dtype=torch.float8_e5m2), "expected a data type", "8 bits"),
+    "vectors for elements": (Capsuled(X, lanes=2), "expected a data type that ACL has", "with 32 bits"),
     "a broken interface": (Interface(X, shape=(-1,)), "expected a sound __array_interface__", "Interface"),
 }
 
