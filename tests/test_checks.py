@@ -13,6 +13,7 @@ from aclnn.declaration import Call
 from aclnn.dtypes import DataType as D
 from aclnn.executor import prepare, prepare_layouts
 from aclnn.products import Product
+from aclnn.rules import sane_view
 from aclnn.status import AclnnError
 from aclnn.tensor import Tensor
 from cases import CASES, FLOATS, INVALID, PRODUCTS, REFUSED_DTYPES, Accepted, Arguments, Case, Refusal, T, changed
@@ -247,6 +248,24 @@ def test_more_elements_than_addresses_are_refused(case: Case) -> None:
         prepare(case.operator, arguments, Product.ATLAS_A2)
     assert caught.value.code == INVALID
     assert "expected" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extent", "stride", "largest"),
+    [
+        (D.INT8, 2**63 - 1, 1, True),
+        (D.INT8, 2**63, 1, False),
+        (D.INT8, 2**63 - 1, 0, True),
+        (D.INT8, 2**63, 0, False),
+        (D.INT8, 2, 2 - 2**63, True),
+        (D.INT8, 2, 1 - 2**63, False),
+        (D.FLOAT, 2**61 - 1, 1, True),
+        (D.FLOAT, 2**61, 1, False),
+    ],
+)
+def test_a_view_may_span_all_addresses_and_no_more(dtype: D, extent: int, stride: int, largest: bool) -> None:
+    complaint = sane_view("self", Tensor(dtype, (extent,), (stride,)))
+    assert complaint is None if largest else "stay within" in str(complaint)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
