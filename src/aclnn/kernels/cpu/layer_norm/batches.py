@@ -43,13 +43,13 @@ from aclnn.kernels.cpu.layer_norm.job import (
     XS,
     N,
     X,
+    of,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import call, call_judge, store_int
 from aclnn.kernels.cpu.layer_norm.rows import (
     clear,
     is_slow,
     load_statistics,
-    of,
     place_columns,
     place_row,
     sum_part,

@@ -16,6 +16,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     FLOAT16,
     PARTIAL_BYTES,
     SIZE,
+    of,
     offset,
     row_at,
 )
@@ -126,7 +127,7 @@ def finish() -> Loop:
     """
 
     def part(job: int, gradient: int, partials: int, partial_count: int, unused: int, first: int, last: int) -> None:
-        view, pitch = job + load_one_int64(job + 8 * gradient), load_one_int64(job + 8 * PARTIAL_BYTES)
+        view, pitch = job + of(job, gradient), of(job, PARTIAL_BYTES)
         target, code = load_one_int64(view + BASE), load_one_int64(view + CODE)
         dims = view + load_one_int64(view + COLUMNS_AT)
         direct, size, lanes = load_one_int64(view + DIRECT), load_one_int64(view + SIZE), scratch(64)

@@ -12,10 +12,10 @@ import numpy as np
 
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X
+from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X, of
 from aclnn.kernels.cpu.layer_norm.lanes import Element, store_int
 from aclnn.kernels.cpu.layer_norm.segments import Wanted
-from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, number, places, statistics, step
+from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, places, statistics, step
 from aclnn.kernels.cpu.loops import Loop
 from aclnn.kernels.cpu.memory import scratch
 from aclnn.kernels.cpu.prefetching import prefetch
@@ -162,7 +162,7 @@ def sums(dy: Element, x: Element, wanted: Wanted, narrow: bool) -> Loop:
 
     @register_jitable
     def sum_set(job: int, row: int, rows: int, dw_at: int, db_at: int, room: int) -> None:
-        n, dy_step = number(job, N), step(job, DY)
+        n, dy_step = of(job, N), step(job, DY)
         dy_at, last, whole = base(job, DY) + row * dy_step, n - LANES, n // width * width
         x_at, x_step, means, rstds = dy_at, dy_step, room, room
         if wants_dw:

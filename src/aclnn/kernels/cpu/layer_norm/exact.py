@@ -33,13 +33,13 @@ from aclnn.kernels.cpu.layer_norm.job import (
     TOP_WEIGHT,
     XS,
     W,
+    of,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import Element
 from aclnn.kernels.cpu.layer_norm.segments import Kernel, field
 from aclnn.kernels.cpu.memory import (
     load_one_float32,
     load_one_float64,
-    load_one_int64,
     store_one_float32,
     store_one_float64,
 )
@@ -57,7 +57,7 @@ def judge(job: int, records: int, row: int, whole: int) -> None:
     """
     share = load_one_float64(job + 8 * SHARE)
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
-    for s in range(load_one_int64(job + 8 * SEGMENTS)):
+    for s in range(of(job, SEGMENTS)):
         record = records + RECORD * s
         sum_g += np.float64(load_one_float32(record + SUM_G))
         sum_gx += np.float64(load_one_float32(record + SUM_GX))

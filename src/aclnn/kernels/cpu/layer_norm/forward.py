@@ -16,7 +16,7 @@ from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.in_order import in_order
-from aclnn.kernels.cpu.layer_norm.job import Job, offset
+from aclnn.kernels.cpu.layer_norm.job import Job, of, offset
 from aclnn.kernels.cpu.layer_norm.lanes import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
 from aclnn.kernels.cpu.loops import Loop
@@ -47,11 +47,6 @@ _PER_US = 2500
 (N, EPS, X, X_ROWS, X_COLUMNS, OUT, OUT_ROWS, OUT_COLUMNS,
  MEAN, MEAN_ROWS, RSTD, RSTD_ROWS, WEIGHT, WEIGHT_COLUMNS, BIAS, BIAS_COLUMNS, STREAMED) = range(17)  # fmt: skip
 _FIELDS = 17
-
-
-@register_jitable
-def _field(job: int, index: int) -> Any:
-    return load_one_int64(job + 8 * index)
 
 
 @register_jitable
@@ -183,14 +178,14 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
 
     @register_jitable
     def rows(job: int, row: int, weight: int, bias: int, first: int, last: int) -> None:
-        n = _field(job, N)
-        eps = np.int64(_field(job, EPS)).view(np.float64)
+        n = of(job, N)
+        eps = np.int64(of(job, EPS)).view(np.float64)
         number = scratch(64)
-        x_columns, out_columns = _field(job, X_COLUMNS), _field(job, OUT_COLUMNS)
-        streamed = _field(job, STREAMED)
-        x = _field(job, X) + offset(_field(job, X_ROWS), first)
+        x_columns, out_columns = of(job, X_COLUMNS), of(job, OUT_COLUMNS)
+        streamed = of(job, STREAMED)
+        x = of(job, X) + offset(of(job, X_ROWS), first)
         for index in range(first, last):
-            following = _field(job, X) + offset(_field(job, X_ROWS), index + 1)
+            following = of(job, X) + offset(of(job, X_ROWS), index + 1)
             source = row
             if as_it_is and _contiguous(x_columns, x_size):
                 source = x
@@ -200,15 +195,15 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
             root = math.sqrt(_variance(source, n, mean) + eps) if n else math.nan
             # A division by zero would raise an exception.
             rstd = 1.0 / root if root != 0.0 else math.inf
-            if _field(job, MEAN):
+            if of(job, MEAN):
                 store_one_float32(number, np.float32(mean))
-                place = _field(job, MEAN) + offset(_field(job, MEAN_ROWS), index)
-                write_mean(number, 1, place, _field(job, MEAN_ROWS))
-            if _field(job, RSTD):
+                place = of(job, MEAN) + offset(of(job, MEAN_ROWS), index)
+                write_mean(number, 1, place, of(job, MEAN_ROWS))
+            if of(job, RSTD):
                 store_one_float32(number, np.float32(rstd))
-                place = _field(job, RSTD) + offset(_field(job, RSTD_ROWS), index)
-                write_rstd(number, 1, place, _field(job, RSTD_ROWS))
-            place = _field(job, OUT) + offset(_field(job, OUT_ROWS), index)
+                place = of(job, RSTD) + offset(of(job, RSTD_ROWS), index)
+                write_rstd(number, 1, place, of(job, RSTD_ROWS))
+            place = of(job, OUT) + offset(of(job, OUT_ROWS), index)
             if _contiguous(out_columns, out_size):
                 normalize(source, n, mean, rstd, weight, bias, place, streamed, following, LANES * x_size)
             else:
@@ -222,14 +217,14 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
         number = fetch_add(taken, 1)
         if number >= threads:
             return
-        n, row = _field(job, N), rooms + 3 * row_bytes * number
+        n, row = of(job, N), rooms + 3 * row_bytes * number
         weight, bias = row + row_bytes, row + 2 * row_bytes
-        if _field(job, WEIGHT):
-            read_weight(_field(job, WEIGHT), _field(job, WEIGHT_COLUMNS), n, weight)
+        if of(job, WEIGHT):
+            read_weight(of(job, WEIGHT), of(job, WEIGHT_COLUMNS), n, weight)
         else:
             _fill(weight, row_bytes, np.float32(1.0))
-        if _field(job, BIAS):
-            read_bias(_field(job, BIAS), _field(job, BIAS_COLUMNS), n, bias)
+        if of(job, BIAS):
+            read_bias(of(job, BIAS), of(job, BIAS_COLUMNS), n, bias)
         else:
             _fill(bias, row_bytes, np.float32(0.0))
         first = fetch_add(begun, step) if begun else 0

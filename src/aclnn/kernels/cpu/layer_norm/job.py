@@ -84,6 +84,12 @@ FLOAT, FLOAT16 = 0, 1
 """ACL's numbers of these data types; any other is bfloat16."""
 
 
+@register_jitable(forceinline=True)
+def of(job: int, field: int) -> Any:
+    """A number of the job."""
+    return load_one_int64(job + 8 * field)
+
+
 @register_jitable
 def offset(dims: int, index: int) -> int:
     """Byte offset of the element with this logical index; ``dims`` is where dimensions are described."""

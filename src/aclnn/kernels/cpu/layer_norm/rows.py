@@ -71,6 +71,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     W,
     X,
     load_statistic,
+    of,
     row_at,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge, store_int
@@ -103,12 +104,6 @@ def clear(address: int, size: int) -> None:
     zero = splat(np.float32(0.0))
     for at in range(address, address + size, 64):
         store_float32(at, zero)
-
-
-@register_jitable(forceinline=True)
-def of(job: int, field: int) -> Any:
-    """A number of the job."""
-    return load_one_int64(job + 8 * field)
 
 
 @register_jitable(forceinline=True)

@@ -31,6 +31,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     N,
     X,
     load_statistic,
+    of,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import Element, halves, store_int
 from aclnn.kernels.cpu.layer_norm.segments import Wanted, writing
@@ -141,27 +142,21 @@ def _store_sums(at: int, sums: Any) -> None:
 
 
 @register_jitable(forceinline=True)
-def number(job: int, field: int) -> Any:
-    """A number of the job."""
-    return load_one_int64(job + 8 * field)
-
-
-@register_jitable(forceinline=True)
 def base(job: int, tensor: int) -> Any:
     """Where a tensor begins."""
-    return load_one_int64(job + number(job, tensor) + BASE)
+    return load_one_int64(job + of(job, tensor) + BASE)
 
 
 @register_jitable(forceinline=True)
 def step(job: int, tensor: int) -> Any:
     """Bytes from a row of a tensor to the next."""
-    return load_one_int64(job + number(job, tensor) + STEP)
+    return load_one_int64(job + of(job, tensor) + STEP)
 
 
 @register_jitable
 def _in_line(job: int, tensor: int) -> Any:
     """Whether each row's mean or rstd is a float32 right behind the one before."""
-    return step(job, tensor) == 4 and load_one_int64(job + number(job, tensor) + CODE) == FLOAT
+    return step(job, tensor) == 4 and load_one_int64(job + of(job, tensor) + CODE) == FLOAT
 
 
 @register_jitable
@@ -169,8 +164,8 @@ def gather(job: int, row: int, rows: int, room: int) -> None:
     """Put mean and rstd of each row into the room, if they are not in line."""
     if not (_in_line(job, MEAN) and _in_line(job, RSTD)):
         for k in range(rows):
-            store_one_float32(room + MEANS + 4 * k, load_statistic(job + number(job, MEAN), row + k))
-            store_one_float32(room + RSTDS + 4 * k, load_statistic(job + number(job, RSTD), row + k))
+            store_one_float32(room + MEANS + 4 * k, load_statistic(job + of(job, MEAN), row + k))
+            store_one_float32(room + RSTDS + 4 * k, load_statistic(job + of(job, RSTD), row + k))
 
 
 @register_jitable
@@ -243,7 +238,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     @register_jitable
     def sum_set(job: int, row: int, rows: int, room: int) -> Any:
         """Sums of each row and terms of dw and db; whether float32 holds the terms, and x̂ is small enough."""
-        vectors, w_at = (number(job, N) + LANES - 1) // LANES, number(job, WEIGHT)
+        vectors, w_at = (of(job, N) + LANES - 1) // LANES, of(job, WEIGHT)
         dy_step, x_step = step(job, DY), step(job, X)
         dy_at, x_at, terms_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step, room
         means, rstds = places(job, row, room)
@@ -285,7 +280,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
         """Whether dy is zero in all of a row."""
-        dy_at, n = base(job, DY) + row * step(job, DY), number(job, N)
+        dy_at, n = base(job, DY) + row * step(job, DY), of(job, N)
         total = splat(np.float32(0.0))
         for j in range(0, n, LANES):
             total = total + absolute(load_part(dy_at + j * dy_size, min(LANES, n - j)))
@@ -323,13 +318,13 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     @register_jitable
     def write_set(job: int, row: int, rows: int, room: int) -> None:
         """dx of all rows, one after the other: in this order memory takes it fastest."""
-        n, (means, rstds) = number(job, N), places(job, row, room)
+        n, (means, rstds) = of(job, N), places(job, row, room)
         rest, last = n % LANES, max(0, n - LANES)
         dy_step, x_step, dx_step = step(job, DY), step(job, X), step(job, DX)
         dy_at, x_at = base(job, DY) + row * dy_step, base(job, X) + row * x_step
         dx_at = base(job, DX) + row * dx_step
         for k in range(rows):
-            at, x_here, dx_here, w_here = again(dy_at), again(x_at), again(dx_at), number(job, WEIGHT)
+            at, x_here, dx_here, w_here = again(dy_at), again(x_at), again(dx_at), of(job, WEIGHT)
             constants = _constants(means, rstds, room, k)
             end = constants[0]
             if rest:  # before anything is written, perhaps over dy or x
@@ -347,7 +342,7 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
             dy_at, x_at, dx_at = dy_at + dy_step, x_at + x_step, dx_at + dx_step
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, more: int) -> None:
-        room, groups, n = scratch(ROOM), rows // GROUP, number(job, N)
+        room, groups, n = scratch(ROOM), rows // GROUP, of(job, N)
         stop = min(stop, stop + more - (((n + LANES - 1) & -LANES) - 1) // n)  # with what a row is read with
         for at in range(room + SUMS_G, room + LANES_AT, 64):
             store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
