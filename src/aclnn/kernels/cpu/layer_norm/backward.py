@@ -45,9 +45,6 @@ LONG_ROW = 1 << 13
 TILE_ELEMENTS = 1 << 16
 """Elements that are packed together where they do not lie side by side: 768 KiB for dy, x and dx."""
 
-PER_US = 2500
-"""Elements in a microsecond, about."""
-
 
 class _Regions(NamedTuple):
     """Where in the workspace things begin, in bytes."""
@@ -271,7 +268,7 @@ class LayerNormPlan:
         (kernel,) = self._choose(job, careful, one_by_one)
         if self._direct:
             operands = (job.address, 0, self._block_rows, self._m, 0)
-            pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // PER_US)
+            pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // jobs.PER_US)
         else:
             pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
 
@@ -322,7 +319,7 @@ class LayerNormPlan:
         """A step of a batch on all threads."""
         parts = min(self._segments, PARTS)
         if self._direct:
-            pool.sweep(kernel, (job.address, *operands), 1, parts, self._batch * self.n // (2 * PER_US))
+            pool.sweep(kernel, (job.address, *operands), 1, parts, self._batch * self.n // (2 * jobs.PER_US))
             return
         edges = [part * self._segments // parts for part in range(parts + 1)]
         pool.run(lambda i: self._do(job, kernel, operands, edges[i], edges[i + 1]), parts)
@@ -355,8 +352,8 @@ class LayerNormPlan:
             if view is not None:
                 chunk = COLUMN_CHUNK if view.distinct else self.n
                 partials = job[jobs.PARTIALS] + (job[jobs.DB_OFFSET] if field == jobs.DB else 0)
-                operands, work_us = (job.address, field, partials, partial_count, 0), partial_count * self.n // PER_US
-                pool.sweep(driver("finish"), operands, chunk, self.n, work_us)
+                operands = (job.address, field, partials, partial_count, 0)
+                pool.sweep(driver("finish"), operands, chunk, self.n, partial_count * self.n // jobs.PER_US)
 
 
 def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:

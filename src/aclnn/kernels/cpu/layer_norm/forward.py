@@ -16,7 +16,7 @@ from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.in_order import in_order
-from aclnn.kernels.cpu.layer_norm.job import Job, of, offset
+from aclnn.kernels.cpu.layer_norm.job import PER_US, Job, of, offset
 from aclnn.kernels.cpu.layer_norm.lanes import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
 from aclnn.kernels.cpu.loops import Loop
@@ -38,8 +38,6 @@ from aclnn.tensor import Layout
 
 _CHUNK_ELEMENTS = 1 << 16
 """Elements that a thread takes at a time: about 20 µs of work."""
-_PER_US = 2500
-"""Elements in a microsecond, about."""
 
 # What `job` holds, one int64 each: sizes, the bits of eps as float64, then for each tensor its address (0 when absent)
 # and where its dimensions are described. A description is (dimensions, extent, stride in bytes, …), innermost first;
@@ -301,7 +299,7 @@ class LayerNormPlan:
         threads = min(pool.shared().threads, -(-self._m // self._step))
         rooms, taken = np.empty(threads * 3 * self._row_bytes, np.uint8), np.zeros(1, np.int64)
         operands = (job.address, rooms.ctypes.data, self._row_bytes, taken.ctypes.data, threads)
-        pool.sweep(normalize, operands, self._step, self._m, self._m * self._n // _PER_US)
+        pool.sweep(normalize, operands, self._step, self._m, self._m * self._n // PER_US)
 
 
 def plan(

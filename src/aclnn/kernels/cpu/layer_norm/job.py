@@ -17,6 +17,8 @@ GROUP = 4
 APART = 2048 + 128
 """Bytes between sums of dw and db, modulo 4096: a load whose address ends in the twelve bits of a store before it waits
 for that store. On Zen 4, 4096 bytes apart, the sums of 1,024 columns took half as long again."""
+PER_US = 2500
+"""Elements that a thread does in a microsecond, about: good for judging whether a call is worth waking threads for."""
 
 # What a job holds, one int64 each. SHARE is the float64 1/N, TOP_WEIGHT the float32 max(abs(w)). FRESH: accumulators
 # are cleared first. BEGIN, END: the segments of a batch's rows that a call works on. ONLY: the batch holds
