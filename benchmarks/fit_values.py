@@ -139,7 +139,7 @@ def short_hex(value: float) -> str:
 
 def row(values: Any, indent: str) -> Iterator[str]:
     words = [short_hex(value) for value in values]
-    yield f"{indent}_row("
+    yield f"{indent}hex_row("
     for first in range(0, SEGMENTS, 4):
         space = " " if first + 4 < SEGMENTS else ""
         yield f'{indent}    "{" ".join(words[first : first + 4])}{space}"'
@@ -155,7 +155,7 @@ def module() -> Iterator[str]:
     yield ""
     yield "from __future__ import annotations"
     yield ""
-    yield "from aclnn.kernels.cpu.coefficients import Segments, _row"
+    yield "from aclnn.kernels.cpu.coefficients import Segments, hex_row"
     for task in TASKS:
         rng = np.random.default_rng(0)
         segments = [best_segment(task, i, rng) for i in range(SEGMENTS)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu.coefficients import Row, _row
+from aclnn.kernels.cpu.coefficients import Row, hex_row
 
 SEGMENTS = 32
 
@@ -43,7 +43,7 @@ SILU_FLOAT16 = ShortSegments(
     # Near 0 a float32 cannot tell f from 1/2 + x/2, often a tie of float16. The true value is below it for positive x,
     # above it for negative x: segments that meet at 0 can have that.
     shift=float.fromhex("0x1.22e8b8p-3"),  # a little less than half a segment: zeros belong to the lower one
-    centre=_row(
+    centre=hex_row(
         "-0x1.217b4ap-3 0x1.1d7b4ap-3 0x1.bd7af8p-2 0x1.697a14p-1 0x1.fd76d6p-1 0x1.46793p+0 "
         "0x1.8e79f6p+0 0x1.d07a16p+0 0x1.1279f6p+1 0x1.34799cp+1 0x1.587934p+1 0x1.7c78aep+1 0x1.a2781p+1 "
         "0x1.c67744p+1 0x1.ea7654p+1 0x1.087506p+2 0x0p+0 0x0p+0 -0x1.087506p+2 -0x1.ea7654p+1 "
@@ -51,7 +51,7 @@ SILU_FLOAT16 = ShortSegments(
         "-0x1.de7a14p+0 -0x1.9279fcp+0 -0x1.46793p+0 -0x1.fd76d4p-1 -0x1.697a14p-1 -0x1.bd7af8p-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1.b7deb6p-2 0x1.2391e8p-1 0x1.6bf44cp-1 0x1.a6c674p-1 0x1.da32d2p-1 0x1.ffa518p-1 "
             "0x1.0cba2ap+0 0x1.14177ep+0 0x1.18aedep+0 0x1.198ebcp+0 0x1.18b658p+0 0x1.16c7c6p+0 "
             "0x1.142976p+0 0x1.1183b4p+0 0x1.0eef98p+0 0x1.0c66a4p+0 0x0p+0 0x0p+0 -0x1.8cd498p-5 "
@@ -59,14 +59,14 @@ SILU_FLOAT16 = ShortSegments(
             "-0x1.8aee0ep-4 -0x1.52ffbcp-4 -0x1.a92a22p-5 0x1.6bad62p-11 0x1.2e6938p-4 0x1.64e614p-3 "
             "0x1.28175ap-2"
         ),
-        _row(
+        hex_row(
             "0x1.fae8cep-2 0x1.fb0c2ep-2 0x1.d1c314p-2 0x1.8ee9eap-2 0x1.372f7cp-2 0x1.bffb1p-3 0x1.224a2p-3 "
             "0x1.5682b2p-4 0x1.d5a034p-6 -0x1.f80c7ep-11 -0x1.546ffcp-6 -0x1.03259ap-5 -0x1.29c01ep-5 "
             "-0x1.2c8da4p-5 -0x1.1be6c4p-5 -0x1.fdcf06p-6 0x0p+0 0x0p+0 -0x1.fdcf04p-6 -0x1.1be6d8p-5 "
             "-0x1.2c8dacp-5 -0x1.29c032p-5 -0x1.0325a8p-5 -0x1.546fdp-6 -0x1.f80dbp-11 0x1.d59e9p-6 "
             "0x1.2b107ep-4 0x1.1a51bap-3 0x1.bffd26p-3 0x1.372f6p-2 0x1.8ee9fcp-2 0x1.d1c2f2p-2"
         ),
-        _row(
+        hex_row(
             "0x1.1e6efep-5 -0x1.1a8efep-5 -0x1.954f2ap-4 -0x1.1acf36p-3 -0x1.3b0f2cp-3 -0x1.2ccf22p-3 "
             "-0x1.008ef8p-3 -0x1.98ae94p-4 -0x1.13aee4p-4 -0x1.706eeap-5 -0x1.b0aeeap-6 -0x1.a9eee8p-7 "
             "-0x1.d66ed8p-9 0x1.f22ecap-10 0x1.47aeb6p-8 0x1.ac6e94p-8 0x0p+0 0x0p+0 -0x1.ac8e9ap-8 "
@@ -78,7 +78,7 @@ SILU_FLOAT16 = ShortSegments(
 
 SILU_BFLOAT16 = ShortSegments(
     per_unit=2.0,
-    centre=_row(
+    centre=hex_row(
         "0x1.7b5p-134 0x1.037abep-1 0x1.ff76bcp-1 0x1.7e79d2p+0 0x1.f87a0ep+0 0x1.40797ap+1 0x1.80789cp+1 "
         "0x1.c07766p+1 0x1.0075a2p+2 0x1.1f7224p+2 0x1.3f749p+2 0x1.5d74c8p+2 0x1.7f749p+2 0x1.9f743cp+2 "
         "0x1.bf73d6p+2 0x1.df735p+2 0x0p+0 -0x1.df735p+2 -0x1.c173ccp+2 -0x1.9f743cp+2 -0x1.7f749p+2 "
@@ -86,14 +86,14 @@ SILU_BFLOAT16 = ShortSegments(
         "-0x1.40797ap+1 -0x1.047a08p+1 -0x1.487952p+0 -0x1.ff76b6p-1 -0x1.037abep-1"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.7c647ap-1 0x1.dace36p-1 0x1.0a5506p+0 0x1.16d89p+0 0x1.197048p+0 0x1.16862ep+0 "
             "0x1.11f4a4p+0 0x1.0d6c06p+0 0x1.09c362p+0 0x1.06d6b8p+0 0x1.04cf5ap+0 0x1.032d4ep+0 "
             "0x1.021fe8p+0 0x1.01686ap+0 0x1.00ed0ap+0 0x0p+0 -0x1.da1384p-9 -0x1.5f2b1cp-8 -0x1.0ff3e2p-7 "
             "-0x1.96a70ep-7 -0x1.33d644p-6 -0x1.b5addep-6 -0x1.386c48p-5 -0x1.ad80cp-5 -0x1.1f4a34p-4 "
             "-0x1.686314p-4 -0x1.970464p-4 -0x1.7a9fep-4 -0x1.07ea16p-10 0x1.298f0cp-4 0x1.0736d4p-2"
         ),
-        _row(
+        hex_row(
             "0x1.fff8b6p-2 0x1.c244dap-2 0x1.35f474p-2 0x1.43189ap-3 0x1.c1e0dap-5 -0x1.1e9838p-7 "
             "-0x1.097f62p-5 -0x1.2dbedp-5 -0x1.0bdd7cp-5 -0x1.ad6e1ap-6 -0x1.412f68p-6 -0x1.d7b4ccp-7 "
             "-0x1.42e952p-7 -0x1.bb08c2p-8 -0x1.2b878ap-8 -0x1.9077d6p-9 0x0p+0 -0x1.9077f6p-9 -0x1.242cdp-8 "
@@ -101,7 +101,7 @@ SILU_BFLOAT16 = ShortSegments(
             "-0x1.2dbee2p-5 -0x1.097efcp-5 -0x1.1e9df8p-7 0x1.6ca58cp-5 0x1.bb48eap-3 0x1.35f4dcp-2 "
             "0x1.c244cep-2"
         ),
-        _row(
+        hex_row(
             "-0x1.730e82p-16 -0x1.c8cf32p-4 -0x1.3b4f3p-3 -0x1.0c0f04p-3 -0x1.57eed2p-4 -0x1.38eeecp-5 "
             "-0x1.826ee6p-7 0x1.342eccp-10 0x1.8deeaap-8 0x1.c52e8p-8 0x1.922e42p-8 0x1.444deep-8 "
             "0x1.db8e26p-9 0x1.550e28p-9 0x1.dc4e26p-10 0x1.468e18p-10 0x0p+0 -0x1.466e1cp-10 -0x1.d16e26p-10 "
@@ -114,7 +114,7 @@ SILU_BFLOAT16 = ShortSegments(
 
 FAST_GELU_FLOAT16 = ShortSegments(
     per_unit=3.5,
-    centre=_row(
+    centre=hex_row(
         "0x1.6dbep-134 0x1.2a7cap-2 0x1.227cap-1 0x1.b87b3ep-1 0x1.23790cp+0 0x1.6d7a82p+0 0x1.b77a4ap+0 "
         "0x1.ff799ep+0 0x1.2378b2p+1 0x1.49777p+1 0x1.6d75eap+1 0x1.9171fcp+1 0x1.b67418p+1 0x1.e0746cp+1 "
         "0x1.00744ep+2 0x1.1774f8p+2 0x0p+0 -0x1.117414p+2 -0x1.ff745p+1 -0x1.d7746ap+1 -0x1.b57414p+1 "
@@ -122,14 +122,14 @@ FAST_GELU_FLOAT16 = ShortSegments(
         "-0x1.6a7a8p+0 -0x1.247918p+0 -0x1.817c02p-1 -0x1.217ca2p-1 -0x1.1d7c96p-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.79fb72p-1 0x1.d58e26p-1 0x1.09195ep+0 0x1.165ca4p+0 0x1.198c54p+0 0x1.172e5ep+0 "
             "0x1.12eep+0 0x1.0e8c7ap+0 0x1.0a86acp+0 0x1.07876ep+0 0x1.0547acp+0 0x1.039bf8p+0 0x1.024f5ap+0 "
             "0x1.019f64p+0 0x1.00f946p+0 0x0p+0 -0x1.1d1858p-8 -0x1.a612e4p-8 -0x1.45b59p-7 -0x1.d2d68cp-7 "
             "-0x1.4e8674p-6 -0x1.dd3ec2p-6 -0x1.53dd92p-5 -0x1.cdd796p-5 -0x1.2fe126p-4 -0x1.721282p-4 "
             "-0x1.98ebcep-4 -0x1.676c3cp-4 -0x1.527a7cp-11 0x1.57d356p-4 0x1.15de7ep-2"
         ),
-        _row(
+        hex_row(
             "0x1.b3b65cp-1 0x1.813e18p-1 0x1.10b1fcp-1 0x1.20a8ep-2 0x1.a5f532p-4 -0x1.2f9572p-8 "
             "-0x1.a548f8p-5 -0x1.012e2cp-4 -0x1.dce01p-5 -0x1.82ca92p-5 -0x1.28769ep-5 -0x1.b44492p-6 "
             "-0x1.3528fap-6 -0x1.97f9bap-7 -0x1.23e92cp-7 -0x1.65c0f4p-8 0x0p+0 -0x1.97220ap-8 -0x1.2862ap-7 "
@@ -137,7 +137,7 @@ FAST_GELU_FLOAT16 = ShortSegments(
             "-0x1.011ca2p-4 -0x1.a80cc8p-5 -0x1.ab615cp-10 0x1.9de544p-4 0x1.7a187ep-2 0x1.11958ep-1 "
             "0x1.854e98p-1"
         ),
-        _row(
+        hex_row(
             "0x1.ed98eep-22 -0x1.459afcp-2 -0x1.c73dd2p-2 -0x1.8bb5b2p-2 -0x1.02e488p-2 -0x1.01e6f8p-3 "
             "-0x1.657a96p-5 -0x1.ff8184p-10 0x1.f9247p-7 0x1.489322p-6 0x1.31069ap-6 0x1.f4243ap-7 "
             "0x1.7c882ep-7 0x1.0920dap-7 0x1.86fb2cp-8 0x1.e7a3d6p-9 0x0p+0 -0x1.1792a6p-8 -0x1.8c8ec4p-8 "
@@ -145,7 +145,7 @@ FAST_GELU_FLOAT16 = ShortSegments(
             "0x1.31dd3cp-9 0x1.5ed6f2p-5 0x1.0ac2a8p-3 0x1.00ea34p-2 0x1.b28226p-2 0x1.c70ea6p-2 "
             "0x1.3aa93ap-2"
         ),
-        _row(
+        hex_row(
             "-0x1.a4cf8ep-2 -0x1.1a4f6ap-2 -0x1.fa6f6p-6 0x1.19ef6ep-3 0x1.516f46p-3 0x1.f3aedep-4 "
             "0x1.1bcf08p-4 0x1.094f0ap-5 0x1.738ef2p-7 0x1.3bcedep-11 -0x1.b38ebcp-9 -0x1.198e8ap-8 "
             "-0x1.058e6p-8 -0x1.9b4dd2p-9 -0x1.41ae2ap-9 -0x1.1dae82p-9 0x0p+0 -0x1.e0ee2ap-10 -0x1.456e28p-9 "
@@ -158,7 +158,7 @@ FAST_GELU_FLOAT16 = ShortSegments(
 
 FAST_GELU_BFLOAT16 = ShortSegments(
     per_unit=3.5,
-    centre=_row(
+    centre=hex_row(
         "0x1.7dap-134 0x1.237d1ep-2 0x1.2579d8p-1 0x1.ba7c18p-1 0x1.267c4ep+0 0x1.6e7bfp+0 0x1.b87b1ap+0 "
         "0x1.fe7a0ep+0 0x1.24786ap+1 0x1.48748cp+1 0x1.6d76aep+1 0x1.8f7718p+1 0x1.b77704p+1 "
         "0x1.dd76a4p+1 0x1.ff7646p+1 0x1.1175ep+2 0x0p+0 -0x1.1175ep+2 -0x1.ff7646p+1 -0x1.dd76a4p+1 "
@@ -166,14 +166,14 @@ FAST_GELU_BFLOAT16 = ShortSegments(
         "-0x1.b87b1ap+0 -0x1.6e7bfp+0 -0x1.267c4ep+0 -0x1.7e7b8ap-1 -0x1.2579d6p-1 -0x1.237d1ep-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.77578ep-1 0x1.d723cp-1 0x1.096142p+0 0x1.16a9dp+0 0x1.198b02p+0 0x1.17211cp+0 "
             "0x1.12fe0ap+0 0x1.0e6ec4p+0 0x1.0a9f34p+0 0x1.07876p+0 0x1.0562e8p+0 0x1.03923ep+0 0x1.0262b6p+0 "
             "0x1.01a60ap+0 0x1.011d0cp+0 0x0p+0 -0x1.1d0d02p-8 -0x1.a609e2p-8 -0x1.315b52p-7 -0x1.c91f3ap-7 "
             "-0x1.3df20ep-6 -0x1.e1d7f6p-6 -0x1.53e66ep-5 -0x1.cdd87ep-5 -0x1.2fe0aap-4 -0x1.7211f4p-4 "
             "-0x1.98b014p-4 -0x1.6a9d42p-4 0x1.92130ep-10 0x1.46e22p-4 0x1.1150f4p-2"
         ),
-        _row(
+        hex_row(
             "0x1.b3b33ap-1 0x1.8371dep-1 0x1.0e0c18p-1 0x1.1d9466p-2 0x1.8de17cp-4 -0x1.6ff05cp-8 "
             "-0x1.a8105ap-5 -0x1.011cbap-4 -0x1.dae404p-5 -0x1.85608ap-5 -0x1.28754p-5 -0x1.bc0e98p-6 "
             "-0x1.322a3p-6 -0x1.a488dcp-7 -0x1.285c46p-7 -0x1.9712cap-8 0x0p+0 -0x1.97132p-8 -0x1.285c26p-7 "
@@ -181,7 +181,7 @@ FAST_GELU_BFLOAT16 = ShortSegments(
             "-0x1.011cb8p-4 -0x1.a810a4p-5 -0x1.6ff344p-8 0x1.8de1d8p-4 0x1.7f334ep-2 0x1.0e0c6ep-1 "
             "0x1.83719ap-1"
         ),
-        _row(
+        hex_row(
             "0x1.346e7ap-16 -0x1.3fcf94p-2 -0x1.c7cf94p-2 -0x1.8a0f68p-2 -0x1.f9ef22p-3 -0x1.fdef5p-4 "
             "-0x1.5eaf4ap-5 -0x1.316f34p-9 0x1.00ef16p-6 0x1.482eecp-6 0x1.30eebap-6 0x1.faae3ep-7 "
             "0x1.798e8p-7 0x1.104e9p-7 0x1.8c8e88p-8 0x1.178e82p-8 0x0p+0 -0x1.176e86p-8 -0x1.8c6e8ep-8 "
@@ -194,7 +194,7 @@ FAST_GELU_BFLOAT16 = ShortSegments(
 
 GELU_ERF_FLOAT16 = ShortSegments(
     per_unit=3.625,
-    centre=_row(
+    centre=hex_row(
         "0x1.6f92p-134 0x1.207b3ap-2 0x1.1c7bdap-1 0x1.a07bbap-1 0x1.1a7afp+0 0x1.6077a6p+0 0x1.a779bcp+0 "
         "0x1.f37a72p+0 0x1.1b7a34p+1 0x1.3d797p+1 0x1.617804p+1 0x1.84746cp+1 0x1.aa770cp+1 0x1.ca7708p+1 "
         "0x1.ee7672p+1 0x1.0875aep+2 0x0p+0 -0x1.0975a2p+2 -0x1.ef766ep+1 -0x1.c9770ap+1 -0x1.a577p+1 "
@@ -202,14 +202,14 @@ GELU_ERF_FLOAT16 = ShortSegments(
         "-0x1.61778ep+0 -0x1.1b7aeap+0 -0x1.797bdcp-1 -0x1.177bd8p-1 -0x1.217b3cp-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.7018aep-1 0x1.cd2c1ep-1 0x1.066e8ap+0 0x1.1ac464p+0 0x1.20ec58p+0 0x1.1e73bep+0 "
             "0x1.172b54p+0 0x1.100b28p+0 0x1.0a0278p+0 0x1.057dfp+0 0x1.02cab4p+0 0x1.01364p+0 0x1.008e2cp+0 "
             "0x1.003664p+0 0x1.0014p+0 0x0p+0 -0x1.2d2988p-12 -0x1.a72652p-11 -0x1.23ad6p-9 -0x1.5c41dap-8 "
             "-0x1.6cc81ap-7 -0x1.65df5ep-6 -0x1.3b710ap-5 -0x1.0a5964p-4 -0x1.70fceep-4 -0x1.e86becp-4 "
             "-0x1.078202p-3 -0x1.aef85ap-4 0x1.9feaeap-8 0x1.ade2ep-4 0x1.1f1228p-2"
         ),
-        _row(
+        hex_row(
             "0x1.98841cp-1 0x1.790af4p-1 0x1.280aeep-1 0x1.88b818p-2 0x1.5bc46ep-3 0x1.085c62p-6 "
             "-0x1.32612cp-4 -0x1.b81756p-4 -0x1.98a04p-4 -0x1.3916c6p-4 -0x1.960aa8p-5 -0x1.d7572p-6 "
             "-0x1.ce578ep-7 -0x1.cfa894p-8 -0x1.8477p-9 -0x1.34fc2ep-10 0x0p+0 -0x1.241d7p-10 -0x1.7aaae6p-9 "
@@ -217,14 +217,14 @@ GELU_ERF_FLOAT16 = ShortSegments(
             "-0x1.b86f0cp-4 -0x1.2ee77ap-4 0x1.d799c4p-7 0x1.56728p-3 0x1.c561c6p-2 0x1.2b883ep-1 "
             "0x1.78d486p-1"
         ),
-        _row(
+        hex_row(
             "0x1.46044p-20 -0x1.b1a6aep-3 -0x1.67008cp-2 -0x1.8e6e06p-2 -0x1.55291ep-2 -0x1.cabbeap-3 "
             "-0x1.b32d12p-4 -0x1.6f91b8p-7 0x1.19d11cp-5 0x1.9273d8p-5 0x1.695bcap-5 0x1.026fa6p-5 "
             "0x1.2c7dep-6 0x1.52a7aap-7 0x1.3d39dep-8 0x1.13f124p-9 0x0p+0 -0x1.070ae8p-9 -0x1.35fb8ap-8 "
             "-0x1.5922ap-7 -0x1.45a72p-6 -0x1.058132p-5 -0x1.6bc736p-5 -0x1.931e78p-5 -0x1.042848p-5 "
             "0x1.508f98p-7 0x1.b9020cp-4 0x1.c73caap-3 0x1.53d534p-2 0x1.8ca56ap-2 0x1.63a16p-2 0x1.b2fd38p-3"
         ),
-        _row(
+        hex_row(
             "-0x1.100f54p-2 -0x1.c3cf52p-3 -0x1.c38f12p-4 0x1.302f2ep-7 0x1.c26f48p-4 0x1.2b6f42p-3 "
             "0x1.0d6f6cp-3 0x1.4b2e98p-4 0x1.264f08p-5 0x1.ea0f1p-9 -0x1.a64f04p-7 -0x1.098ee6p-6 "
             "-0x1.a34e9ap-7 -0x1.192e84p-7 -0x1.322eap-8 -0x1.2cae92p-9 0x0p+0 -0x1.1f6e9p-9 -0x1.2c6eap-8 "
@@ -237,7 +237,7 @@ GELU_ERF_FLOAT16 = ShortSegments(
 
 GELU_ERF_BFLOAT16 = ShortSegments(
     per_unit=3.625,
-    centre=_row(
+    centre=hex_row(
         "0x1.7d0ep-134 0x1.1f7cc2p-2 0x1.1b7bc6p-1 0x1.a878ecp-1 0x1.1a7bbep+0 0x1.587c28p+0 "
         "0x1.a47c0cp+0 0x1.f07b54p+0 0x1.1a7a32p+1 0x1.3e76e4p+1 0x1.6178ap+1 0x1.8d7904p+1 0x1.a778bp+1 "
         "0x1.c9781ep+1 0x1.ef772ep+1 0x1.097622p+2 0x0p+0 -0x1.097622p+2 -0x1.ef772ep+1 -0x1.c9781ep+1 "
@@ -245,14 +245,14 @@ GELU_ERF_BFLOAT16 = ShortSegments(
         "-0x1.a47c0cp+0 -0x1.587c28p+0 -0x1.1a7bbep+0 -0x1.81791ep-1 -0x1.1b7bc6p-1 -0x1.1f7cc2p-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.6fbafap-1 0x1.cc97e2p-1 0x1.07f082p+0 0x1.1ac482p+0 0x1.20bccep+0 0x1.1eac04p+0 "
             "0x1.177da4p+0 0x1.103e6p+0 0x1.09dbeap+0 0x1.057dep+0 0x1.024fc4p+0 0x1.014c8cp+0 0x1.0091d2p+0 "
             "0x1.0034e4p+0 0x1.0012d2p+0 0x0p+0 -0x1.2d208cp-12 -0x1.a71d76p-11 -0x1.23a4f8p-9 -0x1.4c8b5p-8 "
             "-0x1.27e23cp-7 -0x1.5f7848p-6 -0x1.3b7d2cp-5 -0x1.03e5d6p-4 -0x1.77da38p-4 -0x1.eac048p-4 "
             "-0x1.05e646p-3 -0x1.ac487ap-4 -0x1.eabc46p-12 0x1.9b4162p-4 0x1.208a0ap-2"
         ),
-        _row(
+        hex_row(
             "0x1.988208p-1 0x1.793ffep-1 0x1.28be14p-1 0x1.7c4d64p-2 0x1.5bc3b8p-3 0x1.f43e64p-6 "
             "-0x1.27f0bcp-4 -0x1.b6e1cap-4 -0x1.9acde8p-4 -0x1.35fef6p-4 -0x1.9608c8p-5 -0x1.926d94p-6 "
             "-0x1.eb23p-7 -0x1.da48bcp-8 -0x1.7a9f58p-9 -0x1.240dd8p-10 0x0p+0 -0x1.240d2p-10 -0x1.7a9ea4p-9 "
@@ -260,7 +260,7 @@ GELU_ERF_BFLOAT16 = ShortSegments(
             "-0x1.b6e1bap-4 -0x1.27ef86p-4 0x1.f431bp-6 0x1.5bc3a6p-3 0x1.b8fcb2p-2 0x1.28bdb8p-1 "
             "0x1.794002p-1"
         ),
-        _row(
+        hex_row(
             "-0x1.810eb4p-16 -0x1.b04f66p-3 -0x1.664f7ap-2 -0x1.8dcf76p-2 -0x1.550f5ap-2 -0x1.e68efcp-3 "
             "-0x1.c56f4p-4 -0x1.cdaf4ep-7 0x1.12af46p-5 0x1.932f2ep-5 0x1.696f04p-5 0x1.cd8e92p-6 "
             "0x1.3b4ee4p-6 0x1.590ee2p-7 0x1.35cedp-8 0x1.070eb4p-9 0x0p+0 -0x1.06eeb6p-9 -0x1.35eecep-8 "
@@ -272,7 +272,7 @@ GELU_ERF_BFLOAT16 = ShortSegments(
 
 GELU_TANH_FLOAT16 = ShortSegments(
     per_unit=3.75,
-    centre=_row(
+    centre=hex_row(
         "0x1.74p-134 0x1.0a7b2cp-2 0x1.167bdcp-1 0x1.a07bb8p-1 0x1.127b08p+0 0x1.5478aap+0 0x1.9979a6p+0 "
         "0x1.d97a54p+0 0x1.137a3cp+1 0x1.3379bap+1 0x1.5578bap+1 0x1.777698p+1 0x1.9a7664p+1 "
         "0x1.b87722p+1 0x1.de76f8p+1 0x1.007642p+2 0x0p+0 -0x1.ff764ap+1 -0x1.dd76fcp+1 -0x1.b3772p+1 "
@@ -280,14 +280,14 @@ GELU_TANH_FLOAT16 = ShortSegments(
         "-0x1.9a79aep+0 -0x1.5578a2p+0 -0x1.0f7b12p+0 -0x1.7d7bd6p-1 -0x1.0b7bd8p-1 -0x1.177b38p-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.67ef92p-1 0x1.c999acp-1 0x1.06598ap+0 0x1.193da6p+0 0x1.2095f2p+0 0x1.1f857p+0 "
             "0x1.1a1ca8p+0 0x1.11e1ap+0 0x1.0bbe7ep+0 0x1.06cbc2p+0 0x1.038c8p+0 0x1.01a0dep+0 0x1.00c2ep+0 "
             "0x1.00415ep+0 0x1.001546p+0 0x0p+0 -0x1.65f3ep-12 -0x1.0d9c02p-10 -0x1.bd1cccp-9 -0x1.aaee76p-8 "
             "-0x1.cfb462p-7 -0x1.baa3fp-6 -0x1.7d5084p-5 -0x1.21723ap-4 -0x1.a6a424p-4 -0x1.f75e72p-4 "
             "-0x1.04fecap-3 -0x1.8a78dep-4 0x1.a2de3p-9 0x1.e764bep-4 0x1.267a12p-2"
         ),
-        _row(
+        hex_row(
             "0x1.98844p-1 0x1.7d6bfap-1 0x1.2be50cp-1 0x1.884186p-2 0x1.88104cp-3 0x1.44c1fap-5 "
             "-0x1.ed0892p-5 -0x1.9fe63p-4 -0x1.ab59cap-4 -0x1.5ebfacp-4 -0x1.e9d028p-5 -0x1.2c1544p-5 "
             "-0x1.3ec7a6p-6 -0x1.4e706ep-7 -0x1.00ffe4p-8 -0x1.777238p-10 0x0p+0 -0x1.88ee28p-10 "
@@ -295,7 +295,7 @@ GELU_TANH_FLOAT16 = ShortSegments(
             "-0x1.acdddap-4 -0x1.9bc76p-4 -0x1.f538dp-5 0x1.354462p-5 0x1.988278p-3 0x1.be94a8p-2 "
             "0x1.3371e2p-1 0x1.7aca4cp-1"
         ),
-        _row(
+        hex_row(
             "0x1.0f8a52p-17 -0x1.95bf4ap-3 -0x1.63505ap-2 -0x1.8d3792p-2 -0x1.5d095ap-2 -0x1.f170bcp-3 "
             "-0x1.079b2ep-3 -0x1.5154dap-5 0x1.8d3592p-6 0x1.7c346cp-5 0x1.899fd4p-5 0x1.37ddeap-5 "
             "0x1.9663fap-6 0x1.ee648cp-7 0x1.c0895ep-8 0x1.77782ep-9 0x0p+0 -0x1.866428p-9 -0x1.cb083ep-8 "
@@ -303,7 +303,7 @@ GELU_TANH_FLOAT16 = ShortSegments(
             "0x1.6dba26p-5 0x1.046ae2p-3 0x1.ee09fcp-3 0x1.60ab4ap-2 0x1.8c6d28p-2 0x1.5b749ep-2 "
             "0x1.a75678p-3"
         ),
-        _row(
+        hex_row(
             "-0x1.118f58p-2 -0x1.d18f4ep-3 -0x1.d44f2p-4 0x1.716f2cp-7 0x1.a36f4ap-4 0x1.22ef44p-3 "
             "0x1.10af26p-3 0x1.8feee4p-4 0x1.820efcp-5 0x1.c8cf0cp-7 -0x1.e64f06p-8 -0x1.02cef4p-6 "
             "-0x1.fb4ecap-7 -0x1.854e5ep-7 -0x1.bb2e9ep-8 -0x1.b7aeap-9 0x0p+0 -0x1.c66ea2p-9 -0x1.c32e9ap-8 "
@@ -316,7 +316,7 @@ GELU_TANH_FLOAT16 = ShortSegments(
 
 GELU_TANH_BFLOAT16 = ShortSegments(
     per_unit=3.75,
-    centre=_row(
+    centre=hex_row(
         "0x1.7d1p-134 0x1.177cc8p-2 0x1.117be6p-1 0x1.9a774ep-1 0x1.127bap+0 0x1.5a7c24p+0 0x1.947c14p+0 "
         "0x1.de7b82p+0 0x1.107aa2p+1 0x1.3278dep+1 0x1.5577dap+1 0x1.797904p+1 0x1.9978fcp+1 "
         "0x1.bb7878p+1 0x1.dd77c4p+1 0x1.ff76c8p+1 0x0p+0 -0x1.ff76c8p+1 -0x1.dd77c4p+1 -0x1.bb7878p+1 "
@@ -324,14 +324,14 @@ GELU_TANH_BFLOAT16 = ShortSegments(
         "-0x1.947c14p+0 -0x1.5a7c24p+0 -0x1.127bap+0 -0x1.8179p-1 -0x1.0f7becp-1 -0x1.0d7ccep-2"
     ),
     c=(
-        _row(
+        hex_row(
             "0x1p-1 0x1.6cc38ep-1 0x1.c6a7aap-1 0x1.052efep+0 0x1.193dc4p+0 0x1.20ca54p+0 0x1.1fcf1p+0 "
             "0x1.199998p+0 0x1.1282a2p+0 0x1.0beaaep+0 0x1.06cbdep+0 0x1.03676ep+0 0x1.01aad4p+0 "
             "0x1.00b3b4p+0 0x1.004366p+0 0x1.00165ep+0 0x0p+0 -0x1.65eea8p-12 -0x1.0d95ecp-10 -0x1.676846p-9 "
             "-0x1.aad3eep-8 -0x1.d938dcp-7 -0x1.b2f75ep-6 -0x1.7d5572p-5 -0x1.282a08p-4 -0x1.999954p-4 "
             "-0x1.fcf0d6p-4 -0x1.06527cp-3 -0x1.93dbccp-4 -0x1.764bf4p-13 0x1.d442ep-4 0x1.2de3fcp-2"
         ),
-        _row(
+        hex_row(
             "0x1.988326p-1 0x1.7ac99p-1 0x1.2f5912p-1 0x1.919b76p-2 0x1.880ed4p-3 0x1.d26ce6p-6 "
             "-0x1.c2aa26p-5 -0x1.a609dp-4 -0x1.afaefcp-4 -0x1.61b472p-4 -0x1.e9d70cp-5 -0x1.2263aep-5 "
             "-0x1.451daap-6 -0x1.37d884p-7 -0x1.081084p-8 -0x1.88e7ccp-10 0x0p+0 -0x1.88e986p-10 "
@@ -339,7 +339,7 @@ GELU_TANH_BFLOAT16 = ShortSegments(
             "-0x1.afaf0cp-4 -0x1.a60992p-4 -0x1.c2a8e8p-5 0x1.d270f8p-6 0x1.880ec6p-3 0x1.b8664p-2 "
             "0x1.30b79cp-1 0x1.7cd252p-1"
         ),
-        _row(
+        hex_row(
             "-0x1.754ea4p-17 -0x1.a74f66p-3 -0x1.5fcf7ap-2 -0x1.8d8f78p-2 -0x1.5d0f62p-2 -0x1.dd0f1ap-3 "
             "-0x1.17af32p-3 -0x1.236f4ap-5 0x1.54af48p-6 0x1.78ef3p-5 0x1.896f12p-5 0x1.31aecep-5 "
             "0x1.9c4ec8p-6 0x1.d38ee4p-7 0x1.cb0edep-8 0x1.864ecap-9 0x0p+0 -0x1.866ec8p-9 -0x1.caeeep-8 "
