@@ -262,7 +262,7 @@ def _prepare(call: Call, device: str) -> Prepared:
     return _plan(call, work, device)
 
 
-def check_arguments(call: Call) -> None:
+def run_checks(call: Call) -> None:
     """Run the operator's checks in order.
 
     Raises:
@@ -271,6 +271,15 @@ def check_arguments(call: Call) -> None:
     for check in call.operator.checks:
         if (text := check.complaint(call)) is not None:
             raise AclnnError(check.code, f"{call.operator.function}: {text}")
+
+
+def check_arguments(call: Call) -> None:
+    """Run the operator's checks in order, then judge every view, whose extents must be numbers.
+
+    Raises:
+        AclnnError: the first that fails.
+    """
+    run_checks(call)
     for name, tensor in call.tensors():
         if (text := sane_view(name, tensor)) is not None:
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{call.operator.function}: {text}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from aclnn import extras, operators
 from aclnn.declaration import Call, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
-from aclnn.executor import Picker, prepare_layouts
+from aclnn.executor import Picker, prepare_layouts, run_checks
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS
 from aclnn.products import current_product
@@ -293,9 +293,7 @@ def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]
     """Judge the arguments' descriptions alone, and make results without memory."""
     where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, arguments, outs)
-    for check in operator.checks:
-        if (text := check.complaint(call)) is not None:
-            raise AclnnError(check.code, f"{operator.function}: {text}")
+    run_checks(call)
     if outs is not None:
         return outs
     return [spec and torch.empty_strided(spec[0], spec[1], dtype=spec[2], device=where) for spec in fresh]
