@@ -17,6 +17,9 @@ FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
 WITH_BFLOAT16 = frozenset(FLOATING)
 WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
 
+#: How many dimensions a tensor may have where an operator states a limit.
+MOST_DIMS = 8
+
 #: An argument's complaint, given the tensor by that name.
 Complaint = Callable[[Call, str], str | None]
 
@@ -104,14 +107,15 @@ def same_format(name: str, other: str) -> Check:
     return each(f"same format as {other}", (name,), complain)
 
 
-def at_most_dims(limit: int, *names: str) -> Check:
-    """No tensor has more dimensions."""
+def limited_dims(*names: str) -> Check:
+    """No tensor has more than ``MOST_DIMS`` dimensions."""
+    limit = f"at most {MOST_DIMS} dimensions"
 
     def complain(call: Call, name: str) -> str | None:
-        rank = len(call[name].shape)
-        return None if rank <= limit else f"expected at most {limit} dimensions, got {rank}: {list(call[name].shape)}"
+        shape = list(call[name].shape)
+        return None if len(shape) <= MOST_DIMS else f"expected {limit}, got {len(shape)}: {shape}"
 
-    return each(f"at most {limit} dimensions", names, complain)
+    return each(limit, names, complain)
 
 
 def one_of(name: str, *allowed: str) -> Check:

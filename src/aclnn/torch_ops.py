@@ -42,9 +42,6 @@ _SCHEMA_TYPES = {
     Kind.INT32: "int",
 }
 
-#: What the operators take that state a limit.
-MOST_DIMS = 8
-
 LIBRARY = torch.library.Library("aclnn", "DEF")
 
 _Tensor = torch.Tensor

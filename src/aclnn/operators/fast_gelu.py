@@ -9,7 +9,7 @@ from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
 from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import WITH_BFLOAT16, at_most_dims, dtype_in, present, same_dtype, same_format, same_shape
+from aclnn.rules import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
 
 
 def fast_gelu_value(x: float) -> float:
@@ -57,7 +57,7 @@ FAST_GELU = Operator(
         same_dtype("self", "out"),
         dtype_in(_supported, "self"),
         same_shape("out", "self"),
-        at_most_dims(8, "self"),
+        limited_dims("self"),
         same_format("out", "self"),
     ),
     work=_forward_work,
@@ -82,7 +82,7 @@ FAST_GELU_BACKWARD = Operator(
         dtype_in(_supported, "gradInput"),
         same_shape("self", "gradOutput"),
         same_shape("gradInput", "gradOutput"),
-        at_most_dims(8, "self"),
+        limited_dims("self"),
         same_format("gradInput", "self"),
         same_format("gradOutput", "self"),
     ),

@@ -12,12 +12,13 @@ from aclnn.declaration import Call, Kind, LayerNorm, LayerNormBackward, Operator
 from aclnn.dtypes import DataType
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
+    MOST_DIMS,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
-    at_most_dims,
     dtype_in,
     each,
     floating,
+    limited_dims,
     on,
     present,
     rule,
@@ -61,13 +62,13 @@ def _weight_dtype(call: Call, name: str) -> str | None:
     return f"expected data type {either}{theirs.c_name} (that of input), got {mine.c_name}"
 
 
-def _normalized_at_most_8(call: Call) -> str | None:
+def _normalized_is_limited(call: Call) -> str | None:
     size = len(call["normalizedShape"])
-    return None if size <= 8 else f"normalizedShape: expected at most 8 dimensions, got {size}"
+    return None if size <= MOST_DIMS else f"normalizedShape: expected at most {MOST_DIMS} dimensions, got {size}"
 
 
-def _wanted_at_most_8(call: Call) -> str | None:
-    return at_most_dims(8, *_wanted(call)).complaint(call)
+def _wanted_are_limited(call: Call) -> str | None:
+    return limited_dims(*_wanted(call)).complaint(call)
 
 
 def _normalized_at_least_1(call: Call) -> str | None:
@@ -227,8 +228,8 @@ LAYER_NORM = Operator(
         each("data type of input or float32", ("biasOptional",), _weight_dtype),
         rule("one data type: weightOptional, biasOptional", _bias_dtype_is_weights),
         dtype_in(floating, "out", *_STATISTICS),
-        at_most_dims(8, *_FORWARD_TENSORS),
-        rule("at most 8 dimensions: normalizedShape", _normalized_at_most_8),
+        limited_dims(*_FORWARD_TENSORS),
+        rule(f"at most {MOST_DIMS} dimensions: normalizedShape", _normalized_is_limited),
         rule("at least 1 dimension: normalizedShape", _normalized_at_least_1),
         rule("rank of input covers normalizedShape", _rank_covers_normalized),
         each("rank of normalizedShape", ("weightOptional", "biasOptional"), _rank_is_normalized),
@@ -293,17 +294,17 @@ LAYER_NORM_BACKWARD = Operator(
         each("data type of input or float32", ("weightOptional",), _weight_dtype),
         dtype_in(floating, "biasOptional"),
         dtype_in(floating, *_OUTPUTS),
-        at_most_dims(8, "gradOut", "input", "mean", "rstd"),
-        rule("at most 8 dimensions: normalizedShape", _normalized_at_most_8),
-        rule("at most 8 dimensions: wanted outputs", _wanted_at_most_8),
+        limited_dims("gradOut", "input", "mean", "rstd"),
+        rule(f"at most {MOST_DIMS} dimensions: normalizedShape", _normalized_is_limited),
+        rule(f"at most {MOST_DIMS} dimensions: wanted outputs", _wanted_are_limited),
         rule("at least 1 dimension: normalizedShape", _normalized_at_least_1),
         rule("at least 1 dimension: mean, rstd, wanted outputs", _ranks_at_least_1),
         rule("rank of input covers normalizedShape", _rank_covers_normalized),
         # The vendor's own loop here compares only some of the dimensions; the document wants all of them.
         rule("trailing dimensions of input", _trailing_dims),
-        at_most_dims(8, "weightOptional"),
+        limited_dims("weightOptional"),
         each("shape is normalizedShape", ("weightOptional",), _shape_is_normalized),
-        at_most_dims(8, "biasOptional"),
+        limited_dims("biasOptional"),
         each("shape is normalizedShape", ("biasOptional",), _shape_is_normalized),
         same_shape("gradOut", "input"),
         same_shape("mean", "rstd"),

@@ -7,7 +7,8 @@ from typing import Any
 
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
-from aclnn.torch_ops import LIBRARY, MOST_DIMS, default_arguments, is_functional, torch
+from aclnn.rules import MOST_DIMS
+from aclnn.torch_ops import LIBRARY, default_arguments, is_functional, torch
 
 Tensor = Any
 

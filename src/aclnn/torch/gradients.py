@@ -12,7 +12,8 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.operators import BY_NAME
-from aclnn.torch_ops import LIBRARY, MOST_DIMS, Direct, default_arguments, forward_ad, refuse_tangents, torch
+from aclnn.rules import MOST_DIMS
+from aclnn.torch_ops import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
