@@ -101,7 +101,8 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     return {"gradInput": (dy.dtype if dtype is None else dtype, dy.shape if shape is None else shape)}
 
 
-_TANH = 1  # GeluV2's approximate; any other number means erf
+#: GeluV2's ``approximate``; any other number means erf.
+TANH = 1
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(
     (Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16
@@ -114,7 +115,7 @@ def _public_format(call: Call, name: str) -> str | None:
 
 
 def _forward_v2_work(call: Call) -> Elementwise | None:
-    formula = gelu_tanh_value if call["approximate"] == _TANH else gelu_erf_value
+    formula = gelu_tanh_value if call["approximate"] == TANH else gelu_erf_value
     return None if call["x"].size == 0 else Elementwise(formula, ("x",), "y")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aclnn.operators.gelu import TANH
 from aclnn.torch_ops import torch
 
 Tensor = Any
 
-_APPROXIMATE = {"none": 0, "tanh": 1}
+_APPROXIMATE = {"none": 0, "tanh": TANH}
 
 
 def fast_gelu(input: Tensor) -> Tensor:

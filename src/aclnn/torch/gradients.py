@@ -12,13 +12,12 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.operators import BY_NAME
+from aclnn.operators.gelu import TANH
 from aclnn.rules import MOST_DIMS
 from aclnn.torch_ops import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
-
-_TANH = 1
 
 _AFTER = torch._C._after_ADInplaceOrView_keyset
 _is_grad_enabled, _any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
@@ -98,7 +97,7 @@ _first("fast_gelu", _OURS.fast_gelu_backward.default)
 _first("silu", _OURS.silu_backward.default)
 _first("hardswish", lambda grad, x: _hardswish_backward(grad.to(x.dtype), x))
 _first("gelu", lambda grad, x: _gelu_backward(grad, x, "tanh"))
-_first("gelu_v2", lambda grad, x, mode: _gelu_backward(grad, x, "tanh" if mode == _TANH else "none"))
+_first("gelu_v2", lambda grad, x, mode: _gelu_backward(grad, x, "tanh" if mode == TANH else "none"))
 
 
 def _setup_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
