@@ -321,19 +321,19 @@ def _what(address: int, nbytes: int) -> str:
         for begin, end, kind in reversed(table.freed):
             if begin <= address < end:
                 return f"{got}, which lies in the {kind} {begin:#x} of {end - begin} bytes that was freed"
-        return f"{got}; {_nearest(table, address, address + nbytes)}"
+        return f"{got}; {_nearest(table, address)}"
 
 
-def _nearest(table: _Table, begin: int, end: int) -> str:
-    after = bisect_right(table.starts, begin)
+def _nearest(table: _Table, address: int) -> str:
+    after = bisect_right(table.starts, address)
     neighbours = [table.allocations[start] for start in table.starts[max(after - 1, 0) : after + 1]]
     if not neighbours:
         return "nothing is allocated"
 
     def distance(allocation: Allocation) -> int:
-        return max(begin - allocation.end + 1, allocation.address - begin)
+        return max(address - allocation.end + 1, allocation.address - address)
 
     nearest = min(neighbours, key=distance)
-    if nearest.address > begin:
-        return f"the nearest is {nearest}, {nearest.address - begin} bytes above"
-    return f"the nearest is {nearest}, which ends {begin - nearest.end} bytes below"
+    if nearest.address > address:
+        return f"the nearest is {nearest}, {nearest.address - address} bytes above"
+    return f"the nearest is {nearest}, which ends {address - nearest.end} bytes below"

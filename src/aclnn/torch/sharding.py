@@ -63,8 +63,7 @@ def _layer_norm_backward(
         sums = Replicate() if isinstance(rows, Replicate) else Partial()
         outputs = [placement if wanted else None for placement, wanted in zip((rows, sums, sums), mask, strict=True)]
         parameters = [None if parameter is None else Replicate() for parameter in (weight, bias)]
-        arguments = [rows, rows, None, rows, rows, *parameters]
-        rules.append((outputs, arguments if mask is None else [*arguments, None]))
+        rules.append((outputs, [rows, rows, None, rows, rows, *parameters, None]))
     return rules
 
 
