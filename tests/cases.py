@@ -726,7 +726,6 @@ HARDSWISH_BACKWARD = Case(
     ),
 )
 
-_LAYER_NORM_INPUTS = ("gradOut", "input", "mean", "rstd", "weightOptional", "biasOptional")
 _LAYER_NORM_OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 
 

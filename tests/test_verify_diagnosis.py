@@ -18,7 +18,6 @@ from aclnn.verify.number_formats import FORMATS
 ROWS, COLUMNS = 320, 330
 SIZE = ROWS * COLUMNS
 TYPES = ["float32", "float16", "bfloat16"]
-MODES = {"gelu_backward_v2": {"approximate": "none"}}
 
 
 def numpy_type(name):
@@ -64,9 +63,6 @@ def in_own_type(inputs, formula):
         result = inputs["grad_output"] * formula(inputs["self"])
     assert result.dtype == inputs["self"].dtype
     return result
-
-
-ONE = np.float32(1)
 
 
 def silu(x):
