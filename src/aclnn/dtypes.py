@@ -113,7 +113,7 @@ def _by_numpy_name() -> dict[str, DataType]:
 
 
 class Format(IntEnum):
-    """``aclFormat``: a label, for the five operators; none of them reorders data by it."""
+    """``aclFormat``: a label, for the operators; none of them reorders data by it."""
 
     private: bool
 

@@ -13,7 +13,7 @@ from aclnn.tensor import Tensor
 
 FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
 
-#: What the five operators' kernels take: bfloat16 exists on the A2, A3 and 950 products only.
+#: What the operators' kernels take: bfloat16 exists on the A2, A3 and 950 products only.
 WITH_BFLOAT16 = frozenset(FLOATING)
 WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
 

@@ -124,7 +124,7 @@ def demo(
 ) -> None:
     """Compute the documents' examples, then train on digits.
 
-    The network for handwritten digits takes its gradients from the five operators; its loss curves are drawn.
+    The network for handwritten digits takes its gradients from the operators; its loss curves are drawn.
     """
     from aclnn.console import refusals
     from aclnn.demo import command

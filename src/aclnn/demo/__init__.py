@@ -1,1 +1,1 @@
-"""``aclnn demo``: the documents' examples, and a training whose gradients the five operators compute."""
+"""``aclnn demo``: the documents' examples, and a training whose backward pass runs on the five gradients."""

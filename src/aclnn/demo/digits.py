@@ -1,4 +1,4 @@
-"""Training on the handwritten digits of scikit-learn, whose backward pass runs on the five operators.
+"""Training on the handwritten digits of scikit-learn, whose backward pass runs on the five gradients.
 
 The network: 64 pixels → linear → LayerNorm → activation → linear → 10 digits, float32, softmax and cross-entropy,
 Adam. The forward pass and the matrix products are NumPy's; the gradients of the activation and of the LayerNorm are

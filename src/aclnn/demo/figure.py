@@ -37,7 +37,7 @@ def draw(trainings: Sequence[Training], path: Path) -> None:
             above.plot(epochs, row, color=colour, linestyle=line, lw=2, label=label)
             below.plot(epochs, row / losses.mean(0), color=colour, linestyle=line, lw=2)
         above.set_yscale("log")
-        above.set_title("1,797 handwritten digits, gradients by the five operators", color=_INK)
+        above.set_title("1,797 handwritten digits, gradients by aclnn", color=_INK)
         above.set_ylabel("training loss\n(cross-entropy, nats)", color=_INK)
         above.legend(frameon=False, labelcolor=_INK)
         below.set_ylabel("loss ÷\nmean of the five", color=_INK)

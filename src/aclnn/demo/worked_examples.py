@@ -1,4 +1,4 @@
-"""The sample programs of the five operators' documents: what goes in, and the digits that must come out."""
+"""The sample programs of the five gradients' documents: what goes in, and the digits that must come out."""
 
 from __future__ import annotations
 
