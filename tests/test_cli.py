@@ -362,7 +362,7 @@ def test_info_says_where_it_runs() -> None:
 
 
 def test_every_extra_that_a_hint_names_exists() -> None:
-    """A hint once named an extra of safetensors that had been given up."""
+    """A hint of an extra that the package does not offer could not be followed."""
     source = "\n".join(path.read_text() for path in sorted(Path(aclnn.__file__).parent.rglob("*.py")))
     named = set(re.findall(r"""require\("[\w.]+", "(\w+)"\)""", source)) | set(_OPTIONAL.values())
     assert {"cli", "torch", "verify"} <= named <= set(metadata("aclnn").get_all("Provides-Extra"))

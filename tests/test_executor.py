@@ -189,7 +189,7 @@ def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch:
 
 
 def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All were forgotten at once, those of the current step among them."""
+    """The older half is forgotten, so that the current step's calls stay."""
     monkeypatch.setenv("ACLNN_CACHE_LIMIT", "4")
     kept: Memo[int, str] = Memo()
     for key in (0, 1, 2, 3, 3, 4):

@@ -327,7 +327,7 @@ def test_what_vanishes_from_c2_matters_where_xhat_is_large(m: int, n: int) -> No
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("n", "gap"), [(10, 0), (24, 0), (40, 0), (64, 0), (16, 1), (64, 1), (100, 0), (600, 0)])
 def test_a_row_in_doubt_leaves_its_neighbours_alone(n: int, gap: int, dtype: Any) -> None:
-    """Measuring a row again once left its addresses and coefficients to the rows around it, if all were finite."""
+    """Measuring a row again leaves nothing of its addresses and coefficients to the rows around it."""
     inputs = dy, x, mean, rstd, weight = rows(np.random.default_rng(n), 260, n, dtype)
     dy[[1, 6, 11, 12]] = 0
     rstd[200:] = 1000.0

@@ -391,7 +391,7 @@ print(interrupts > 100, crew._board[teamwork.LEADERS], crew._board[teamwork.WITH
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
 @pytest.mark.parametrize("work", ["sweeps", "tasks"])
 def test_interrupts_at_any_place_leave_nobody_leading_and_nobody_at_work(work: str) -> None:
-    """One between two lines of Python once kept the lead for ever, or returned while a worker went on writing."""
+    """Between any two lines of Python: the lead is given up, and no call returns while a worker writes."""
     done = subprocess.run([sys.executable, "-c", _INTERRUPTS, work], capture_output=True, text=True, timeout=120)
     assert done.stdout == "True 0 0 []\n", done.stderr
 

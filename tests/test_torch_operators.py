@@ -163,7 +163,7 @@ def test_nested_transforms(name: str) -> None:
 
 
 def test_forward_mode_is_refused() -> None:
-    """Its tangents were dropped, so that derivatives were 0."""
+    """Tangents must not be dropped in silence: the derivatives would be 0."""
     x, out = torch.randn(3), torch.empty(3)
     calls = (A.silu, lambda x: A.silu_backward(x, x), lambda x: A.silu.out(x, out=out), A.inplace_hardswish)
     for call in calls:
