@@ -434,6 +434,29 @@ def test_unknown_approximations(value: str) -> None:
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected 'none' or 'tanh', got {value!r}"
 
 
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ("x" * 78, f"'{'x' * 78}'"),
+        ("x" * 79, f"'{'x' * 78}…"),
+        ("x" * 2**20, f"'{'x' * 78}…"),
+        (b"tanh\xff\x80".decode(errors="surrogateescape"), r"'tanh\xff\x80'"),
+        ("é\n\0", r"'é\n\x00'"),
+    ],
+    ids=["80 characters", "81", "a megabyte", "not UTF-8", "control characters"],
+)
+def test_a_refused_text_is_shown_readable_and_no_longer_than_a_line(value: str, got: str) -> None:
+    error = refusal(aclnn.gelu_backward_v2, DY, X, value)
+    assert error.message == f"aclnnGeluBackwardV2: approximate: expected 'none' or 'tanh', got {got}"
+
+
+@pytest.mark.parametrize("value", ["4" * 2**20, [4.5] * 2**20])
+def test_a_refused_attribute_is_shown_no_longer_than_a_line(value: Any) -> None:
+    error = refusal(aclnn.layer_norm_backward, DY, X, value, X.mean(1), np.ones(3, np.float32))
+    got = repr(value)[:79] + "…"
+    assert error.message == f"aclnnLayerNormBackward: normalizedShape: expected a sequence of integers, got {got}"
+
+
 @pytest.mark.parametrize("value", [1, ["none"], b"none"])
 def test_approximations_that_are_no_text(value: Any) -> None:
     error = refusal(aclnn.gelu_backward_v2, DY, X, value)

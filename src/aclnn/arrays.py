@@ -17,6 +17,7 @@ from aclnn.declaration import Call, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
 from aclnn.executor import Executor, prepare
 from aclnn.products import current_product
+from aclnn.rules import shown
 from aclnn.settings import Memo
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
@@ -334,7 +335,7 @@ def attribute(operator: Operator, parameter: Parameter, value: Any) -> Any:
     try:
         return convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise _refusal(operator, parameter.name, f"expected {wanted}, got {value!r}") from None
+        raise _refusal(operator, parameter.name, f"expected {wanted}, got {shown(value)}") from None
 
 
 def _refusal(operator: Operator, name: str, text: str) -> AclnnError:

@@ -20,6 +20,9 @@ WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
 #: How many dimensions a tensor may have where an operator states a limit.
 MOST_DIMS = 8
 
+#: Characters of a refused value in an error text.
+_SHOWN = 80
+
 #: An argument's complaint, given the tensor by that name.
 Complaint = Callable[[Call, str], str | None]
 
@@ -28,6 +31,12 @@ def listing(items: Iterable[str], last: str = "or") -> str:
     """``a``, ``a or b``, ``a, b or c``."""
     words = list(items)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "none"
+
+
+def shown(value: object) -> str:
+    """A refused value in an error text: at most 80 characters of it, and what C gave that is not UTF-8 as ``\\xff``."""
+    text = repr(value).replace(r"\udc", r"\x")  # such bytes are decoded as U+DC80 to U+DCFF
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
@@ -123,7 +132,7 @@ def one_of(name: str, *allowed: str) -> Check:
 
     def complain(call: Call, name: str) -> str | None:
         value = call[name]
-        return None if value in allowed else f"expected {listing(map(repr, allowed))}, got {value!r}"
+        return None if value in allowed else f"expected {listing(map(repr, allowed))}, got {shown(value)}"
 
     return each("allowed value", (name,), complain)
 
