@@ -65,6 +65,15 @@ def _folded(title: str, table: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{table}\n\n</details>"
 
 
+SLOWER_COLUMNS = {
+    "machine": "machine",
+    "operator": "operator",
+    "type": "dtype",
+    "shape": "shape",
+    "layout": "layout",
+    "threads": "threads",
+    "× PyTorch": "times_torch",
+}
 COLUMNS = {
     "operator": "operator",
     "type": "dtype",
@@ -155,9 +164,29 @@ def _overview(machines: dict[str, list[Row]]) -> Iterator[Row]:
         yield line
 
 
+def _against_compiled(machines: dict[str, list[Row]]) -> Iterator[Row]:
+    """Times the speed of PyTorch's compiled code, on two threads, of large tensors by machine."""
+    first = next(iter(machines.values()))
+    for row in of(first, provider="torch.compile", threads=2.0):
+        line: Row = {"operator": pictures.label(row), "type": row["dtype"]}
+        for machine, rows in machines.items():
+            same = of(rows, threads=2.0, operator=row["operator"], dtype=row["dtype"], shape=row["shape"])
+            us = {found["provider"]: found["us"] for found in same}
+            both = "aclnn" in us and "torch.compile" in us
+            line[machine] = f"{us['torch.compile'] / us['aclnn']:.1f} ×" if both else ""
+        yield line
+
+
+def _slower(machines: dict[str, list[Row]]) -> Iterator[Row]:
+    """All that was measured to be slower than PyTorch's own operators, the worst first."""
+    rows = (row for rows in machines.values() for row in of(rows, provider="aclnn") if row["times_torch"] != "")
+    for row in sorted((row for row in rows if row["times_torch"] < 1.0), key=lambda row: row["times_torch"]):
+        yield row | {"operator": str(row["operator"]).removesuffix("_backward")}
+
+
 def write(results: Path, report: Path) -> None:
     """The page, one for each machine in a folder beside it, and their pictures in figures/."""
-    drawn, places, measured = report.parent / "figures", [], {}
+    drawn, places, measured, everything = report.parent / "figures", [], {}, {}
     for source in sorted(path.parent for path in results.glob("*/results.csv")):
         if rows := read(source / "results.csv"):
             machine, page = rows[0]["machine"], f"{report.stem}/{source.name}.md"
@@ -165,6 +194,7 @@ def write(results: Path, report: Path) -> None:
             (report.parent / page).parent.mkdir(parents=True, exist_ok=True)
             text = _machine_page(source, rows, drawn / source.name, f"../figures/{source.name}")
             (report.parent / page).write_text(text)
+            everything[machine] = rows
             if main := of(rows, section="main"):
                 measured[machine] = main
     parts = ["# Benchmarks", INTRODUCTION]
@@ -177,7 +207,10 @@ def write(results: Path, report: Path) -> None:
         parts += ["## Large tensors", MAIN]
         parts += [_picture("figures/speed", "Times PyTorch's speed by operator and data type")]
         parts += [_picture("figures/shares", "Share of the memory limit by operator and data type"), OVERVIEW]
-        parts += [_table(_overview(measured), {name: name for name in ("operator", "type", *measured)})]
+        by_machine = {name: name for name in ("operator", "type", *measured)}
+        parts += [_table(_overview(measured), by_machine)]
+        parts += ["## Against compiled code", COMPILED, _table(_against_compiled(measured), by_machine)]
+        parts += ["## Where PyTorch is faster", SLOWER, _table(_slower(everything), SLOWER_COLUMNS)]
     parts += ["## On an NVIDIA GPU", GPU]
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("\n\n".join(parts) + "\n")
@@ -202,6 +235,12 @@ two cores, `make bench` measures it too."""
 MAIN = """16,777,216 normally distributed elements. Bytes are counted from the declaration: each operand once."""
 
 OVERVIEW = """Shares of the limit on one thread and on two, then times PyTorch's speed on two."""
+
+COMPILED = """Times the speed of what `torch.compile` makes of PyTorch's operators, which allocates its results. Two
+threads."""
+
+SLOWER = """Everything that was measured and came out slower than PyTorch's own operator, of large and small tensors,
+other layouts, wide data and all of LayerNorm's shapes and masks; the pages of the machines have the rest."""
 
 WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The reference stays PyTorch on the same data."""
 
