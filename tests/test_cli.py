@@ -446,6 +446,19 @@ def test_starting_imports_nothing_heavy() -> None:
     assert python("-c", code).stdout == "set()\n"
 
 
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_of_a_file_of_several_the_tensor_with_the_arguments_name_is_taken(command: str, tmp_path: Path) -> None:
+    x = np.linspace(-2, 2, 8, dtype=np.float32)
+    all_of = {"gradOutput": x + 1, "self": x, "grad_input": aclnn.silu_backward(x + 1, x), "other": x}
+    np.savez(tmp_path / "all.npz", **all_of)
+    named = ["silu_backward", "grad_output=all.npz", "self=all.npz"]
+    more = {"run": ["--out", "grad_input=dx.npy"], "verify": ["--actual", "grad_input=all.npz"]}
+    done = python("-m", "aclnn", command, *named, *more[command])
+    assert done.returncode == 0, done.stderr
+    if command == "run":
+        np.testing.assert_array_equal(np.load(tmp_path / "dx.npy"), all_of["grad_input"])
+
+
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_without_the_extra_there_is_a_hint(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"

@@ -115,14 +115,30 @@ class Raw:
         """Data type and shape of one argument."""
         return self.dtypes.get(name, self.dtypes.get("")), self.shapes.get(name, self.shapes.get(""))
 
-    def read(self, text: str, name: str) -> Array:
-        """The tensor that a word such as ``x.npz:member`` locates, for the argument of that name.
+    def read(self, text: str, operator: Operator, name: str, folder: Path = Path()) -> Array:
+        """The tensor that a word such as ``x.npz:member`` locates for an operator's argument, in a folder.
+
+        Without a member it is the file's only tensor, or the one that has a name of the argument.
 
         Raises:
-            FileError: as ``files.read``.
+            FileError: as ``files.entries``; or there is no such tensor, or several and no name.
         """
         path, member = located(text)
-        return files.read(path, member, *self.of(name))
+        found = files.entries(folder / path, *self.of(name))
+        held = ", ".join(sorted(found)) or "none"
+        if member and member not in found:
+            raise files.FileError(f"{path}: expected a tensor named {member!r}, got {held}")
+        same = [*found] if len(found) == 1 else [key for key in found if _is_name(operator, key, name)]
+        if not member and len(same) != 1:
+            raise files.FileError(f"{path}: expected {path}:NAME for {name}, with one of the tensors there: {held}")
+        return found[member or same[0]].load()
+
+
+def _is_name(operator: Operator, key: str, name: str) -> bool:
+    try:
+        return operator.parameter(key, TENSORS).python_name == name
+    except ValueError:
+        return False
 
 
 def _by_name(words: Sequence[str], option: str) -> dict[str, str]:

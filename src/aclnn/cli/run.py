@@ -107,7 +107,7 @@ def run_on_files(request: Request, json: bool) -> None:
         arrays: dict[str, Any] = {}
         for name, file in request.inputs.items():
             bar.step(f"reading {file}", advance=bool(arrays))
-            array = request.raw.read(file, name)
+            array = request.raw.read(file, operator, name)
             arrays[name] = array.copy() if name in in_place else array
         bar.step(f"computing {operator.name}")
         begin = time.perf_counter()

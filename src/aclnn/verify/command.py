@@ -1,4 +1,4 @@
-"""The command: from dumps to a verdict. Exit status 0 pass, 1 precision failure, 2 unusable arguments."""
+"""The command: from dumps to a verdict. Exit status 0 pass, 1 failure, 2 unusable arguments."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def verify(
 ) -> None:
     """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
 
-    Exit status: 0 pass, 1 precision failure, 2 unusable arguments.
+    Exit status: 0 pass, 1 failure, 2 unusable arguments.
     """
     with _usage():
         if operator == "self":

@@ -12,10 +12,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from aclnn import files
-from aclnn.declaration import TENSORS, Kind, Operator, Parameter
+from aclnn.declaration import Kind, Parameter
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.cases import Case, make_case
-from aclnn.words import Raw, attribute, located, named_file
+from aclnn.words import Raw, attribute, named_file
 
 Array = np.ndarray[Any, Any]
 
@@ -71,32 +71,13 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     }
     described = raw.named(operator)
     arrays = {
-        role: {name: _read(request.folder, operator, name, text, described) for name, text in named.items()}
+        role: {name: described.read(text, operator, name, request.folder) for name, text in named.items()}
         for role, named in words.items()
     }
     attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
     sources = {f"{role} {name}": text for role, named in words.items() for name, text in named.items()}
     inputs, actual, third = arrays.values()
     return make_case(operator, inputs, actual, third, attributes, request.name, sources)
-
-
-def _read(folder: Path, operator: Operator, name: str, text: str, raw: Raw) -> Array:
-    path, member = located(text)
-    found = files.entries(folder / path, *raw.of(name))
-    if not member:
-        same = [*found] if len(found) == 1 else [key for key in found if _is_name(operator, key, name)]
-        member = same[0] if len(same) == 1 else ""
-    if member not in found:
-        held = ", ".join(sorted(found)) or "none"
-        raise files.FileError(f"{path}: expected {path}:NAME for {name}, with one of the tensors there: {held}")
-    return found[member].load()
-
-
-def _is_name(operator: Operator, key: str, name: str) -> bool:
-    try:
-        return operator.parameter(key, TENSORS).python_name == name
-    except ValueError:
-        return False
 
 
 def _attribute(parameter: Parameter, value: Any) -> Any:
