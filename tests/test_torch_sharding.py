@@ -35,3 +35,4 @@ def test_sharded_equals_whole(world: int, tmp_path: Path) -> None:
             process.kill()
     for process, text in zip(ranks, texts, strict=True):
         assert process.returncode == 0, text
+        assert text.endswith("all checked\n")
