@@ -120,14 +120,14 @@ def walk(name: str, stride: int, workers: int, progress: Progress) -> dict[str, 
     return spread(judge, ROWS, workers, progress, name)
 
 
+PARTS = {"exhaustive_products.csv": products, "exhaustive_hardest.csv": hardest}
 FILES = {
     "exhaustive.csv": (
         "operator", "provider", "x", "inputs", "worst_ulp", "worst_x", "above_half", "above_1", "broken"
     ),
     "exhaustive_histogram.csv": ("operator", "provider", "x", "from_ulp", "inputs"),
     "exhaustive_profile.csv": ("operator", "provider", "x", "worst_ulp"),
-    "exhaustive_products.csv": products.HEADER,
-    "exhaustive_hardest.csv": hardest.HEADER,
+    **{file: part.HEADER for file, part in PARTS.items()},
 }  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def save(found: dict[str, dict[str, list[Row]]], folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one input in 4,096, 10^6 pairs, into build/ instead")
-    every = [*EVERY, *products.NAMES, *hardest.NAMES]
+    every = [*EVERY, *(name for part in PARTS.values() for name in part.NAMES)]
     parser.add_argument("--only", nargs="+", choices=every, default=every)
     parser.add_argument("--workers", type=int, default=pool.shared().threads)
     options = parser.parse_args()
@@ -178,13 +178,11 @@ def main() -> None:
     begun = time.perf_counter()
     with Progress(*columns) as progress:
         for name in options.only:
-            if name in products.NAMES:
-                operator = products.NAMES[name]
-                rows = {"exhaustive_products.csv": products.rows(operator, options.quick, options.workers, progress)}
-            elif name in hardest.NAMES:
-                operator = hardest.NAMES[name]
-                rows = {"exhaustive_hardest.csv": hardest.rows(operator, options.quick, options.workers, progress)}
-            else:
+            for file, part in PARTS.items():
+                if name in part.NAMES:
+                    operator = part.NAMES[name]
+                    rows = {file: part.rows(operator, options.quick, options.workers, progress)}
+            if name in EVERY:
                 operator, rows = name, rows_of(name, walk(name, stride, options.workers, progress))
             save({file: {operator: lines} for file, lines in rows.items()}, folder)
     if not options.quick:

@@ -14,9 +14,9 @@ from benchmarks.gpu_checks import SLOPES, VALUES, failure, surviving
 
 Row = dict[str, Any]
 Calls = dict[str, Callable[[], Any]]
-LEAST = {"layer_norm_backward": 0.7}
-"""Of the copy's speed, for large tensors."""
-_LEAST, _LARGE = 0.85, 1 << 25
+LEAST = dict.fromkeys(SLOPES, 0.85) | {"layer_norm_backward": 0.7}
+"""Of the copy's speed, by gradient, for tensors of ``_LARGE`` elements and more."""
+_LARGE = 1 << 25
 _TENSORS = 8
 """Of one size: the operands, results, and what PyTorch's FastGELU holds between."""
 
@@ -213,14 +213,14 @@ def too_slow(rows: Iterable[Row]) -> Iterator[str]:
     """Of the gradients of large tensors: those below their share of the copy's speed, or slower than PyTorch."""
     measured: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
-        if "p50_us" in row and row["operator"].endswith(("backward", "backward_v2", "backward_v2 tanh")):
+        if "p50_us" in row and row["operator"] in LEAST:
             label = (row["operator"], row["dtype"], row.get("elements"), row.get("rows"), row.get("columns"))
             measured.setdefault((*label, row.get("sigma", 1.0)), {})[row["what"]] = row
     for label, found in measured.items():
         elements = label[2] or label[3] * label[4]
         if "aclnn" not in found or elements < _LARGE:
             continue
-        share, least = found["aclnn"]["of_copy"], LEAST.get(label[0], _LEAST)
+        share, least = found["aclnn"]["of_copy"], LEAST[label[0]]
         if share < least and label[-1] == 1.0:
             yield f"{label}: {share:.2f} of the copy's speed, {least} wanted"
         if "PyTorch" in found and found["PyTorch"]["p50_us"] < found["aclnn"]["p50_us"]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from aclnn import settings
 from aclnn.kernels.cpu import cache
 from aclnn.toolkit import tree
 
@@ -19,7 +18,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for variable in ("ACLNN_CACHE_DIR", "ACLNN_TOOLKIT_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(settings.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     (tmp_path / "home").mkdir()
     cache.directory.cache_clear()
     yield tmp_path
@@ -27,8 +26,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_kernels_are_kept_in_the_users_folder(places: Path) -> None:
-    assert cache.directory() == settings.user_cache()
-    assert settings.user_cache().is_relative_to(places / "home")
+    assert cache.directory() == cache.user_cache()
+    assert cache.user_cache().is_relative_to(places / "home")
 
 
 def test_the_variable_comes_first(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,14 +42,14 @@ def test_a_user_without_a_home_keeps_them_in_a_temporary_folder(places: Path, mo
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", unknown)
-    assert cache.directory() == settings.temporary_cache()
-    assert tree.default_root().parent == settings.temporary_cache()
+    assert cache.directory() == cache.temporary_cache()
+    assert tree.default_root().parent == cache.temporary_cache()
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="the superuser may write anywhere")
 def test_a_home_that_cannot_be_written_leaves_the_temporary_folder(places: Path) -> None:
     (places / "home").chmod(0o500)
-    assert cache.directory() == settings.temporary_cache()
+    assert cache.directory() == cache.temporary_cache()
 
 
 def test_without_any_place_nothing_is_kept(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:

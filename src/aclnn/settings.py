@@ -1,11 +1,8 @@
-"""Numbers from the environment, the memos whose size one of them limits, and the user's folder for files."""
+"""Numbers from the environment, and the memos whose size one of them limits."""
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
-from pathlib import Path
 from typing import TypeVar
 
 Key = TypeVar("Key")
@@ -24,23 +21,6 @@ def integer(name: str, default: int, least: int = 1) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise ValueError(f"{name}: expected an integer of at least {least}, got {text!r}")
     return int(text)
-
-
-def user_cache() -> Path:
-    """The platform's folder for a user's files that can be made again; a temporary one where there is no home."""
-    try:
-        if sys.platform == "darwin":
-            return Path("~/Library/Caches/aclnn").expanduser()
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "aclnn"
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "aclnn"
-    except RuntimeError:
-        return temporary_cache()
-
-
-def temporary_cache() -> Path:
-    """A user's folder among the temporary ones."""
-    return Path(tempfile.gettempdir()) / f"aclnn-{os.getuid() if hasattr(os, 'getuid') else os.environ.get('USERNAME')}"
 
 
 class Memo(dict[Key, Value]):

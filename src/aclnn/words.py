@@ -121,17 +121,17 @@ class Raw:
         Without a member it is the file's only tensor, or the one that has a name of the argument.
 
         Raises:
-            FileError: as ``files.entries``; or there is no such tensor, or several and no name.
+            FileError: as ``files.read``.
         """
         path, member = located(text)
+        if member:
+            return files.read(folder / path, member, *self.of(name))
         found = files.entries(folder / path, *self.of(name))
-        held = ", ".join(sorted(found)) or "none"
-        if member and member not in found:
-            raise files.FileError(f"{path}: expected a tensor named {member!r}, got {held}")
         same = [*found] if len(found) == 1 else [key for key in found if _is_name(operator, key, name)]
-        if not member and len(same) != 1:
+        if len(same) != 1:
+            held = ", ".join(sorted(found)) or "none"
             raise files.FileError(f"{path}: expected {path}:NAME for {name}, with one of the tensors there: {held}")
-        return found[member or same[0]].load()
+        return found[same[0]].load()
 
 
 def _is_name(operator: Operator, key: str, name: str) -> bool:

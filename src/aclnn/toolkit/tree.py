@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aclnn.cann.prototype import CFunction
-from aclnn.settings import user_cache
+from aclnn.kernels.cpu.cache import user_cache
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.lower_runtime import FORWARDS

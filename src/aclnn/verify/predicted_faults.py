@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.operators.fast_gelu import fast_gelu
-from aclnn.operators.gelu import gelu_v2
+from aclnn.operators.gelu import TANH, gelu_v2
 from aclnn.operators.hardswish import hardswish
 from aclnn.operators.silu import silu
 from aclnn.verify.evaluate import ElementwiseSource, NormSumSource
@@ -160,7 +160,7 @@ _FORWARD: dict[str, Callable[[Array], Array]] = {
     "silu": silu,
     "fast_gelu": fast_gelu,
     "gelu_erf": partial(gelu_v2, approximate=0),
-    "gelu_tanh": partial(gelu_v2, approximate=1),
+    "gelu_tanh": partial(gelu_v2, approximate=TANH),
     "hardswish": hardswish,
 }
 

@@ -9,13 +9,29 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from aclnn.settings import temporary_cache, user_cache
+
+def user_cache() -> Path:
+    """The platform's folder for a user's files that can be made again; a temporary one where there is no home."""
+    try:
+        if sys.platform == "darwin":
+            return Path("~/Library/Caches/aclnn").expanduser()
+        if sys.platform == "win32":
+            return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "aclnn"
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "aclnn"
+    except RuntimeError:
+        return temporary_cache()
+
+
+def temporary_cache() -> Path:
+    """A user's folder among the temporary ones."""
+    return Path(tempfile.gettempdir()) / f"aclnn-{os.getuid() if hasattr(os, 'getuid') else os.environ.get('USERNAME')}"
 
 
 def _candidates() -> Iterator[Path]:
