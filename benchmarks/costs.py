@@ -196,22 +196,23 @@ class Switch(NamedTuple):
 def switch(quick: bool) -> Iterator[Switch]:
     """Hardswish in float32 with results written into the cache and around it, by size of the result."""
     import aclnn
-    from aclnn.kernels.cpu import elementwise, pool
+    from aclnn.kernels.cpu import pool
+    from aclnn.kernels.cpu.elementwise import plans
 
     pool.set_threads(2)
-    usual = elementwise.STREAM_BYTES
+    usual = plans.STREAM_BYTES
     for exponent in range(19, 24 if quick else 27):
         dy, x, out = (np.ones((1 << exponent) // 4, np.float32) for _ in range(3))
         spent: dict[tuple[int, int], list[float]] = {(s, r): [] for s in (0, 1) for r in (0, 1)}
         for _ in range(5 if quick else 31):
             for streamed, read in spent:
-                elementwise.STREAM_BYTES = 0 if streamed else 1 << 62
+                plans.STREAM_BYTES = 0 if streamed else 1 << 62
                 begun = time.perf_counter()
                 aclnn.hardswish_backward(dy, x, out=out)
                 if read:
                     out.sum()
                 spent[streamed, read].append((time.perf_counter() - begun) * 1e6)
-        elementwise.STREAM_BYTES = usual
+        plans.STREAM_BYTES = usual
         for streamed in (0, 1):
             alone, followed = (round(statistics.median(spent[streamed, read]), 1) for read in (0, 1))
             yield Switch(1 << exponent, streamed, alone, followed, usual)

@@ -1,4 +1,4 @@
-"""Find the polynomials of kernels/cpu/sixteen_bit_coefficients.py, and print their rows.
+"""Find the polynomials of kernels/cpu/elementwise/sixteen_bit_coefficients.py, and print their rows.
 
     python -m benchmarks.fit_sixteen_bit [silu_slope …]
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu import entries, sixteen_bit_coefficients
-from aclnn.kernels.cpu.sixteen_bit_coefficients import (
+from aclnn.kernels.cpu.elementwise import entries, sixteen_bit_coefficients
+from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import (
     CENTRE_CARRIES,
     LAST_CARRIES,
     SEGMENTS,

@@ -1,4 +1,4 @@
-"""Find the outer segments of SiLU and FastGELU in kernels/cpu/coefficients.py, and print their rows.
+"""Find the outer segments of SiLU and FastGELU in kernels/cpu/elementwise/coefficients.py, and print their rows.
 
     python -m benchmarks.fit_slopes
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from mpmath import mp, mpf
 
-from aclnn.kernels.cpu import coefficients
-from aclnn.kernels.cpu.coefficients import Segments
+from aclnn.kernels.cpu.elementwise import coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Segments
 
 mp.dps = 50
 Function = Callable[[Any], Any]

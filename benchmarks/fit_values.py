@@ -1,6 +1,6 @@
-"""Find the constants of kernels/cpu/values_coefficients.py and print that module.
+"""Find the constants of kernels/cpu/elementwise/values_coefficients.py and print that module.
 
-    python -m benchmarks.fit_values > src/aclnn/kernels/cpu/values_coefficients.py
+    python -m benchmarks.fit_values > src/aclnn/kernels/cpu/elementwise/values_coefficients.py
 
 h(a) = a·s(-a) gets a polynomial for each of sixteen segments. Centres are tried at several places of a segment, there
 the nearest one at which h is almost a float32. The polynomial is a least-squares fit of (h(centre + r) - c0)/r at
@@ -83,7 +83,7 @@ def accurate_centre(h: Function, start: float) -> float:
 
 
 def fit(h: Function, centre: float, edges: tuple[float, float], degree: int) -> tuple[float, tuple[float, ...]]:
-    """c0 and p[0], p[1], …: see ``aclnn.kernels.cpu.coefficients.Segments``."""
+    """c0 and p[0], p[1], …: see ``aclnn.kernels.cpu.elementwise.coefficients.Segments``."""
     low, high = edges
     nodes = (low + high) / 2 + (high - low) / 2 * np.cos(np.pi * (np.arange(64) + 0.5) / 64)
     nodes = nodes[np.abs(nodes - centre) > 1e-7]
@@ -107,7 +107,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def computed(a: Array, centre: float, c0: float, p: tuple[float, ...]) -> Array:
-    """As ``kernels.cpu.values`` computes it."""
+    """As ``kernels.cpu.elementwise.values`` computes it."""
     first, *others = (np.float32(value) for value in p)
     r = a - np.float32(centre)
     upper = np.full_like(r, others.pop())
@@ -155,7 +155,7 @@ def module() -> Iterator[str]:
     yield ""
     yield "from __future__ import annotations"
     yield ""
-    yield "from aclnn.kernels.cpu.coefficients import Segments, hex_row"
+    yield "from aclnn.kernels.cpu.elementwise.coefficients import Segments, hex_row"
     for task in TASKS:
         rng = np.random.default_rng(0)
         segments = [best_segment(task, i, rng) for i in range(SEGMENTS)]

@@ -1,4 +1,4 @@
-"""Find better constants for single segments of kernels/cpu/coefficients.py, and print their columns.
+"""Find better constants for single segments of kernels/cpu/elementwise/coefficients.py, and print their columns.
 
     python -m benchmarks.polish_slopes [gelu_tanh:2 …]
 
@@ -20,8 +20,8 @@ import numba
 import numpy as np
 from mpmath import mp, mpf
 
-from aclnn.kernels.cpu import coefficients
-from aclnn.kernels.cpu.coefficients import Segments
+from aclnn.kernels.cpu.elementwise import coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Segments
 from benchmarks.fit_slopes import Function, in_ulp, nearest, short_hex, slope
 from benchmarks.references import Array, slope_reference
 

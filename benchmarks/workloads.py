@@ -11,8 +11,10 @@ import ml_dtypes
 import numpy as np
 
 import aclnn
-from aclnn.kernels.cpu import elementwise, loops, pool
+from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import kernel
+from aclnn.kernels.cpu.elementwise import contiguous, plans
+from aclnn.kernels.cpu.elementwise.kinds import FLOAT32
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.verify.golden import elementwise as certified
 from aclnn.verify.number_formats import format_of
@@ -135,7 +137,7 @@ def limit(nbytes: int) -> Call:
     def product(x: Any, dy: Any) -> Any:
         return x * dy
 
-    run = kernel("limit", (), lambda: loops.contiguous(product, loops.FLOAT32, True))
+    run = kernel("limit", (), lambda: contiguous.loop(product, FLOAT32, True))
     size = max(1, nbytes // 12)
     arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
     for array in arrays:
@@ -147,7 +149,7 @@ def limit(nbytes: int) -> Call:
         if size <= chunk:
             run(0, *addresses, 0, 0, size, size)
         else:
-            pool.sweep(run, (streamed, *addresses, 0), chunk, size, size // elementwise.PER_US)
+            pool.sweep(run, (streamed, *addresses, 0), chunk, size, size // plans.PER_US)
 
     call.arrays = arrays  # type: ignore[attr-defined]  # they live as long as the call
     return call

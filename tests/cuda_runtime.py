@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from aclnn import cann, handles
-from aclnn.kernels.cuda import entries
+from aclnn.kernels.cuda.elementwise import entries
 from aclnn.operators import BY_NAME
 from aclnn.runtime import cuda, memory
 from aclnn.runtime.streams import Stream

@@ -25,17 +25,16 @@ from numba.core import config, types  # noqa: E402
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
 
 from aclnn.dtypes import DataType  # noqa: E402
-from aclnn.kernels.cpu import loops, sixteen_bit_slopes, slopes  # noqa: E402
+from aclnn.kernels.cpu.elementwise import contiguous, sixteen_bit_slopes, slopes, tiles  # noqa: E402
+from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32  # noqa: E402
 
 for name, function in {
-    "contiguous": loops.contiguous(slopes.silu, loops.FLOAT32, True, slopes.NEAR["silu_slope"]),
-    "table": loops.contiguous(None, loops.FLOAT16, True),
-    "bfloat16": loops.contiguous(None, loops.BFLOAT16, True),
-    "tiles": loops.tiles(slopes.gelu_tanh, True),
-    "near_float16": loops.contiguous(
-        None, loops.FLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.FLOAT16)
-    ),
-    "near_bfloat16": loops.contiguous(None, loops.BFLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.BF16)),
+    "contiguous": contiguous.loop(slopes.silu, FLOAT32, True, slopes.NEAR["silu_slope"]),
+    "table": contiguous.loop(None, FLOAT16, True),
+    "bfloat16": contiguous.loop(None, BFLOAT16, True),
+    "tiles": tiles.loop(slopes.gelu_tanh, True),
+    "near_float16": contiguous.loop(None, FLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.FLOAT16)),
+    "near_bfloat16": contiguous.loop(None, BFLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.BF16)),
 }.items():
     compiled = numba.njit(nogil=True)(function)
     compiled.compile((types.int64,) * function.__code__.co_argcount)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from flint import arb
 
-from aclnn.kernels.cpu import coefficients
-from aclnn.kernels.cpu.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.elementwise import coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Exponential, Segments
 from constants import (
     approximation,
     assert_entries,

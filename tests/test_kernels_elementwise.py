@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
-from aclnn.kernels.cpu import elementwise, entries, pool, tiling
+from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.elementwise import entries, tiling
+from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope

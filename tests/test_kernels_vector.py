@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from aclnn.kernels.cpu import memory, target, vector
+from aclnn.kernels.cpu import masked, memory, tables, target, vector
 from instruction_sets import OTHERS, PLAINEST, SELECTIONS, python
 
 
@@ -202,7 +202,7 @@ def test_a_total_is_the_tree_of_halves() -> None:
 
 @pytest.mark.parametrize("kind", ["float32", *KINDS])
 def test_parts_touch_only_their_lanes(kind: str) -> None:
-    load, store = getattr(memory, f"load_{kind}_part"), getattr(memory, f"store_{kind}_part")
+    load, store = getattr(masked, f"load_{kind}_part"), getattr(masked, f"store_{kind}_part")
 
     @numba.njit
     def copy(source: int, to: int, count: int) -> None:
@@ -218,15 +218,15 @@ def test_parts_touch_only_their_lanes(kind: str) -> None:
 
 CHOICE = """
 import numba, numpy as np
-from aclnn.kernels.cpu import memory
+from aclnn.kernels.cpu import masked, memory
 
 @numba.njit
 def pack(source, packed, out):
     values = memory.load_float32(source)
     chosen = values > 0.0
-    memory.store_chosen(packed, values, chosen)
-    memory.store_float32(out, memory.load_chosen(packed, chosen, values))
-    return memory.count_lanes(chosen)
+    masked.store_chosen(packed, values, chosen)
+    memory.store_float32(out, masked.load_chosen(packed, chosen, values))
+    return masked.count_lanes(chosen)
 
 rng = np.random.default_rng(0)
 for _ in range(200):
@@ -245,6 +245,6 @@ def test_chosen_lanes_are_packed_and_unpacked(elsewhere: dict[str, str]) -> None
 
 def test_tables_want_8_16_or_32_entries() -> None:
     with pytest.raises(ValueError, match=r"Table: expected rows of 8, 16 or 32 entries, got lengths \[3\]"):
-        vector.Table(1.0, 2.0, 3.0)
+        tables.Table(1.0, 2.0, 3.0)
     with pytest.raises(ValueError, match="Tables: expected rows of 8, 16 or 32 entries"):
-        vector.Tables((1.0,) * 7)
+        tables.Tables((1.0,) * 7)

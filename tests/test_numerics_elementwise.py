@@ -15,7 +15,7 @@ from benchmarks.exhaustive import Tally, inputs_of, score
 from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, forward_reference, reference
 
 import exact
-from aclnn.kernels.cpu import coefficients, values_coefficients
+from aclnn.kernels.cpu.elementwise import coefficients, values_coefficients
 from cases import CASE_BY_NAME
 from instruction_sets import digests_elsewhere
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu import entries
-from aclnn.kernels.cpu.sixteen_bit_coefficients import SEGMENTS, SHORT_SEGMENTS, ShortSegments
-from aclnn.kernels.cpu.sixteen_bit_slopes import near
+from aclnn.kernels.cpu.elementwise import entries
+from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import SEGMENTS, SHORT_SEGMENTS, ShortSegments
+from aclnn.kernels.cpu.elementwise.sixteen_bit_slopes import near
 from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope

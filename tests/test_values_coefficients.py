@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from flint import arb
 
-from aclnn.kernels.cpu import coefficients, values_coefficients
-from aclnn.kernels.cpu.coefficients import Segments
+from aclnn.kernels.cpu.elementwise import coefficients, values_coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Segments
 from constants import (
     approximation,
     assert_entries,

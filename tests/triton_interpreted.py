@@ -18,8 +18,8 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu import entries
-from aclnn.kernels.cuda.estimates import ESTIMATES, doubtful
+from aclnn.kernels.cpu.elementwise import entries
+from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
 from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.tensor import Layout
 from triton_hardware import BFLOAT16

@@ -73,7 +73,7 @@ def elementwise(formula: Formula, inputs: tuple[Layout, ...], output: Layout, de
     All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
     float16 and bfloat16. The result is computed in float32 or better and rounded once.
     """
-    return cast(Plan, _module(device, "elementwise").plan(formula, inputs, output))
+    return cast(Plan, _module(device, "elementwise.plans").plan(formula, inputs, output))
 
 
 def layer_norm(

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from aclnn.kernels.cpu.memory import pointer
+from aclnn.kernels.cpu.addresses import pointer
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT32, _INT64 = ir.IntType(32), ir.IntType(64)

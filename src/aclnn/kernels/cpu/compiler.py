@@ -134,5 +134,5 @@ def stop() -> None:
 
 
 def address_of(compiled: Kernel) -> int:
-    """Where a kernel's machine code is, for ``memory.invoke``."""
+    """Where a kernel's machine code is, for ``addresses.invoke``."""
     return _addresses[compiled]

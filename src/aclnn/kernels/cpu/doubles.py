@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from aclnn.kernels.cpu.memory import pointer
+from aclnn.kernels.cpu.addresses import pointer
 from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, Vector, by_halves
 
 _INT32, _DOUBLE = ir.IntType(32), ir.DoubleType()

@@ -13,8 +13,9 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.addresses import pointer
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import pointer, write
+from aclnn.kernels.cpu.memory import write
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)

@@ -143,7 +143,7 @@ class Pool:
             raise job.error
 
     def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int, work_us: int) -> None:
-        """Run a kernel of ``loops`` over chunks of ``step`` on all threads; they share it without the GIL.
+        """Run a loop as ``chunks`` makes them over chunks of ``step`` on all threads; they share it without the GIL.
 
         When all workers rest the caller works alone, unless this call, or a stream of them, is worth waking them.
         ``work_us`` is what one thread takes for all of it, about.
@@ -272,5 +272,5 @@ def run(task: Task, chunks: int) -> None:
 
 
 def sweep(kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int, work_us: int) -> None:
-    """Run a kernel as ``loops`` makes them over chunks of ``step``, on all threads, as ``Pool.sweep``."""
+    """Run a kernel as ``chunks`` makes them over chunks of ``step``, on all threads, as ``Pool.sweep``."""
     shared().sweep(kernel, operands, step, end, work_us)

@@ -4,7 +4,7 @@ The thread that leads fills the board in, opens it and works; those that serve l
 it is open, take chunks, and step out. The leader closes the board and waits until nobody is within. So a call reaches
 threads that have just worked within a microsecond, where waking them takes thirty to fifty.
 
-The board is an array of int64. KERNEL: the address of a kernel as ``loops`` makes them (see ``compiler.address_of``),
+The board is an array of int64. KERNEL: the address of a kernel as ``chunks`` makes them (see ``compiler.address_of``),
 followed by its five operands, the size of a chunk and the end. Who leads is settled here too: Python may be interrupted
 (Ctrl-C) after it took the lead and before it is bound to give it back.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from aclnn.kernels.cpu.addresses import invoke, load_one_int64
 from aclnn.kernels.cpu.atomics import fetch_add, give_way, look, pause, show
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import invoke, load_one_int64
 
 (OPEN, WITHIN, BELL, NEXT, LEADERS, KERNEL, A, B, C, D, E, STEP, END, FIELDS) = range(14)
 """OPEN: the serial number of the work at hand, 0 for none. WITHIN: how many threads have stepped in. BELL: changes when

@@ -16,14 +16,13 @@ alignment except ``stream``. Compiled by Numba without its process-wide settings
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.core.imputils import lower_constant
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model, typeof_impl
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from aclnn.kernels.cpu import target
 
@@ -31,8 +30,7 @@ LANES = 16
 WIDE = 4
 """Vectors in a wide one: with 512 bits a chain of 30 operations takes 11 % less time on Zen 4; with two, 6 %."""
 
-_INT1, _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-_HALF, _FLOAT = ir.HalfType(), ir.FloatType()
+_INT1, _INT32, _FLOAT = ir.IntType(1), ir.IntType(32), ir.FloatType()
 
 
 class Vector(types.Type):
@@ -51,10 +49,10 @@ WIDE_FLOATS = Vector("float32x64", _FLOAT, WIDE * LANES)
 WIDE_INTS = Vector("int32x64", _INT32, WIDE * LANES)
 WIDE_MASK = Vector("maskx64", _INT1, WIDE * LANES)
 
-_OF = {(kind.lane, kind.lanes): kind for kind in (FLOATS, INTS, MASK, WIDE_FLOATS, WIDE_INTS, WIDE_MASK)}
+VECTORS = {(kind.lane, kind.lanes): kind for kind in (FLOATS, INTS, MASK, WIDE_FLOATS, WIDE_INTS, WIDE_MASK)}
 
 
-def _is(kind: types.Type, lane: ir.Type) -> bool:
+def has_lanes(kind: types.Type, lane: ir.Type) -> bool:
     """Whether a type is that of vectors with such lanes, wide or not."""
     return isinstance(kind, Vector) and kind.lane == lane
 
@@ -65,10 +63,8 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, kind.llvm)
 
 
-# --- operators -------------------------------------------------------------------------------------------------------
-
-
-def _constant_splat(lane: ir.Type, value: float, lanes: int = LANES) -> ir.Constant:
+def constant_splat(lane: ir.Type, value: float, lanes: int = LANES) -> ir.Constant:
+    """A constant in every lane."""
     return ir.Constant(ir.VectorType(lane, lanes), [ir.Constant(lane, value)] * lanes)
 
 
@@ -76,7 +72,7 @@ def _broadcast(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     """A scalar in every lane."""
     vector = ir.VectorType(scalar.type, lanes)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, _INT32(0))
-    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), _constant_splat(_INT32, 0, lanes))
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), constant_splat(_INT32, 0, lanes))
 
 
 def _widen(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: types.Type, wanted: Vector) -> ir.Value:
@@ -108,7 +104,7 @@ def _define(function: Any, emit: dict[ir.Type, Callable[..., ir.Value]], result:
             wanted = _operands(args) if len(args) == arity and not kws else None
             if wanted is None or wanted.lane not in emit:
                 return None
-            return signature(_OF[result or wanted.lane, wanted.lanes], *args)
+            return signature(VECTORS[result or wanted.lane, wanted.lanes], *args)
 
     infer_global(function)(Template)
 
@@ -153,9 +149,6 @@ _define(operator.neg, {_FLOAT: ir.IRBuilder.fneg}, None, arity=1)
 _define(operator.invert, dict.fromkeys((_INT32, _INT1), ir.IRBuilder.not_), None, arity=1)
 
 
-# --- lanes -----------------------------------------------------------------------------------------------------------
-
-
 def call_llvm(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value) -> ir.Value:
     """Call an LLVM intrinsic by its full name."""
     module = builder.module
@@ -172,6 +165,34 @@ def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     return call_llvm(builder, "llvm.expect.i1", _INT1, found, _INT1(0))
 
 
+def pieces(builder: ir.IRBuilder, vector: ir.Value, width: int) -> list[ir.Value]:
+    """The vector cut into consecutive vectors of ``width`` lanes."""
+    return [
+        builder.shuffle_vector(
+            vector,
+            ir.Constant(vector.type, ir.Undefined),
+            ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
+        )
+        for start in range(0, vector.type.count, width)
+    ]
+
+
+def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
+    """The reverse of ``pieces``."""
+    while len(pieces) > 1:
+        width = 2 * pieces[0].type.count
+        order = ir.Constant(ir.VectorType(_INT32, width), [_INT32(i) for i in range(width)])
+        pieces = [builder.shuffle_vector(*pieces[i : i + 2], order) for i in range(0, len(pieces), 2)]
+    return pieces[0]
+
+
+def by_halves(builder: ir.IRBuilder, vector: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """What is left when halves of a vector are combined until one lane is left: always the same tree."""
+    while vector.type.count > 1:
+        vector = combine(*pieces(builder, vector, vector.type.count // 2))
+    return builder.extract_element(vector, _INT32(0))
+
+
 @intrinsic
 def splat(typingctx: Any, value: Any) -> Any:
     """A number in every lane: FLOATS of a float, INTS of an integer."""
@@ -183,7 +204,8 @@ def splat(typingctx: Any, value: Any) -> Any:
     return wanted(value), emit
 
 
-def _fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """``fma`` as an instruction."""
     return call_llvm(builder, f"llvm.fma.v{a.type.count}f32", a.type, a, b, c)
 
 
@@ -196,7 +218,7 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         widened = [_widen(context, builder, *pair, wanted) for pair in zip(args, sig.args, strict=True)]
-        return _fma(builder, *widened)
+        return multiply_add(builder, *widened)
 
     return wanted(a, b, c), emit
 
@@ -205,7 +227,7 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 def select(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
     """Lane by lane ``chosen`` where the mask is set, else ``otherwise``; one of the two may be a number."""
     wanted = _operands((chosen, otherwise))
-    if wanted is None or mask is not _OF[_INT1, wanted.lanes]:
+    if wanted is None or mask is not VECTORS[_INT1, wanted.lanes]:
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
@@ -218,7 +240,7 @@ def select(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
 @intrinsic
 def any_lane(typingctx: Any, mask: Any) -> Any:
     """True when the mask is set in at least one lane."""
-    if not _is(mask, _INT1):
+    if not has_lanes(mask, _INT1):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
@@ -234,7 +256,7 @@ def where_negative(typingctx: Any, value: Any, chosen: Any, otherwise: Any) -> A
 
     By bits on AVX-512: on Zen 4 a mask occupies the pipes that multiply, which are what a kernel waits for.
     """
-    if not _is(value, _FLOAT):
+    if not has_lanes(value, _FLOAT):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
@@ -250,7 +272,7 @@ def _where_negative(
     patterns = [builder.bitcast(vector, INTS.llvm) for vector in (value, chosen, otherwise)]
     if target.flavour(context) != "avx512":
         return builder.select(builder.icmp_signed("<", patterns[0], ir.Constant(INTS.llvm, None)), chosen, otherwise)
-    sign = apart(builder, builder.ashr(patterns[0], _constant_splat(_INT32, 31)))
+    sign = apart(builder, builder.ashr(patterns[0], constant_splat(_INT32, 31)))
     both = builder.or_(builder.and_(sign, patterns[1]), builder.and_(builder.not_(sign), patterns[2]))
     return builder.bitcast(both, FLOATS.llvm)
 
@@ -262,9 +284,9 @@ def apart(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
 
 def _reinterpret(source: ir.Type, result: ir.Type) -> Callable[..., Any]:
     def typer(typingctx: Any, value: Any) -> Any:
-        if not _is(value, source):
+        if not has_lanes(value, source):
             return None
-        wanted = _OF[result, value.lanes]
+        wanted = VECTORS[result, value.lanes]
         return wanted(value), lambda context, builder, sig, args: builder.bitcast(args[0], wanted.llvm)
 
     return typer
@@ -285,7 +307,7 @@ def from_bits(typingctx: Any, value: Any) -> Any:
 @intrinsic
 def absolute(typingctx: Any, value: Any) -> Any:
     """The value without its sign bit (NaN stays NaN)."""
-    if not _is(value, _FLOAT):
+    if not has_lanes(value, _FLOAT):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
@@ -333,145 +355,6 @@ def total(typingctx: Any, value: Any) -> Any:
     return types.float32(value), emit
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
-
-
-class Tables:
-    """Several tables of 8, 16 or 32: the coefficients of a polynomial, highest power first, for ``horner``."""
-
-    def __init__(self, *rows: tuple[float, ...]) -> None:
-        if not rows or any(len(row) not in (8, 16, 32) for row in rows):
-            raise ValueError(
-                f"{type(self).__name__}: expected rows of 8, 16 or 32 entries, got lengths {[len(row) for row in rows]}"
-            )
-        self.rows = rows
-
-
-class Table(Tables):
-    """Float32 constants, 8, 16 or 32, that ``lookup`` selects from; they become part of the compiled code."""
-
-    def __init__(self, *entries: float) -> None:
-        super().__init__(entries)
-
-
-class _TablesType(types.Dummy):
-    """The entries are in the type, so that code generation sees them."""
-
-    def __init__(self, rows: tuple[tuple[float, ...], ...]) -> None:
-        super().__init__(f"tables{rows!r}")
-        self.rows = rows
-
-
-@typeof_impl.register(Table)
-@typeof_impl.register(Tables)
-def _typeof_tables(value: Table | Tables, context: Any) -> _TablesType:
-    return _TablesType(value.rows)
-
-
-register_model(_TablesType)(models.OpaqueModel)
-
-
-@lower_constant(_TablesType)
-def _lower_tables(context: Any, builder: ir.IRBuilder, kind: _TablesType, value: Table | Tables) -> ir.Value:
-    return context.get_dummy_value()
-
-
-def pieces(builder: ir.IRBuilder, vector: ir.Value, width: int) -> list[ir.Value]:
-    """The vector cut into consecutive vectors of ``width`` lanes."""
-    return [
-        builder.shuffle_vector(
-            vector,
-            ir.Constant(vector.type, ir.Undefined),
-            ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
-        )
-        for start in range(0, vector.type.count, width)
-    ]
-
-
-def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
-    """The reverse of ``pieces``."""
-    while len(pieces) > 1:
-        width = 2 * pieces[0].type.count
-        order = ir.Constant(ir.VectorType(_INT32, width), [_INT32(i) for i in range(width)])
-        pieces = [builder.shuffle_vector(*pieces[i : i + 2], order) for i in range(0, len(pieces), 2)]
-    return pieces[0]
-
-
-def by_halves(builder: ir.IRBuilder, vector: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
-    """What is left when halves of a vector are combined until one lane is left: always the same tree."""
-    while vector.type.count > 1:
-        vector = combine(*pieces(builder, vector, vector.type.count // 2))
-    return builder.extract_element(vector, _INT32(0))
-
-
-def _floats(values: list[float]) -> ir.Constant:
-    return ir.Constant(ir.VectorType(_FLOAT, len(values)), [_FLOAT(value) for value in values])
-
-
-def _lookup_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    # The permutation looks at four bits of the index; eight entries twice over make the fourth irrelevant.
-    tables = [
-        _floats(entries[start : start + LANES] * (LANES // min(LANES, len(entries))))
-        for start in range(0, len(entries), LANES)
-    ]
-    found = []
-    for part in pieces(builder, index, LANES):
-        if len(tables) == 1:
-            found.append(call_llvm(builder, "llvm.x86.avx512.permvar.sf.512", FLOATS.llvm, tables[0], part))
-        else:
-            name = "llvm.x86.avx512.vpermi2var.ps.512"
-            found.append(call_llvm(builder, name, FLOATS.llvm, tables[0], part, tables[1]))
-    return joined(builder, found)
-
-
-def _lookup_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    eight, table = ir.VectorType(_FLOAT, 8), _floats(entries)
-    halves = pieces(builder, index, 8)
-    return joined(builder, [call_llvm(builder, "llvm.x86.avx2.permps", eight, table, half) for half in halves])
-
-
-def _lookup_neon(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    # A byte permutation over two registers: lane i needs the bytes 4i, 4i + 1, 4i + 2, 4i + 3.
-    sixteen = ir.VectorType(_INT8, 16)
-    low, high = (builder.bitcast(_floats(entries[start : start + 4]), sixteen) for start in (0, 4))
-    seven, steps, first = (_constant_splat(_INT32, value, index.type.count) for value in (7, 0x04040404, 0x03020100))
-    octets = builder.add(builder.mul(builder.and_(index, seven), steps), first)
-    found = []
-    for quarter in pieces(builder, octets, 4):
-        permuted = call_llvm(
-            builder, "llvm.aarch64.neon.tbl2.v16i8", sixteen, low, high, builder.bitcast(quarter, sixteen)
-        )
-        found.append(builder.bitcast(permuted, ir.VectorType(_FLOAT, 4)))
-    return joined(builder, found)
-
-
-def _bit(builder: ir.IRBuilder, index: ir.Value, bit: int) -> ir.Value:
-    """Whether a bit is set, lane by lane."""
-    tested = builder.and_(index, _constant_splat(_INT32, 1 << bit, index.type.count))
-    return builder.icmp_signed("!=", tested, ir.Constant(index.type, None))
-
-
-def _lookup_generic(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    """A tree of selections by the three low bits of the index."""
-    choices: list[ir.Value] = [_constant_splat(_FLOAT, entry, index.type.count) for entry in entries]
-    for bit in range(3):
-        is_set = _bit(builder, index, bit)
-        choices = [builder.select(is_set, choices[i + 1], choices[i]) for i in range(0, len(choices), 2)]
-    return choices[0]
-
-
-_LOOKUPS = {"avx512": _lookup_avx512, "avx2": _lookup_avx2, "neon": _lookup_neon, "generic": _lookup_generic}
-
-
-def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], index: ir.Value) -> ir.Value:
-    flavour = target.flavour(context)
-    if flavour == "avx512" or len(entries) == 8:
-        return _LOOKUPS[flavour](builder, list(entries), index)
-    half = len(entries) // 2
-    first, second = (_lookup(context, builder, part, index) for part in (entries[:half], entries[half:]))
-    return builder.select(_bit(builder, index, half.bit_length() - 1), second, first)
-
-
 @intrinsic
 def in_one_register(typingctx: Any) -> Any:
     """Whether sixteen lanes are one register, and a look-up among 16 or 32 entries one instruction: a constant."""
@@ -480,53 +363,3 @@ def in_one_register(typingctx: Any) -> Any:
         return ir.Constant(ir.IntType(1), target.flavour(context) == "avx512")
 
     return types.boolean(), emit
-
-
-@intrinsic
-def lookup(typingctx: Any, table: Any, index: Any) -> Any:
-    """Entry ``index & 7``, ``& 15`` or ``& 31`` of a table for each lane; every flavour gives the same bits."""
-    if not isinstance(table, _TablesType) or len(table.rows) != 1 or not _is(index, _INT32):
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _lookup(context, builder, table.rows[0], args[1])
-
-    return _OF[_FLOAT, index.lanes](table, index), emit
-
-
-@intrinsic
-def horner(typingctx: Any, tables: Any, index: Any, r: Any) -> Any:
-    """The polynomial in r whose coefficients are each lane's entries of ``tables``, by fused multiply-adds."""
-    if not isinstance(tables, _TablesType) or not _is(index, _INT32) or r is not _OF[_FLOAT, index.lanes]:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        first, *others = tables.rows
-        return _horner(context, builder, _lookup(context, builder, first, args[1]), others, *args[1:])
-
-    return r(tables, index, r), emit
-
-
-@intrinsic
-def horner_from(typingctx: Any, start: Any, tables: Any, index: Any, r: Any) -> Any:
-    """The same with another coefficient, ``start``, before those of ``tables``."""
-    if not isinstance(tables, _TablesType) or not _is(index, _INT32) or r is not _OF[_FLOAT, index.lanes]:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _horner(context, builder, args[0], tables.rows, *args[2:])
-
-    return (r(r, tables, index, r), emit) if start is r else None
-
-
-def _horner(
-    context: Any,
-    builder: ir.IRBuilder,
-    value: ir.Value,
-    rows: Sequence[tuple[float, ...]],
-    index: ir.Value,
-    r: ir.Value,
-) -> ir.Value:
-    for coefficient in (_lookup(context, builder, row, index) for row in rows):
-        value = _fma(builder, value, r, coefficient)
-    return value

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from aclnn.kernels import Plan
-from aclnn.kernels.cuda.elementwise import contiguous, copying, distinct, memory_of
+from aclnn.kernels.cuda.elementwise.plans import contiguous, copying, distinct, memory_of
 from aclnn.kernels.cuda.launch import kept
 from aclnn.tensor import Layout
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from aclnn.kernels.cpu.addresses import invoke, load_one_int64, scratch, store_one_int64
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
@@ -45,7 +47,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     X,
     of,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import call, call_judge, store_int
+from aclnn.kernels.cpu.layer_norm.lanes import call, call_judge
 from aclnn.kernels.cpu.layer_norm.rows import (
     clear,
     is_slow,
@@ -55,8 +57,6 @@ from aclnn.kernels.cpu.layer_norm.rows import (
     sum_part,
     write_part,
 )
-from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import invoke, load_one_int64, scratch
 
 VERDICTS, EXACT, WRITE = range(3)
 """The steps after the sums: verdicts and coefficients, of whole rows and by one thread; float64 sums of the slow rows,
@@ -89,11 +89,11 @@ def _column(job: int, segment: int) -> Any:
 def _sum_rows(
     job: int, first: int, last: int, batch: int, begin: int, end: int, frame: int, zeros: int, dw_at: int, db_at: int
 ) -> None:
-    store_int(frame + PITCH, RECORD * of(job, SEGMENTS))
+    store_one_int64(frame + PITCH, RECORD * of(job, SEGMENTS))
     for row in range(first, last, GROUP):
         count, coefficients = min(GROUP, last - row), _coefficients(job, row - batch)
         load_statistics(job, row, count, coefficients)
-        store_int(frame + ROW, coefficients)
+        store_one_int64(frame + ROW, coefficients)
         record = _records(job, row - batch) + RECORD * begin
         sum_part(job, row, count, SEGMENT * begin, _column(job, end), record, frame, zeros, dw_at, db_at)
 
@@ -114,7 +114,7 @@ def _sum_part(job: int, first: int, last: int, batch: int, begin: int, end: int,
 def _finish(job: int, gradient: int, sums: int, first: int, last: int) -> None:
     if of(job, gradient):
         counter = scratch(8)
-        store_int(counter, first)
+        store_one_int64(counter, first)
         invoke(of(job, FINISH), job, gradient, sums, 1, 0, counter, last, last)
 
 
@@ -137,7 +137,7 @@ def _judge_rows(job: int, first: int, last: int, batch: int) -> None:
         coefficients = _coefficients(job, row - batch)
         call_judge(of(job, JUDGE), job, _records(job, row - batch), coefficients, 1)
         if is_slow(coefficients):
-            store_int(job + 8 * SLOW_ROWS, 1)
+            store_one_int64(job + 8 * SLOW_ROWS, 1)
 
 
 @register_jitable
@@ -145,7 +145,7 @@ def _add_rows_exactly(job: int, first: int, last: int, batch: int, begin: int, e
     for row in range(first, last):
         coefficients = _coefficients(job, row - batch)
         if is_slow(coefficients):
-            store_int(frame + ROW, coefficients)
+            store_one_int64(frame + ROW, coefficients)
             for segment in range(begin, end):
                 place_row(job, DY, row, segment * SEGMENT, frame, DYS)
                 place_row(job, X, row, segment * SEGMENT, frame, XS)
@@ -162,14 +162,14 @@ def _edge(job: int, part: int, parts: int) -> Any:
 
 @register_jitable
 def _prepare(job: int, frame: int) -> None:
-    store_int(frame + ALL_COLUMNS, of(job, N))
+    store_one_int64(frame + ALL_COLUMNS, of(job, N))
     # Prefetch the segment after this one: the last of a part guesses that it goes on.
-    store_int(frame + DY_AHEAD, SEGMENT * load_one_int64(job + of(job, DY) + SIZE))
-    store_int(frame + X_AHEAD, SEGMENT * load_one_int64(job + of(job, X) + SIZE) if of(job, X) else 0)
+    store_one_int64(frame + DY_AHEAD, SEGMENT * load_one_int64(job + of(job, DY) + SIZE))
+    store_one_int64(frame + X_AHEAD, SEGMENT * load_one_int64(job + of(job, X) + SIZE) if of(job, X) else 0)
 
 
 def batch_sums() -> Loop:
-    """Records of all rows, dw and db, shared by threads as in ``loops``; chunks are parts of the job's segments.
+    """Records of all rows, dw and db, shared by threads as in ``chunks``; chunks are parts of the job's segments.
 
     The operands: the job, the first row, the row after the last, and the batch's first row.
     """

@@ -6,6 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.kernels.cpu.addresses import (
+    load_one_float32,
+    load_one_int64,
+    load_one_uint16,
+    scratch,
+    store_one_float32,
+    store_one_int64,
+    store_one_uint16,
+)
+from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -20,30 +30,16 @@ from aclnn.kernels.cpu.layer_norm.job import (
     offset,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import (
-    add_doubles,
-    largest_lane,
-    load_rounded,
-    load_rounded_to_odd,
-    store_int,
-)
-from aclnn.kernels.cpu.loops import Loop, shared
-from aclnn.kernels.cpu.memory import (
+from aclnn.kernels.cpu.layer_norm.lanes import add_doubles, largest_lane, load_rounded, load_rounded_to_odd
+from aclnn.kernels.cpu.masked import (
     load_bfloat16_part,
     load_float16_part,
-    load_float32,
     load_float32_part,
-    load_one_float32,
-    load_one_int64,
-    load_one_uint16,
-    scratch,
     store_bfloat16_part,
     store_float16_part,
-    store_float32,
     store_float32_part,
-    store_one_float32,
-    store_one_uint16,
 )
+from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.vector import absolute, select, splat
 
 
@@ -61,9 +57,9 @@ def transfer(
     size = 4 if code == FLOAT else 2
     rows_at, columns_at = room + 64, room + 64 + 8 * row_count
     for k in range(row_count):
-        store_int(rows_at + 8 * k, row_at(view, first_row + k))
+        store_one_int64(rows_at + 8 * k, row_at(view, first_row + k))
     for j in range(count):
-        store_int(columns_at + 8 * j, offset(dims, first + j))
+        store_one_int64(columns_at + 8 * j, offset(dims, first + j))
     direct = load_one_int64(view + DIRECT)
     # A square of elements at a time uses whole cache lines in both directions.
     for k0 in range(0, row_count, 16):
@@ -122,7 +118,7 @@ def store_number(code: int, address: int, value: Any, count: int) -> None:
 def finish() -> Loop:
     """Columns of dw or db: the partial sums added in order, rounded once; zeros when there are none.
 
-    The first partial sum is used up. Shared by threads as in ``loops``; the operands: the job, DW or DB, where the
+    The first partial sum is used up. Shared by threads as in ``chunks``; the operands: the job, DW or DB, where the
     partial sums are, and their number.
     """
 

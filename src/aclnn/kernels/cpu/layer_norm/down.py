@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.kernels.cpu.addresses import scratch, store_one_int64
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X, of
-from aclnn.kernels.cpu.layer_norm.lanes import Element, store_int
 from aclnn.kernels.cpu.layer_norm.segments import Wanted
 from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, places, statistics, step
-from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import scratch
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import LANES, fma, splat
 
@@ -192,6 +192,6 @@ def sums(dy: Element, x: Element, wanted: Wanted, narrow: bool) -> Loop:
                 gather(job, row, count, room)
             sum_set(job, row, count, dw_at, db_at, room)
             row += count
-        store_int(reached, row)
+        store_one_int64(reached, row)
 
     return run

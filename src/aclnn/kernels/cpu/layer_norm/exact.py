@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.kernels.cpu.addresses import load_one_float32, load_one_float64, store_one_float32, store_one_float64
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     ALL_COLUMNS,
     COLUMNS,
@@ -35,14 +37,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     W,
     of,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import Element
 from aclnn.kernels.cpu.layer_norm.segments import Kernel, field
-from aclnn.kernels.cpu.memory import (
-    load_one_float32,
-    load_one_float64,
-    store_one_float32,
-    store_one_float64,
-)
 from aclnn.kernels.cpu.vector import lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 

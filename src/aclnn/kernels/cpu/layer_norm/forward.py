@@ -11,25 +11,18 @@ import numpy as np
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.addresses import load_one_int64, scratch, store_one_float32
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.in_order import in_order
 from aclnn.kernels.cpu.layer_norm.job import PER_US, Job, of, offset
-from aclnn.kernels.cpu.layer_norm.lanes import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
-from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import (
-    first_lanes,
-    load_float32,
-    load_float32_part,
-    load_one_int64,
-    scratch,
-    store_float32,
-    store_float32_part,
-    store_one_float32,
-)
+from aclnn.kernels.cpu.masked import first_lanes, load_float32_part, store_float32_part
+from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.overlaps import apart
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
@@ -163,7 +156,7 @@ def _fill(row: int, row_bytes: int, value: np.float32) -> None:
 
 
 def _make(kinds: _Kinds, trickles: bool) -> Loop:
-    """Rows, shared by threads as in ``loops``.
+    """Rows, shared by threads as in ``chunks``.
 
     The operands: the job, the threads' memory, of three rows in float32 each (one of x or of the result, the weights,
     the biases), the bytes of a row, where to count the threads that have theirs, and how many there are.

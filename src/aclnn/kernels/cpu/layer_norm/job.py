@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from aclnn.kernels.cpu.addresses import load_one_float32, load_one_int64
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import load_bfloat16_part, load_float16_part, load_one_float32, load_one_int64
+from aclnn.kernels.cpu.masked import load_bfloat16_part, load_float16_part
 from aclnn.kernels.cpu.vector import lane
 
 SEGMENT = 512

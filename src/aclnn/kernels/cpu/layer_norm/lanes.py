@@ -1,77 +1,22 @@
-"""What LayerNorm's kernels need beyond float32 lanes: the ways to reach elements, and sums in float64."""
+"""What LayerNorm's kernels need beyond float32 lanes: sums of lanes, in float64 too, and calls of one another."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from aclnn.dtypes import DataType
-from aclnn.kernels.cpu import memory
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.addresses import invocation, pointer
 from aclnn.kernels.cpu.vector import FLOATS, LANES, by_halves, call_llvm
 
 _INT32 = ir.IntType(32)
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 
 
-class Element(NamedTuple):
-    """How elements of a data type are read and written, sixteen at a time (see ``memory``).
-
-    ``most`` is the largest finite magnitude, infinite where that bounds nothing. ``stream`` needs an address aligned to
-    the sixteen elements, ``trickle`` one aligned to 16 bytes. ``lines``: ways to write 64 bytes, of one vector or two.
-    """
-
-    size: int
-    load: Any
-    load_part: Any
-    store: Any
-    store_part: Any
-    stream: Any
-    trickle: Any
-    lines: dict[str, Any]
-    most: float = math.inf
-
-
-WAYS = ("store", "stream", "trickle")
-
-
-def _one_after_the_other(write: Any) -> Any:
-    @register_jitable
-    def both(address: int, low: Any, high: Any) -> None:
-        write(address, low)
-        write(address + 32, high)
-
-    return both
-
-
-def _element(size: int, name: str) -> Element:
-    patterns = ("load_{}", "load_{}_part", "store_{}", "store_{}_part", "stream_{}", "trickle_{}")
-    found: list[Any] = [getattr(memory, pattern.format(name)) for pattern in patterns]
-    found.append({way: getattr(memory, f"{way}_{name}") for way in WAYS})
-    return Element(size, *found)
-
-
-def _float16() -> Element:
-    element = _element(2, "float16")._replace(stream=memory.stream_float16_apart, most=65504.0)
-    return element._replace(lines={way: _one_after_the_other(getattr(element, way)) for way in WAYS})
-
-
-def _bfloat16() -> Element:
-    return _element(2, "bfloat16")._replace(lines={way: getattr(memory, f"{way}_two_bfloat16") for way in WAYS})
-
-
-ELEMENTS = {DataType.FLOAT: _element(4, "float32"), DataType.FLOAT16: _float16(), DataType.BF16: _bfloat16()}
-
-
-# --- float64 ---------------------------------------------------------------------------------------------------------
-
-
 def _doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    return memory.pointer(builder, address, _DOUBLES)
+    return pointer(builder, address, _DOUBLES)
 
 
 @intrinsic
@@ -150,20 +95,6 @@ def any_not_finite(typingctx: Any, address: Any) -> Any:
     return types.boolean(types.int64), emit
 
 
-@intrinsic
-def store_int(typingctx: Any, address: Any, value: Any) -> Any:
-    """A single int64."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[1], memory.pointer(builder, args[0], ir.IntType(64)), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), emit
-
-
-# --- float32 ---------------------------------------------------------------------------------------------------------
-
-
 def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
     """Of every 2·width lanes of one vector or two, one after the other, the first half, and the second."""
     first, second = vectors[0], vectors[-1] if len(vectors) > 1 else ir.Constant(vectors[0].type, ir.Undefined)
@@ -197,7 +128,7 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
             mask = ir.Constant(ir.VectorType(_INT32, 4), [_INT32(4 * i + k) for k in range(4)])
             sums = builder.shuffle_vector(left[0], ir.Constant(left[0].type, ir.Undefined), mask)
             place = builder.add(args[0], builder.mul(args[1], ir.IntType(64)(i)))
-            builder.store(sums, memory.pointer(builder, place, four), align=4)
+            builder.store(sums, pointer(builder, place, four), align=4)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, values), emit
@@ -206,13 +137,13 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
 @intrinsic
 def call(typingctx: Any, address: Any, frame: Any) -> Any:
     """Call a kernel by its address (see ``compiler.address_of``) with a frame."""
-    return types.void(types.int64, types.int64), memory.invocation
+    return types.void(types.int64, types.int64), invocation
 
 
 @intrinsic
 def call_judge(typingctx: Any, address: Any, job: Any, records: Any, row: Any, whole: Any) -> Any:
     """Call ``exact.judge`` by its address."""
-    return types.void(*[types.int64] * 5), memory.invocation
+    return types.void(*[types.int64] * 5), invocation
 
 
 @intrinsic

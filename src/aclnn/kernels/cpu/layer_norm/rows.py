@@ -17,7 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.kernels.cpu.addresses import (
+    invoke,
+    load_one_float32,
+    load_one_int64,
+    scratch,
+    store_one_float32,
+    store_one_int64,
+)
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
@@ -74,9 +83,8 @@ from aclnn.kernels.cpu.layer_norm.job import (
     of,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge, store_int
-from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import invoke, load_one_float32, load_one_int64, scratch, store_float32, store_one_float32
+from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge
+from aclnn.kernels.cpu.memory import store_float32
 from aclnn.kernels.cpu.vector import splat
 
 SHORT = 64
@@ -110,7 +118,7 @@ def clear(address: int, size: int) -> None:
 def place_row(job: int, tensor: int, row: int, column: int, frame: int, place: int) -> None:
     """Put into a frame where a column is in a row."""
     view = job + of(job, tensor)
-    store_int(frame + place, row_at(view, row) + column * load_one_int64(view + SIZE))
+    store_one_int64(frame + place, row_at(view, row) + column * load_one_int64(view + SIZE))
 
 
 @register_jitable
@@ -120,22 +128,22 @@ def place_rows(job: int, tensor: int, row: int, count: int, column: int, frame: 
         place_row(job, tensor, row, column, frame, place)
         first, step = load_one_int64(frame + place), load_one_int64(job + of(job, tensor) + STEP)
         if step and count == GROUP:
-            store_int(frame + place + 8, first + step)
-            store_int(frame + place + 16, first + 2 * step)
-            store_int(frame + place + 24, first + 3 * step)
+            store_one_int64(frame + place + 8, first + step)
+            store_one_int64(frame + place + 16, first + 2 * step)
+            store_one_int64(frame + place + 24, first + 3 * step)
             return
         for k in range(1, GROUP):
             if k < count:
                 place_row(job, tensor, row + k, column, frame, place + 8 * k)
             else:
-                store_int(frame + place + 8 * k, missing)
+                store_one_int64(frame + place + 8 * k, missing)
 
 
 @register_jitable
 def place_columns(job: int, first: int, count: int, frame: int) -> None:
     """Put the weights of so many columns, and their number, into a frame."""
-    store_int(frame + W, of(job, WEIGHT) + 4 * first)
-    store_int(frame + COLUMNS, count)
+    store_one_int64(frame + W, of(job, WEIGHT) + 4 * first)
+    store_one_int64(frame + COLUMNS, count)
 
 
 @register_jitable
@@ -164,7 +172,7 @@ def place_part(job: int, row: int, first: int, count: int, coefficients: int, fr
     place_row(job, DY, row, first, frame, DYS)
     place_row(job, X, row, first, frame, XS)
     place_columns(job, first, count, frame)
-    store_int(frame + ROW, coefficients)
+    store_one_int64(frame + ROW, coefficients)
 
 
 @register_jitable
@@ -181,10 +189,10 @@ def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) 
     measured = of(job, MEASURE) == 0
     call_judge(of(job, JUDGE), job, records, coefficients, measured)
     if is_slow(coefficients) and not measured:
-        store_int(frame + K, 0)
+        store_one_int64(frame + K, 0)
         for first in range(0, of(job, N), SEGMENT):
             place_part(job, row, first, min(SEGMENT, of(job, N) - first), coefficients, frame)
-            store_int(frame + RECORD_AT, records + RECORD * (first // SEGMENT))
+            store_one_int64(frame + RECORD_AT, records + RECORD * (first // SEGMENT))
             call(of(job, MEASURE), frame)
         call_judge(of(job, JUDGE), job, records, coefficients, 1)
     slow = is_slow(coefficients)
@@ -198,16 +206,16 @@ def _judge_row(job: int, row: int, records: int, coefficients: int, frame: int) 
 def _do_one_by_one(job: int, row: int, count: int, room: int, frame: int, single: int) -> None:
     """A group of rows of one segment. A row is written after the next one's sums, which hide the verdict's latency."""
     coefficients, records, terms = room + COEFFICIENTS_AT, room + RECORDS_AT, room + TERMS_AT
-    store_int(frame + ROW, coefficients)
-    store_int(frame + TERMS, terms)
+    store_one_int64(frame + ROW, coefficients)
+    store_one_int64(frame + TERMS, terms)
     place_rows(job, DY, row, count, 0, frame, DYS, room)
     place_rows(job, X, row, count, 0, frame, XS, room)
     place_columns(job, 0, of(job, N), frame)
     for k in range(count + 1):
         if k < count:
-            store_int(frame + K, k)
-            store_int(frame + RECORD_AT, records + RECORD * k)
-            store_int(frame + BEFORE, terms if k else room)
+            store_one_int64(frame + K, k)
+            store_one_int64(frame + RECORD_AT, records + RECORD * k)
+            store_one_int64(frame + BEFORE, terms if k else room)
             call(of(job, SUM_ROW) if k + 1 < count else of(job, SUM_LAST_ROW), frame)
         if of(job, DX) and k:
             done = coefficients + COEFFICIENT * (k - 1)
@@ -225,9 +233,9 @@ def sum_part(
         place_rows(job, DY, row, count, column, frame, DYS, zeros)
         place_rows(job, X, row, count, column, frame, XS, zeros)
         place_columns(job, column, min(size, last - column), frame)
-        store_int(frame + RECORD_AT, record + RECORD * ((column - first) // SEGMENT))
-        store_int(frame + DW_AT, dw_at + 8 * column)
-        store_int(frame + DB_AT, db_at + 8 * column)
+        store_one_int64(frame + RECORD_AT, record + RECORD * ((column - first) // SEGMENT))
+        store_one_int64(frame + DW_AT, dw_at + 8 * column)
+        store_one_int64(frame + DB_AT, db_at + 8 * column)
         call(of(job, SUM_GROUP), frame)
 
 
@@ -236,8 +244,8 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int, single: 
     """A group of rows: all sums, then all of dx. Each pass prefetches the next group."""
     coefficients, records, segments = room + COEFFICIENTS_AT, room + RECORDS_AT, of(job, SEGMENTS)
     dw_at, db_at = load_one_int64(frame + DW_AT), load_one_int64(frame + DB_AT)
-    store_int(frame + PITCH, RECORD * segments)
-    store_int(frame + ROW, coefficients)
+    store_one_int64(frame + PITCH, RECORD * segments)
+    store_one_int64(frame + ROW, coefficients)
     sum_part(job, row, count, 0, of(job, N), records, frame, room, dw_at, db_at)
     if of(job, DX):
         slow = False
@@ -251,12 +259,12 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int, single: 
                 size = min(PIECE, of(job, N) - first)
                 for k in range(count):
                     write_part(job, row + k, first, size, coefficients + COEFFICIENT * k, single)
-    store_int(frame + DW_AT, dw_at)
-    store_int(frame + DB_AT, db_at)
+    store_one_int64(frame + DW_AT, dw_at)
+    store_one_int64(frame + DB_AT, db_at)
 
 
 def blocks(one_by_one: bool) -> Loop:
-    """Blocks of rows, shared by threads as in ``loops``.
+    """Blocks of rows, shared by threads as in ``chunks``.
 
     The operands: the job, the first row, rows per block, the row after the last, and which accumulators are the first
     block's. One by one, rows have one segment, and dx may not be dy or x: dw and db may have to read them again.
@@ -270,7 +278,7 @@ def blocks(one_by_one: bool) -> Loop:
         frame, single = scratch(FRAME), scratch(FRAME)  # a group's, and one row's
         reached = scratch(8)
         clear(room, TERMS_AT)
-        store_int(single + ALL_COLUMNS, n)
+        store_one_int64(single + ALL_COLUMNS, n)
         dy_step = load_one_int64(job + of(job, DY) + STEP)
         x_step = load_one_int64(job + of(job, X) + STEP) if of(job, X) else 0
         block = fetch_add(begun, step) if begun else 0
@@ -278,8 +286,8 @@ def blocks(one_by_one: bool) -> Loop:
             dw_at = of(job, PARTIALS) + (number + block) * size
             if of(job, FRESH):
                 clear(dw_at, size)
-            store_int(frame + DW_AT, dw_at)
-            store_int(frame + DB_AT, dw_at + of(job, DB_OFFSET))
+            store_one_int64(frame + DW_AT, dw_at)
+            store_one_int64(frame + DB_AT, dw_at + of(job, DB_OFFSET))
             first = first_row + block * block_rows
             stop = min(last_row, first + block_rows)
             while first < stop:
@@ -293,14 +301,14 @@ def blocks(one_by_one: bool) -> Loop:
                     count = min(GROUP, stop - row)
                     following = n > SHORT and row + GROUP < stop
                     for place in (frame, single):
-                        store_int(place + DY_AHEAD, GROUP * dy_step if following else 0)
-                        store_int(place + X_AHEAD, GROUP * x_step if following else 0)
+                        store_one_int64(place + DY_AHEAD, GROUP * dy_step if following else 0)
+                        store_one_int64(place + X_AHEAD, GROUP * x_step if following else 0)
                     load_statistics(job, row, count, room + COEFFICIENTS_AT)
                     do(job, row, count, room, frame, single)
                 first = last
             for at in range(dw_at, dw_at + size, 128):
                 if any_not_finite(at):
-                    store_int(job + 8 * LOST, 1)
+                    store_one_int64(job + 8 * LOST, 1)
             block = fetch_add(begun, step) if begun else block + 1
         finish_streams()
 

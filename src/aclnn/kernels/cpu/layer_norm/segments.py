@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aclnn.kernels.cpu.addresses import (
+    again,
+    load_one_float32,
+    load_one_float64,
+    load_one_int64,
+    scratch,
+    store_one_float64,
+)
 from aclnn.kernels.cpu.ends import copy_in, copy_out, stream_out
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     BEFORE,
     COEFFICIENT,
@@ -37,19 +46,9 @@ from aclnn.kernels.cpu.layer_norm.job import (
     K,
     W,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import Element, accumulate, store_totals
-from aclnn.kernels.cpu.memory import (
-    again,
-    first_lanes,
-    load_float32,
-    load_float32_part,
-    load_one_float32,
-    load_one_float64,
-    load_one_int64,
-    scratch,
-    store_float32,
-    store_one_float64,
-)
+from aclnn.kernels.cpu.layer_norm.lanes import accumulate, store_totals
+from aclnn.kernels.cpu.masked import first_lanes, load_float32_part
+from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.prefetching import drops_prefetches, prefetch, prefetch_near, prefetch_rest
 from aclnn.kernels.cpu.vector import absolute, any_lane, fma, lane, select, splat
 
@@ -376,7 +375,7 @@ class Writing(NamedTuple):
 
 
 def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
-    """How dx is written, ``way`` being one of ``lanes.WAYS``."""
+    """How dx is written, ``way`` being one of ``elements.WAYS``."""
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[way]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
     write_out = copy_out if way == "store" else stream_out

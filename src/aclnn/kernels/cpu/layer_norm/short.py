@@ -14,8 +14,20 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from aclnn.kernels.cpu.addresses import (
+    again,
+    load_one_float32,
+    load_one_float64,
+    load_one_int64,
+    pointer,
+    scratch,
+    store_one_float32,
+    store_one_int64,
+)
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
     CODE,
@@ -33,20 +45,9 @@ from aclnn.kernels.cpu.layer_norm.job import (
     load_statistic,
     of,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import Element, halves, store_int
+from aclnn.kernels.cpu.layer_norm.lanes import halves
 from aclnn.kernels.cpu.layer_norm.segments import Wanted, writing
-from aclnn.kernels.cpu.loops import Loop
-from aclnn.kernels.cpu.memory import (
-    again,
-    load_float32,
-    load_one_float32,
-    load_one_float64,
-    load_one_int64,
-    pointer,
-    scratch,
-    store_float32,
-    store_one_float32,
-)
+from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
@@ -357,6 +358,6 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
                 _add_terms(groups, n, room + DB_TERMS, db_at)
             write_set(job, row, rows, room)
             row += rows
-        store_int(reached, row)
+        store_one_int64(reached, row)
 
     return run

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
-from aclnn.kernels.cpu import entries, formulas, loops, pool
+from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
+from aclnn.kernels.cpu.elementwise import contiguous, entries, formulas, movers, rows, tiles, tiling
+from aclnn.kernels.cpu.elementwise.kinds import KINDS
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.overlaps import apart, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.tiling import in_rows, rows, tile
 from aclnn.tensor import Layout
 
 CHUNK = 1 << 14
@@ -86,15 +87,15 @@ class _Contiguous:
 
 
 def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
-    form, kind = "binary" if binary else "unary", loops.KINDS[dtype]
+    form, kind = "binary" if binary else "unary", KINDS[dtype]
     near = formulas.near(formula, dtype) if binary else None
     if dtype != DataType.FLOAT and near is None:
-        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: loops.contiguous(None, kind, binary))
+        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(None, kind, binary))
     gradient = formulas.gradient(formula) if dtype == DataType.FLOAT else None
     return kernel(
         f"contiguous-{formula.__name__}-{dtype.name}-{form}",
         (formulas.fingerprint(formula),),
-        lambda: loops.contiguous(gradient, kind, binary, near),
+        lambda: contiguous.loop(gradient, kind, binary, near),
     )
 
 
@@ -116,17 +117,17 @@ class _Strided:
     ) -> None:
         self.workspace_bytes = 0
         binary, itemsize = len(inputs) == 2, output.dtype.itemsize
-        if len({operand.dtype for operand in (*inputs, output)}) == 1 and in_rows(geometry, itemsize):
-            contiguous = address_of(_contiguous_kernel(formula, binary, output.dtype))
-            tiling = rows(geometry, itemsize, contiguous, STREAM_BYTES)
-            self._kernel = kernel("rows", (), loops.rows)
+        if len({operand.dtype for operand in (*inputs, output)}) == 1 and tiling.in_rows(geometry, itemsize):
+            by_row = address_of(_contiguous_kernel(formula, binary, output.dtype))
+            found = tiling.rows(geometry, itemsize, by_row, STREAM_BYTES)
+            self._kernel = kernel("rows", (), rows.loop)
         else:
-            tiling = tile(geometry, [loops.KINDS[operand.dtype] for operand in (*inputs, output)], _mover)
+            found = tiling.tile(geometry, [KINDS[operand.dtype] for operand in (*inputs, output)], _mover)
             self._kernel = _tiles_kernel(None if table is not None else formula, binary)
-        self._description = tiling.description
-        self._tiles = tiling.tiles
-        self._per_chunk = tiling.tiles if geometry.ordered else max(1, CHUNK // tiling.tile_elements)
-        self._work_us = tiling.tiles * tiling.tile_elements // PER_US
+        self._description = found.description
+        self._tiles = found.tiles
+        self._per_chunk = found.tiles if geometry.ordered else max(1, CHUNK // found.tile_elements)
+        self._work_us = found.tiles * found.tile_elements // PER_US
         self._starts = geometry.starts
         self._table = table
         # Reading and writing the same element is harmless only where nothing is written twice.
@@ -150,16 +151,16 @@ class _Strided:
 
 def _mover(size: int) -> int:
     """The address of the kernel that moves tiles of elements of this many bytes."""
-    return address_of(kernel(f"mover-{size}", (), lambda: loops.mover(size)))
+    return address_of(kernel(f"mover-{size}", (), lambda: movers.mover(size)))
 
 
 def _tiles_kernel(formula: Formula | None, binary: bool) -> Kernel:
     """The loop over tiles for a formula, or for slopes from a table."""
     form = "binary" if binary else "unary"
     if formula is None:
-        return kernel(f"tiles-entries-{form}", (), lambda: loops.tiles(None, binary))
+        return kernel(f"tiles-entries-{form}", (), lambda: tiles.loop(None, binary))
     return kernel(
         f"tiles-{formula.__name__}-{form}",
         (formulas.fingerprint(formula),),
-        lambda: loops.tiles(formulas.gradient(formula), binary),
+        lambda: tiles.loop(formulas.gradient(formula), binary),
     )

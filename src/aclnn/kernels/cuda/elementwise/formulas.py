@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu import coefficients
-from aclnn.kernels.cpu.coefficients import Exponential, Row, Segments
+from aclnn.kernels.cpu.elementwise import coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Exponential, Row, Segments
 from aclnn.kernels.cuda.launch import entry_at, tl, triton
 
 _ROUND = tl.constexpr(1.5 * 2.0**23)

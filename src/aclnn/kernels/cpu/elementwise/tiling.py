@@ -1,4 +1,4 @@
-"""How a walk through several layouts is cut into tiles, as the description that ``loops.tiles`` reads."""
+"""How a walk through several layouts is cut into tiles, as the description that ``tiles.loop`` reads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aclnn.kernels.cpu.elementwise.kinds import FLOAT32, size_of
+from aclnn.kernels.cpu.elementwise.tiles import TILE
 from aclnn.kernels.cpu.geometry import Axis, Geometry
-from aclnn.kernels.cpu.loops import FLOAT32, TILE
 
 _SQUARE = 32
 """Edge of the tiles of transpositions: 128 bytes of float32 in either direction."""
@@ -54,7 +55,7 @@ def in_rows(geometry: Geometry, itemsize: int) -> bool:
 
 
 def rows(geometry: Geometry, itemsize: int, loop: int, stream_bytes: int) -> Tiling:
-    """Describe rows for ``loops.rows``; long ones of results of at least so many bytes go around the cache."""
+    """Describe rows for ``rows.loop``; long ones of results of at least so many bytes go around the cache."""
     *outer, columns = geometry.axes
     count = math.prod(axis.extent for axis in outer)
     row_bytes = columns.extent * itemsize
@@ -98,13 +99,13 @@ def _tile_shape(rows: int, columns: int, transposed: bool) -> tuple[int, int]:
 def tile(geometry: Geometry, kinds: Sequence[int], mover: Callable[[int], int]) -> Tiling:
     """Cut a walk into tiles; ``kinds`` says how each operand is stored, the output last.
 
-    ``mover`` gives the address of the kernel ``loops.mover`` for a size of elements.
+    ``mover`` gives the address of the kernel ``movers.mover`` for a size of elements.
     """
     unit = Axis(1, (0,) * len(kinds))
     chosen = _rows_and_columns(geometry.axes, geometry.ordered)
     rows, columns = (unit if axis is None else geometry.axes[axis] for axis in chosen)
     outer = [axis for i, axis in enumerate(geometry.axes) if i not in chosen]
-    sizes = [4 if kind == FLOAT32 else 2 for kind in kinds]
+    sizes = [size_of(kind) for kind in kinds]
     operands = list(zip(kinds, sizes, rows.steps, columns.steps, strict=True))
     transposed = not geometry.ordered and any(0 < abs(row) < abs(column) for _, _, row, column in operands)
     height, width = (

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu import coefficients
-from aclnn.kernels.cpu.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.elementwise import coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Exponential, Segments
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.vector import (
-    Table,
-    Tables,
-    any_lane,
-    bits,
-    fma,
-    from_bits,
-    horner,
-    in_one_register,
-    lookup,
-    select,
-)
+from aclnn.kernels.cpu.tables import Table, Tables, horner, lookup
+from aclnn.kernels.cpu.vector import any_lane, bits, fma, from_bits, in_one_register, select
 
 ROUND = 1.5 * 2.0**23
 """Added to a small float32 it leaves the nearest integer in the low bits."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu.coefficients import Row, hex_row
+from aclnn.kernels.cpu.elementwise.coefficients import Row, hex_row
 
 SEGMENTS = 32
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu import sixteen_bit_slopes
+from aclnn.kernels.cpu.elementwise import sixteen_bit_slopes
+from aclnn.kernels.cpu.elementwise.products import times
+from aclnn.kernels.cpu.elementwise.slopes import GRADIENTS, NEAR, Gradient, Near
+from aclnn.kernels.cpu.elementwise.values import VALUES
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.slopes import GRADIENTS, NEAR, Gradient, Near
-from aclnn.kernels.cpu.values import VALUES, Value
 from aclnn.kernels.cpu.vector import LANES, lane, splat, with_lane
 
 _registered: set[Callable[..., Any]] = set()
@@ -67,15 +68,6 @@ def jitable(function: Any) -> Any:
     return function
 
 
-def _times(value: Value) -> Gradient:
-    value = register_jitable(forceinline=True)(value)
-
-    def product(x: Any, dy: Any) -> Any:
-        return dy * value(x)
-
-    return product
-
-
 def near(formula: Formula, dtype: DataType) -> Near | None:
     """What wide vectors evaluate for x of a type, if the formula has such a version."""
     return NEAR.get(formula.__name__) if dtype == DataType.FLOAT else sixteen_bit_slopes.near(formula.__name__, dtype)
@@ -87,7 +79,7 @@ def gradient(formula: Formula) -> Gradient:
     if formula.__name__ in GRADIENTS:
         return GRADIENTS[formula.__name__]
     if formula.__name__ in VALUES:
-        return _times(VALUES[formula.__name__])
+        return times(register_jitable(forceinline=True)(VALUES[formula.__name__]))
     compiled = jitable(formula)
 
     def lane_by_lane(x: Any, dy: Any) -> Any:

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu import loops
+from aclnn.kernels.cpu.addresses import load_one_float64, store_one_float64
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.formulas import fingerprint, jitable, near
-from aclnn.kernels.cpu.memory import load_one_float64, store_one_float64
+from aclnn.kernels.cpu.elementwise.formulas import fingerprint, jitable, near
+from aclnn.kernels.cpu.elementwise.kinds import KINDS, LOADS
+from aclnn.kernels.cpu.elementwise.slopes import Near
+from aclnn.kernels.cpu.memory import store_float32
+from aclnn.kernels.cpu.vector import LANES
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
 
@@ -45,6 +48,17 @@ def evaluate(formula: Formula, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
+def _served(near: Near, dtype: DataType) -> Any:
+    """A kernel that writes the slopes of the 65,536 x of a 16-bit type at one address to another."""
+    slope, load = near.slope, LOADS[KINDS[dtype]]
+
+    def evaluate(x: int, out: int) -> None:
+        for i in range(0, 65536, LANES):
+            store_float32(out + 4 * i, slope(load(x + 2 * i)))
+
+    return evaluate
+
+
 def _take_near(entries: NDArray[np.float32], formula: Formula, dtype: DataType) -> None:
     """Replace entries by those of the formula's version for this type, if there is one."""
     found = near(formula, dtype)
@@ -52,7 +66,7 @@ def _take_near(entries: NDArray[np.float32], formula: Formula, dtype: DataType) 
         return
     patterns, slopes = np.arange(65536, dtype=np.uint16), np.empty(65536, np.float32)
     key = (fingerprint(formula),)
-    run = kernel(f"entries-{formula.__name__}-{dtype.name}", key, lambda: loops.entries(found, loops.KINDS[dtype]))
+    run = kernel(f"entries-{formula.__name__}-{dtype.name}", key, lambda: _served(found, dtype))
     run(patterns.ctypes.data, slopes.ctypes.data)
     served = np.abs(all_inputs(dtype)) <= found.bound
     entries[served] = slopes[served]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aclnn.kernels.cpu import coefficients, values_coefficients
-from aclnn.kernels.cpu.coefficients import Exponential, Segments
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.pieces import (
+from aclnn.kernels.cpu.elementwise import coefficients, values_coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.elementwise.pieces import (
     LARGEST,
     LOWEST,
     by_segments_of,
@@ -22,6 +21,7 @@ from aclnn.kernels.cpu.pieces import (
     tail_value,
     tanh_exponent,
 )
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.vector import absolute, any_lane, bits, fma, select
 
 #: Sixteen x to sixteen values. Numba's vectors have no Python type.

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from aclnn.kernels.cpu import coefficients
-from aclnn.kernels.cpu.coefficients import Exponential, Segments
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.pieces import (
+from aclnn.kernels.cpu.elementwise import coefficients
+from aclnn.kernels.cpu.elementwise.coefficients import Exponential, Segments
+from aclnn.kernels.cpu.elementwise.pieces import (
     LARGEST,
     LOWEST,
     by_segments_of,
@@ -23,6 +22,7 @@ from aclnn.kernels.cpu.pieces import (
     tail_value,
     tanh_exponent,
 )
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.vector import absolute, any_lane, bits, fma, select, where_negative
 
 #: A gradient: sixteen x and sixteen dy to sixteen dy·f(x). Numba's vectors have no Python type.

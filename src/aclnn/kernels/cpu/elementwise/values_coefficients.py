@@ -6,7 +6,7 @@ entries in high precision and checks each segment.
 
 from __future__ import annotations
 
-from aclnn.kernels.cpu.coefficients import Segments, hex_row
+from aclnn.kernels.cpu.elementwise.coefficients import Segments, hex_row
 
 SILU = Segments(
     per_unit=float.fromhex("0x1.ap+0"),

@@ -10,16 +10,17 @@ import math
 from typing import Any
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.pieces import ROUND
-from aclnn.kernels.cpu.sixteen_bit_coefficients import (
+from aclnn.kernels.cpu.elementwise.pieces import ROUND
+from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import (
     CENTRE_CARRIES,
     LAST_CARRIES,
     SHORT_SEGMENTS,
     ShortSegments,
 )
-from aclnn.kernels.cpu.slopes import Near
-from aclnn.kernels.cpu.vector import Table, Tables, bits, fma, from_bits, horner_from, lookup, select
+from aclnn.kernels.cpu.elementwise.slopes import Near
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.tables import Table, Tables, horner_from, lookup
+from aclnn.kernels.cpu.vector import bits, fma, from_bits, select
 
 _THIRD = float.fromhex("0x1.555556p-2")
 

@@ -1,0 +1,98 @@
+"""What compiled code does with an address that is not a vector's: single numbers, room on the stack, calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+
+
+def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
+    """An address, an integer, as a pointer to what is there."""
+    return builder.inttoptr(address, pointee.as_pointer())
+
+
+def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
+    return builder.asm(ir.FunctionType(_INT64, [_INT64]), "", "=r,0", [address], False)
+
+
+@intrinsic
+def again(typingctx: Any, address: Any) -> Any:
+    """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return reloaded(builder, args[0])
+
+    return types.int64(types.int64), emit
+
+
+def invocation(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    """Call the kernel whose address comes first with the other arguments."""
+    # Numba's calling convention: places for the result and for an exception come first, a status is returned.
+    place = _INT8.as_pointer()
+    function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [_INT64] * (len(args) - 1))
+    places = [cgutils.alloca_once(builder, place) for _ in range(2)]
+    builder.call(pointer(builder, args[0], function), [*places, *args[1:]])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def invoke(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """Call a kernel of eight parameters by its address (see ``compiler.address_of``)."""
+    return types.void(*[types.int64] * 9), invocation
+
+
+@intrinsic
+def scratch(typingctx: Any, size: Any) -> Any:
+    """The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
+        room.align = 64
+        return builder.ptrtoint(room, _INT64)
+
+    return types.int64(size), emit
+
+
+def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
+    def load(typingctx: Any, address: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return builder.load(pointer(builder, args[0], lane), align=1)
+
+        return scalar(types.int64), emit
+
+    load.__doc__ = doc
+    return intrinsic(load)
+
+
+def _store_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            builder.store(args[1], pointer(builder, args[0], lane), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, scalar), emit
+
+    store.__doc__ = doc
+    return intrinsic(store)
+
+
+load_one_float32 = _load_one(ir.FloatType(), types.float32, "A single float32.")
+load_one_float64 = _load_one(ir.DoubleType(), types.float64, "A single float64.")
+load_one_uint16 = _load_one(_INT16, types.uint16, "A single 16-bit pattern.")
+load_one_uint32 = _load_one(_INT32, types.uint32, "A single 32-bit pattern.")
+load_one_int64 = _load_one(_INT64, types.int64, "A single int64.")
+store_one_float32 = _store_one(ir.FloatType(), types.float32, "A single float32.")
+store_one_float64 = _store_one(ir.DoubleType(), types.float64, "A single float64.")
+store_one_uint16 = _store_one(_INT16, types.uint16, "A single 16-bit pattern.")
+store_one_uint32 = _store_one(_INT32, types.uint32, "A single 32-bit pattern.")
+store_one_int64 = _store_one(_INT64, types.int64, "A single int64.")

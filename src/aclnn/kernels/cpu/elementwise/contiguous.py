@@ -1,0 +1,154 @@
+"""Contiguous elements of one data type, the loop that all others come back to, written once for every formula.
+
+A binary loop computes out = dy·f(x), a unary one out = f(x) and ignores dy. It may work in place, the output being
+exactly an input.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from aclnn.kernels.cpu.addresses import scratch
+from aclnn.kernels.cpu.atomics import finish_streams
+from aclnn.kernels.cpu.chunks import Loop, shared
+from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, size_of
+from aclnn.kernels.cpu.elementwise.products import by_entries, by_gradient, times
+from aclnn.kernels.cpu.elementwise.slopes import Gradient, Near
+from aclnn.kernels.cpu.elementwise.tails import tails_of
+from aclnn.kernels.cpu.elementwise.tiles import TILE
+from aclnn.kernels.cpu.ends import copy
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.memory import stream_bfloat16, stream_float16, stream_float32
+from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.vector import LANES, WIDE, in_one_register, splat
+from aclnn.kernels.cpu.wide import (
+    any_above_16,
+    any_above_32,
+    any_tiny_bfloat16,
+    load_wide_bfloat16,
+    load_wide_float16,
+    load_wide_float32,
+    store_wide_bfloat16,
+    store_wide_float16,
+    store_wide_float32,
+    stream_wide_bfloat16,
+    stream_wide_float16,
+    stream_wide_float32,
+)
+
+_AHEAD = {FLOAT32: prefetch_ahead_32, FLOAT16: prefetch_ahead_16, BFLOAT16: prefetch_ahead_16}
+"""Without prefetching these loops take a third longer."""
+
+_LINE = 64
+"""Bytes that go to and from memory together."""
+_REST = 3 * _LINE
+
+_STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16}
+
+_WIDE_LOADS = {FLOAT32: load_wide_float32, FLOAT16: load_wide_float16, BFLOAT16: load_wide_bfloat16}
+_WIDE_STORES = {FLOAT32: store_wide_float32, FLOAT16: store_wide_float16, BFLOAT16: store_wide_bfloat16}
+_WIDE_STREAMS = {FLOAT32: stream_wide_float32, FLOAT16: stream_wide_float16, BFLOAT16: stream_wide_bfloat16}
+_ABOVE = {FLOAT32: any_above_32, FLOAT16: any_above_16, BFLOAT16: any_above_16}
+_PATTERNS = {FLOAT32: (np.float32, np.uint32), FLOAT16: (np.float16, np.uint16), BFLOAT16: (bfloat16, np.uint16)}
+
+
+def _never(around: int, dy: int, x: int, out: int) -> bool:
+    return False
+
+
+def _safe(dy: int) -> bool:
+    return False
+
+
+def _wide_of(near: Near, kind: int) -> Any:
+    """A function that does a wide vector and says so, unless some of it is not near.
+
+    Only where a vector is one register: elsewhere a wide one would not fit into the registers.
+    """
+    load, store, stream = _WIDE_LOADS[kind], _WIDE_STORES[kind], _WIDE_STREAMS[kind]
+    slope, any_above = near.slope, _ABOVE[kind]
+    unsafe = any_tiny_bfloat16 if kind == BFLOAT16 else register_jitable(_safe)
+    form, pattern = _PATTERNS[kind]
+    bound, bounded = int(np.array(near.bound).astype(form).view(pattern)), near.bound != math.inf
+
+    @register_jitable(forceinline=True)
+    def wide(around: int, dy: int, x: int, out: int) -> bool:
+        if not in_one_register() or (bounded and any_above(x, bound)) or unsafe(dy):
+            return False
+        values = load(dy) * slope(load(x))
+        if around:
+            stream(out, values)
+        else:
+            store(out, values)
+        return True
+
+    return wide
+
+
+def loop(gradient: Gradient | None, kind: int, binary: bool, near: Near | None = None) -> Loop:
+    """Contiguous elements of one kind: by a gradient or, without one, of 16 bits by a table.
+
+    The job is 0, or 1 to write around the cache, which wants ``out`` to be a multiple of the element's size; 2 is the
+    same for a caller that finishes streams. ``near`` gives the same results, where it gives any.
+    """
+    load, store, stream = LOADS[kind], STORES[kind], _STREAMS[kind]
+    if gradient is None and near is not None and near.bound == math.inf:
+        gradient = times(near.slope)
+    product = by_entries if gradient is None else by_gradient(gradient, load)
+    wide = register_jitable(_never) if near is None else _wide_of(near, kind)
+    many, with_tails = tails_of(near)
+    size = size_of(kind)
+    vector, vectors, prefetch_ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
+    most = 1 if near is None else WIDE * vector // _LINE
+
+    def part(streamed: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
+        dy, x, out, left = dy + first * size, x + first * size, out + first * size, (last - first) * size
+        rest = scratch(_REST)
+        while left > 0:
+            # Up to the output's first whole line, whole lines, what is left: parts of lines go through a buffer.
+            head = -out & (_LINE - 1) if streamed else 0
+            if head == 0 and left >= _LINE:
+                here, around = left & -_LINE, streamed
+                dy_at, x_at, out_at = dy, x, out
+            else:
+                here, around = min(left, head) if head else left, 0
+                copy(rest, dy, here)
+                copy(rest + _LINE, x, here)
+                dy_at, x_at, out_at = rest, rest + _LINE, rest + 2 * _LINE
+            at, count = 0, (here + _LINE - 1) // _LINE
+            while count > 0:
+                while count >= most and wide(around, dy_at + at, x_at + at, out_at + at):
+                    for _ in range(most):
+                        prefetch_ahead(x_at + at)
+                        prefetch_ahead(dy_at + at)
+                        at += _LINE
+                    count -= most
+                if in_one_register() and count >= most and many(x_at + at):
+                    lines = min(count, TILE // LANES) & -most
+                    with_tails(around, dy_at + at, x_at + at, out_at + at, lines * _LINE)
+                    at += lines * _LINE
+                    count -= lines
+                    continue
+                for _ in range(min(count, most)):
+                    prefetch_ahead(x_at + at)
+                    if binary:
+                        prefetch_ahead(dy_at + at)
+                    for _ in range(vectors):
+                        value = product(table, x_at + at, load(dy_at + at) if binary else splat(1.0))
+                        if around:
+                            stream(out_at + at, value)
+                        else:
+                            store(out_at + at, value)
+                        at += vector
+                    count -= 1
+            if out_at != out:
+                copy(out, out_at, here)
+            dy, x, out, left = dy + here, x + here, out + here, left - here
+        if streamed == 1:
+            finish_streams()
+
+    return shared(part)
