@@ -32,9 +32,6 @@ class Cost(NamedTuple):
     most: float | str = ""
 
 
-# --- programs ---------------------------------------------------------------------------------------------------------
-
-
 def first_call_ms() -> float:
     import aclnn
 
@@ -216,9 +213,6 @@ def switch(quick: bool) -> Iterator[Switch]:
         for streamed in (0, 1):
             alone, followed = (round(statistics.median(spent[streamed, read]), 1) for read in (0, 1))
             yield Switch(1 << exponent, streamed, alone, followed, usual)
-
-
-# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 def _run(*arguments: str, **environment: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from aclnn.executor import Executor, prepare
 from aclnn.products import Product
-from cases import Arguments, Case, T
+from cases.table import Arguments, Case, T
 from guarded import Guarded
 from reference import expected
 

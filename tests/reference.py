@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.dtypes import DataType as D
-from cases import Case, Curve, T
+from cases.table import Case, Curve, T
 from exact import derivatives, ulp_of, values
 
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,8 @@ from aclnn.dtypes import DataType as D
 from aclnn.executor import prepare
 from aclnn.products import set_soc_name
 from aclnn.status import AclnnError
-from cases import CASES, INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
+from cases import CASES
+from cases.table import INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
 from exact import BFLOAT16, NUMPY
 
 torch = pytest.importorskip("torch")  # an extra
@@ -67,9 +68,6 @@ def refusal(call: Any, *arguments: Any, **keywords: Any) -> AclnnError:
 
 def silu_of(dy: Any, x: Any, **keywords: Any) -> Any:
     return aclnn.silu_backward(dy, x, **keywords)
-
-
-# --- what is taken ---------------------------------------------------------------------------------------------------
 
 
 def test_a_view_is_of_the_array_itself() -> None:
@@ -284,8 +282,6 @@ def test_large_results_start_on_a_cache_line() -> None:
     assert all(silu_of(x, x).ctypes.data % 64 == 0 for _ in range(5))
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
-
 NOT_ARRAYS = {
     "a list": ([[1.0]], "expected an array on the CPU", "builtins.list"),
     "a number": (1.0, "expected an array on the CPU", "builtins.float"),
@@ -470,9 +466,6 @@ def test_the_forward_attributes_are_numbers() -> None:
     for eps in ("1e-5", None, [1], 1j):
         error = refusal(aclnn.layer_norm, X, (4,), eps=eps)
         assert error.message == f"aclnnLayerNorm: eps: expected a number, got {eps!r}"
-
-
-# --- one text everywhere, and nothing touched ------------------------------------------------------------------------
 
 
 def python_arguments(case: Case, arguments: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:

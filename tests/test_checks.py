@@ -16,7 +16,8 @@ from aclnn.products import Product
 from aclnn.rules import sane_view
 from aclnn.status import AclnnError
 from aclnn.tensor import Tensor
-from cases import CASES, FLOATS, INVALID, PRODUCTS, REFUSED_DTYPES, Accepted, Arguments, Case, Refusal, T, changed
+from cases import CASES
+from cases.table import FLOATS, INVALID, PRODUCTS, REFUSED_DTYPES, Accepted, Arguments, Case, Refusal, T, changed
 
 ROWS = [
     pytest.param(case, refusal, id=f"{case.name}-{place}-{refusal.argument}")

@@ -9,7 +9,8 @@ from aclnn.declaration import Kind
 from aclnn.dtypes import DataType as D
 from aclnn.operators import OPERATORS
 from aclnn.products import Product, product_of
-from cases import CASES, MODERN, PRODUCTS, SOC_NAMES, Case
+from cases import CASES
+from cases.table import MODERN, PRODUCTS, SOC_NAMES, Case
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -23,7 +23,8 @@ from aclnn.settings import Memo
 from aclnn.status import AclnnError
 from aclnn.tensor import Tensor
 from calls import bound, memory
-from cases import CASE_BY_NAME, CASES, INVALID, NULL, Case, T, changed
+from cases import CASE_BY_NAME, CASES
+from cases.table import INVALID, NULL, Case, T, changed
 from guarded import Guarded
 
 A2 = Product.ATLAS_A2

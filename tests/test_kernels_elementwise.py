@@ -130,9 +130,6 @@ def test_a_function_of_one_input(data: Any, shape: tuple[int, ...], dtype: np.dt
     np.testing.assert_array_equal(bits(out.storage), bits(want))
 
 
-# --- storage that is shared -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("shift", [-700, -16, -3, -1, 0, 1, 5, 64, 999])
 @pytest.mark.parametrize("size", [1000, 200_000])
@@ -190,9 +187,6 @@ def test_where_elements_of_the_output_coincide_the_last_in_logical_order_stays(
         want[1000 + sum(i * stride for i, stride in zip(index, strides, strict=True))] = value
     run(silu_slope, out, dy, x)
     np.testing.assert_array_equal(bits(storage), bits(want))
-
-
-# --- sizes, addresses, threads ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)

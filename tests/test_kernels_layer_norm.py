@@ -142,9 +142,6 @@ def rows(rng: np.random.Generator, m: int, n: int, dtype: Any = np.float32, weig
     return dy.astype(dtype), x.astype(dtype), mean.astype(np.float32), rstd.astype(np.float32), weight
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
-
-
 def loss(x: Array, weight: Array, bias: Array, dy: Array) -> Any:
     """Σ dy·LayerNorm(x), eps being 0: the definition, in whatever arithmetic the arguments have."""
     centred = x - x.mean(-1, keepdims=True)
@@ -386,9 +383,6 @@ def test_nan_and_inf_propagate_by_the_formula(bad: float, where: int, n: int) ->
             untouched = np.isfinite(dx).all(1)
             assert untouched.sum() == 299
             assert np.array_equal(found[untouched], before[untouched])
-
-
-# --- layouts ---------------------------------------------------------------------------------------------------------
 
 
 class View(NamedTuple):
@@ -680,9 +674,6 @@ def test_large_results_are_streamed_to_the_same_bits(offset: int) -> None:
     for first in range(0, 1100, 100):
         part = tuple(array[first : first + 100] for array in inputs[:4])
         assert np.array_equal(dx[first : first + 100], gradients((*part, inputs[4]), (True, False, False))[0])
-
-
-# --- overlaps, empty tensors, concurrency ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(9, 50), (300, 50), (300, 200), (3, 33000)])

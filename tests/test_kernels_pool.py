@@ -103,7 +103,8 @@ _FORK_MEANWHILE = """
 import os, signal, sys, threading, time
 import numpy as np
 import aclnn
-from aclnn.kernels.cpu import compiler, entries
+from aclnn.kernels.cpu import compiler
+from aclnn.kernels.cpu.elementwise import entries
 
 x = np.ones(100, np.float32 if sys.argv[1] == "compiler" else np.float16)
 aclnn.hardswish_backward(x, x)

@@ -129,8 +129,6 @@ def test_wide_vectors_go_around_the_cache(bfloat16: str) -> None:
         assert sum(count for mnemonic, count in code[kernel].items() if mnemonic.startswith("vmovnt")) >= 4
 
 
-# --- conversions ------------------------------------------------------------------------------------------------------
-
 KINDS = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
@@ -181,9 +179,6 @@ def test_the_generic_conversions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "converts_half", lambda context: False)
     test_widening_is_exact("float16")
     test_narrowing_rounds_ties_to_even("float16")
-
-
-# --- lanes ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_total_is_the_tree_of_halves() -> None:

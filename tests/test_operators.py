@@ -11,7 +11,8 @@ from aclnn import arrays
 from aclnn.executor import prepare
 from aclnn.products import Product
 from calls import bound, check, memory, run, wanted
-from cases import CASES, Accepted, Case, Example, T, changed
+from cases import CASES
+from cases.table import Accepted, Case, Example, T, changed
 from exact import NUMPY
 from guarded import SHAPES, Guarded, layouts
 

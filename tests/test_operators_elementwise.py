@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aclnn.dtypes import DataType as D
-from cases import CASES, FLOATS, Case, Curve
+from cases import CASES
+from cases.table import FLOATS, Case, Curve
 from exact import NUMPY, derivatives, every_16_bit, rounded, ulps
 from reference import elementwise
 
@@ -162,8 +163,6 @@ def test_probes_of_the_document(case: Case, curve: Curve) -> None:
     slope = gradient(case, curve, np.ones_like(x), x)
     assert [f"{value:.6f}" for value in slope + 0.0] == list(curve.probes.values())
 
-
-# --- forwards --------------------------------------------------------------------------------------------------------
 
 FORWARDS = [
     pytest.param(case, curve, id=f"{case.name}-{name}")

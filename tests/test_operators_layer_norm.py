@@ -10,7 +10,7 @@ import pytest
 import aclnn
 from aclnn.dtypes import DataType as D
 from calls import assert_close
-from cases import T
+from cases.table import T
 from exact import NUMPY
 from normalization import backward
 

@@ -17,7 +17,8 @@ from aclnn.declaration import Kind
 from aclnn.dtypes import DataType
 from aclnn.operators import BY_NAME
 from aclnn.products import Product, set_soc_name
-from cases import CASES, FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
+from cases import CASES
+from cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
 from toolkit_client import argument, first_phase, int64s, load, refusal, tensor
 from toolkit_support import needs_toolkit
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.c import memcheck
 
-from cases import CASES, Case
+from cases import CASES
+from cases.table import Case
 from toolkit_support import SAMPLES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]

@@ -94,8 +94,6 @@ def check_special() -> None:
             assert same(cuda, cpu), (name, dtype)
 
 
-# --- what they compile to -------------------------------------------------------------------------------------------
-
 #: Instructions that an H200 can issue in the time in which it moves an element of 12 or 6 bytes at 4.3 TB/s:
 #: 132 multiprocessors, 4 schedulers, 32 lanes, 1.7 GHz.
 ISSUED = {"FLOAT": 80, "FLOAT16": 40, "BF16": 40}

@@ -1,0 +1,87 @@
+"""Rows of the forward functions of one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aclnn.dtypes import DataType as D
+from aclnn.dtypes import Format
+from cases.table import (
+    BF16,
+    GRID,
+    MODERN,
+    NINE,
+    OLD,
+    Accepted,
+    Arguments,
+    Refusal,
+    T,
+    dtype,
+    every_null,
+    other,
+    shape,
+)
+
+
+def forward_call(x: str, out: str, **attributes: Any) -> Callable[[D], Arguments]:
+    return lambda d: {x: T(d, GRID), **attributes, out: T(d, GRID)}
+
+
+def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal, ...]:
+    """The refusals of a forward function of one tensor, by kind, in the order given."""
+    every: dict[str, tuple[Refusal, ...]] = {
+        "null": every_null(f"present: {x}, {out}", f"{x} {out}"),
+        "list": (
+            Refusal(f"data type: {x}", dtype(D.DOUBLE, x, out), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+            Refusal(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        ),
+        "lists": (
+            Refusal(f"data type: {x}, {out}", dtype(D.DOUBLE, x), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+            Refusal(f"data type: {x}, {out}", dtype(D.INT32, out), out, "data type ACL_FLOAT", "ACL_INT32"),
+        ),
+        "dtype": (Refusal(f"same data type as {x}: {out}", dtype(other, out), out, f"that of {x}", "ACL_FLOAT"),),
+        "dtype of x": (
+            Refusal(f"same data type as {out}: {x}", dtype(other, out), x, f"that of {out}", "ACL_", products=MODERN),
+        ),
+        "list on the newer": (Refusal(f"data type: {x}", dtype(D.INT8, x, out), x, "data type", "ACL_INT8"),),
+        "bfloat16": (
+            Refusal(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        ),
+        "private": (
+            Refusal(
+                f"no private format: {x}, {out}",
+                {x: {"format": Format.FORMAT_NC1HWC0}},
+                x,
+                "a format such as ACL_FORMAT_ND",
+                "ACL_FORMAT_NC1HWC0",
+            ),
+            Refusal(
+                f"no private format: {x}, {out}",
+                {out: {"format": Format.FORMAT_FRACTAL_Z}},
+                out,
+                "a format such as ACL_FORMAT_ND",
+                "ACL_FORMAT_FRACTAL_Z",
+            ),
+        ),
+        "rank": (Refusal(f"at most 8 dimensions: {x}", shape(NINE, x, out), x, "at most 8 dimensions", "9"),),
+        "shape": (Refusal(f"same shape as {x}: {out}", shape((3, 2), out), out, "shape [2, 3]", "[3, 2]"),),
+        "format": (
+            Refusal(
+                f"same format as {x}: {out}",
+                {out: {"format": Format.FORMAT_NCHW}},
+                out,
+                "format ACL_FORMAT_ND",
+                "ACL_FORMAT_NCHW",
+            ),
+        ),
+    }
+    return tuple(refusal for row in rows for refusal in every[row])
+
+
+def forward_edges(x: str = "self", out: str = "out", most: int = 9) -> tuple[Accepted, ...]:
+    return (
+        Accepted("empty", shape((0, 4), x, out)),
+        Accepted("0-dim", shape((), x, out)),
+        Accepted(f"{most} dimensions", shape((2,) + (1,) * (most - 2) + (3,), x, out)),
+    )

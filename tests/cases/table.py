@@ -1,0 +1,186 @@
+"""What a row of the table consists of, and what rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from aclnn.declaration import Operator
+from aclnn.dtypes import DataType as D
+from aclnn.dtypes import Format
+from aclnn.products import Product
+from exact import Forward
+
+NULL, INVALID, NO_KERNEL = 161001, 161002, 561103
+
+SOC_NAMES = {
+    Product.ASCEND_950: "Ascend950DT_9571",
+    Product.ATLAS_A3: "Ascend910_9391",
+    Product.ATLAS_A2: "Ascend910B2",
+    Product.ATLAS_200I_500_A2: "Ascend310B1",
+    Product.ATLAS_INFERENCE: "Ascend310P3",
+    Product.ATLAS_TRAINING: "Ascend910A",
+}
+PRODUCTS = tuple(SOC_NAMES)
+MODERN = (Product.ASCEND_950, Product.ATLAS_A3, Product.ATLAS_A2)
+FLOAT, FLOAT16, BF16 = FLOATS = D.FLOAT, D.FLOAT16, D.BF16
+REFUSED_DTYPES = tuple(
+    D(number)
+    for number in (-1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 28, 29, 30, 33, 34, 35, 36, 37, 38, 39, 40, 41)
+)
+
+
+class T(NamedTuple):
+    """A tensor argument, without memory."""
+
+    dtype: D
+    shape: tuple[int, ...]
+    format: Format = Format.FORMAT_ND
+
+
+Shape = tuple[int, ...]
+#: An operator's arguments by C name: T, tuples, strings, None.
+Arguments = dict[str, Any]
+#: What to change about valid arguments: None for null, fields of a T (or functions of the valid T), another value.
+Change = Mapping[str, Any]
+
+
+def changed(arguments: Arguments, change: Change) -> Arguments:
+    result = dict(arguments)
+    for name, new in change.items():
+        if isinstance(new, Mapping):
+            old = result[name]
+            assert isinstance(old, T), f"{name} is null"
+            result[name] = old._replace(**{key: value(old) if callable(value) else value for key, value in new.items()})
+        else:
+            result[name] = new
+    return result
+
+
+def other(tensor: T) -> D:
+    """Another data type that every product takes."""
+    return FLOAT16 if tensor.dtype != FLOAT16 else FLOAT
+
+
+def dtype(new: D | Callable[[T], D], *names: str) -> Change:
+    return {name: {"dtype": new} for name in names}
+
+
+def shape(new: tuple[int, ...], *names: str) -> Change:
+    return {name: {"shape": new} for name in names}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that breaks one row of the table "Checks, in order"."""
+
+    check: str
+    """The declaration's name for the row."""
+    change: Change
+    argument: str
+    """Which argument the text names,"""
+    expected: str
+    """what it says was expected"""
+    got: str
+    """and what came."""
+    code: int = INVALID
+    products: tuple[Product, ...] = PRODUCTS
+    dtypes: tuple[D, ...] = FLOATS
+    """Of the valid call: where the change breaks this row and no earlier one."""
+
+
+class Accepted(NamedTuple):
+    """A call at the edge of what is accepted."""
+
+    name: str
+    change: Change
+    products: tuple[Product, ...] = PRODUCTS
+    """Where it is accepted, among those that have a kernel."""
+
+
+class Example(NamedTuple):
+    """The document's sample program: its inputs, its attributes and the text that it prints."""
+
+    inputs: Mapping[str, tuple[T, list[float]] | None]
+    attributes: Mapping[str, Any]
+    printed: Mapping[str, str]
+    """The values of each output as ``%f`` prints them."""
+
+
+class Curve(NamedTuple):
+    """An elementwise operator's forward function, and what its document says of the derivative."""
+
+    forward: Forward
+    attributes: Mapping[str, Any]
+    zeros: tuple[float, ...]
+    """Where the derivative changes sign or jumps."""
+    at_infinity: tuple[float, float]
+    """The table's values at -inf and inf, for dy = 1."""
+    probes: Mapping[float, str]
+    """The document's values for dy = 1, to six decimals."""
+
+
+def every_null(check: str, names: str) -> tuple[Refusal, ...]:
+    return tuple(Refusal(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator's row."""
+
+    operator: Operator
+    python: Callable[..., Any]
+    call: Callable[[D], Arguments]
+    """A small valid call whose tensors have one data type."""
+    dtypes: Mapping[Product, tuple[D, ...]]
+    """What each product computes."""
+    refusals: tuple[Refusal, ...]
+    """In the order of the table."""
+    accepted: tuple[Accepted, ...]
+    examples: tuple[Example, ...]
+    unsupported: Mapping[Product, tuple[int, str]]
+    """The refusal of a valid FLOAT call on products without a kernel: its code and a part of its text."""
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    """Of the elementwise operators, by name."""
+    never_together: frozenset[tuple[str, str]] = frozenset()
+    """Neighbouring checks of which no call breaks both, or whose refusals read the same."""
+    reference: Callable[[Mapping[str, Any], Mapping[str, T]], dict[str, Any]] | None = None
+    """Of the others: for arrays and attributes, the exact outputs and the errors allowed (see reference.py)."""
+    reshape: Callable[[Shape, Shape], Change] | None = None
+    """Changes a valid call of the others to rows of columns."""
+    mixed: Callable[[st.DrawFn, Product, Arguments], Change] = lambda draw, product, arguments: {}
+    """Changes a valid call to some mix of data types."""
+    together: Mapping[tuple[str, str], Change] = field(default_factory=dict)
+    """Calls that break both of two checks, where merging the two refusals' changes does not."""
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    def shaped(self, rows: Shape, columns: Shape) -> Change:
+        """What makes a valid call one on tensors of shape rows + columns."""
+        if self.reshape is not None:
+            return self.reshape(rows, columns)
+        return shape(rows + columns, *(p.name for p in self.operator.parameters if p.is_tensor))
+
+
+GRID = (2, 3)
+NINE = (1,) * 8 + (2,)
+OLD = (Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING)
+NOT_950 = tuple(product for product in PRODUCTS if product != Product.ASCEND_950)
+ONLY_950 = (Product.ASCEND_950,)
+OLDEST = (Product.ATLAS_200I_500_A2,)
+NAN = float("nan")
+INFINITE = float("inf")
+SAMPLE_X = [-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0]
+
+
+def tanh(u: Any) -> Any:
+    return 1 - 2 / ((2 * u).exp() + 1)
+
+
+def probes(x: list[float], values: str) -> dict[float, str]:
+    return dict(zip(x, values.split(), strict=True))
