@@ -216,21 +216,21 @@ def test_a_pickle_is_never_run(tmp_path):
 
 
 def test_torch_tensors_stay_within_their_storage(tmp_path):
-    from aclnn import torch_files
     from aclnn.dtypes import DataType
+    from aclnn.files import pickles
 
-    honest = torch_files.pickled({"a": (DataType.FLOAT, (2, 2))})
+    honest = pickles.pickled({"a": (DataType.FLOAT, (2, 2))})
     torch_archive(tmp_path / "a.pt", honest, [b"\0" * 16])
     assert files.read(tmp_path / "a.pt").shape == (2, 2)
     torch_archive(tmp_path / "a.pt", honest, [b"\0" * 12])
     with pytest.raises(FileError, match="expected 16 bytes of storage '0'"):
         files.entries(tmp_path / "a.pt")
     for shape in ((1 << 60,), (1 << 40, 1 << 40)):
-        torch_archive(tmp_path / "a.pt", torch_files.pickled({"a": (DataType.FLOAT, shape)}), [b"\0" * 16])
+        torch_archive(tmp_path / "a.pt", pickles.pickled({"a": (DataType.FLOAT, shape)}), [b"\0" * 16])
         with pytest.raises(FileError, match="bytes of storage"):
             files.entries(tmp_path / "a.pt")
     # Four elements of storage, but strides that leave it.
-    outside = honest.replace(torch_files._integers((2, 1)), torch_files._integers((9, 1)))
+    outside = honest.replace(pickles._integers((2, 1)), pickles._integers((9, 1)))
     assert outside != honest
     torch_archive(tmp_path / "a.pt", outside, [b"\0" * 16])
     with pytest.raises(FileError, match="within its storage"):
@@ -378,7 +378,7 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
         yield b"half"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "_bytes", fail)
+    monkeypatch.setattr(files.npy, "pieces", fail)
     with pytest.raises(KeyboardInterrupt):
         files.write(path, sample(np.float32, (3000,)))
     assert path.read_bytes() == before

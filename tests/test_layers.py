@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("declaration", "kernels"),
     ("rules", "dlpack"),
     ("executor", "runtime"),
-    ("arrays", "torch_files"),
+    ("arrays",),
     ("files",),
     ("words",),
     ("operators",),

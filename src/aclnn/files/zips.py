@@ -1,0 +1,40 @@
+"""Members of zip archives, which .npz and .pt files are."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+from aclnn.files.entry import refuse
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+"""What reading a damaged archive raises."""
+
+
+def members(path: Path) -> list[zipfile.ZipInfo]:
+    """What an archive says it holds."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except (*DAMAGED, ValueError, struct.error) as error:
+        raise refuse(path, f"expected a zip archive ({error})") from error
+    if any(info.flag_bits & 1 for info in infos):
+        raise refuse(path, "expected an archive without encryption")
+    return infos
+
+
+def stored_at(path: Path, size: int, info: zipfile.ZipInfo) -> int:
+    """Where an uncompressed member's bytes begin."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        local = file.read(30)
+    if len(local) < 30 or local[:4] != b"PK\x03\x04":
+        raise refuse(path, f"expected a zip member at {info.header_offset}")
+    name_length, extra_length = struct.unpack_from("<HH", local, 26)
+    begin = info.header_offset + 30 + int(name_length) + int(extra_length)
+    if begin + info.file_size > size:
+        raise refuse(path, f"expected {info.file_size} bytes of {info.filename}, got {max(size - begin, 0)}")
+    return begin
