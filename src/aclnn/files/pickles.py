@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickletools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,82 +96,99 @@ class _Mark:
     pass
 
 
-def _execute(data: bytes) -> Any:
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
+class _Machine:
+    """The stack and the memo of a pickle."""
 
-    def popped_to_mark() -> list[Any]:
-        for at in range(len(stack) - 1, -1, -1):
-            if isinstance(stack[at], _Mark):
-                items = stack[at + 1 :]
-                del stack[at:]
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def pop_two(self) -> tuple[Any, Any]:
+        return self.stack.pop(-2), self.stack.pop()
+
+    def pop_to_mark(self) -> list[Any]:
+        for at in range(len(self.stack) - 1, -1, -1):
+            if isinstance(self.stack[at], _Mark):
+                items = self.stack[at + 1 :]
+                del self.stack[at:]
                 return items
         raise RefusedPickleError("expected a mark on the stack")
 
-    def set_items(items: list[Any]) -> None:
-        if not isinstance(stack[-1], dict) or len(items) % 2:
+    def push_tuple_of(self, count: int) -> None:
+        if len(self.stack) < count:
+            raise RefusedPickleError("expected more on the stack")
+        items = tuple(self.stack[len(self.stack) - count :])
+        del self.stack[len(self.stack) - count :]
+        self.push(items)
+
+    def set_items(self, items: Sequence[Any]) -> None:
+        if not isinstance(self.stack[-1], dict) or len(items) % 2:
             raise RefusedPickleError("expected a dictionary on the stack")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, (str, int)):
                 raise RefusedPickleError("expected text or numbers as names")
-            stack[-1][key] = value
+            self.stack[-1][key] = value
 
-    def extend(items: list[Any]) -> None:
-        if not isinstance(stack[-1], list):
+    def extend(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
             raise RefusedPickleError("expected a list on the stack")
-        stack[-1].extend(items)
+        self.stack[-1].extend(items)
 
-    def tuple_of(count: int) -> None:
-        if len(stack) < count:
-            raise RefusedPickleError("expected more on the stack")
-        items = tuple(stack[len(stack) - count :])
-        del stack[len(stack) - count :]
-        stack.append(items)
+    def memoize(self, at: int) -> None:
+        self.memo[at] = self.stack[-1]
 
-    def store(at: int) -> None:
-        memo[at] = stack[-1]
 
-    actions: dict[str, Callable[[Any], Any]] = {
-        "PROTO": lambda arg: None,
-        "FRAME": lambda arg: None,
-        "MARK": lambda arg: stack.append(_Mark()),
-        "EMPTY_DICT": lambda arg: stack.append({}),
-        "EMPTY_LIST": lambda arg: stack.append([]),
-        "EMPTY_TUPLE": lambda arg: stack.append(()),
-        "NONE": lambda arg: stack.append(None),
-        "NEWTRUE": lambda arg: stack.append(True),
-        "NEWFALSE": lambda arg: stack.append(False),
-        "GLOBAL": lambda arg: stack.append(_known(arg)),
-        "STACK_GLOBAL": lambda arg: stack.append(_known(" ".join((stack.pop(-2), stack.pop())))),
-        "MEMOIZE": lambda arg: store(len(memo)),
-        "TUPLE": lambda arg: stack.append(tuple(popped_to_mark())),
-        "TUPLE1": lambda arg: tuple_of(1),
-        "TUPLE2": lambda arg: tuple_of(2),
-        "TUPLE3": lambda arg: tuple_of(3),
-        "BINPERSID": lambda arg: stack.append(_storage(stack.pop())),
-        "REDUCE": lambda arg: stack.append(_reduced(stack.pop(-2), stack.pop())),
-        "NEWOBJ": lambda arg: stack.append(_reduced(stack.pop(-2), stack.pop())),
-        "BUILD": lambda arg: stack.pop(),  # attributes of an OrderedDict (state_dict's _metadata): not tensors
-        "SETITEM": lambda arg: set_items([stack.pop(-2), stack.pop()]),
-        "SETITEMS": lambda arg: set_items(popped_to_mark()),
-        "APPEND": lambda arg: extend([stack.pop()]),
-        "APPENDS": lambda arg: extend(popped_to_mark()),
-    }
-    for name in ("BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"):
-        actions[name] = stack.append
-    for name in ("BINPUT", "LONG_BINPUT"):
-        actions[name] = store
-    for name in ("BINGET", "LONG_BINGET"):
-        actions[name] = lambda arg: stack.append(memo[arg])
+_ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
+    "PROTO": lambda machine, arg: None,
+    "FRAME": lambda machine, arg: None,
+    "MARK": lambda machine, arg: machine.push(_Mark()),
+    "EMPTY_DICT": lambda machine, arg: machine.push({}),
+    "EMPTY_LIST": lambda machine, arg: machine.push([]),
+    "EMPTY_TUPLE": lambda machine, arg: machine.push(()),
+    "NONE": lambda machine, arg: machine.push(None),
+    "NEWTRUE": lambda machine, arg: machine.push(True),
+    "NEWFALSE": lambda machine, arg: machine.push(False),
+    "GLOBAL": lambda machine, arg: machine.push(_known(arg)),
+    "STACK_GLOBAL": lambda machine, arg: machine.push(_known(" ".join(machine.pop_two()))),
+    "MEMOIZE": lambda machine, arg: machine.memoize(len(machine.memo)),
+    "TUPLE": lambda machine, arg: machine.push(tuple(machine.pop_to_mark())),
+    "TUPLE1": lambda machine, arg: machine.push_tuple_of(1),
+    "TUPLE2": lambda machine, arg: machine.push_tuple_of(2),
+    "TUPLE3": lambda machine, arg: machine.push_tuple_of(3),
+    "BINPERSID": lambda machine, arg: machine.push(_storage(machine.pop())),
+    "REDUCE": lambda machine, arg: machine.push(_reduced(*machine.pop_two())),
+    "NEWOBJ": lambda machine, arg: machine.push(_reduced(*machine.pop_two())),
+    "BUILD": lambda machine, arg: machine.pop(),  # attributes of an OrderedDict (state_dict's _metadata): not tensors
+    "SETITEM": lambda machine, arg: machine.set_items(machine.pop_two()),
+    "SETITEMS": lambda machine, arg: machine.set_items(machine.pop_to_mark()),
+    "APPEND": lambda machine, arg: machine.extend([machine.pop()]),
+    "APPENDS": lambda machine, arg: machine.extend(machine.pop_to_mark()),
+    **dict.fromkeys(
+        ("BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"), _Machine.push
+    ),
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.memoize),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), lambda machine, arg: machine.push(machine.memo[arg])),
+}
+"""What each operation does, for the few that tensors need."""
+
+
+def _execute(data: bytes) -> Any:
+    machine = _Machine()
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name == "STOP":
             break
-        if opcode.name not in actions:
+        if opcode.name not in _ACTIONS:
             raise RefusedPickleError(f"expected tensors only, got the pickle opcode {opcode.name}")
-        actions[opcode.name](argument)
-    if len(stack) != 1:
+        _ACTIONS[opcode.name](machine, argument)
+    if len(machine.stack) != 1:
         raise RefusedPickleError("expected one object")
-    return stack[0]
+    return machine.stack[0]
 
 
 def _known(name: str) -> str | Foreign:
