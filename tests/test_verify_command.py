@@ -93,6 +93,16 @@ def test_reports_are_written_and_agree(tmp_path):
     assert run(*words, "--standard", "nonsense").exit_code == 2
 
 
+def test_a_report_is_printed_alone_as_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    at = dump(tmp_path, ".npy", fault=True)
+    words = ["silu_backward", f"gradOutput={at['grad_output']}", f"--self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, "--json", "-")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["verdict"] == "fail"
+    assert not (tmp_path / "-").exists()
+
+
 def test_attributes_and_a_third_output(tmp_path):
     inputs = arrays()
     for name, array in inputs.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +24,7 @@ from aclnn.words import Raw, pairs
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 _UNUSABLE = 2
+_PRINTED = Path("-")
 
 
 @contextmanager
@@ -63,8 +64,8 @@ def verify(
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="Of raw files: float16, or name=float16 for one.")] = None,
     shape: Annotated[list[str] | None, typer.Option(help="Of raw files: 4,8, or name=4,8 for one.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report as JSON; - prints it, and no text.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
     """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
 
@@ -89,12 +90,20 @@ def verify(
             requests = list(listed(cases, operator, words))
         eps = checked_eps(eps, {request.operator for request in requests})
         report = _judge(requests, raw, standard, seeds, eps)
-        _show(report.data)
-        for write, path in ((report.to_json, json), (report.to_html, html)):
-            if path is not None:
-                write(path)
+        if json != _PRINTED:
+            _show(report.data)
+        _put(report.to_json, json)
+        _put(report.to_html, html)
     if not report.passed:
         raise typer.Exit(_STATUS[report.data["verdict"]])
+
+
+def _put(text: Callable[..., str], path: Path | None) -> None:
+    """Write a report where it was asked for."""
+    if path == _PRINTED:
+        console.out.print(text(), soft_wrap=True, end="")
+    elif path is not None:
+        text(path)
 
 
 _STATUS = {"fail": 1, "undecided": _UNUSABLE}
@@ -173,8 +182,8 @@ def _judge_self(unused: Sequence[str], seeds: int | None, json: Path | None) -> 
         raise ValueError(f"--seeds: expected at least {LEAST_SEEDS}, got {seeds}")
     with console.progress(0, "judging") as bar:
         table = run(seeds, bar.step)
-    console.out.print(table.markdown(), soft_wrap=True)
-    if json is not None:
-        table.to_json(json)
+    if json != _PRINTED:
+        console.out.print(table.markdown(), soft_wrap=True)
+    _put(table.to_json, json)
     if not table.own_pass:
         raise typer.Exit(1)
