@@ -211,20 +211,8 @@ def fetch(dy_at: int, x_at: int) -> None:
     prefetch(x_at + AHEAD)
 
 
-def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop:
-    """The kernel that goes through sets of evenly spaced rows whose elements lie side by side.
-
-    The parameters: the job, the first row, the row after the last, rows of a set, where the float64 sums of dw and db
-    are, where to put the first row that is not done (of what is no whole set, or of one out of the ordinary), and how
-    many rows there are behind the last. What is left of rows behind whole vectors is read as a whole one: what
-    follows them has weight 0, and its terms of dw and db are beyond the last column.
-    """
-    load_dy, load_x, write_sixteen, dy_size, x_size = dy.load, x.load, getattr(dx, way), dy.size, x.size
-    sixteen, write_line, _, write_some = writing(dy, x, dx, way)
-    line = 64 // dx.size
-    load_part, store_sixteen, dx_size = dy.load_part, dx.store, dx.size
-    streamed = way != "store"
-    _, wants_dw, wants_db = wanted
+def _sums(dy: Element, x: Element, wants_dw: bool, wants_db: bool) -> Any:
+    load_dy, load_x, dy_size, x_size = dy.load, x.load, dy.size, x.size
 
     @register_jitable(forceinline=True)
     def add_sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any, square: Any) -> Any:
@@ -278,6 +266,12 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
                 _store_totals(done + SUMS_G, done + SUMS_GX, before)
         return not any_lane(~((square < BOUND) & (lost == 0.0)))
 
+    return sum_set
+
+
+def _verdicts(dy: Element) -> Any:
+    load_part, dy_size = dy.load_part, dy.size
+
     @register_jitable
     def all_zero(job: int, row: int) -> Any:
         """Whether dy is zero in all of a row."""
@@ -305,6 +299,14 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
                     if lane(small, k) and not all_zero(job, row + first + k):
                         return False
         return True
+
+    return none_is_slow
+
+
+def _writes(dy: Element, x: Element, dx: Element, way: str) -> Any:
+    dy_size, x_size, dx_size = dy.size, x.size, dx.size
+    write_sixteen, store_sixteen, line, streamed = getattr(dx, way), dx.store, 64 // dx.size, way != "store"
+    sixteen, write_line, _, write_some = writing(dy, x, dx, way)
 
     @register_jitable
     def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
@@ -341,6 +343,20 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
             if rest:
                 write_end(dx_at + last * dx_size, end, n - rest - last, rest)
             dy_at, x_at, dx_at = dy_at + dy_step, x_at + x_step, dx_at + dx_step
+
+    return write_set
+
+
+def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop:
+    """The kernel that goes through sets of evenly spaced rows whose elements lie side by side.
+
+    The parameters: the job, the first row, the row after the last, rows of a set, where the float64 sums of dw and db
+    are, where to put the first row that is not done (of what is no whole set, or of one out of the ordinary), and how
+    many rows there are behind the last. What is left of rows behind whole vectors is read as a whole one: what
+    follows them has weight 0, and its terms of dw and db are beyond the last column.
+    """
+    _, wants_dw, wants_db = wanted
+    sum_set, none_is_slow, write_set = _sums(dy, x, wants_dw, wants_db), _verdicts(dy), _writes(dy, x, dx, way)
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, more: int) -> None:
         room, groups, n = scratch(ROOM), rows // GROUP, of(job, N)
