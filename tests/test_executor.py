@@ -201,7 +201,7 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
 class Refusing:
     """Memory in which nothing lives."""
 
-    def resolve(self, address: int, nbytes: int) -> object:
+    def resolve(self, address: int, nbytes: int, base: int) -> object:
         raise AclnnError(107000, f"expected live memory, got {nbytes} bytes at {address:#x}")
 
 
@@ -222,11 +222,11 @@ def test_addresses_of_device_tensors_are_judged(case: Case) -> None:
 
 
 def test_the_whole_extent_of_a_view_is_judged() -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int, int]] = []
 
     class Recording:
-        def resolve(self, address: int, nbytes: int) -> object:
-            seen.append((address, nbytes))
+        def resolve(self, address: int, nbytes: int, base: int) -> object:
+            seen.append((address, nbytes, base))
             return None
 
     case = CASE_BY_NAME["gelu_backward_v2"]
@@ -236,11 +236,11 @@ def test_the_whole_extent_of_a_view_is_judged() -> None:
     for tensor in tensors.values():
         tensor.owner = None
     prepare(case.operator, {**tensors, "approximate": "none"}, A2).run(memory=Recording())
-    first = {name: tensor.first for name, tensor in tensors.items()}
+    dy, x, dx = (tensors[name] for name in ("gradOutput", "self", "gradInput"))
     assert seen == [
-        (first["gradOutput"] - 30 * 4, (30 + 8 + 1) * 4),
-        (first["self"], 2),
-        (first["gradInput"] - 16 * 4, (16 + 3 + 1) * 4),
+        (dy.first - 30 * 4, (30 + 8 + 1) * 4, dy.address),
+        (x.first, 2, x.address),
+        (dx.first - 16 * 4, (16 + 3 + 1) * 4, dx.address),
     ]
 
 

@@ -637,6 +637,19 @@ def test_a_view_is_judged_by_its_strides(call: dict[str, int]) -> None:
     assert "self" in refusal()
 
 
+def test_a_view_lies_in_the_allocation_of_its_tensors_address(call: dict[str, int]) -> None:
+    _, freed = cann.aclrtMalloc(16, 0)
+    assert cann.aclrtFree(freed) == 0
+    for address, text in ((call["dy"], "device allocation"), (freed, "was freed"), (0, "null")):
+        # Such as an offset in bytes instead of elements: it leads into other live memory.
+        astray = create([4], offset=(call["x"] - address) // 4, data=address, storage=[4])
+        status, _, executor = cann.aclnnHardswishBackwardGetWorkspaceSize(call["gradOutput"], astray, call["gradInput"])
+        assert status == 0
+        assert run(executor) == 107000
+        assert "aclnnHardswishBackward: self: expected live memory" in (refused := refusal())
+        assert text in refused
+
+
 def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACLNN_WORKSPACE_BYTES", "1024")
     workspace_size, executor = first_phase(call)

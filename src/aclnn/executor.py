@@ -35,8 +35,8 @@ class Stream(Protocol):
 class Memory(Protocol):
     """What knows a device's live allocations (see aclnn.runtime)."""
 
-    def resolve(self, address: int, nbytes: int) -> object:
-        """The live allocation that holds the whole range, or an AclnnError."""
+    def resolve(self, address: int, nbytes: int, base: int) -> object:
+        """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
 
     judged: Memo[Any, Any]
     """For what follows from that; another, empty dictionary once any allocation has ended."""
@@ -144,7 +144,7 @@ class Executor:
         firsts = [address + operand.offset_bytes for operand, address in zip(self._operands, addresses, strict=True)]
         arity = len(self.prepared.inputs)
         inputs, outputs = firsts[:arity], firsts[arity:]
-        held = [] if memory is None else self._resolve(memory, firsts, workspace, workspace_size)
+        held = [] if memory is None else self._resolve(memory, addresses, firsts, workspace, workspace_size)
 
         def task(held: object = (held, self.tensors)) -> None:
             plan.run(inputs, outputs, workspace)
@@ -163,19 +163,21 @@ class Executor:
                 f"got {workspace_size}",
             )
 
-    def _resolve(self, memory: Memory, firsts: list[int], workspace: int, workspace_size: int) -> list[object]:
+    def _resolve(
+        self, memory: Memory, addresses: list[int], firsts: list[int], workspace: int, workspace_size: int
+    ) -> list[object]:
         held = [
-            self._resolve_one(memory, operand.name, first + operand.span[0], operand.nbytes)
-            for operand, first in zip(self._operands, firsts, strict=True)
+            self._resolve_one(memory, operand.name, first + operand.span[0], operand.nbytes, address)
+            for operand, address, first in zip(self._operands, addresses, firsts, strict=True)
             if operand.nbytes and operand.tensor.owner is None
         ]
         if workspace_size > 0:
-            held.append(self._resolve_one(memory, "workspace", workspace, workspace_size))
+            held.append(self._resolve_one(memory, "workspace", workspace, workspace_size, workspace))
         return held
 
-    def _resolve_one(self, memory: Memory, name: str, begin: int, nbytes: int) -> object:
+    def _resolve_one(self, memory: Memory, name: str, begin: int, nbytes: int, address: int) -> object:
         try:
-            return memory.resolve(begin, nbytes)
+            return memory.resolve(begin, nbytes, address)
         except AclnnError as error:
             raise self._error(error.code, f"{name}: {error.message}") from None
 

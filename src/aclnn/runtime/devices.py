@@ -63,13 +63,13 @@ class Device:
         self.default: Context | None = None
         self.contexts: set[Context] = set()
 
-    def resolve(self, address: int, nbytes: int) -> memory.Allocation:
-        """The allocation of this device, or registered buffer, that contains the whole range.
+    def resolve(self, address: int, nbytes: int, base: int) -> memory.Allocation:
+        """The allocation of this device, or registered buffer, that contains ``base`` and the whole range.
 
         Raises:
             AclnnError: 107000, there is none; the text says what the range is.
         """
-        return memory.resolve(address, nbytes, self.budget)
+        return memory.resolve(address, nbytes, self.budget, base)
 
     @property
     def judged(self) -> Memo[Any, Any]:

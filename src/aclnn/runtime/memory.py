@@ -258,20 +258,27 @@ def find(address: int) -> Allocation | None:
     return _table.find(address)
 
 
-def resolve(address: int, nbytes: int, budget: Budget | None = None) -> Allocation:
+def resolve(address: int, nbytes: int, budget: Budget | None = None, base: int | None = None) -> Allocation:
     """The live device allocation or registered buffer that contains the whole range, in O(log n).
 
     Args:
         address: where the range begins.
         nbytes: how long it is.
         budget: of the device that must have it, unless it is a registered buffer; None for any device.
+        base: what must lie in it too: the address of a tensor whose view the range is; None for ``address``.
 
     Raises:
         AclnnError: 107000; the text names the range and the allocation it misses.
     """
-    allocation = _table.find(address)
-    if allocation is None or address + nbytes > allocation.end:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_what(address, nbytes)}")
+    if base is None:
+        base = address
+    allocation = _table.find(base)
+    if allocation is None:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_what(base, nbytes if base == address else 0)}"
+        )
+    if not allocation.address <= address <= allocation.end - nbytes:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_outside(address, nbytes, allocation)}")
     if allocation.kind == PINNED:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected a device's memory, {_what(address, nbytes)}")
     if budget is not None and allocation.budget not in (budget, None):
@@ -304,6 +311,16 @@ def _span(address: int, nbytes: int) -> str:
     return f"[{address:#x}, {address + nbytes:#x}) of {nbytes} bytes" if nbytes else f"{address:#x}"
 
 
+def _outside(address: int, nbytes: int, allocation: Allocation) -> str:
+    """Where a refused range lies, for an error text about the allocation that it should be in."""
+    got = f"got {_span(address, nbytes)}, which"
+    if address < allocation.address:
+        return f"{got} begins {allocation.address - address} bytes before {allocation}"
+    if address >= allocation.end:
+        return f"{got} begins {address - allocation.end} bytes beyond {allocation}"
+    return f"{got} reaches {address + nbytes - allocation.end} bytes beyond {allocation}"
+
+
 def _what(address: int, nbytes: int) -> str:
     """What a refused range is, for an error text."""
     got = f"got {_span(address, nbytes)}"
@@ -315,7 +332,7 @@ def _what(address: int, nbytes: int) -> str:
     with table.lock:
         inside = table.find(address)
         if inside is not None and address + nbytes > inside.end:
-            return f"{got}, which reaches {address + nbytes - inside.end} bytes beyond {inside}"
+            return _outside(address, nbytes, inside)
         if inside is not None:
             return f"{got}, which is {address - inside.address} bytes into {inside}"
         for begin, end, kind in reversed(table.freed):
