@@ -183,17 +183,24 @@ def broadcast_shape_of(name: str, first: str, second: str) -> Check:
 
 
 def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
-    """The checks, in force on these products only."""
-    return tuple(_only_if(check, lambda call: call.product in products) for check in checks)
+    """The checks, in force on these products only, as their names then say."""
+    where = f"on {_titles(products)}"
+    return tuple(only_if(check, where, lambda call: call.product in products) for check in checks)
 
 
 def elsewhere(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
-    """The checks, in force on all other products."""
-    return tuple(_only_if(check, lambda call: call.product not in products) for check in checks)
+    """The checks, in force on all other products, as their names then say."""
+    where = f"not on {_titles(products)}"
+    return tuple(only_if(check, where, lambda call: call.product not in products) for check in checks)
 
 
-def _only_if(check: Check, applies: Callable[[Call], bool]) -> Check:
-    return Check(check.name, check.code, lambda call: check.complaint(call) if applies(call) else None)
+def _titles(products: Collection[Product]) -> str:
+    return listing(product.title for product in Product if product in products)
+
+
+def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
+    """The check, in force for some calls only; ``when`` says in its name for which."""
+    return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
 
 
 _LARGEST_EXTENT_BYTES = 2**63 - 1

@@ -24,6 +24,7 @@ from cases.table import (
     NOT_950,
     NULL,
     OLD,
+    ON_950,
     ONLY_950,
     Accepted,
     Arguments,
@@ -407,7 +408,7 @@ _LAYER_NORM_ROWS = (
     Refusal("same shape as input: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
     *(
         Refusal(
-            "one statistic a row: meanOutOptional, rstdOutOptional",
+            "one statistic a row: meanOutOptional, rstdOutOptional" + ON_950,
             shape((2,), n),
             n,
             "shape [2, 1]",

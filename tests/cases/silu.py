@@ -24,8 +24,10 @@ from cases.table import (
     NINE,
     NO_KERNEL,
     NOT_950,
+    NOT_ON_950,
     OLD,
     OLDEST,
+    ON_950,
     ONLY_950,
     SAMPLE_X,
     Accepted,
@@ -54,6 +56,12 @@ def _silu_mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Chan
     dy, x = (draw(st.sampled_from(FLOATS)) for _ in range(2))
     return dtype(dy, "gradOutput") | dtype(x, "self") | dtype(dy if dy == x else FLOAT, "gradInput")
 
+
+_MIXED = "gradOutput and self have different data types on Ascend 950PR / 950DT"
+_MIXED_FLOAT = f"data type ACL_FLOAT: gradInput (if {_MIXED})"
+_PAIRED_GRAD_OUTPUT, _PAIRED_SELF = (
+    f"same data type as gradInput: {name} (unless {_MIXED})" for name in ("gradOutput", "self")
+)
 
 SILU_BACKWARD = Case(
     mixed=_silu_mixed,
@@ -84,7 +92,7 @@ SILU_BACKWARD = Case(
             for name in ("gradOutput", "self", "gradInput")
         ),
         Refusal(
-            "data type of a mixed pair's gradInput",
+            _MIXED_FLOAT,
             dtype(FLOAT, "self"),
             "gradInput",
             "data type ACL_FLOAT",
@@ -93,7 +101,7 @@ SILU_BACKWARD = Case(
             dtypes=(FLOAT16,),
         ),
         Refusal(
-            "data type of a mixed pair's gradInput",
+            _MIXED_FLOAT,
             dtype(FLOAT16, "self"),
             "gradInput",
             "data type ACL_FLOAT",
@@ -102,7 +110,7 @@ SILU_BACKWARD = Case(
             dtypes=(BF16,),
         ),
         Refusal(
-            "same data type as gradInput: gradOutput",
+            _PAIRED_GRAD_OUTPUT,
             dtype(other, "gradOutput"),
             "gradOutput",
             "data type",
@@ -110,7 +118,7 @@ SILU_BACKWARD = Case(
             products=NOT_950,
         ),
         Refusal(
-            "same data type as gradInput: gradOutput",
+            _PAIRED_GRAD_OUTPUT,
             dtype(other, "gradInput"),
             "gradOutput",
             "that of gradInput",
@@ -118,7 +126,7 @@ SILU_BACKWARD = Case(
             products=ONLY_950,
         ),
         Refusal(
-            "same data type as gradInput: self",
+            _PAIRED_SELF,
             dtype(other, "self"),
             "self",
             "data type",
@@ -142,16 +150,23 @@ SILU_BACKWARD = Case(
         ),
         Refusal("at most 8 dimensions: gradOutput, self", shape(NINE, "self"), "self", "at most 8 dimensions", "9"),
         Refusal(
-            "same shape as gradInput: gradOutput",
+            "same shape as gradInput: gradOutput" + NOT_ON_950,
             shape((1, 3), "gradOutput"),
             "gradOutput",
             "shape [2, 3]",
             "[1, 3]",
             products=NOT_950,
         ),
-        Refusal("same shape as gradInput: self", shape((3,), "self"), "self", "shape [2, 3]", "[3]", products=NOT_950),
         Refusal(
-            "broadcasts with self: gradOutput",
+            "same shape as gradInput: self" + NOT_ON_950,
+            shape((3,), "self"),
+            "self",
+            "shape [2, 3]",
+            "[3]",
+            products=NOT_950,
+        ),
+        Refusal(
+            "broadcasts with self: gradOutput" + ON_950,
             shape((4, 3), "gradOutput"),
             "gradOutput",
             "broadcasts with [2, 3]",
@@ -159,7 +174,7 @@ SILU_BACKWARD = Case(
             products=ONLY_950,
         ),
         Refusal(
-            "broadcast shape of gradOutput and self: gradInput",
+            "broadcast shape of gradOutput and self: gradInput" + ON_950,
             shape((1, 2, 3), "gradInput"),
             "gradInput",
             "shape [2, 3]",
@@ -170,11 +185,11 @@ SILU_BACKWARD = Case(
     never_together=frozenset(
         {
             # One is for a mixed pair on the 950 class, the other for everything else.
-            ("data type of a mixed pair's gradInput", "same data type as gradInput: gradOutput"),
+            (_MIXED_FLOAT, _PAIRED_GRAD_OUTPUT),
             # One is for the older products, the other for the 950 class.
-            ("same shape as gradInput: self", "broadcasts with self: gradOutput"),
+            ("same shape as gradInput: self" + NOT_ON_950, "broadcasts with self: gradOutput" + ON_950),
             # The second compares with the broadcast shape, which then does not exist.
-            ("broadcasts with self: gradOutput", "broadcast shape of gradOutput and self: gradInput"),
+            ("broadcasts with self: gradOutput" + ON_950, "broadcast shape of gradOutput and self: gradInput" + ON_950),
         }
     ),
     accepted=(

@@ -171,6 +171,7 @@ GRID = (2, 3)
 NINE = (1,) * 8 + (2,)
 OLD = (Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING)
 NOT_950 = tuple(product for product in PRODUCTS if product != Product.ASCEND_950)
+ON_950, NOT_ON_950 = " (on Ascend 950PR / 950DT)", " (not on Ascend 950PR / 950DT)"
 ONLY_950 = (Product.ASCEND_950,)
 OLDEST = (Product.ATLAS_200I_500_A2,)
 NAN = float("nan")

@@ -21,6 +21,7 @@ from aclnn.rules import (
     floating,
     limited_dims,
     on,
+    only_if,
     present,
     rule,
     same_dtype,
@@ -39,12 +40,15 @@ def silu_slope(x: float) -> float:
     return s * (1.0 + x * (1.0 - s))
 
 
+_MIXED = f"gradOutput and self have different data types on {Product.ASCEND_950.title}"
+
+
 def _mixes(call: Call) -> bool:
     return call.product in CLASS_950 and call["gradOutput"].dtype != call["self"].dtype
 
 
 def _mixed_gives_float(call: Call) -> str | None:
-    if not _mixes(call) or call["gradInput"].dtype == DataType.FLOAT:
+    if call["gradInput"].dtype == DataType.FLOAT:
         return None
     return (
         f"gradInput: expected data type ACL_FLOAT (gradOutput and self have different ones), "
@@ -53,7 +57,7 @@ def _mixed_gives_float(call: Call) -> str | None:
 
 
 def _unless_mixed(check: Check) -> Check:
-    return rule(check.name, lambda call: None if _mixes(call) else check.complaint(call), check.code)
+    return only_if(check, f"unless {_MIXED}", lambda call: not _mixes(call))
 
 
 def _forward_work(call: Call) -> Elementwise | None:
@@ -110,7 +114,7 @@ SILU_BACKWARD = Operator(
     checks=(
         present("gradOutput", "self", "gradInput"),
         dtype_in(lambda product: FLOATING, "gradOutput", "self", "gradInput"),
-        rule("data type of a mixed pair's gradInput", _mixed_gives_float),
+        only_if(rule("data type ACL_FLOAT: gradInput", _mixed_gives_float), f"if {_MIXED}", _mixes),
         _unless_mixed(same_dtype("gradOutput", "gradInput")),
         _unless_mixed(same_dtype("self", "gradInput")),
         dtype_in(floating, "self", "gradOutput"),
