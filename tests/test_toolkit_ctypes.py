@@ -113,6 +113,16 @@ def test_results_of_the_first_phase_come_before_the_operators_own_checks(lib: ct
         assert f"{name}: expected an address for the result, got null" in refusal(lib)
 
 
+def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
+    dims, count = (ctypes.c_int64 * 1)(1), 2**40
+    assert not lib.aclCreateTensor(dims, count, 0, None, 0, 2, dims, 1, None)
+    assert (
+        refusal(lib) == "aclCreateTensor: viewDimsNum: expected at most 268435456 elements, got 1099511627776 [161002]"
+    )
+    assert not lib.aclCreateIntArray(dims, count)
+    assert refusal(lib).startswith("aclCreateIntArray: size: expected at most 268435456 elements, got 1099511627776")
+
+
 def test_the_upper_half_of_a_status_is_zero(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
     wide = ctypes.CDLL(str(toolkit_root / "lib64" / "libopapi.so"))
     for function in FUNCTIONS.values():

@@ -13,7 +13,7 @@ from typing import Any
 from aclnn import cann, kernels
 from aclnn.cann.prototype import FUNCTIONS, CFunction
 from aclnn.runtime import streams
-from aclnn.status import ACLNN_ERR_INNER, CODES, AclnnError
+from aclnn.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
 from aclnn.toolkit.border import is_text, result_type
 from aclnn.toolkit.trace import Trace
 
@@ -55,11 +55,7 @@ class _Border:
 
     def elements(self, pointer: Any, count: int) -> tuple[Any, ...] | None:
         """What an array parameter holds; None for null."""
-        if not pointer:
-            return None
-        if count > _LONGEST_ARRAY:
-            raise MemoryError
-        return tuple(self.ffi.unpack(pointer, count))
+        return tuple(self.ffi.unpack(pointer, count)) if pointer else None
 
     def string(self, pointer: Any) -> str | None:
         """What a string parameter holds; None for null."""
@@ -146,6 +142,11 @@ def _with_inputs(function: CFunction, border: _Border) -> Entry:
     def converted(*values: Any) -> Any:
         given = list(values)
         for at, counter in arrays:
+            if values[at] and values[counter] > _LONGEST_ARRAY:
+                raise AclnnError(
+                    ACLNN_ERR_PARAM_INVALID,
+                    f"{names[counter]}: expected at most {_LONGEST_ARRAY} elements, got {values[counter]}",
+                )
             given[at] = border.elements(values[at], values[counter])
         for at in texts:
             given[at] = border.string(values[at])
