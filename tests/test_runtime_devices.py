@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import cann, handles
-from aclnn.cann.prototype import FUNCTIONS
+from aclnn.cann.prototype import CALLS, FUNCTIONS
 from aclnn.dtypes import DataType
 from aclnn.runtime import backend, devices
 from aclnn.status import CODES
@@ -454,6 +454,7 @@ def test_the_table_is_complete() -> None:
     for record in FUNCTIONS.values():
         assert record.returns_status == (record.returns in ("aclError", "aclnnStatus")), record.name
         assert record.returns_status or not record.outputs, record.name
+        assert CALLS[record.name].__name__ == record.name
     assert cann.ACLNN_ERR_INNER_KEY_CONFILICT == cann.ACLNN_ERR_INNER_KEY_CONFLICT == 561105
     assert all(getattr(cann, name) == number for name, number in CODES.items())
 

@@ -50,7 +50,6 @@ def _enter_first_phase(operator: Operator) -> None:
     _enter(
         first,
         f"aclnnStatus {name}({given}, uint64_t *workspaceSize, aclOpExecutor **executor)",
-        name,
         [parameter.name for parameter in operator.parameters],
         f"{operator.summary} Phase one: judges the arguments; the workspace's bytes, and an executor.",
     )
@@ -67,7 +66,6 @@ def _enter_second_phase(operator: Operator) -> None:
         second,
         f"aclnnStatus {name}(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, "
         f"{operator.stream_type}stream)",
-        name,
         ["workspace", "workspaceSize", "executor", "stream"],
         f"{operator.summary} Phase two: queues the work.",
     )
@@ -87,9 +85,8 @@ def _take_executor(operator: Operator, handle: int, destroy: bool) -> Executor:
     return executor
 
 
-def _enter(function: Callable[..., Any], prototype: str, name: str, inputs: list[str], text: str) -> None:
+def _enter(function: Callable[..., Any], prototype: str, inputs: list[str], text: str) -> None:
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    function.__name__ = function.__qualname__ = name
     function.__doc__ = text
     function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # inspect honours it
         [inspect.Parameter(parameter, keyword) for parameter in inputs]

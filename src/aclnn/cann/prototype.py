@@ -157,6 +157,7 @@ def c_function(
                 return 0
             return (0, outputs) if single else (0, *outputs)
 
+        call.__name__ = call.__qualname__ = record.name  # one Python function may be entered under several
         CALLS[record.name] = call
         return call
 
