@@ -20,7 +20,7 @@ Made from the declarations by `python -m aclnn.docs > docs/operators.md`. Everyt
 it is declared: `src/aclnn/operators/`.
 
 A data type is listed where the product's kernel takes it. On a product that is not listed, phase one refuses: with the
-checks' own code where they look at the product, else with 561103 after all checks.
+checks' own code where they look at the product, else with 561103 after all checks, unless the tensors are empty.
 """
 
 
