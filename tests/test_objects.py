@@ -668,6 +668,18 @@ def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.Monk
     assert run(executor, 1024, 0) == 161001
 
 
+def test_a_missing_workspace_is_refused_before_the_stream_is_looked_at(call: dict[str, int]) -> None:
+    _, stream = cann.aclrtCreateStream()
+    assert cann.aclrtDestroyStream(stream) == 0
+    for repeatable in (False, True):
+        _, executor = first_phase(call)
+        if repeatable:
+            assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
+        assert cann.aclnnHardswishBackward(0, 64, executor, stream) == 161001
+        assert "workspace: expected the address of 64 bytes, got null" in refusal()
+        assert cann.aclDestroyAclOpExecutor(executor) == 561000, "it was destroyed"
+
+
 def test_first_phase_refuses_stale_handles_by_name(call: dict[str, int]) -> None:
     cann.aclDestroyTensor(call["self"])
     result = cann.aclnnHardswishBackwardGetWorkspaceSize(call["gradOutput"], call["self"], call["gradInput"])

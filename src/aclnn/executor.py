@@ -117,7 +117,7 @@ class Executor:
         if next(self._runs) and not self.repeatable:
             raise self._error(ACLNN_ERR_PARAM_NULLPTR, "executor: expected one that may run, got a used single-use one")
         if workspace_size or self.workspace_bytes:
-            self._check_workspace(workspace, workspace_size)
+            self.check_workspace(workspace, workspace_size)
         plan = self.prepared.plan
         if plan is None:
             return
@@ -151,7 +151,12 @@ class Executor:
 
         return task
 
-    def _check_workspace(self, workspace: int, workspace_size: int) -> None:
+    def check_workspace(self, workspace: int, workspace_size: int) -> None:
+        """Judge the workspace that a run is given.
+
+        Raises:
+            AclnnError: 161001, its bytes have no address; 161002, they are fewer than phase one asked for.
+        """
         if workspace_size > 0 and not workspace:
             raise self._error(
                 ACLNN_ERR_PARAM_NULLPTR, f"workspace: expected the address of {workspace_size} bytes, got null"

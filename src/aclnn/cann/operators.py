@@ -57,7 +57,10 @@ def _enter_first_phase(operator: Operator) -> None:
 
 def _enter_second_phase(operator: Operator) -> None:
     def second(workspace: int, workspaceSize: int, executor: int, stream: int) -> None:
-        ready = _take_executor(operator, executor, destroy=workspaceSize > 0 and not workspace)
+        missing = workspaceSize > 0 and not workspace
+        ready = _take_executor(operator, executor, destroy=missing)
+        if missing:
+            ready.check_workspace(workspace, workspaceSize)  # which refuses it, whatever the stream is
         queue = devices.stream_of(stream)
         ready.run(workspace, workspaceSize, queue, queue.context.device)
 
