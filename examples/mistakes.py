@@ -62,7 +62,7 @@ cann.aclFinalize()
 # ->     got […) of 256 bytes, which reaches 88 bytes beyond device allocation … of 768 bytes [107000]
 # -> an executor used twice: 161001
 # -> aclnnSiluBackward: executor: expected a live Executor,
-# ->     got …, which was destroyed or never existed [161001]
+# ->     got …, which has run, was destroyed or never existed [161001]
 # -> memory that was freed: 107000
 # -> aclnnSiluBackward: gradOutput: expected live memory,
 # ->     got […) of 256 bytes, which lies in the device allocation … of 768 bytes that was freed [107000]

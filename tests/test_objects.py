@@ -537,6 +537,21 @@ def test_threads_run_a_repeatable_executor_while_others_free_memory(call: dict[s
         assert set(each) <= {0, 107000}
 
 
+def test_an_executor_that_has_run_is_told_so(call: dict[str, int]) -> None:
+    _, executor = first_phase(call)
+    assert run(executor) == 0
+    assert run(executor) == 161001
+    assert "which has run, was destroyed or never existed" in refusal()
+
+
+def test_shapes_of_thousands_of_dimensions_are_not_told_in_full(call: dict[str, int]) -> None:
+    dims = [1] * 20_000
+    many = cann.aclCreateTensor(dims, len(dims), cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, [1], 1, 0)
+    status, *_ = cann.aclnnHardswishBackwardGetWorkspaceSize(many, many, many)
+    assert status == 161002
+    assert f"got 20000: [{'1, ' * 16}… 20000 in all]" in refusal()
+
+
 def test_executor_refusals(call: dict[str, int]) -> None:
     _, executor = first_phase(call)
     assert cann.aclDestroyAclOpExecutor(executor) == 0

@@ -79,6 +79,8 @@ class Executor:
     between or, on a repeatable executor, between runs.
     """
 
+    GONE = "has run, was destroyed or never existed"
+
     __slots__ = (
         "_bound", "_identity", "_judged", "_operands", "_runs", "_short", "prepared", "repeatable", "tensors",
         "workspace_bytes",

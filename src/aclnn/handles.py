@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+#: What happened to an object whose handle is in no table.
+GONE = "was destroyed or never existed"
+
 _FIRST = 0x5AC1_0000_0000_0000
 _STEP = 16
 
@@ -50,12 +53,12 @@ def live(kind: type[T]) -> Iterator[T]:
     return (item for item in list(_objects.values()) if isinstance(item, kind))
 
 
-def describe(handle: int | None) -> str:
-    """What a handle is, for an error text: ``null``, ``a live tensor``, ``one that was destroyed`` …"""
+def describe(handle: int | None, gone: str = GONE) -> str:
+    """What a handle is, for an error text: ``null``, ``a live tensor``, ``one that was destroyed`` …; ``gone``: how."""
     if not handle:
         return "null"
     item = _objects.get(handle)
     if item is not None:
         return f"{handle:#x}, a live {type(item).__name__}"
     given_out = handle >= _FIRST and handle < _FIRST + (1 << 56) and handle % _STEP == 0
-    return f"{handle:#x}, " + ("which was destroyed or never existed" if given_out else "which is not a handle")
+    return f"{handle:#x}, " + (f"which {gone}" if given_out else "which is not a handle")

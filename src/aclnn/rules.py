@@ -22,6 +22,7 @@ MOST_DIMS = 8
 
 #: Characters of a refused value in an error text.
 _SHOWN = 80
+_EXTENTS = 16
 
 #: An argument's complaint, given the tensor by that name.
 Complaint = Callable[[Call, str], str | None]
@@ -37,6 +38,13 @@ def shown(value: object) -> str:
     """A refused value in an error text: at most 80 characters of it, and what C gave that is not UTF-8 as ``\\xff``."""
     text = repr(value).replace(r"\udc", r"\x")  # such bytes are decoded as U+DC80 to U+DCFF
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def extents(shape: Sequence[int]) -> str:
+    """A shape, or strides, in an error text: at most 16 numbers of it, and how many there are."""
+    if len(shape) <= _EXTENTS:
+        return str(list(shape))
+    return f"{str(list(shape[:_EXTENTS]))[:-1]}, … {len(shape)} in all]"
 
 
 def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
@@ -101,7 +109,7 @@ def same_shape(name: str, other: str) -> Check:
 
     def complain(call: Call, name: str) -> str | None:
         mine, theirs = call[name].shape, call[other].shape
-        return None if mine == theirs else f"expected shape {list(theirs)} (that of {other}), got {list(mine)}"
+        return None if mine == theirs else f"expected shape {extents(theirs)} (that of {other}), got {extents(mine)}"
 
     return each(f"same shape as {other}", (name,), complain)
 
@@ -121,8 +129,8 @@ def limited_dims(*names: str) -> Check:
     limit = f"at most {MOST_DIMS} dimensions"
 
     def complain(call: Call, name: str) -> str | None:
-        shape = list(call[name].shape)
-        return None if len(shape) <= MOST_DIMS else f"expected {limit}, got {len(shape)}: {shape}"
+        shape = call[name].shape
+        return None if len(shape) <= MOST_DIMS else f"expected {limit}, got {len(shape)}: {extents(shape)}"
 
     return each(limit, names, complain)
 
@@ -165,7 +173,7 @@ def broadcastable(name: str, other: str) -> Check:
         mine, theirs = call[name].shape, call[other].shape
         if broadcast_shape(mine, theirs) is not None:
             return None
-        return f"expected a shape that broadcasts with {list(theirs)} (that of {other}), got {list(mine)}"
+        return f"expected a shape that broadcasts with {extents(theirs)} (that of {other}), got {extents(mine)}"
 
     return each(f"broadcasts with {other}", (name,), complain)
 
@@ -177,7 +185,9 @@ def broadcast_shape_of(name: str, first: str, second: str) -> Check:
         expected = broadcast_shape(call[first].shape, call[second].shape)
         if expected is None or call[name].shape == expected:
             return None
-        return f"expected shape {list(expected)} (broadcast of {first} and {second}), got {list(call[name].shape)}"
+        return (
+            f"expected shape {extents(expected)} (broadcast of {first} and {second}), got {extents(call[name].shape)}"
+        )
 
     return each(f"broadcast shape of {first} and {second}", (name,), complain)
 
@@ -209,13 +219,13 @@ _LARGEST_EXTENT_BYTES = 2**63 - 1
 def sane_view(name: str, tensor: Tensor) -> str | None:
     """The complaint about a view that no memory can hold: negative dimensions, or more bytes than addresses."""
     if any(extent < 0 for extent in tensor.shape):
-        return f"{name}: expected dimensions of 0 or more, got {list(tensor.shape)}"
+        return f"{name}: expected dimensions of 0 or more, got {extents(tensor.shape)}"
     if len(tensor.strides) != len(tensor.shape):
-        return f"{name}: expected {len(tensor.shape)} strides, got {list(tensor.strides)}"
+        return f"{name}: expected {len(tensor.shape)} strides, got {extents(tensor.strides)}"
     begin, end = tensor.layout.span
     if max(end - begin, tensor.size * tensor.dtype.itemsize) > _LARGEST_EXTENT_BYTES:
         return (
             f"{name}: expected shape and strides that stay within {_LARGEST_EXTENT_BYTES} bytes, "
-            f"got shape {list(tensor.shape)} with strides {list(tensor.strides)}"
+            f"got shape {extents(tensor.shape)} with strides {extents(tensor.strides)}"
         )
     return None

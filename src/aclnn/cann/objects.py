@@ -82,7 +82,8 @@ def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
 
 
 def _no_such(handle: int, kind: type[Any], argument: str, code: int) -> AclnnError:
-    return AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle)}")
+    gone = getattr(kind, "GONE", handles.GONE)
+    return AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle, gone)}")
 
 
 def _destroy(handle: int, kind: type[T], argument: str) -> T | None:

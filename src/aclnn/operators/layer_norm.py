@@ -17,6 +17,7 @@ from aclnn.rules import (
     WITHOUT_BFLOAT16,
     dtype_in,
     each,
+    extents,
     floating,
     limited_dims,
     on,
@@ -89,12 +90,12 @@ def _rank_covers_normalized(call: Call) -> str | None:
 
 def _trailing_dims(call: Call) -> str | None:
     expected, got = tuple(call["normalizedShape"]), _rows_and_columns(call)[1]
-    return None if got == expected else f"input: expected trailing dimensions {list(expected)}, got {list(got)}"
+    return None if got == expected else f"input: expected trailing dimensions {extents(expected)}, got {extents(got)}"
 
 
 def _shape_is_normalized(call: Call, name: str) -> str | None:
     expected, got = tuple(call["normalizedShape"]), call[name].shape
-    return None if got == expected else f"expected shape {list(expected)} (normalizedShape), got {list(got)}"
+    return None if got == expected else f"expected shape {extents(expected)} (normalizedShape), got {extents(got)}"
 
 
 def _one_mean_a_row(call: Call) -> str | None:
@@ -157,7 +158,7 @@ def _statistic_shape(call: Call, name: str) -> str | None:
     expected, got = rows + (1,) * len(columns), call[name].shape
     if got == expected or call[name].size == 0:
         return None
-    return f"expected shape {list(expected)} (input's, 1 where it is normalised), got {list(got)}"
+    return f"expected shape {extents(expected)} (input's, 1 where it is normalised), got {extents(got)}"
 
 
 def _statistic_size(call: Call, name: str) -> str | None:
