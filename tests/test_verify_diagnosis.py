@@ -548,6 +548,75 @@ def test_a_multiple_of_the_sums_is_no_matter_of_their_precision(factor, rows, co
     assert f"an rstd {factor:g} times the given one" in found["grad_weight"][0].text
 
 
+def norm_terms(inputs):
+    dy, x, mean, rstd, weight = (inputs[name].astype(np.float64) for name in inputs)
+    xhat = (x - mean) * rstd
+    g = dy * weight
+    return dy, x, mean, rstd, weight, xhat, g, g.mean(1, keepdims=True), (g * xhat).mean(1, keepdims=True)
+
+
+NORM_OPERATIONS = {
+    "weight is left out": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: (
+        rstd * (dy - dy.mean(1, keepdims=True) - xhat * (dy * xhat).mean(1, keepdims=True))
+    ),
+    "the mean of grad_out times weight over a row is not": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: (
+        rstd * (g - xhat * c2)
+    ),
+    "the part along the normalised input is not": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: rstd * (g - c1),
+    "neither the mean nor": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: rstd * g,
+    "sums over a row are subtracted": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: (
+        rstd * (g - (c1 + xhat * c2) * x.shape[1])
+    ),
+    "not multiplied by rstd": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: g - c1 - xhat * c2,
+    "exchanged": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: norm_dx(x, (dy - mean) * rstd, w, rstd),
+    "not normalised": lambda dy, x, mean, rstd, w, xhat, g, c1, c2: norm_dx(dy, x, w, rstd),
+}
+NORM_SUMS = {
+    "grad_weight": {
+        "a mean over the 2048 rows": lambda dy, x, mean, rstd, w, xhat, *_: (dy * xhat).mean(0),
+        "grad_out is multiplied by weight": lambda dy, x, mean, rstd, w, xhat, *_: (dy * w * xhat).sum(0),
+        "the result is grad_bias": lambda dy, *_: dy.sum(0),
+        "not normalised": lambda dy, x, *_: (dy * x).sum(0),
+        "mean is left out": lambda dy, x, mean, rstd, *_: (dy * x * rstd).sum(0),
+        "rstd is left out": lambda dy, x, mean, *_: (dy * (x - mean)).sum(0),
+    },
+    "grad_bias": {
+        "a mean over the 2048 rows": lambda dy, *_: dy.mean(0),
+        "grad_out is multiplied by weight": lambda dy, x, mean, rstd, w, *_: (dy * w).sum(0),
+        "the result is grad_weight": lambda dy, x, mean, rstd, w, xhat, *_: (dy * xhat).sum(0),
+    },
+}
+
+
+def norm_dx(dy, xhat, weight, rstd):
+    g = dy * weight
+    return rstd * (g - g.mean(1, keepdims=True) - xhat * (g * xhat).mean(1, keepdims=True))
+
+
+@pytest.mark.parametrize("text", NORM_OPERATIONS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_layer_norms_other_operations(dtype, text):
+    inputs = norm_inputs(dtype)
+    inputs["rstd"] *= np.float32(3.0)  # so that neither rstd nor the mean of g is as small as roundings
+    inputs["weight"] += np.float32(1.0)
+    actual = NORM_OPERATIONS[text](*norm_terms(inputs)).astype(numpy_type(dtype))
+    (found,) = causes("layer_norm_backward", inputs, {"grad_input": actual}, normalized_shape=(64,))["grad_input"]
+    assert found.name in ("wrong-operation", "wrong-input")
+    assert text in found.text
+    assert found.structural
+
+
+@pytest.mark.parametrize(("output", "text"), [(output, text) for output in NORM_SUMS for text in NORM_SUMS[output]])
+def test_layer_norms_other_sums(output, text):
+    inputs = norm_inputs("float32")
+    inputs["rstd"] *= np.float32(3.0)
+    actual = NORM_SUMS[output][text](*norm_terms(inputs)).astype(np.float32)
+    (found,) = causes("layer_norm_backward", inputs, {output: actual}, normalized_shape=(64,))[output]
+    assert found.name in ("wrong-operation", "wrong-input")
+    assert text in found.text
+    assert found.structural
+
+
 STATISTICS = {
     "eps": ("scaled-rstd", lambda x: (x.mean(1), x.var(1) + 1e-2)),
     "ddof": ("scaled-rstd", lambda x: (x.mean(1), x.var(1, ddof=1) + 1e-5)),

@@ -183,6 +183,15 @@ class LayerNorm:
         norm.column_sums(x, dy, mean, rstd, dw, db)
         return dw, db
 
+    def all_sums(self) -> tuple[Array, Array]:
+        """The same of all rows, block by block."""
+        totals = np.zeros((4, self.columns)), np.zeros((4, self.columns))
+        step = max(1, BLOCK_ELEMENTS // max(1, self.columns))
+        for begin in range(0, self.rows, step):
+            for total, part in zip(totals, self.sums(begin, min(begin + step, self.rows)), strict=True):
+                norm.merge_sums(total, part)
+        return totals
+
     def columns_golden(self, total: Array, target: NumberFormat, bias: bool) -> Golden:
         """dw (or db) from the merged sums of all rows."""
         value, lower, upper = np.empty(self.columns), np.empty(self.columns), np.empty(self.columns)

@@ -114,7 +114,7 @@ def _norm_prediction(evidence: Evidence, statistics: Mapping[str, Array]) -> Arr
         first, last = begin // columns, -(-end // columns)
         part = slice(begin - first * columns, end - first * columns)
         return changed.block(first, last, evidence.target).value[part]
-    sums = changed.sums(0, changed.rows)[source.name == "grad_bias"]
+    sums = changed.all_sums()[source.name == "grad_bias"]
     return changed.columns_golden(sums, evidence.target, source.name == "grad_bias").value[begin:end]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from aclnn.verify.evaluate import ElementwiseSource, NormSumSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
 from aclnn.verify.golden import elementwise
 from aclnn.verify.measures import agree
+from aclnn.verify.norm_operations import norm_operations
 from aclnn.verify.number_formats import NumberFormat
 
 Array = np.ndarray[Any, Any]
@@ -130,7 +132,7 @@ def other_operation(evidence: Evidence) -> Cause | None:
     # NaN tells nothing: too many operations give it.
     if np.count_nonzero(evidence.wrong & np.isfinite(evidence.a)) < max(_FEW, evidence.a.size // 4):
         return None
-    for name, text, prediction in _other_operations(evidence):
+    for name, text, prediction in itertools.chain(_other_operations(evidence), norm_operations(evidence)):
         cause = evidence.if_predicted(name, text, prediction, 0.05 * np.abs(prediction - evidence.v))
         if cause is not None:
             return cause
