@@ -45,6 +45,38 @@ def test_modules_in_place(name: str, inplace: bool) -> None:
     torch.testing.assert_close(leaf.grad * 2, expected)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
+def test_modules_in_place_under_vmap(name: str, compiled: bool) -> None:
+    """A batched tensor does not say that it requires a gradient; x was overwritten before its gradient was taken."""
+    x, weight = torch.randn(4, 6), torch.randn(6, requires_grad=True)
+    gradients = []
+    for module in (getattr(torch.nn, name)(inplace=True), getattr(aclnn.torch.nn, name)(inplace=True)):
+
+        def loss(weight: Any, module: Any = module) -> Any:
+            return torch.func.vmap(lambda row: module(row * weight))(x).square().sum()
+
+        call = torch.compile(loss, fullgraph=True, backend="aot_eager") if compiled else loss
+        gradients.append((*torch.autograd.grad(call(weight), weight), torch.func.grad(loss)(weight.detach())))
+    for theirs, ours in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+@pytest.mark.parametrize("way", ["trace", "export"])
+@pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
+def test_traced_modules_in_place_can_be_trained(name: str, way: str, differentiable: bool) -> None:
+    """What was traced depended on the grad mode: ``torch.jit.trace``, which looks twice, refused it."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), getattr(torch.nn, name)(inplace=True))
+    x, patched = torch.randn(2, 3), aclnn.torch.patch(copy.deepcopy(model))
+    with torch.set_grad_enabled(differentiable):
+        traced = torch.jit.trace(patched, x) if way == "trace" else torch.export.export(patched, (x,)).module()
+    for each in (traced, model):
+        each(x).sum().backward()
+    ours, theirs = ({key: value.grad for key, value in each.named_parameters()} for each in (traced, model))
+    torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
 def test_fx_traces_patched_modules_in_place(name: str, inplace: bool) -> None:

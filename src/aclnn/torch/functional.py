@@ -56,6 +56,12 @@ def layer_norm(
 def _apply(operator: Callable[..., Tensor], input: Tensor, inplace: bool) -> Tensor:
     if not inplace:
         return operator(input)
-    # The gradient needs x, which is about to be overwritten. Whether what torch.fx traces requires one is not known.
-    differentiable = not isinstance(input, torch.Tensor) or (torch.is_grad_enabled() and input.requires_grad)
-    return input.copy_(operator(input.clone() if differentiable else input))
+    # The gradient needs x, which is about to be overwritten.
+    return input.copy_(operator(input.clone() if _may_be_differentiated(input) else input))
+
+
+def _may_be_differentiated(input: Tensor) -> bool:
+    """Whether a gradient may be asked for: of what is traced, later; tensors under ``torch.func.vmap`` do not tell."""
+    if not isinstance(input, torch.Tensor) or torch.jit.is_tracing() or torch.compiler.is_exporting():
+        return True
+    return bool(torch.is_grad_enabled() and (input.requires_grad or torch._C._functorch.is_batchedtensor(input)))
