@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import pool, target
 from aclnn.kernels.cpu.atomics import fetch_add, look, pause
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.pool import Pool
@@ -136,13 +136,23 @@ def test_a_child_forked_while_another_thread_makes_a_kernel_makes_its_own(holds:
     subprocess.run([sys.executable, "-c", _FORK_MEANWHILE, holds], check=True, timeout=120)
 
 
-@pytest.mark.parametrize(("value", "expected"), [("3", "3"), ("1", "1")])
-def test_the_variable_sets_the_number_of_threads(value: str, expected: str) -> None:
-    program = "from aclnn.kernels.cpu import pool; print(pool.shared().threads)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"ACLNN_NUM_THREADS": value}
-    )
-    assert done.stdout.strip() == expected
+@pytest.mark.parametrize(
+    ("ours", "openmp", "expected"),
+    [
+        ("3", None, 3), ("1", None, 1), ("3", "1", 3), (None, "1", 1), (None, " 1 ,4", 1),
+        (None, "1000", None), (None, "0", None), (None, "many", None), (None, "", None), (None, None, None),
+    ],
+)  # fmt: skip
+def test_variables_set_the_number_of_threads(
+    ours: str | None, openmp: str | None, expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_pool", None)
+    for name, value in (("ACLNN_NUM_THREADS", ours), ("OMP_NUM_THREADS", openmp)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    assert pool.shared().threads == (target.processors() if expected is None else expected)
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "many", "1.5"])

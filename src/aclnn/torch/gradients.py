@@ -106,9 +106,12 @@ def _setup_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, .
     _, mean, rstd = output
     ctx.save_for_backward(x, weight, bias, mean, rstd)
     ctx.mark_non_differentiable(mean, rstd)
+    ctx.set_materialize_grads(False)  # none are made of zeros for mean and rstd
 
 
-def _layer_norm(ctx: Any, grad: Tensor, *_: Any) -> Any:
+def _layer_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
     x, weight, bias, mean, rstd = ctx.saved_tensors
     _, *needs = ctx.needs_input_grad
     mask = [needs[0], needs[2] and weight is not None, needs[3] and bias is not None]

@@ -247,12 +247,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
+def _usual_threads() -> int:
+    """One for each processor that the process may use, but no more than OpenMP's: torchrun gives each process one."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return min(processors(), int(first)) if first.isdecimal() and int(first) > 0 else processors()
+
+
 def shared() -> Pool:
     """The process's pool."""
     global _pool
     if _pool is None:
         with _first:
-            _pool = _pool or Pool(integer("ACLNN_NUM_THREADS", processors()))
+            _pool = _pool or Pool(integer("ACLNN_NUM_THREADS", _usual_threads()))
     return _pool
 
 
