@@ -247,11 +247,27 @@ def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launche
     kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
     (kernel,) = launches
     accesses = 4 if dtype == "FLOAT" else 2
-    # Of x, weight and bias; what is left single is in the way of rows beyond float32.
-    assert kernel.count("LDG.E.128") >= ((1 if columns <= 8192 else 3) + 2) * accesses
+    # Of x, weight and bias, the last two for two short rows; what is left single is in the way of rows beyond float32.
+    assert kernel.count("LDG.E.128") >= ((1 if columns <= 8192 else 3) + (2 if columns > 1024 else 1)) * accesses
     assert kernel.count("STG.E.128") >= accesses
     assert kernel.local_bytes <= 48
     assert 2 * 32 * kernel.warps * kernel.registers <= 65536
+
+
+@pytest.mark.parametrize("dtype", ISSUED)
+@pytest.mark.parametrize("columns", [64, 256, 512, 1024])
+def test_short_rows_forwards_keep_the_memory_busy(columns: int, dtype: str, launches: list[Any]) -> None:
+    """A multiprocessor's programs, 32 at most, hold 10,240 elements; one row of 64 columns each made 2,048 of them."""
+    from aclnn import kernels
+
+    rows = 2**25 // columns
+    x, row, w = described((rows, columns), dtype), described((rows, 1), "FLOAT"), described((columns,), dtype)
+    addresses = [SOMEWHERE * 100 * i for i in range(1, 7)]
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
+    (kernel,) = launches
+    together = min(32, 65536 // (32 * kernel.warps * kernel.registers))
+    assert together * 2**25 // kernel.grid[0] >= 10240
+    assert kernel.local_bytes == 0
 
 
 @pytest.mark.parametrize("columns", [1, 1000, 20000])

@@ -392,6 +392,20 @@ def check_layer_norm_forward() -> None:
     for theirs, ours in zip(results[:3], results[3:], strict=True):
         for value, got in zip(theirs, ours, strict=True):
             np.testing.assert_allclose(got, value, rtol=1e-6, atol=2e-7)
+    # A row's bits are its own, whatever rows it is taken with, those of float64 among them.
+    x = (
+        generator.normal(size=(60, 70)).astype(np.float32)
+        * np.where(np.arange(60) % 7, 1.0, 1e30).astype("f4")[:, None]
+    )
+
+    def forward(rows: Any) -> list[Any]:
+        outs = [np.empty_like(rows), np.empty(len(rows), np.float32), np.empty(len(rows), np.float32)]
+        plan = kernels.layer_norm((layout(rows), None, None), tuple(map(layout, outs)), 1, 1e-5, "cuda")
+        plan.run([address(rows), 0, 0], list(map(address, outs)), 0)
+        return outs
+
+    together, apart = forward(x), [forward(row) for row in x[:, None]]
+    assert all(same(got, np.concatenate(parts)) for got, parts in zip(together, zip(*apart, strict=True), strict=True))
     x, mean, rstd = np.empty((3, 0), np.float32), np.full(3, 7, np.float32), np.zeros(3, np.float32)
     plan = kernels.layer_norm((layout(x), None, None), (layout(x), layout(mean), layout(rstd)), 1, 1e-5, "cuda")
     plan.run([address(x), 0, 0], [address(x), address(mean), address(rstd)], 0)

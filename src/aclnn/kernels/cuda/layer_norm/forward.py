@@ -1,4 +1,5 @@
-"""LayerNorm in Triton: one program a row; the variance is taken around the mean, in a pass of its own.
+"""LayerNorm in Triton: a program for each row, or for several short ones; the variance is taken around the mean, in a
+pass of its own.
 
 Rows whose squares overflow or vanish in float32 are taken in float64.
 """
@@ -20,6 +21,9 @@ from aclnn.tensor import Layout
 
 BLOCK = 8192
 """Columns taken at a time: a shorter row is read once, a longer one from memory once and twice more from the cache."""
+TILE = 2048
+"""Elements that a program takes at least, of as many rows: fewer would leave too few bytes on their way."""
+THREAD_ELEMENTS = 16
 
 
 # Of the variance: its terms neither overflow nor lose digits that matter.
@@ -74,63 +78,79 @@ def _columns(first, n, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
 
 
 @triton.jit
+def _of_rows(address, DTYPE: tl.constexpr, row, column, there, valid, ROWS: tl.constexpr):
+    """Elements (rows, columns) as float32, 0 where there are none."""
+    both = there[:, None] & valid[None, :] if ROWS > 1 else valid[None, :]
+    return numbers(address, DTYPE, row + column[None, :], both)
+
+
+@triton.jit
 def rows(
-    x, weight, bias, out, mean, rstd, axes, n, count, eps, eps_bits,
+    x, weight, bias, out, mean, rstd, axes, m, n, count, eps, eps_bits,
     X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
     OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
-    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr, HELD: tl.constexpr, ALIGNED: tl.constexpr,
+    AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """One row, HELD in registers where it is not longer than BLOCK.
+    """Some rows, HELD in registers where they are not longer than BLOCK.
 
     ``count`` is n as float32: NaN when there are no columns, whose mean is 0.
     """
-    row = tl.program_id(0).to(tl.int64)
-    x_row = start(place(row, axes, AT[0], COUNT[0]), 1, ALIGNED)
-    out_row = start(place(row, axes, AT[4], COUNT[4]), 1, ALIGNED)
+    begin = tl.program_id(0).to(tl.int64) * ROWS
+    index = tl.arange(0, ROWS)
+    row = begin + index if ROWS > 1 else begin
+    there = begin + index < m
+    x_row = start(place(row, axes, AT[0], COUNT[0]), ROWS, ALIGNED)
+    out_row = start(place(row, axes, AT[4], COUNT[4]), ROWS, ALIGNED)
     if HELD:
         column, valid = _columns(0, n, BLOCK, ALIGNED)
-        values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
-    total = tl.zeros((BLOCK,), tl.float32)
+        values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
     for first in range(0, n, BLOCK):
         if not HELD:
             column, valid = _columns(first, n, BLOCK, ALIGNED)
-            values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
+            values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
         total += values
-    high = tl.sum(total) / count
+    high = tl.sum(total, axis=1) / count
     # What the sum's roundings lost comes back as the mean of the differences.
-    total = tl.zeros((BLOCK,), tl.float32)
-    squares = tl.zeros((BLOCK,), tl.float32)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    squares = tl.zeros((ROWS, BLOCK), tl.float32)
     for first in range(0, n, BLOCK):
         if not HELD:
             column, valid = _columns(first, n, BLOCK, ALIGNED)
-            values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
-        d = tl.where(valid, values - high, 0.0)
+            values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
+        d = tl.where(valid[None, :], values - high[:, None], 0.0)
         total += d
         squares = tl.fma(d, d, squares)
-    low = tl.sum(total) / count
-    variance = tl.fma(-low, low, tl.sum(squares) / count) + eps
-    if (variance >= _LEAST) & (variance <= _MOST):
-        scale = tl.math.div_rn(1.0, tl.sqrt_rn(variance))
-        if MEAN is not None:
-            tl.store(mean.to(tl.pointer_type(MEAN)) + place(row, axes, AT[6], COUNT[6]), (high + low).to(MEAN))
-        if RSTD is not None:
-            tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), scale.to(RSTD))
-        for first in range(0, n, BLOCK):
-            if not HELD:
-                column, valid = _columns(first, n, BLOCK, ALIGNED)
-                values = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid)
-            result = ((values - high) - low) * scale
-            if WEIGHT is not None:
-                result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid)
-            if BIAS is not None:
-                result = result + numbers(bias, BIAS, place(column, axes, AT[3], COUNT[3]), valid)
-            target = out.to(tl.pointer_type(OUT)) + out_row + place(column, axes, AT[5], COUNT[5])
-            tl.store(target, result.to(OUT), mask=valid)
-    else:
-        exact_row(
-            x, weight, bias, out, mean, rstd, row, axes, n, count, eps_bits,
-            X, WEIGHT, BIAS, OUT, MEAN, RSTD, AT, COUNT, 1024 if BLOCK > 1024 else BLOCK,
-        )  # fmt: skip
+    low = tl.sum(total, axis=1) / count
+    variance = tl.fma(-low, low, tl.sum(squares, axis=1) / count) + eps
+    plain = (variance >= _LEAST) & (variance <= _MOST) & there
+    scale = tl.math.div_rn(tl.full((ROWS,), 1.0, tl.float32), tl.sqrt_rn(variance))
+    if MEAN is not None:
+        pointer = mean.to(tl.pointer_type(MEAN)) + place(begin + index, axes, AT[6], COUNT[6])
+        tl.store(pointer, (high + low).to(MEAN), mask=plain)
+    if RSTD is not None:
+        pointer = rstd.to(tl.pointer_type(RSTD)) + place(begin + index, axes, AT[7], COUNT[7])
+        tl.store(pointer, scale.to(RSTD), mask=plain)
+    for first in range(0, n, BLOCK):
+        if not HELD:
+            column, valid = _columns(first, n, BLOCK, ALIGNED)
+            values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
+        result = ((values - high[:, None]) - low[:, None]) * scale[:, None]
+        if WEIGHT is not None:
+            result = result * numbers(weight, WEIGHT, place(column, axes, AT[2], COUNT[2]), valid)[None, :]
+        if BIAS is not None:
+            result = result + numbers(bias, BIAS, place(column, axes, AT[3], COUNT[3]), valid)[None, :]
+        target = out.to(tl.pointer_type(OUT)) + (out_row + place(column, axes, AT[5], COUNT[5])[None, :])
+        tl.store(target, result.to(OUT), mask=plain[:, None] & valid[None, :])
+    left = ((plain == 0) & there).to(tl.int32)
+    if tl.max(left) > 0:
+        for one in range(ROWS):
+            if tl.max(tl.where(index == one, left, 0)) > 0:
+                exact_row(
+                    x, weight, bias, out, mean, rstd, begin + one, axes, n, count, eps_bits,
+                    X, WEIGHT, BIAS, OUT, MEAN, RSTD, AT, COUNT, 1024 if BLOCK > 1024 else BLOCK,
+                )  # fmt: skip
 
 
 class _LayerNorm:
@@ -163,12 +183,13 @@ class _LayerNorm:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
         block = min(BLOCK, launch.power_of_two(max(1, self._n)))
-        num_warps = min(16, max(1, block // 512))
-        rows[(self._m,)](
+        tall = max(1, TILE // block)
+        num_warps = min(16, tall * block // (32 * THREAD_ELEMENTS))
+        rows[(-(-self._m // tall),)](
             *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
-            self._axes.address(), self._n, float(self._n) if self._n else math.nan, self._eps,
+            self._axes.address(), self._m, self._n, float(self._n) if self._n else math.nan, self._eps,
             struct.unpack("q", struct.pack("d", self._eps))[0], **self._types,
-            AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), BLOCK=block,
+            AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), ROWS=tall, BLOCK=block,
             HELD=self._n <= block, ALIGNED=self._aligned,
             # Two programs of 512 threads to a multiprocessor: one waits for its row while the other computes.
             num_warps=num_warps, maxnreg=min(128, 1024 // num_warps), enable_fp_fusion=False,
