@@ -20,6 +20,7 @@ from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.elementwise import entries
 from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
+from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
 from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.tensor import Layout
 from triton_hardware import BFLOAT16
@@ -176,6 +177,19 @@ def check_layouts() -> None:
         x, out = memory[8:40], memory[8 + shift : 40 + shift]
         expected = elementwise("silu_value", (x.copy(),), np.empty(32, np.float32), "cuda")
         assert same(elementwise("silu_value", (x,), out, "cuda"), expected)
+
+
+@triton.jit
+def last_chunk(count, found, size: tl.constexpr):
+    """The elements of the last chunk, which may go beyond 32 bits."""
+    tl.store(found + tl.arange(0, size), in_chunk(chunks(count, size) - 1, size))
+
+
+def check_chunks() -> None:
+    for count in (1, 8, 9, 2**31 - 8, 2**31 - 1, 2**31, 2**33 + 1):
+        found = np.zeros(8, np.int64)
+        last_chunk[(1,)](count, torch.from_numpy(found), size=8)
+        assert np.array_equal(found, (count - 1) // 8 * 8 + np.arange(8)), count
 
 
 def check_layer_norm() -> None:

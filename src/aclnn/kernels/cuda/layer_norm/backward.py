@@ -20,6 +20,8 @@ from aclnn.kernels.cuda.layer_norm.exact import beyond_float32, exact_row, exact
 from aclnn.kernels.cuda.layer_norm.places import (
     Axes,
     alignment,
+    chunks,
+    in_chunk,
     number,
     numbers,
     place,
@@ -156,8 +158,8 @@ def long_rows(
     sum_g, sum_gx = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     most_weight = tl.full((BLOCK,), WEIGHT is None, tl.float32)
     most_hat, most_dy = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    for first in range(0, n, BLOCK):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
+    for chunk in range(chunks(n, BLOCK)):
+        column = in_chunk(chunk, BLOCK)
         valid = column < n
         g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid)
         values = numbers(x, X, x_row + place(column, axes, AT[3], COUNT[3]), valid)
@@ -175,8 +177,8 @@ def long_rows(
     if beyond_float32(c1, c2, tl.max(most_hat), bits, tl.max(most_weight)):
         exact_row(dy, x, mean, rstd, weight, dx, row, axes, n, DY, X, MEAN, RSTD, WEIGHT, DX, AT, COUNT)
     else:
-        for first in range(0, n, BLOCK):
-            column = first + tl.arange(0, BLOCK).to(tl.int64)
+        for chunk in range(chunks(n, BLOCK)):
+            column = in_chunk(chunk, BLOCK)
             valid = column < n
             g = numbers(dy, DY, dy_row + place(column, axes, AT[1], COUNT[1]), valid)
             if WEIGHT is not None:
@@ -196,7 +198,7 @@ def column_sums(
 ):  # fmt: skip
     """The sums of dw and db over a group of rows, for one chunk of columns."""
     group = tl.program_id(1).to(tl.int64)
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
+    column = in_chunk(tl.program_id(0), BLOCK)
     valid = column < n
     dy_columns, x_columns = place(column, axes, AT[1], COUNT[1]), place(column, axes, AT[3], COUNT[3])
     dw = tl.zeros((BLOCK,), tl.float32)
@@ -228,7 +230,7 @@ def total(
 
     What is not finite then is added up again in float64, from all rows.
     """
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
+    column = in_chunk(tl.program_id(0), BLOCK)
     valid = column < n
     found = tl.zeros((ROWS, BLOCK), tl.float32)
     for first in range(0, groups, ROWS):

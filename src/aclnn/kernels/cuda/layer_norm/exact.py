@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aclnn.kernels import layer_norm_limits as limits
 from aclnn.kernels.cuda.launch import tl, triton
-from aclnn.kernels.cuda.layer_norm.places import number, numbers, place
+from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk, number, numbers, place
 
 # No |g| is compared, one that overflows shows in c1 or c2; nor can x̂·c2, then below 2^103, push the largest g over.
 _MOST_C, _MOST_XHAT = tl.constexpr(limits.MOST_C), tl.constexpr(limits.MOST_XHAT)
@@ -53,16 +53,16 @@ def exact_row(
     scale = number(rstd, RSTD, place(row, axes, AT[5], COUNT[5])).to(tl.float64)
     sum_g = tl.zeros((_CHUNK,), tl.float64)
     sum_gx = tl.zeros((_CHUNK,), tl.float64)
-    for first in tl.range(0, n, _CHUNK, num_stages=1):
-        column = first + tl.arange(0, _CHUNK).to(tl.int64)
+    for chunk in tl.range(0, chunks(n, _CHUNK), num_stages=1):
+        column = in_chunk(chunk, _CHUNK)
         g, hat = _terms(
             dy, x, weight, dy_row, x_row, centre, scale, column, column < n, axes, DY, X, WEIGHT, AT, COUNT
         )  # fmt: skip
         sum_g += g
         sum_gx += g * hat
     c1, c2 = tl.sum(sum_g) / n, tl.sum(sum_gx) / n
-    for first in tl.range(0, n, _CHUNK, num_stages=1):
-        column = first + tl.arange(0, _CHUNK).to(tl.int64)
+    for chunk in tl.range(0, chunks(n, _CHUNK), num_stages=1):
+        column = in_chunk(chunk, _CHUNK)
         g, hat = _terms(
             dy, x, weight, dy_row, x_row, centre, scale, column, column < n, axes, DY, X, WEIGHT, AT, COUNT
         )  # fmt: skip
@@ -79,8 +79,8 @@ def exact_sums(
 ):  # fmt: skip
     """Of some columns, the sums over all rows of dy·x̂ if HAT, else of dy."""
     found = tl.zeros((ROWS, BLOCK), tl.float64)
-    for first in tl.range(0, m, ROWS, num_stages=1):
-        row = first + tl.arange(0, ROWS).to(tl.int64)
+    for chunk in tl.range(0, chunks(m, ROWS), num_stages=1):
+        row = in_chunk(chunk, ROWS)
         there = row < m
         both = there[:, None] & valid[None, :]
         dy_at = place(row, axes, AT[0], COUNT[0])[:, None] + place(column, axes, AT[1], COUNT[1])[None, :]

@@ -15,12 +15,13 @@ from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
 from aclnn.kernels.cuda.layer_norm.backward import pointer_to
-from aclnn.kernels.cuda.layer_norm.places import Axes, alignment, numbers, place, start
+from aclnn.kernels.cuda.layer_norm.places import Axes, alignment, chunks, in_chunk, numbers, place, start
 from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 
-BLOCK = 8192
-"""Columns taken at a time: a shorter row is read once, a longer one from memory once and twice more from the cache."""
+HELD, CHUNK = 8192, 4096
+"""A row up to so long is held and read once; a longer one is read chunk by chunk, from memory once and twice more from
+the cache."""
 TILE = 2048
 """Elements that a program takes at least, of as many rows: fewer would leave too few bytes on their way."""
 THREAD_ELEMENTS = 16
@@ -40,13 +41,13 @@ def exact_row(
     """One row in float64, rounded through float32."""
     x_row, out_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[4], COUNT[4])
     total = tl.zeros((BLOCK,), tl.float64)
-    for first in tl.range(0, n, BLOCK, num_stages=1):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
+    for chunk in tl.range(0, chunks(n, BLOCK), num_stages=1):
+        column = in_chunk(chunk, BLOCK)
         total += numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), column < n).to(tl.float64)
     centre = tl.sum(total) / count
     squares = tl.zeros((BLOCK,), tl.float64)
-    for first in tl.range(0, n, BLOCK, num_stages=1):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
+    for chunk in tl.range(0, chunks(n, BLOCK), num_stages=1):
+        column = in_chunk(chunk, BLOCK)
         valid = column < n
         d = numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid).to(tl.float64) - centre
         squares += tl.where(valid, d * d, 0.0)
@@ -58,8 +59,8 @@ def exact_row(
     if RSTD is not None:
         shown = scale.to(tl.float32)
         tl.store(rstd.to(tl.pointer_type(RSTD)) + place(row, axes, AT[7], COUNT[7]), shown.to(RSTD))
-    for first in tl.range(0, n, BLOCK, num_stages=1):
-        column = first + tl.arange(0, BLOCK).to(tl.int64)
+    for chunk in tl.range(0, chunks(n, BLOCK), num_stages=1):
+        column = in_chunk(chunk, BLOCK)
         valid = column < n
         result = (numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), valid).to(tl.float64) - centre) * scale
         if WEIGHT is not None:
@@ -71,9 +72,9 @@ def exact_row(
 
 
 @triton.jit
-def _columns(first, n, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
-    """A row's columns from the first on, and which of them there are."""
-    column = first + tl.arange(0, BLOCK).to(tl.int64)
+def _columns(chunk, n, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
+    """A chunk's columns, and which of them there are."""
+    column = in_chunk(chunk, BLOCK)
     return column, column < (n >> ALIGNED) << ALIGNED
 
 
@@ -106,18 +107,18 @@ def rows(
         column, valid = _columns(0, n, BLOCK, ALIGNED)
         values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
-    for first in range(0, n, BLOCK):
+    for chunk in range(chunks(n, BLOCK)):
         if not HELD:
-            column, valid = _columns(first, n, BLOCK, ALIGNED)
+            column, valid = _columns(chunk, n, BLOCK, ALIGNED)
             values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
         total += values
     high = tl.sum(total, axis=1) / count
     # What the sum's roundings lost comes back as the mean of the differences.
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     squares = tl.zeros((ROWS, BLOCK), tl.float32)
-    for first in range(0, n, BLOCK):
+    for chunk in range(chunks(n, BLOCK)):
         if not HELD:
-            column, valid = _columns(first, n, BLOCK, ALIGNED)
+            column, valid = _columns(chunk, n, BLOCK, ALIGNED)
             values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
         d = tl.where(valid[None, :], values - high[:, None], 0.0)
         total += d
@@ -132,9 +133,9 @@ def rows(
     if RSTD is not None:
         pointer = rstd.to(tl.pointer_type(RSTD)) + place(begin + index, axes, AT[7], COUNT[7])
         tl.store(pointer, scale.to(RSTD), mask=plain)
-    for first in range(0, n, BLOCK):
+    for chunk in range(chunks(n, BLOCK)):
         if not HELD:
-            column, valid = _columns(first, n, BLOCK, ALIGNED)
+            column, valid = _columns(chunk, n, BLOCK, ALIGNED)
             values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
         result = ((values - high[:, None]) - low[:, None]) * scale[:, None]
         if WEIGHT is not None:
@@ -182,7 +183,7 @@ class _LayerNorm:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        block = min(BLOCK, launch.power_of_two(max(1, self._n)))
+        block = launch.power_of_two(max(1, self._n)) if self._n <= HELD else CHUNK
         tall = max(1, TILE // block)
         num_warps = min(16, tall * block // (32 * THREAD_ELEMENTS))
         rows[(-(-self._m // tall),)](

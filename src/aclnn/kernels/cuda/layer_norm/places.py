@@ -29,6 +29,18 @@ def place(index, axes, START: tl.constexpr, COUNT: tl.constexpr):
 
 
 @triton.jit
+def chunks(count, SIZE: tl.constexpr):
+    """How many chunks there are, one at least. ``tl.cdiv``, or a loop up to the count, could leave 32 bits."""
+    return (count - 1) // SIZE + 1
+
+
+@triton.jit
+def in_chunk(number, SIZE: tl.constexpr):
+    """The rows or columns of a chunk by its number."""
+    return tl.cast(number, tl.int64) * SIZE + tl.arange(0, SIZE)
+
+
+@triton.jit
 def step_of(axes, START: tl.constexpr, COUNT: tl.constexpr):
     """Elements from one row to the next where that is a single number, read once for all rows."""
     if COUNT == 1:
