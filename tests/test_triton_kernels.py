@@ -28,7 +28,8 @@ def interpret(program: Path, part: str) -> None:
 @pytest.mark.parametrize(
     "part",
     ["float32", "16_bit", "estimates", "layouts",
-     "chunks", "layer_norm", "layer_norm_beyond_float32", "layer_norm_overlapping", "layer_norm_outputs_overlapping",
+     "chunks", "layer_norm", "layer_norm_beyond_float32", "layer_norm_not_finite",
+     "layer_norm_overlapping", "layer_norm_outputs_overlapping",
      "layer_norm_forward"],
 )  # fmt: skip
 def test_interpreted(part: str) -> None:

@@ -20,6 +20,7 @@ from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.elementwise import entries
 from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
+from aclnn.kernels.cuda.layer_norm import backward
 from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
 from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.tensor import Layout
@@ -301,6 +302,35 @@ def check_layer_norm_beyond_float32() -> None:
     for got, value in zip(gradients(inputs), theirs, strict=True):
         assert np.array_equal(np.isnan(got), np.isnan(value))
         np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-5)
+
+
+def check_layer_norm_not_finite() -> None:
+    """What is not finite is added up again from the rows of its group alone, and no longer than until it is NaN."""
+    from test_kernels_layer_norm import rows
+
+    taken: list[int] = []
+
+    def counted(*arguments: Any) -> Any:
+        begin, end = (int(number.handle.data[0]) for number in arguments[7:9])
+        taken.append(end - begin)
+        return exact_sums(*arguments)
+
+    exact_sums, backward.exact_sums = backward.exact_sums, counted
+    dy, x, mean, rstd, weight = rows(np.random.default_rng(9), 600, 40)
+    plain = gradients((dy, x, mean, rstd, weight))
+    assert not taken
+    for number in (np.inf, np.nan):
+        dy[100, 3] = number
+        outs = gradients((dy, x, mean, rstd, weight))
+        assert taken == [64, 64], "of dw and of db the group of row 100"
+        taken.clear()
+        assert not np.isfinite(outs[1][3])
+        assert not np.isfinite(outs[2][3])
+        others = np.arange(40) != 3
+        assert all(same(got[others], value[others]) for got, value in zip(outs[1:], plain[1:], strict=True))
+    dy[:] = np.nan
+    assert all(np.isnan(out).all() for out in gradients((dy, x, mean, rstd, weight)))
+    assert taken == [64] * 4, "both chunks of columns of both"
 
 
 def check_layer_norm_overlapping() -> None:

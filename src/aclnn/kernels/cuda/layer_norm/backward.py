@@ -221,28 +221,45 @@ def column_sums(
 
 
 @triton.jit
+def _not_finite(numbers):
+    return (numbers - numbers == 0.0) == 0
+
+
+@triton.jit
 def total(
-    dy, x, mean, rstd, sums, out, axes, m, n, groups,
+    dy, x, mean, rstd, sums, out, axes, m, n, group_rows, groups,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, OUT: tl.constexpr,
     AT: tl.constexpr, COUNT: tl.constexpr, HAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Add the groups' sums, some interleaved rows of them at a time, and round once.
 
-    What is not finite then is added up again in float64, from all rows.
+    What is not finite then is added up again in float64, from the rows of those groups whose own sum is not finite.
     """
     column = in_chunk(tl.program_id(0), BLOCK)
     valid = column < n
     found = tl.zeros((ROWS, BLOCK), tl.float32)
+    at = sums.to(tl.pointer_type(tl.float32)) + column
     for first in range(0, groups, ROWS):
         group = first + tl.arange(0, ROWS).to(tl.int64)
-        at = sums.to(tl.pointer_type(tl.float32)) + (group * 2 * n)[:, None] + column[None, :]
-        found += tl.load(at, mask=(group < groups)[:, None] & valid[None, :], other=0.0)
+        both = (group < groups)[:, None] & valid[None, :]
+        found += tl.load((group * 2 * n)[:, None] + at[None, :], mask=both, other=0.0)
     result = tl.sum(found, axis=0)
-    lost = (result - result == 0.0) == 0
+    lost = _not_finite(result)
     if tl.max(lost.to(tl.int32)) > 0:
-        exact = exact_sums(
-            dy, x, mean, rstd, column, valid, axes, m, DY, X, MEAN, RSTD, AT, COUNT, HAT, ROWS, BLOCK
-        )  # fmt: skip
+        exact = tl.zeros((BLOCK,), tl.float64)
+        for group in tl.range(0, groups, num_stages=1):
+            begin = tl.cast(group, tl.int64) * group_rows
+            part = tl.load(at + tl.cast(group, tl.int64) * 2 * n, mask=valid, other=0.0)
+            more = part.to(tl.float64)
+            # NaN stays NaN.
+            again = _not_finite(part) & (exact == exact)
+            if tl.max(again.to(tl.int32)) > 0:
+                end = tl.minimum(m, begin + group_rows)
+                rows = exact_sums(
+                    dy, x, mean, rstd, column, valid, axes, begin, end, DY, X, MEAN, RSTD, AT, COUNT, HAT, ROWS, BLOCK
+                )  # fmt: skip
+                more = tl.where(again, rows, more)
+            exact += more
         result = tl.where(lost, exact.to(tl.float32), result)
     pointer = out.to(tl.pointer_type(OUT)) + place(column, axes, AT[10 - HAT], COUNT[10 - HAT])
     tl.store(pointer, result.to(OUT), mask=valid)
@@ -250,7 +267,7 @@ def total(
 
 @triton.jit
 def finish(
-    dy, x, mean, rstd, partials, dw, db, axes, m, n, groups,
+    dy, x, mean, rstd, partials, dw, db, axes, m, n, group_rows, groups,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, DW: tl.constexpr, DB: tl.constexpr,
     AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -259,14 +276,14 @@ def finish(
     if DW is not None:  # noqa: SIM102 - as above
         if which == 0:
             total(
-                dy, x, mean, rstd, partials, dw, axes, m, n, groups,
+                dy, x, mean, rstd, partials, dw, axes, m, n, group_rows, groups,
                 DY, X, MEAN, RSTD, DW, AT, COUNT, True, ROWS, BLOCK,
             )  # fmt: skip
     if DB is not None:  # noqa: SIM102 - as above
         if which == tl.num_programs(1) - 1:
             sums = partials.to(tl.pointer_type(tl.float32)) + n
             total(
-                dy, x, mean, rstd, sums, db, axes, m, n, groups,
+                dy, x, mean, rstd, sums, db, axes, m, n, group_rows, groups,
                 DY, X, MEAN, RSTD, DB, AT, COUNT, False, ROWS, BLOCK,
             )  # fmt: skip
 
@@ -362,7 +379,7 @@ class _LayerNormBackward:
         if any(sums.values()):
             gradients = (self._dw, self._db)
             finish[(-(-self._n // FINISH_COLUMNS), sum(sums.values()))](
-                dy, x, mean, rstd, partials, *map(pointer_to, outputs[1:], gradients), axes, self._m, self._n,
+                dy, x, mean, rstd, partials, *map(pointer_to, outputs[1:], gradients), *group,
                 self._groups, **self._constants,
                 **{name: layout and TYPES[layout.dtype] for name, layout in zip(sums, gradients, strict=True)},
                 ROWS=FINISH_ROWS, BLOCK=FINISH_COLUMNS, num_warps=8, enable_fp_fusion=False,

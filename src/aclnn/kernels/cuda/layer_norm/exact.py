@@ -73,15 +73,15 @@ def exact_row(
 
 @triton.jit
 def exact_sums(
-    dy, x, mean, rstd, column, valid, axes, m,
+    dy, x, mean, rstd, column, valid, axes, begin, end,
     DY: tl.constexpr, X: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr,
     HAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Of some columns, the sums over all rows of dy·x̂ if HAT, else of dy."""
+    """Of some columns, the sums over the rows from begin to end of dy·x̂ if HAT, else of dy."""
     found = tl.zeros((ROWS, BLOCK), tl.float64)
-    for chunk in tl.range(0, chunks(m, ROWS), num_stages=1):
-        row = in_chunk(chunk, ROWS)
-        there = row < m
+    for chunk in tl.range(0, chunks(end - begin, ROWS), num_stages=1):
+        row = begin + in_chunk(chunk, ROWS)
+        there = row < end
         both = there[:, None] & valid[None, :]
         dy_at = place(row, axes, AT[0], COUNT[0])[:, None] + place(column, axes, AT[1], COUNT[1])[None, :]
         term = numbers(dy, DY, dy_at, both).to(tl.float64)
