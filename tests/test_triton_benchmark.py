@@ -87,6 +87,31 @@ def test_slow_measurements_are_named() -> None:
     assert found(large | {"elements": 1 << 12}, 0.1, 1.0) == found(large | {"operator": "silu"}, 0.1, 1.0) == 0
 
 
+def test_timed_calls_find_the_cache_filled_with_other_data() -> None:
+    """An H200's holds 50 MiB, of a 16-bit tensor of 2^25 elements most."""
+    done: list[Any] = []
+
+    class Stand:
+        """Tensors, events and torch.cuda itself: enters what is called."""
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *given, **options: done.append((name, *given)) or 2.5
+
+    stand: Any = Stand()
+    stand.cuda = cuda = Stand()
+    cuda.Event = lambda enable_timing: Stand()  # type: ignore[attr-defined]
+    stand.empty = lambda count, **options: done.append(count) or Stand()
+    stand.uint8 = torch.uint8
+    cuda.get_device_name = lambda: "a GPU"  # type: ignore[attr-defined]
+    stand.device = torch.device
+    at = gpu_machine.Gpu(stand)
+    assert at.time_us(lambda: done.append("call"))[0] == 2500.0
+    size, *steps = done
+    assert size >= 4 * (50 << 20)
+    names = [step if isinstance(step, str) else step[0] for step in steps]
+    assert names == ["zero_", "_sleep", "record", "call", "record", "synchronize", "elapsed_time"]
+
+
 def test_every_graph_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one piece of code torch.compile makes eight graphs, and runs it uncompiled from then on, without an error."""
     compiled: list[Any] = []
