@@ -2,9 +2,10 @@
 
 Uses the interpreter's own PyTorch, Triton and NumPy and installs nothing; compares with the CPU's kernels where Numba
 is there too, and with Liger-Kernel where that is. Writes ``checks.json``, ``exhaustive.json`` and ``speed.json`` with
-the machine's name into the folder given by ``--out``. Every section is a process of its own that is stopped when its
-time is up: what fails, hangs or is interrupted is reported and leaves the other results as they are. ``--dry-run`` does
-the same on a CPU with tiny sizes, by Triton's interpreter.
+the machine's name into the folder given by ``--out``, anew every few seconds, so that whatever ends it leaves what was
+found. Every section is a process of its own that is stopped when its time is up: what fails, hangs or is interrupted is
+reported and leaves the other results as they are. ``--dry-run`` does the same on a CPU with tiny sizes, by Triton's
+interpreter.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
 from benchmarks import gpu_checks, gpu_speed
@@ -28,6 +31,7 @@ from benchmarks.gpu_machine import Gpu, Interpreter
 
 NEEDED = ("numpy", "torch", "triton")
 WORST_ULP = 2.0
+SAVED_EVERY_S = 5.0
 Row = dict[str, Any]
 SECTIONS: dict[str, Callable[[Any, float], Iterable[Row]]] = {
     **gpu_checks.SECTIONS, "exhaustive": exhaustive, "speed": gpu_speed.speed,
@@ -69,9 +73,12 @@ def machine(at: Any) -> Row:
 
 
 def run_sections(names: Iterable[str], at: Any, deadline: float, lines: IO[str]) -> None:
-    """One section after another, each row written as soon as it is there."""
+    """One section after another, each row written as soon as it is there, until what started this process is gone."""
+    parent = os.getppid()
     for name in names:
         for row in surviving(name, SECTIONS[name](at, deadline)):
+            if os.getppid() != parent:
+                return
             lines.write(json.dumps(row) + "\n")
             lines.flush()
 
@@ -79,17 +86,22 @@ def run_sections(names: Iterable[str], at: Any, deadline: float, lines: IO[str])
 class Job:
     """A process for some sections."""
 
-    def __init__(self, names: tuple[str, ...], part: Part, options: argparse.Namespace) -> None:
+    def __init__(self, names: tuple[str, ...], part: Part, folder: Path, dry_run: bool) -> None:
         self.label = ", ".join(names)
-        stem = options.out / names[0].replace(" ", "-")
+        stem = folder / names[0].replace(" ", "-")
         self._rows, self._log = stem.with_suffix(".jsonl"), stem.with_suffix(".log")
         program = [sys.executable, "-m", "benchmarks.gpu", "--rows", str(self._rows), "--seconds", str(part.budget_s)]
-        command = [*program, *(["--dry-run"] if options.dry_run else []), "--sections", *names]
+        command = [*program, *(["--dry-run"] if dry_run else []), "--sections", *names]
         with self._log.open("w") as log:
             # A session of its own, so that what the sections start ends with them.
             self.process = subprocess.Popen(
                 command, cwd=gpu_checks.ROOT, stdout=log, stderr=log, start_new_session=True
             )
+
+    def written(self) -> list[Row]:
+        """What it has written so far."""
+        lines = self._rows.read_text().splitlines() if self._rows.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
 
     def results(self) -> list[Row]:
         """What it wrote before it ended or was stopped."""
@@ -97,33 +109,39 @@ class Job:
         if code is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        lines = self._rows.read_text().splitlines() if self._rows.exists() else []
-        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        rows = self.written()
         if code != 0:
             why = "stopped, its time was up" if code is None else f"ended with {code}: {self._log.read_text()}"
             rows.append(failure(self.label, why))
-        for file in (self._rows, self._log):
-            file.unlink(missing_ok=True)
         return rows
 
 
-def run_part(part: Part, options: argparse.Namespace, found: list[Row]) -> None:
-    """Enter the rows of all sections, those of an interrupted run too."""
-    waiting = [part.sections] if options.dry_run else [(name,) for name in part.sections]
+def run_part(
+    part: Part, dry_run: bool, found: list[Row], save: Callable[[list[Row]], None] = lambda rows: None
+) -> None:
+    """Enter the rows of all sections, those of an interrupted run too; every few seconds save those so far."""
+    waiting = [part.sections] if dry_run else [(name,) for name in part.sections]
     running: list[Job] = []
-    stop = time.monotonic() + part.budget_s + part.patience_s
-    try:
-        while (waiting or running) and time.monotonic() < stop:
-            while waiting and len(running) < max(1, (os.cpu_count() or 1) // 2):
-                running.append(Job(waiting.pop(0), part, options))
-            for job in [job for job in running if job.process.poll() is not None]:
-                running.remove(job)
+    begun = saved = time.monotonic()
+    stop = begun + part.budget_s + part.patience_s
+    with TemporaryDirectory() as folder:
+        try:
+            while (waiting or running) and time.monotonic() < stop:
+                while waiting and len(running) < max(1, (os.cpu_count() or 1) // 2):
+                    running.append(Job(waiting.pop(0), part, Path(folder), dry_run))
+                for job in [job for job in running if job.process.poll() is not None]:
+                    running.remove(job)
+                    rows = job.results()
+                    found.extend(rows)
+                    print(f"  {job.label}: {len(rows)} results after {time.monotonic() - begun:.0f} s", flush=True)
+                if time.monotonic() > saved + SAVED_EVERY_S:
+                    save(found + [row for job in running for row in job.written()])
+                    saved = time.monotonic()
+                time.sleep(0.02)
+        finally:
+            for job in running:
                 found.extend(job.results())
-            time.sleep(0.02)
-    finally:
-        for job in running:
-            found.extend(job.results())
-        found.extend(failure(", ".join(names), "never started, the time was up") for names in waiting)
+            found.extend(failure(", ".join(names), "never started, the time was up") for names in waiting)
 
 
 def is_wrong(row: Row) -> bool:
@@ -143,23 +161,31 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     return list(kept.values())
 
 
+def save_results(file: Path, about: Row, begun: float, found: list[Row]) -> None:
+    """Replace a part's file, which is whole at any time."""
+    results = {"machine": about, "seconds": time.monotonic() - begun, "results": latest(found)}
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(results, indent=1) + "\n")
+    new.replace(file)
+
+
 def run_parts(options: argparse.Namespace, about: Row) -> bool:
     """Write each part's file; whether something failed."""
     failed = False
     for name in options.parts:
         begun, found = time.monotonic(), list[Row]()
+        save = partial(save_results, options.out / f"{name}.json", about, begun)
         try:
-            run_part(PARTS[name], options, found)
+            run_part(PARTS[name], options.dry_run, found, save)
         except KeyboardInterrupt:
             found.append(failure(name, "interrupted"))
             raise
         finally:
+            save(found)
             rows = latest(found)
-            results = {"machine": about, "seconds": time.monotonic() - begun, "results": rows}
-            (options.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
             wrong = [row for row in rows if is_wrong(row)]
             failed |= bool(wrong)
-            print(f"{name}: {len(rows)} results in {results['seconds']:.0f} s, {len(wrong)} wrong", flush=True)
+            print(f"{name}: {len(rows)} results in {time.monotonic() - begun:.0f} s, {len(wrong)} wrong", flush=True)
             for row in wrong[:20]:
                 print("  ", row, flush=True)
             for text in gpu_speed.too_slow(rows):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -182,17 +182,19 @@ def test_what_hangs_is_stopped_and_its_rows_are_kept(tmp_path: Path, monkeypatch
 
         monkeypatch.setattr(gpu.subprocess, "Popen", start)
         found: list[dict[str, Any]] = []
-        gpu.run_part(gpu.Part(("speed",), 1.0, 1.0), argparse.Namespace(dry_run=False, out=tmp_path), found)
+        gpu.run_part(gpu.Part(("speed",), 1.0, 1.0), False, found, saved.append)
         return found
 
+    saved: list[Any] = []
+    monkeypatch.setattr(gpu, "SAVED_EVERY_S", 0.5)
     popen = subprocess.Popen
     write = "import sys, time; open(sys.argv[1], 'w').write('{\"what\": 1}\\n{\"wh'); "
     assert job(write + "time.sleep(60)") == [
         {"what": 1}, {"check": "speed", "passed": False, "text": "stopped, its time was up"}
     ]  # fmt: skip
+    assert saved[-1] == [{"what": 1}], "before it ended"
     kept, failed = job(write + "sys.exit('illegal memory access')")
     assert (kept, failed["text"]) == ({"what": 1}, "ended with 1: illegal memory access\n")
-    assert not list(tmp_path.iterdir())
     child = "import time; open({!r}, 'w').write('begun'); time.sleep(3); open({!r}, 'w').write('left alone')"
     mark = str(tmp_path / "mark")
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child.format(mark, mark)!r}])"
@@ -201,18 +203,20 @@ def test_what_hangs_is_stopped_and_its_rows_are_kept(tmp_path: Path, monkeypatch
     assert (tmp_path / "mark").read_text() == "begun", "what a section started ends with it"
 
 
-def test_an_interrupted_run_writes_its_results(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_cut_off_leaves_its_results(number: int, tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
     program = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", "--dry-run", "--out", str(tmp_path)]
     process = subprocess.Popen(program, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"}, text=True)
-    while not (rows := list(tmp_path.glob("*.jsonl"))) or not rows[0].read_text():
+    file = tmp_path / "checks.json"
+    while not file.exists() or not json.loads(file.read_text())["results"]:
         assert process.poll() is None
         time.sleep(0.1)
-    process.terminate()
-    assert process.wait(60) == 130
-    rows = json.loads((tmp_path / "checks.json").read_text())["results"]
+    process.send_signal(number)
+    code = process.wait(60)
+    rows = json.loads(file.read_text())["results"]
     assert rows[0]["passed"]
-    assert rows[-1]["text"] == "interrupted"
+    assert (code, rows[-1].get("text")) == ((130, "interrupted") if number == signal.SIGTERM else (-number, None))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
