@@ -37,6 +37,8 @@ a call finds nothing of its operands there, and others' results still to be writ
 class Gpu:
     """The current CUDA device, reached as a program does: through PyTorch's dispatcher."""
 
+    measuring = True
+
     sizes = Sizes(
         100_003, ((300, 1), (300, 257), (4096, 1024), (65, 12_288), (33, 20_000)), 1 << 24, 256,
         (2**28, 2**26, 2**30, 2**28 + 1), (2**27, 2**25), (256, 1024, 4096, 8192, 16384), 15,
@@ -78,6 +80,8 @@ class Gpu:
 
 class Interpreter:
     """The GPU's kernels by Triton's interpreter (TRITON_INTERPRET=1): everything but the GPU and its figures."""
+
+    measuring = True
 
     sizes = Sizes(200, ((5, 40),), 1 << 10, 2, (1 << 11,), (1 << 9,), (64,), 2)
     name = "none: Triton's interpreter"

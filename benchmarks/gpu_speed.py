@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -36,7 +39,10 @@ def times_us(at: Any, calls: Calls) -> dict[str, tuple[list[float], float]]:
 
 
 def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
-    """A row for each call, beside a copy of ``copy_bytes``; one that fails is reported and left out."""
+    """A row for each call, beside a copy of ``copy_bytes``; one that fails is reported and left out.
+
+    Each is called three times first; where the device is not ``measuring`` that is all.
+    """
     able = {}
     for name, call in calls.items():
         try:
@@ -47,7 +53,7 @@ def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
         except Exception as error:
             text = f"{type(error).__name__}: {error}"[:500]
             yield {**label, "what": name, "passed": name not in ("copy", "aclnn"), "text": text}
-    if "copy" not in able:
+    if "copy" not in able or not at.measuring:
         return
     measured = times_us(at, able)
     copy_bytes_per_us = 2 * label["copy_bytes"] / measured["copy"][0][1]
@@ -207,6 +213,22 @@ def speed(at: Any, deadline: float) -> Iterator[Row]:
         yield from surviving(f"speed of {label}", rows())
         if cuda:
             torch.cuda.empty_cache()
+
+
+def compile_ahead(share: int, shares: int, at: Any, deadline: float) -> Iterator[Row]:
+    """Call what ``speed`` is to measure, so that it finds it compiled on disk: one of several shares, without results.
+
+    Tensors larger than 1 GiB, too large for several processes, take the kernels of smaller ones.
+    """
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # the shares are processes enough
+    ahead = copy(at)
+    ahead.measuring = False
+    for plan in itertools.islice(plans(ahead), share, None, shares):
+        if time.monotonic() > deadline:
+            break
+        if plan.nbytes <= 1 << 30:
+            deque(surviving(plan.label, plan.rows()), maxlen=0)
+    yield from ()
 
 
 def too_slow(rows: Iterable[Row]) -> Iterator[str]:

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,27 @@ def test_timed_calls_find_the_cache_filled_with_other_data() -> None:
     assert size >= 4 * (50 << 20)
     names = [step if isinstance(step, str) else step[0] for step in steps]
     assert names == ["zero_", "_sleep", "record", "call", "record", "synchronize", "elapsed_time"]
+
+
+def test_what_is_measured_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plan is called by one of the shares, none is timed, and one that fails leaves the others."""
+    called: list[int] = []
+
+    def plans(at: Any) -> Any:
+        for number in range(7):
+            calls = {"copy": partial(called.append, number), "aclnn": lambda: 1 // 0}
+            yield gpu_speed.Plan(str(number), 1 << (31 if number == 2 else 20), partial(rows, at, calls))
+
+    def rows(at: Any, calls: Any) -> Any:
+        yield from gpu_speed.rows_of(at, {"copy_bytes": 1}, 1, calls)
+
+    monkeypatch.setattr(gpu_speed, "plans", plans)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "2")  # put back afterwards
+    at: Any = SimpleNamespace(measuring=True, settle=lambda: None)
+    for share in range(3):
+        assert not list(gpu_speed.compile_ahead(share, 3, at, float("inf")))
+    assert sorted(called) == [number for number in range(7) if number != 2 for _ in range(3)]
+    assert at.measuring
 
 
 def test_every_graph_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
