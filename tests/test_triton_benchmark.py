@@ -89,6 +89,13 @@ def test_slow_measurements_are_named() -> None:
     assert found(large | {"elements": 1 << 12}, 0.1, 1.0) == found(large | {"operator": "silu"}, 0.1, 1.0) == 0
 
 
+def test_a_numba_that_refuses_its_numpy_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert not gpu_checks.numba_runs()
+
+
 def test_timed_calls_find_the_cache_filled_with_other_data() -> None:
     """An H200's holds 50 MiB, of a 16-bit tensor of 2^25 elements most."""
     done: list[Any] = []
