@@ -192,8 +192,9 @@ class _LayerNorm:
             struct.unpack("q", struct.pack("d", self._eps))[0], **self._types,
             AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), ROWS=tall, BLOCK=block,
             HELD=self._n <= block, ALIGNED=self._aligned,
-            # Two programs of 512 threads to a multiprocessor: one waits for its row while the other computes.
-            num_warps=num_warps, maxnreg=min(128, 1024 // num_warps), enable_fp_fusion=False,
+            # Two programs of 512 threads to a multiprocessor, one waits for its row while the other computes; of those
+            # that take several rows five.
+            num_warps=num_warps, maxnreg=96 if tall > 1 else min(128, 1024 // num_warps), enable_fp_fusion=False,
         )  # fmt: skip
 
 
