@@ -15,7 +15,7 @@ from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.elementwise import contiguous, entries, formulas, movers, rows, tiles, tiling
 from aclnn.kernels.cpu.elementwise.kinds import KINDS
 from aclnn.kernels.cpu.geometry import Geometry, simplify
-from aclnn.kernels.cpu.overlaps import apart, same_elements
+from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.tensor import Layout
 
@@ -77,7 +77,7 @@ class _Contiguous:
         dy, x, out = inputs[0], inputs[-1], outputs[0]
         reach = self._bytes
         if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
-            (dy, x), _copies = apart((dy, x), ((0, reach),) * 2, (out,), ((0, reach),), alike=(0, 1))
+            (dy, x), _copies = Overlaps(((0, reach),) * 2, ((0, reach),), alike=(0, 1)).apart((dy, x), (out,))
         run, table, size = self._kernel, self._table_address, self._size
         if size <= ALONE:
             run(0, dy, x, out, table, 0, size, size)
@@ -103,8 +103,8 @@ class _Strided:
     """Any layouts and data types."""
 
     __slots__ = (
-        "_alike", "_description", "_kernel", "_per_chunk", "_read", "_starts", "_table", "_tiles", "_work_us",
-        "_written", "workspace_bytes",
+        "_description", "_kernel", "_overlaps", "_per_chunk", "_starts", "_table", "_tiles", "_work_us",
+        "workspace_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -132,12 +132,12 @@ class _Strided:
         self._table = table
         # Reading and writing the same element is harmless only where nothing is written twice.
         alone = not geometry.ordered and all(stride for extent, stride in zip(*output[1:], strict=True) if extent > 1)
-        self._alike = {i for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
-        self._read, self._written = [layout.span for layout in inputs], (output.span,)
+        alike = {i for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
+        self._overlaps = Overlaps([layout.span for layout in inputs], (output.span,), alike)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
-        addresses, _copies = apart(inputs, self._read, outputs, self._written, self._alike)
+        addresses, _copies = self._overlaps.apart(inputs, outputs)
         dy, x, out = (
             address + start
             for address, start in zip(

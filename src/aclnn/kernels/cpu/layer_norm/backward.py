@@ -22,7 +22,7 @@ from aclnn.kernels.cpu.layer_norm.rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm.segments import Wanted
 from aclnn.kernels.cpu.layer_norm.tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
-from aclnn.kernels.cpu.overlaps import apart, same_elements
+from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.vector import LANES
 from aclnn.tensor import Layout
@@ -80,10 +80,15 @@ class LayerNormPlan:
         split = len(dy.shape) - normalized_dims
         self._m, self.n = math.prod(dy.shape[:split]), math.prod(dy.shape[split:])
         self._empty = self._m == 0 or self.n == 0
-        read = (*self._matrices[:2], *self._statistics, self._weight)
-        self._read = [None if view is None else view.span for view in read]
-        self._overwritten = [None if dx is None or self._empty else dx.span]  # while inputs are still read
-        self._alike = {i for i, layout in enumerate((dy, x)) if dx is not None and same_elements(layout, dx)}
+        read, written = (
+            [None if view is None else view.span for view in views]
+            for views in ((*self._matrices[:2], *self._statistics, self._weight), self._gradients)
+        )
+        overwritten = None if dx is None or self._empty else dx.span  # while inputs are still read
+        alike = {i for i, layout in enumerate((dy, x)) if dx is not None and same_elements(layout, dx)}
+        self._overlaps = Overlaps(read, [overwritten], alike)
+        self._early = Overlaps([*read, None if dx is None else dx.span], written)
+        """Of dw and db, where they are written before dx and while inputs are still being read."""
         self._segments = -(-self.n // jobs.SEGMENT)
         self._batched = self.n > LONGEST or self._m < 4 * BLOCK_ROWS
         least = max(self._m / BLOCKS, BLOCK_ELEMENTS / max(1, self.n))
@@ -104,6 +109,9 @@ class LayerNormPlan:
         self._kernels: dict[tuple[bool, bool, str], tuple[list[Kernel], dict[int, int]]] = {}
         self.workspace_bytes = 0 if self._empty else self._regions.end
         self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
+        fields = (*MATRICES[:2], jobs.MEAN, jobs.RSTD, jobs.DX, jobs.DW, jobs.DB)
+        self._places = [(which, at // 8) for which, field in enumerate(fields) if (at := self._template[field])]
+        """Where in the job the addresses of inputs, without the weight, and outputs go."""
         self._careful = self._batched or (self.wanted.dx and (self._sets or not self._direct))
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         if not self._empty:
@@ -169,7 +177,7 @@ class LayerNormPlan:
         """See ``aclnn.kernels.Plan``."""
         if self.n == 0:
             return
-        inputs, _copies = apart(inputs, self._read, outputs[:1], self._overwritten, self._alike)
+        inputs, _copies = self._overlaps.apart(inputs, outputs)
         job = self._filled(inputs, outputs, workspace)
         in_place = self.wanted.dx and outputs[0] in inputs[:2]
         if self._empty:
@@ -182,18 +190,16 @@ class LayerNormPlan:
 
     def _filled(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Job:
         """The job with its addresses."""
-        regions, (dx, dw, db) = self._regions, outputs
-        job = self._template.copy()
-        fields = (*MATRICES, jobs.MEAN, jobs.RSTD, jobs.DW, jobs.DB)
-        for field, address in zip(fields, (*inputs[:2], dx, *inputs[2:4], dw, db), strict=True):
-            if job[field]:
-                job[job[field] // 8] = address
+        regions, job = self._regions, self._template.copy()
+        addresses = (*inputs[:4], *outputs)
+        for which, place in self._places:
+            job[place] = addresses[which]
         job[jobs.PARTIALS] = workspace + regions.partials
         job[jobs.RECORDS] = workspace + regions.records
         job[jobs.COEFFICIENTS] = workspace + regions.coefficients
         job[jobs.FRESH] = 1
         if self.wanted.dx and not self._empty:
-            job[jobs.STREAMED] &= self._direct and dx % 16 == 0
+            job[jobs.STREAMED] &= self._direct and outputs[0] % 16 == 0
             job[jobs.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
             columns_kernel("top_weight")(weight, self.n, job.address + 8 * jobs.TOP_WEIGHT)
         return job
@@ -305,15 +311,9 @@ class LayerNormPlan:
 
     def _apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
         """Whether dw and db may be written before dx, while inputs are still being read, and in any order."""
-        others = [(address, span) for address, span in zip(inputs, self._read, strict=True) if span is not None]
-        if self.wanted.dx:
-            others.append((outputs[0], self._matrices[2].span))
-        for view, target in zip(self._gradients, outputs[1:], strict=True):
-            if view is not None:
-                begin, end = (target + edge for edge in view.span)
-                if not view.distinct or any(at + low < end and begin < at + high for at, (low, high) in others):
-                    return False
-        return True
+        if any(view is not None and not view.distinct for view in self._gradients):
+            return False
+        return next(self._early.among((*inputs, outputs[0]), outputs[1:]), None) is None
 
     def _share(self, job: Job, kernel: Kernel, operands: tuple[int, int, int, int]) -> None:
         """A step of a batch on all threads."""

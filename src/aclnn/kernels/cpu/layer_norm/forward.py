@@ -23,7 +23,7 @@ from aclnn.kernels.cpu.layer_norm.job import PER_US, Job, of, offset
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
 from aclnn.kernels.cpu.masked import first_lanes, load_float32_part, store_float32_part
 from aclnn.kernels.cpu.memory import load_float32, store_float32
-from aclnn.kernels.cpu.overlaps import apart
+from aclnn.kernels.cpu.overlaps import Overlaps
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.vector import LANES, splat
@@ -34,10 +34,11 @@ _CHUNK_ELEMENTS = 1 << 16
 
 # What `job` holds, one int64 each: sizes, the bits of eps as float64, then for each tensor its address (0 when absent)
 # and where its dimensions are described. A description is (dimensions, extent, stride in bytes, …), innermost first;
-# x and out have one for rows and one for columns.
-(N, EPS, X, X_ROWS, X_COLUMNS, OUT, OUT_ROWS, OUT_COLUMNS,
- MEAN, MEAN_ROWS, RSTD, RSTD_ROWS, WEIGHT, WEIGHT_COLUMNS, BIAS, BIAS_COLUMNS, STREAMED) = range(17)  # fmt: skip
-_FIELDS = 17
+# x and out have one for rows and one for columns. TAKEN: how many threads have begun.
+(
+    N, EPS, X, X_ROWS, X_COLUMNS, OUT, OUT_ROWS, OUT_COLUMNS, MEAN, MEAN_ROWS, RSTD, RSTD_ROWS,
+    WEIGHT, WEIGHT_COLUMNS, BIAS, BIAS_COLUMNS, STREAMED, TAKEN, _FIELDS,
+) = range(19)  # fmt: skip
 
 
 @register_jitable
@@ -159,7 +160,7 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
     """Rows, shared by threads as in ``chunks``.
 
     The operands: the job, the threads' memory, of three rows in float32 each (one of x or of the result, the weights,
-    the biases), the bytes of a row, where to count the threads that have theirs, and how many there are.
+    the biases), the bytes of a row, and how many threads have such memory.
     """
     read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out, trickles)
     into_row = _normalizer(DataType.FLOAT, False)
@@ -204,8 +205,8 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
         if streamed:
             finish_streams()
 
-    def run(job: int, rooms: int, row_bytes: int, taken: int, threads: int, begun: int, step: int, end: int) -> None:
-        number = fetch_add(taken, 1)
+    def run(job: int, rooms: int, row_bytes: int, threads: int, unused: int, begun: int, step: int, end: int) -> None:
+        number = fetch_add(job + 8 * TAKEN, 1)
         if number >= threads:
             return
         n, row = of(job, N), rooms + 3 * row_bytes * number
@@ -260,10 +261,10 @@ class LayerNormPlan:
         for field, description in self._descriptions.items():
             job[field] = description.address
         self._template = Job.of(job)
-        self._read, self._written = (
+        read, written = (
             [None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)
         )
-        self._alike = {0} if x == out else ()  # a row is read before it is written
+        self._overlaps = Overlaps(read, written, {0} if x == out else ())  # a row is read before it is written
         types = [None if layout is None else layout.dtype for layout in (weight, bias, mean, rstd)]
         self._kinds = _Kinds(x.dtype, types[0], types[1], out.dtype, types[2], types[3])
         size = out.dtype.itemsize
@@ -284,14 +285,14 @@ class LayerNormPlan:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """Compute; see ``aclnn.kernels.Plan``."""
         job = self._template.copy()
-        (job[X], job[WEIGHT], job[BIAS]), _copies = apart(inputs, self._read, outputs, self._written, self._alike)
+        (job[X], job[WEIGHT], job[BIAS]), _copies = self._overlaps.apart(inputs, outputs)
         job[OUT], job[MEAN], job[RSTD] = outputs
         job[STREAMED] = streamed = self._streams and outputs[0] % 16 == 0
         trickles = streamed and outputs[0] % self._vector_bytes != 0
         normalize = self._kernel(trickles) if trickles else self._normalize
         threads = min(pool.shared().threads, -(-self._m // self._step))
-        rooms, taken = np.empty(threads * 3 * self._row_bytes, np.uint8), np.zeros(1, np.int64)
-        operands = (job.address, rooms.ctypes.data, self._row_bytes, taken.ctypes.data, threads)
+        rooms = np.empty(threads * 3 * self._row_bytes, np.uint8)
+        operands = (job.address, rooms.ctypes.data, self._row_bytes, threads, 0)
         pool.sweep(normalize, operands, self._step, self._m, self._m * self._n // PER_US)
 
 

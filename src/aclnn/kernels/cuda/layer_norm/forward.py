@@ -1,7 +1,7 @@
-"""LayerNorm in Triton: a program for each row, or for several short ones; the variance is taken around the mean, in a
-pass of its own.
+"""LayerNorm in Triton: a program for each row, or for several short ones.
 
-Rows whose squares overflow or vanish in float32 are taken in float64.
+The variance is taken around the mean, in a pass of its own. Rows whose squares overflow or vanish in float32 are taken
+in float64.
 """
 
 from __future__ import annotations
