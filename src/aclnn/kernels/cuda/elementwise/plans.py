@@ -14,7 +14,8 @@ from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise import entries
 from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
-from aclnn.kernels.cuda.elementwise.formulas import FORMULAS, LARGEST
+from aclnn.kernels.cuda.elementwise.formulas import FORMULAS
+from aclnn.kernels.cuda.elementwise.pieces import LARGEST
 from aclnn.kernels.cuda.launch import TYPES, entry_at, entry_or, tl, torch, triton
 from aclnn.tensor import Layout, contiguous_strides
 
