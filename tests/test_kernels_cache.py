@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,4 +58,14 @@ def test_without_any_place_nothing_is_kept(places: Path, monkeypatch: pytest.Mon
     (places / "home").write_text("the same")
     assert cache.directory() is None
     cache.write("kernel", (), b"contents")
+    assert cache.read("kernel", ()) is None
+
+
+@pytest.mark.parametrize("damage", [lambda kept: kept[:-1], lambda kept: kept[:-1] + b"?", lambda kept: b""])
+def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes]) -> None:
+    """A page of zeros in machine code, as a crash of the system leaves it, ended every later process."""
+    cache.write("kernel", (), b"contents")
+    assert cache.read("kernel", ()) == b"contents"
+    (path,) = cache.user_cache().iterdir()
+    path.write_bytes(damage(path.read_bytes()))
     assert cache.read("kernel", ()) is None

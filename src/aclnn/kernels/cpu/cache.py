@@ -1,8 +1,8 @@
 """A directory of files that are expensive to make: compiled kernels and tables, shared between processes.
 
 A file is named after everything that its contents depend on, written beside its place and moved into it, so that
-readers see whole files only and concurrent writers do no harm. No failure of the file system is an error: what cannot
-be kept is made again.
+readers see whole files only and concurrent writers do no harm. It begins with a digest of the rest: damaged machine
+code would run. No failure of the file system is an error: what cannot be kept is made again.
 """
 
 from __future__ import annotations
@@ -79,15 +79,24 @@ def _path(name: str, key: tuple[object, ...]) -> Path | None:
     return None if where is None else where / f"{name}-{digest}"
 
 
+_DIGEST_BYTES = 16
+
+
+def _digest(contents: bytes) -> bytes:
+    return hashlib.sha256(contents).digest()[:_DIGEST_BYTES]
+
+
 def read(name: str, key: tuple[object, ...]) -> bytes | None:
-    """The contents kept under a name and everything they depend on; None when there are none."""
+    """The contents kept under a name and everything they depend on; None when there are none, or damaged ones."""
     path = _path(name, key)
     if path is None:
         return None
     try:
-        return path.read_bytes()
+        kept = path.read_bytes()
     except OSError:
         return None
+    contents = kept[_DIGEST_BYTES:]
+    return contents if _digest(contents) == kept[:_DIGEST_BYTES] else None
 
 
 def write(name: str, key: tuple[object, ...], contents: bytes) -> None:
@@ -99,7 +108,7 @@ def write(name: str, key: tuple[object, ...], contents: bytes) -> None:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(contents)
+                file.write(_digest(contents) + contents)
             os.replace(temporary, path)
         except OSError:
             os.unlink(temporary)
