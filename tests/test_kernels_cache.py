@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,3 +71,26 @@ def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes
     (path,) = cache.user_cache().iterdir()
     path.write_bytes(damage(path.read_bytes()))
     assert cache.read("kernel", ()) is None
+
+
+_GRADIENT = "import numpy as np, aclnn; x = np.ones(1000, np.float32); print(aclnn.silu_backward(x, x)[0])"
+
+
+def gradient(folder: Path, **variables: str) -> str:
+    """What a process of its own prints, with this folder for kernels."""
+    environment = os.environ | {"ACLNN_CACHE_DIR": str(folder), **variables}
+    command = [sys.executable, "-c", _GRADIENT]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_kernels_are_compiled_where_numba_is_asked_not_to(tmp_path: Path) -> None:
+    """As tests do that measure which lines of their own jitted functions run."""
+    assert gradient(tmp_path, NUMBA_DISABLE_JIT="1") == "0.92767054\n"
+
+
+def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path) -> None:
+    """They took seven times as long in every later process."""
+    gradient(tmp_path, NUMBA_OPT="0")
+    slow = len(list(tmp_path.iterdir()))
+    gradient(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2 * slow

@@ -18,7 +18,7 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core import types
+from numba.core import config, types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
@@ -49,7 +49,7 @@ class _KernelCache(_Cache):
 
     def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
         versions = (numba.__version__, llvmlite.__version__, sys.version, platform.machine())
-        return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested())
+        return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(), config.OPT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
@@ -90,6 +90,17 @@ def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
         FunctionIdentity._unique_ids = before
 
 
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """Compile where NUMBA_DISABLE_JIT asks for plain Python too: vectors and addresses exist in compiled code only."""
+    config.reload_config()  # as the compiler would do, undoing this
+    before, config.DISABLE_JIT = config.DISABLE_JIT, 0
+    try:
+        yield
+    finally:
+        config.DISABLE_JIT = before
+
+
 def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., Any]], nogil: bool = True) -> Kernel:
     """The compiled form of the function that ``make`` returns; all its parameters are int64.
 
@@ -111,10 +122,10 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             if _stopped:
                 raise RuntimeError(f"kernel {name}: expected one that was loaded before the process began to end")
             function = make()
-            dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True)(function)
-            dispatcher._cache = _KernelCache(name, key)
             signature = (types.int64,) * function.__code__.co_argcount
-            with _symbols_of(name, key):
+            with _compiling(), _symbols_of(name, key):
+                dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True)(function)
+                dispatcher._cache = _KernelCache(name, key)
                 dispatcher.compile(signature)
             # The entry point takes half the time of the dispatcher's call, which would look at the types again.
             result = dispatcher.overloads[signature]
