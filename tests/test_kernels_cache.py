@@ -74,23 +74,33 @@ def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes
 
 
 _GRADIENT = "import numpy as np, aclnn; x = np.ones(1000, np.float32); print(aclnn.silu_backward(x, x)[0])"
+_CERTIFIED = "import numpy as np; from aclnn.verify import slopes; x = np.ones(1); slopes.silu(x, x, x + 0); print(x)"
 
 
-def gradient(folder: Path, **variables: str) -> str:
-    """What a process of its own prints, with this folder for kernels."""
+def printed(program: str, folder: Path, **variables: str) -> str:
+    """What a program prints in a process of its own, with this folder for kernels."""
     environment = os.environ | {"ACLNN_CACHE_DIR": str(folder), **variables}
-    command = [sys.executable, "-c", _GRADIENT]
+    command = [sys.executable, "-c", program]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def test_kernels_are_compiled_where_numba_is_asked_not_to(tmp_path: Path) -> None:
     """As tests do that measure which lines of their own jitted functions run."""
-    assert gradient(tmp_path, NUMBA_DISABLE_JIT="1") == "0.92767054\n"
+    assert printed(_GRADIENT, tmp_path, NUMBA_DISABLE_JIT="1") == "0.92767054\n"
 
 
 def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path) -> None:
     """They took seven times as long in every later process."""
-    gradient(tmp_path, NUMBA_OPT="0")
+    printed(_GRADIENT, tmp_path, NUMBA_OPT="0")
     slow = len(list(tmp_path.iterdir()))
-    gradient(tmp_path)
+    printed(_GRADIENT, tmp_path)
     assert len(list(tmp_path.iterdir())) == 2 * slow
+
+
+def test_what_verify_compiles_is_kept_with_the_kernels(tmp_path: Path) -> None:
+    """Numba's own cache raised where it found no folder, so that a good dump failed with exit status 1."""
+    for _ in range(2):
+        ours, numbas = tmp_path / "ours", tmp_path / "numbas"
+        assert printed(_CERTIFIED, ours, NUMBA_CACHE_DIR=str(numbas)) == "[0.92767051]\n"
+        assert any(path.name.startswith("verify-silu-") for path in ours.iterdir())
+        assert not numbas.exists()

@@ -1,15 +1,33 @@
-"""Numba's decorator with a type: compiled without the interpreter lock, kept on disk."""
+"""Numba's decorator with a type: compiled without the interpreter lock, kept on disk beside the kernels.
+
+Numba's own cache fails where neither the package's folder nor a home can be written, or the disk is full, and takes no
+notice when a function in another file changes that it compiled in.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
+
+from aclnn.kernels.cpu.compiler import KernelCache
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
+@cache
+def _source_stamp() -> str:
+    """A digest of this package's source, where compiled functions call one another across files."""
+    paths = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
 def compiled(function: F) -> F:
     """Compile at the first call; IEEE arithmetic as written (no contraction, no reordering, 1/0 gives inf)."""
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher._cache = KernelCache(f"verify-{function.__name__}", (function.__module__, _source_stamp()))
+    return cast(F, dispatcher)

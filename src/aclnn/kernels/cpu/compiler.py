@@ -37,7 +37,7 @@ _lock = lock_across_forks()
 _stopped = False
 
 
-class _KernelCache(_Cache):
+class KernelCache(_Cache):
     """What Numba asks before and tells after it compiles."""
 
     def __init__(self, name: str, key: tuple[object, ...]) -> None:
@@ -45,6 +45,7 @@ class _KernelCache(_Cache):
 
     @property
     def cache_path(self) -> str | None:
+        """Where files are kept."""
         return str(cache.directory())
 
     def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
@@ -52,6 +53,7 @@ class _KernelCache(_Cache):
         return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(), config.OPT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What was compiled for these types of arguments; None when it must be compiled."""
         target_context.refresh()
         contents = cache.read(self._name, self._full_key(sig, target_context.codegen()))
         if contents is None:
@@ -62,6 +64,7 @@ class _KernelCache(_Cache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled."""
         cache.write(self._name, self._full_key(sig, data.codegen), dumps(data._reduce()))
 
     def enable(self) -> None:
@@ -125,7 +128,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             signature = (types.int64,) * function.__code__.co_argcount
             with _compiling(), _symbols_of(name, key):
                 dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True)(function)
-                dispatcher._cache = _KernelCache(name, key)
+                dispatcher._cache = KernelCache(name, key)
                 dispatcher.compile(signature)
             # The entry point takes half the time of the dispatcher's call, which would look at the types again.
             result = dispatcher.overloads[signature]
