@@ -351,6 +351,19 @@ def test_a_reader_that_leaves_early_leaves_the_verdict(tmp_path, fault):
     assert done.returncode == (1 if fault else 0)
 
 
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_closed_output_leaves_the_verdict(tmp_path, fault):
+    """As a service's: with >&- a passing dump failed, with a traceback."""
+    program = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    at = dump(tmp_path, ".npy", fault=fault)
+    command = ["-m", "aclnn", "verify", "silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *command, "--actual", at["grad_input"]], stderr=subprocess.PIPE, check=False
+    )
+    assert done.stderr == b""
+    assert done.returncode == (1 if fault else 0)
+
+
 def test_a_terminal_without_unicode_gets_a_report(tmp_path):
     done = verify(dump(tmp_path, ".npy", fault=True), PYTHONIOENCODING="ascii")
     text = done.communicate()[0].decode("ascii")

@@ -33,6 +33,8 @@ def _flush() -> None:
     """What cannot be written was refused when it was printed; Python would complain of it once more at its end."""
     from aclnn.console import leave
 
+    if sys.stdout is None:  # closed by whoever started the command (>&-)
+        return
     try:
         sys.stdout.flush()
     except OSError:
