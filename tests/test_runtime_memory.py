@@ -478,6 +478,11 @@ def test_resolve_agrees_with_a_plain_search(data: st.DataObject) -> None:
     assert table.find(address) is next((r for r in ranges if r.address <= address < r.end), None)
 
 
+def test_an_arena_beyond_every_address_is_as_large_as_the_system_gives() -> None:
+    """ACLNN_MEMORY_BYTES of 10^23 ended in an OverflowError that named nothing."""
+    assert arena.Arena(10**23, 512).allocate(1 << 20) is not None
+
+
 @given(
     steps=st.lists(st.tuples(st.booleans(), st.integers(1, 5000), st.integers(0, 1000)), max_size=60),
     granule=st.sampled_from([512, 4096]),

@@ -142,7 +142,7 @@ def _reserve(nbytes: int) -> mmap.mmap:
     while True:
         try:
             return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-        except OSError:
+        except (OSError, OverflowError):
             if nbytes <= _LEAST_BYTES:
                 raise
             nbytes //= 2
