@@ -440,6 +440,11 @@ def test_a_variable_that_makes_no_sense_is_refused() -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_an_empty_variable_is_one_that_is_not_set() -> None:
+    for variable in ("ACLNN_NUM_THREADS", "ACLNN_VECTOR", "ACLNN_SOC_NAME", "ACLNN_DEVICE"):
+        assert python("-m", "aclnn", "info", **{variable: ""}).returncode == 0
+
+
 def test_starting_imports_nothing_heavy() -> None:
     heavy = {"numba", "torch", "ml_dtypes", "matplotlib", "sklearn", "rich.table"}
     code = f"import sys, aclnn.cli.app; print({heavy} & set(sys.modules))"

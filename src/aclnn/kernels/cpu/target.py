@@ -17,7 +17,7 @@ def requested() -> str:
     Raises:
         ValueError: another word.
     """
-    word = os.environ.get("ACLNN_VECTOR", "auto")
+    word = os.environ.get("ACLNN_VECTOR") or "auto"
     if word not in ("auto", *FLAVOURS):
         raise ValueError(f"ACLNN_VECTOR: expected auto, {', '.join(FLAVOURS)}, got {word!r}")
     return word
