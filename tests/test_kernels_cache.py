@@ -104,3 +104,12 @@ def test_what_verify_compiles_is_kept_with_the_kernels(tmp_path: Path) -> None:
         assert printed(_CERTIFIED, ours, NUMBA_CACHE_DIR=str(numbas)) == "[0.92767051]\n"
         assert any(path.name.startswith("verify-silu-") for path in ours.iterdir())
         assert not numbas.exists()
+
+
+def test_without_its_source_an_installation_keeps_nothing(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a zip, of .pyc files or frozen by PyInstaller; every call raised FileNotFoundError."""
+    monkeypatch.setattr(cache, "sources", lambda: [places / "archive.zip" / "dtypes.py"])
+    cache.source_stamp.cache_clear()
+    cache.write("kernel", (), b"contents")
+    assert cache.read("kernel", ()) is None
+    cache.source_stamp.cache_clear()

@@ -65,16 +65,19 @@ def sources() -> list[Path]:
 
 
 @cache
-def source_stamp() -> str:
-    """A digest of the kernels' source: other code, other files."""
+def source_stamp() -> str | None:
+    """A digest of the kernels' source: other code, other files. None where it was not installed (PyInstaller, zip)."""
     digest = hashlib.sha256()
-    for path in sources():
-        digest.update(path.read_bytes())
+    try:
+        for path in sources():
+            digest.update(path.read_bytes())
+    except OSError:
+        return None
     return digest.hexdigest()
 
 
 def _path(name: str, key: tuple[object, ...]) -> Path | None:
-    where = directory()
+    where = None if source_stamp() is None else directory()
     digest = hashlib.sha256(repr((source_stamp(), *key)).encode()).hexdigest()[:32]
     return None if where is None else where / f"{name}-{digest}"
 
