@@ -73,6 +73,47 @@ def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes
     assert cache.read("kernel", ()) is None
 
 
+def test_a_file_under_anothers_name_is_none(places: Path) -> None:
+    for name in ("one", "other"):
+        cache.write(name, (), name.encode())
+    one, other = sorted(cache.user_cache().iterdir())
+    one.replace(other)
+    assert cache.read("other", ()) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners here")
+@pytest.mark.parametrize(
+    ("owner", "mode", "trusted"),
+    [(0, 0o644, True), (1000, 0o644, True), (1001, 0o644, False), (1000, 0o664, False), (0, 0o666, False)],
+)
+def test_what_others_could_have_written_is_not_run(
+    places: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, trusted: bool
+) -> None:
+    cache.write("kernel", (), b"contents")
+    (path,) = cache.user_cache().iterdir()
+    path.chmod(mode)
+    about = os.stat(path)
+    owned = os.stat_result((about.st_mode, *about[1:4], owner, *about[5:]))
+    monkeypatch.setattr(os, "fstat", lambda descriptor: owned)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert cache.read("kernel", ()) == (b"contents" if trusted else None)
+
+
+def test_a_folder_that_cannot_be_written_is_read(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that brought compiled kernels had them compiled again by every container."""
+    monkeypatch.setenv("ACLNN_CACHE_DIR", str(places / "image"))
+    cache.write("kernel", (), b"contents")
+    cache.directory.cache_clear()
+    monkeypatch.setattr(cache, "_can_be_written", lambda path: path == cache.temporary_cache())
+    assert cache.directory() == cache.temporary_cache()
+    assert cache.read("kernel", ()) == b"contents"
+
+
+def test_the_variable_may_begin_with_a_tilde(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACLNN_CACHE_DIR", "~/chosen")
+    assert cache.directory() == places / "home" / "chosen"
+
+
 _GRADIENT = "import numpy as np, aclnn; x = np.ones(1000, np.float32); print(aclnn.silu_backward(x, x)[0])"
 _CERTIFIED = "import numpy as np; from aclnn.verify import slopes; x = np.ones(1); slopes.silu(x, x, x + 0); print(x)"
 

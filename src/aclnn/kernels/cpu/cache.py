@@ -1,20 +1,23 @@
 """A directory of files that are expensive to make: compiled kernels and tables, shared between processes.
 
 A file is named after everything that its contents depend on, written beside its place and moved into it, so that
-readers see whole files only and concurrent writers do no harm. It begins with a digest of the rest: damaged machine
-code would run. No failure of the file system is an error: what cannot be kept is made again.
+readers see whole files only and concurrent writers do no harm. It begins with a digest of its name and the rest, since
+damaged machine code would run, and is used only if nobody could have written it but this user or the superuser. No
+failure of the file system is an error: what cannot be kept is made again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 
 def user_cache() -> Path:
@@ -36,16 +39,18 @@ def temporary_cache() -> Path:
 
 def _candidates() -> Iterator[Path]:
     chosen = os.environ.get("ACLNN_CACHE_DIR")
-    yield Path(chosen) if chosen else user_cache()
+    if chosen:
+        with suppress(RuntimeError):  # of a home that there is not
+            yield Path(chosen).expanduser()
+    else:
+        yield user_cache()
     yield temporary_cache()
 
 
-def _usable(path: Path) -> bool:
-    """The directory exists (now), is ours and can be written: what others could have written must not be run."""
+def _can_be_written(path: Path) -> bool:
+    """The directory exists (now), and takes files."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
-            return False
+        path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return True
     except OSError:
@@ -55,7 +60,7 @@ def _usable(path: Path) -> bool:
 @cache
 def directory() -> Path | None:
     """Where files are kept: ``ACLNN_CACHE_DIR``, the platform's place or a temporary directory; None if none can be."""
-    return next((path for path in _candidates() if _usable(path)), None)
+    return next((path for path in _candidates() if _can_be_written(path)), None)
 
 
 def sources() -> list[Path]:
@@ -76,43 +81,55 @@ def source_stamp() -> str | None:
     return digest.hexdigest()
 
 
-def _path(name: str, key: tuple[object, ...]) -> Path | None:
-    where = None if source_stamp() is None else directory()
-    digest = hashlib.sha256(repr((source_stamp(), *key)).encode()).hexdigest()[:32]
-    return None if where is None else where / f"{name}-{digest}"
+def _file(name: str, key: tuple[object, ...]) -> str:
+    return f"{name}-{hashlib.sha256(repr((source_stamp(), *key)).encode()).hexdigest()[:32]}"
 
 
 _DIGEST_BYTES = 16
 
 
-def _digest(contents: bytes) -> bytes:
-    return hashlib.sha256(contents).digest()[:_DIGEST_BYTES]
+def _digest(file: str, contents: bytes) -> bytes:
+    return hashlib.sha256(file.encode() + contents).digest()[:_DIGEST_BYTES]
+
+
+def _trusted(file: BinaryIO) -> bool:
+    """Whether only this user or the superuser could have written it: what is in it will be run."""
+    if not hasattr(os, "getuid"):
+        return True
+    about = os.fstat(file.fileno())
+    return about.st_uid in (0, os.getuid()) and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def read(name: str, key: tuple[object, ...]) -> bytes | None:
-    """The contents kept under a name and everything they depend on; None when there are none, or damaged ones."""
-    path = _path(name, key)
-    if path is None:
+    """The contents kept under a name and everything they depend on; None when there are none, or damaged ones.
+
+    Also from directories that cannot be written, as that of a container's image.
+    """
+    if source_stamp() is None:
         return None
-    try:
-        kept = path.read_bytes()
-    except OSError:
-        return None
-    contents = kept[_DIGEST_BYTES:]
-    return contents if _digest(contents) == kept[:_DIGEST_BYTES] else None
+    wanted = _file(name, key)
+    for where in _candidates():
+        with suppress(OSError), (where / wanted).open("rb") as file:
+            kept = file.read() if _trusted(file) else b""
+            contents = kept[_DIGEST_BYTES:]
+            if kept and _digest(wanted, contents) == kept[:_DIGEST_BYTES]:
+                return contents
+    return None
 
 
 def write(name: str, key: tuple[object, ...], contents: bytes) -> None:
-    """Keep contents; quietly not when that is impossible."""
-    path = _path(name, key)
-    if path is None:
+    """Keep contents, for other users to read too; quietly not when that is impossible."""
+    where = None if source_stamp() is None else directory()
+    if where is None:
         return
+    file = _file(name, key)
     with suppress(OSError):
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=path.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=where)
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_digest(contents) + contents)
-            os.replace(temporary, path)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(_digest(file, contents) + contents)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, where / file)
         except OSError:
             os.unlink(temporary)
             raise
