@@ -9,17 +9,18 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-def integer(name: str, default: int, least: int = 1) -> int:
+def integer(name: str, default: int, least: int = 1, most: int | None = None) -> int:
     """An environment variable's value, or the default where it is not set.
 
     Raises:
-        ValueError: it is not an integer of at least ``least``.
+        ValueError: it is not an integer of at least ``least`` and, if given, at most ``most``.
     """
     text = os.environ.get(name)
     if not text:
         return default
-    if not text.strip().isdecimal() or int(text) < least:
-        raise ValueError(f"{name}: expected an integer of at least {least}, got {text!r}")
+    if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name}: expected an integer {wanted}, got {text!r}")
     return int(text)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from pathlib import Path
 
+from aclnn import control_group
 from aclnn.runtime.arena import LARGE_GRANULE, SMALL_GRANULE, Arena, Block
 from aclnn.runtime.streams import Stream
 from aclnn.settings import integer
@@ -29,7 +29,7 @@ class Backend:
     def memory_bytes(self) -> int:
         """ACLNN_MEMORY_BYTES, or three quarters of what this process may use of the machine's memory."""
         ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return integer("ACLNN_MEMORY_BYTES", int(min(ram, _control_group_limit() or ram) * _SHARE_OF_RAM))
+        return integer("ACLNN_MEMORY_BYTES", int(min(ram, control_group.memory_bytes() or ram) * _SHARE_OF_RAM))
 
     def allocate(self, nbytes: int, huge: bool) -> Block | None:
         """Blocks of a huge page or more come from a range that is backed by huge pages."""
@@ -68,11 +68,3 @@ class Backend:
                     self._arenas[granule] = Arena(nbytes, granule, huge_pages=granule == LARGE_GRANULE)
                 arena = self._arenas[granule]
         return arena
-
-
-def _control_group_limit() -> int | None:
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text()
-    except OSError:
-        return None
-    return int(text) if text.strip().isdigit() else None

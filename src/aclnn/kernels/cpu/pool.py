@@ -92,6 +92,9 @@ from 200 µs."""
 _ANNOUNCED_S = 1.0
 """How long workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
 
+MOST_THREADS = 1024
+"""With a hundred thousand the process ran out of memory for compiled code, and LLVM ended it."""
+
 _STREAM_S = 3e-4
 """Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
 
@@ -258,15 +261,15 @@ def shared() -> Pool:
     global _pool
     if _pool is None:
         with _first:
-            _pool = _pool or Pool(integer("ACLNN_NUM_THREADS", _usual_threads()))
+            _pool = _pool or Pool(integer("ACLNN_NUM_THREADS", _usual_threads(), most=MOST_THREADS))
     return _pool
 
 
 def set_threads(threads: int) -> None:
     """Use this many threads, the caller's included, from the next call on."""
     global _pool
-    if threads < 1:
-        raise ValueError(f"set_threads: expected a positive number of threads, got {threads}")
+    if not 1 <= threads <= MOST_THREADS:
+        raise ValueError(f"set_threads: expected from 1 to {MOST_THREADS} threads, got {threads}")
     before, _pool = _pool, Pool(threads)
     if before is not None:
         before.dismiss()
