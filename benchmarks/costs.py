@@ -140,6 +140,35 @@ def call_us() -> dict[str, float]:
     )
 
 
+def layer_us() -> dict[str, float]:
+    """Small layers in PyTorch, 16 rows of 64: where a call's own time is all there is."""
+    import torch
+
+    from aclnn.torch import functional as ours
+
+    theirs = torch.nn.functional
+    torch.set_num_threads(1)
+    x, weight, bias = (torch.ones(shape, requires_grad=True) for shape in ((16, 64), (64,), (64,)))
+    dy = torch.ones(16, 64)
+
+    def trained(result: Any, *leaves: Any) -> None:
+        torch.autograd.grad(result, leaves, dy)
+
+    def inferred(layer: Callable[..., Any], *arguments: Any) -> None:
+        with torch.no_grad():
+            layer(*arguments)
+
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, functions in (("aclnn", ours), ("torch", theirs)):
+        calls[f"{name} silu"] = lambda f=functions: inferred(f.silu, x)
+        calls[f"{name} layer_norm"] = lambda f=functions: inferred(f.layer_norm, x, (64,), weight, bias)
+        calls[f"{name} silu and gradient"] = lambda f=functions: trained(f.silu(x), x)
+        calls[f"{name} layer_norm and gradients"] = lambda f=functions: trained(
+            f.layer_norm(x, (64,), weight, bias), x, weight, bias
+        )
+    return _interleaved_us(calls)
+
+
 def _status_kib(key: str) -> int:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
     return int(line.split()[1])
@@ -232,7 +261,7 @@ def measure(quick: bool) -> list[Cost]:
     timed_import = "import time; begun = time.perf_counter(); import aclnn; print((time.perf_counter() - begun) * 1e3)"
     with tempfile.TemporaryDirectory() as cache:
         compiled = _in_a_process("compile_s", ACLNN_CACHE_DIR=cache)
-    calls, memory = _in_a_process("call_us"), _in_a_process("memory_kib")
+    calls, layers, memory = _in_a_process("call_us"), _in_a_process("layer_us"), _in_a_process("memory_kib")
     return [
         Cost(
             "import aclnn, NumPy included", statistics.median(_run("-c", timed_import) for _ in range(times)), "ms", 200
@@ -250,6 +279,7 @@ def measure(quick: bool) -> list[Cost]:
         Cost("torch.ops.aten.silu_backward, the same", calls["torch's operator"], "µs"),
         Cost("a repeatable executor's run, 1,024 float32, idle stream", calls["executor"], "µs", 2),
         Cost("the same by its C name in Python", calls["phase two"], "µs"),
+        *(Cost(f"layer of 16×64 float32 in PyTorch, {name}", time_us, "µs") for name, time_us in layers.items()),
         *(Cost(f"compile {name}", seconds, "s", 2) for name, seconds in compiled.items()),
         *(
             Cost(f"memory beyond the output, {name}", kib, "KiB", "" if "layer_norm" in name else 2048)
@@ -266,7 +296,7 @@ def save(rows: list[Any], path: Path) -> None:
         writer.writerows([round(v, 3) if isinstance(v, float) else v for v in row] for row in rows)
 
 
-PROGRAMS = {f.__name__: f for f in (first_call_ms, compile_s, call_us, memory_kib)}
+PROGRAMS = {f.__name__: f for f in (first_call_ms, compile_s, call_us, layer_us, memory_kib)}
 
 if __name__ == "__main__":
     print(json.dumps(PROGRAMS[sys.argv[1]]()))

@@ -240,7 +240,9 @@ COMPILED = """Times the speed of what `torch.compile` makes of PyTorch's operato
 threads."""
 
 SLOWER = """Everything that was measured and came out slower than PyTorch's own operator, of large and small tensors,
-other layouts, wide data and all of LayerNorm's shapes and masks; the pages of the machines have the rest."""
+other layouts, wide data and all of LayerNorm's shapes and masks; the pages of the machines have the rest. Layers of
+small tensors inside of PyTorch, where a call's own time is all there is, take two to four times PyTorch's time: see
+"What else a call costs" there."""
 
 WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The reference stays PyTorch on the same data."""
 
