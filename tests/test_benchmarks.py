@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from benchmarks import figures
+from benchmarks.costs import ROOT
 from benchmarks.run import Result, revision
 
 
@@ -106,3 +109,14 @@ def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path) -
     assert len(pages) > 1
     for page in pages:
         assert (tmp_path / page).read_text() == (figures.PAGE.parent / page).read_text()
+
+
+@pytest.mark.parametrize("program", ["first_call_ms", "call_us", "layer_us"])
+def test_costs_are_measured(program: str) -> None:
+    """That of the executor was refused its memory, which nothing else gives it this way."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    done = subprocess.run([sys.executable, "-m", "benchmarks.costs", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    times = found.values() if isinstance(found, dict) else [found]
+    assert all(0 < time < 1e6 for time in times)

@@ -69,7 +69,7 @@ class Device:
         Raises:
             AclnnError: 107000, there is none; the text says what the range is.
         """
-        return memory.resolve(address, nbytes, self.budget, base)
+        return memory.resolve(address, nbytes, base, self.budget)
 
     @property
     def judged(self) -> Memo[Any, Any]:

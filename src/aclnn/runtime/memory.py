@@ -258,14 +258,14 @@ def find(address: int) -> Allocation | None:
     return _table.find(address)
 
 
-def resolve(address: int, nbytes: int, budget: Budget | None = None, base: int | None = None) -> Allocation:
+def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget | None = None) -> Allocation:
     """The live device allocation or registered buffer that contains the whole range, in O(log n).
 
     Args:
         address: where the range begins.
         nbytes: how long it is.
-        budget: of the device that must have it, unless it is a registered buffer; None for any device.
         base: what must lie in it too: the address of a tensor whose view the range is; None for ``address``.
+        budget: of the device that must have it, unless it is a registered buffer; None for any device.
 
     Raises:
         AclnnError: 107000; the text names the range and the allocation it misses.
