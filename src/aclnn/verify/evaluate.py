@@ -84,6 +84,12 @@ class ElementwiseSource(Source):
         return Elements(begin, golden, self.actual[begin:end], x, {"grad_output": dy, "self": x})
 
 
+def whole_rows(begin: int, end: int, columns: int) -> tuple[int, int, slice]:
+    """The first row that elements begin to end touch, the one behind the last, and where the elements are in those."""
+    first, last = begin // columns, -(-end // columns)
+    return first, last, slice(begin - first * columns, end - first * columns)
+
+
 class NormInputSource(Source):
     """dx of LayerNorm: whole rows."""
 
@@ -95,9 +101,8 @@ class NormInputSource(Source):
     def elements(self, begin: int, end: int) -> Elements:
         """Elements begin to end, widened to whole rows."""
         columns = max(1, self.whole.columns)
-        first, last = begin // columns, -(-end // columns)
+        first, last, part = whole_rows(begin, end, columns)
         golden = self.whole.block(first, last, self.target)
-        part = slice(begin - first * columns, end - first * columns)
         dy, x = self._dy[begin:end], self._x[begin:end]
         rows, places = np.divmod(np.arange(begin, end), columns)
         inputs = {"grad_out": dy, "input": x}

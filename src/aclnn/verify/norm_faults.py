@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import NormInputSource, NormSumSource
+from aclnn.verify.evaluate import NormInputSource, NormSumSource, whole_rows
 from aclnn.verify.evidence import ENOUGH, Cause, Evidence
 from aclnn.verify.golden import LayerNorm
 from aclnn.verify.number_formats import FORMATS, NumberFormat
@@ -111,8 +111,7 @@ def _norm_prediction(evidence: Evidence, statistics: Mapping[str, Array]) -> Arr
     changed = LayerNorm(inputs["grad_out"], inputs["input"], mean, rstd, inputs.get("weight"), columns)
     end = begin + evidence.a.size
     if isinstance(source, NormInputSource):
-        first, last = begin // columns, -(-end // columns)
-        part = slice(begin - first * columns, end - first * columns)
+        first, last, part = whole_rows(begin, end, columns)
         return changed.block(first, last, evidence.target).value[part]
     sums = changed.all_sums()[source.name == "grad_bias"]
     return changed.columns_golden(sums, evidence.target, source.name == "grad_bias").value[begin:end]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import NormInputSource, NormSumSource
+from aclnn.verify.evaluate import NormInputSource, NormSumSource, whole_rows
 from aclnn.verify.evidence import Evidence
 from aclnn.verify.golden import LayerNorm
 
@@ -28,9 +28,8 @@ def norm_operations(evidence: Evidence) -> Iterator[Prediction]:
 
 def _of_dx(evidence: Evidence, source: NormInputSource) -> Iterator[Prediction]:
     columns = source.whole.columns
-    begin, end = evidence.elements.start, evidence.elements.start + evidence.a.size
-    first, last = begin // columns, -(-end // columns)
-    part = slice(begin - first * columns, end - first * columns)
+    begin = evidence.elements.start
+    first, last, part = whole_rows(begin, begin + evidence.a.size, columns)
     dy, x = source.whole.inputs(first, last)
     inputs = source.case.inputs
     mean, rstd = (inputs[name].reshape(-1, 1)[first:last].astype(np.float64) for name in ("mean", "rstd"))
