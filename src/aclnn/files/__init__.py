@@ -48,6 +48,13 @@ CONTAINERS = (".npz", ".safetensors", ".pt", ".pth")
 _NAMELESS = {".npz": "arr_0", ".safetensors": "tensor"}
 
 
+def _form_of(path: Path) -> Form:
+    form = _FORMS.get(path.suffix.lower())
+    if form is None:
+        raise refuse(path, f"expected one of {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'}")
+    return form
+
+
 def entries(
     path: str | os.PathLike[str], dtype: DataType | str | None = None, shape: Sequence[int] | None = None
 ) -> dict[str, Entry]:
@@ -67,10 +74,7 @@ def entries(
         size = path.stat().st_size
         if not path.is_file():
             raise refuse(path, "expected a regular file")
-        form = _FORMS.get(path.suffix.lower())
-        if form is None:
-            raise refuse(path, f"expected one of {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'}")
-        found = form.read(path, size, wanted, shape)
+        found = _form_of(path).read(path, size, wanted, shape)
     except DAMAGED as error:
         raise refuse(path, f"expected an undamaged archive ({error})") from error
     except OSError as error:
@@ -136,9 +140,7 @@ def write_all(contents: Mapping[Path, Array | Mapping[str, Array]]) -> None:
 
 
 def _writer(path: Path, tensors: Array | Mapping[str, Array]) -> Callable[[BinaryIO], None]:
-    form = _FORMS.get(path.suffix.lower())
-    if form is None:
-        raise refuse(path, f"expected one of {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'}")
+    form = _form_of(path)
     checked: dict[str, Array] = {}
     for given, array in (tensors if isinstance(tensors, Mapping) else {"": tensors}).items():
         name = name_in(path, given)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aclnn.dtypes import DataType
+from aclnn.files.entry import MAX_DIMS
 
 MAX_PICKLE_BYTES = 1 << 26
 _MAX_OBJECTS = 100_000
@@ -219,7 +220,7 @@ def _rebuilt(arguments: tuple[Any, ...]) -> Saved | Foreign:
         isinstance(storage, _Storage)
         and isinstance(shape, tuple)
         and isinstance(strides, tuple)
-        and len(shape) == len(strides) <= 64
+        and len(shape) == len(strides) <= MAX_DIMS
         and all(map(_is_count, (offset, *shape, *strides)))
     ):
         raise RefusedPickleError("expected storage, offset, shape and strides")

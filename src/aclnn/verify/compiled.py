@@ -6,7 +6,6 @@ notice when a function in another file changes that it compiled in.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,16 +13,16 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from aclnn.kernels.cpu.cache import stamp_of
 from aclnn.kernels.cpu.compiler import KernelCache
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 @cache
-def _source_stamp() -> str:
-    """A digest of this package's source, where compiled functions call one another across files."""
-    paths = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+def _source_stamp() -> str | None:
+    """That of this package's source, where compiled functions call one another across files."""
+    return stamp_of(sorted(Path(__file__).parent.glob("*.py")))
 
 
 def compiled(function: F) -> F:

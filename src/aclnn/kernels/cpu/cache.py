@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -69,16 +69,21 @@ def sources() -> list[Path]:
     return sorted([package / "dtypes.py", *package.glob("kernels/*.py"), *package.glob("kernels/cpu/**/*.py")])
 
 
-@cache
-def source_stamp() -> str | None:
-    """A digest of the kernels' source: other code, other files. None where it was not installed (PyInstaller, zip)."""
+def stamp_of(paths: Iterable[Path]) -> str | None:
+    """A digest of source files: other code, other stamp. None where they were not installed (PyInstaller, zip)."""
     digest = hashlib.sha256()
     try:
-        for path in sources():
+        for path in paths:
             digest.update(path.read_bytes())
     except OSError:
         return None
     return digest.hexdigest()
+
+
+@cache
+def source_stamp() -> str | None:
+    """The stamp of the kernels' source."""
+    return stamp_of(sources())
 
 
 def _file(name: str, key: tuple[object, ...]) -> str:
