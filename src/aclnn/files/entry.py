@@ -51,7 +51,7 @@ def mapped(path: Path, dtype: DataType, shape: tuple[int, ...], offset: int, for
     """What lies uncompressed at ``offset``, read-only."""
     if 0 in shape:
         return np.empty(shape, dtype.numpy)
-    return np.memmap(path, dtype.numpy, "r", offset, shape, "F" if fortran else "C").view(np.ndarray)
+    return np.asarray(np.memmap(path, dtype.numpy, "r", offset, shape, "F" if fortran else "C"))
 
 
 def unreadable(refusal: FileError) -> Entry:

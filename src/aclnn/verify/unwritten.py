@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +129,7 @@ def _row_ends(evidence: Evidence, runs: _Runs) -> tuple[str, _Runs] | None:
 
 
 def _tiles(runs: _Runs) -> tuple[str, _Runs] | None:
-    length = int(np.gcd.reduce(runs.lengths))
+    length = math.gcd(*np.unique(runs.lengths).tolist())
     if runs.first.size < 2 or length < _SHORTEST_TILE:
         return None
     total = int(runs.lengths.sum())
