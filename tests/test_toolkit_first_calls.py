@@ -16,7 +16,7 @@ from aclnn.cann.prototype import FUNCTIONS
 from aclnn.products import Product
 from aclnn.runtime import host
 from aclnn.runtime.events import Event, Record
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.host_streams import HostStream
 from toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 
@@ -169,7 +169,7 @@ def test_an_event_that_a_stream_resets_while_it_is_queried() -> None:
         def latest(self, record: Record | None) -> None:
             self._record = record
 
-    event, stream = Reset(), Stream()
+    event, stream = Reset(), HostStream()
     event.record(stream)
     assert event.complete()
     event.record(stream)
@@ -183,12 +183,12 @@ def test_streams_are_found_while_other_threads_make_them() -> None:
 
     def make() -> None:
         while not ended.is_set():
-            list(map(Stream, range(50)))
+            list(map(HostStream, range(50)))
 
     threads = [threading.Thread(target=make) for _ in range(2)]
     for thread in threads:
         thread.start()
-    mine = Stream()
+    mine = HostStream()
     try:
         assert all(mine in streams._live() for _ in range(300))
     finally:

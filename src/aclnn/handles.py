@@ -59,6 +59,8 @@ def describe(handle: int | None, gone: str = GONE) -> str:
         return "null"
     item = _objects.get(handle)
     if item is not None:
-        return f"{handle:#x}, a live {type(item).__name__}"
+        # Of the package's classes the first in line: callers ask for streams, whichever device has them.
+        kind = next((cls for cls in reversed(type(item).__mro__) if cls.__module__.startswith("aclnn")), type(item))
+        return f"{handle:#x}, a live {kind.__name__}"
     given_out = handle >= _FIRST and handle < _FIRST + (1 << 56) and handle % _STEP == 0
     return f"{handle:#x}, " + (f"which {gone}" if given_out else "which is not a handle")

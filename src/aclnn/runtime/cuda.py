@@ -18,9 +18,9 @@ from typing import Any
 from weakref import WeakSet
 
 from aclnn import extras
-from aclnn.runtime.streams import Record, Stream, Task
+from aclnn.runtime.streams import Stream, Task, nothing
 from aclnn.settings import integer
-from aclnn.status import ACL_ERROR_RT_PARAM_INVALID, CODES, AclnnError
+from aclnn.status import CODES, AclnnError
 
 torch: Any = extras.require("torch", "cuda")
 if find_spec("triton") is None:
@@ -191,7 +191,7 @@ def _settle() -> None:
         _launching.stream.synchronize()
 
 
-class CudaRecord(Record):
+class CudaRecord:
     """A CUDA event."""
 
     __slots__ = ("_event",)
@@ -220,9 +220,8 @@ class CudaRecord(Record):
             time.sleep(_POLL_S)
         return self.done
 
-    def ms_since(self, other: Record) -> float:
+    def ms_since(self, other: CudaRecord) -> float:
         """Milliseconds by the GPU's clock."""
-        assert isinstance(other, CudaRecord)
         return float(other._event.elapsed_time(self._event))
 
     def delay(self, stream: Any) -> None:
@@ -246,24 +245,17 @@ class CudaStream(Stream):
         super()._reset()
         # Whoever holds it launches; a task may queue another.
         self._order = threading.RLock()
+        self._last = 0
+        """The ticket given out last."""
         if self._running:
             _inherited.append(self._running)
         self._running = deque()
 
-    def enqueue(self, task: Task, short: bool = False, dropped: Task = lambda: None) -> int:
-        """Launch a task, and return at once with its ticket for ``wait``.
-
-        Args:
-            task: what to do; its exception becomes the stream's failure.
-            short: of no consequence here.
-            dropped: never called: what was launched is not taken back.
-
-        Raises:
-            AclnnError: 107000, the stream was closed.
-        """
+    def enqueue(self, task: Task, short: bool = False, dropped: Task = nothing) -> int:
+        """See ``Stream``. Every task is launched at once, and what was launched is not taken back."""
         with self._order:
             self._require_open()
-            self._submitted = ticket = self._submitted + 1
+            self._last = ticket = self._last + 1
             outer, _launching.stream = _launching.stream, self._stream
             try:
                 with torch.cuda.stream(self._stream):
@@ -276,33 +268,24 @@ class CudaStream(Stream):
             raise interruption
         return ticket
 
-    def record(self) -> Record:
-        """Mark the tasks queued so far.
-
-        Raises:
-            AclnnError: 107000, the stream was closed.
-        """
+    def record(self) -> CudaRecord:
+        """See ``Stream``."""
         with self._order:
             self._require_open()
             return CudaRecord(self._stream)
 
-    def hold_up(self, record: Record) -> None:
-        """Let the next tasks wait for a record of any stream.
-
-        Raises:
-            AclnnError: 107000, the stream was closed.
-        """
-        assert isinstance(record, CudaRecord)
+    def hold_up(self, record: CudaRecord) -> None:
+        """See ``Stream``."""
         with self._order:
             self._require_open()
             record.delay(self._stream)
 
     def idle(self) -> bool:
-        """Whether every task has finished."""
+        """See ``Stream``."""
         return bool(self._stream.query())
 
     def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
-        """Wait until a task (None: everything queued so far) has finished; whether that came within the time."""
+        """See ``Stream``."""
         done = True
 
         def awaited() -> None:
@@ -319,8 +302,21 @@ class CudaStream(Stream):
         return done
 
     def close(self, force: bool = False) -> None:
-        """Take no more tasks, and wait for those that there are: what was launched cannot be dropped."""
-        super().close()
+        """See ``Stream``."""
+        with self._lock:
+            self._closed = True
+        self.wait()
+
+    def drop(self) -> None:
+        """See ``Stream``: there is nothing that has not begun."""
+
+    def _attempt(self, task: Task) -> BaseException | None:
+        """Do something whose failure is the stream's; an interrupt is returned."""
+        try:
+            task()
+        except BaseException as error:
+            return error if self._remember(error) else None
+        return None
 
     def _record_of(self, ticket: int | None) -> CudaRecord | None:
         if ticket is None:
@@ -331,7 +327,3 @@ class CudaStream(Stream):
         """Forget the tasks that the GPU is past, and with them what they use."""
         while self._running and self._running[0][1].done:
             self._running.popleft()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected a live stream, got a destroyed one")

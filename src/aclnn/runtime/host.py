@@ -8,7 +8,7 @@ import threading
 
 from aclnn import control_group
 from aclnn.runtime.arena import LARGE_GRANULE, SMALL_GRANULE, Arena, Block
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.host_streams import HostStream
 from aclnn.settings import integer
 
 # Programs need room beside the device's memory.
@@ -55,9 +55,9 @@ class Backend:
         """``memset``, without the interpreter's lock."""
         ctypes.memset(address, byte, nbytes)
 
-    def stream(self, priority: int, flags: int) -> Stream:
+    def stream(self, priority: int, flags: int) -> HostStream:
         """Priorities and flags are hints to hardware queues; there is nothing to choose between here."""
-        return Stream(priority, flags)
+        return HostStream(priority, flags)
 
     def _arena(self, granule: int) -> Arena:
         arena = self._arenas.get(granule)

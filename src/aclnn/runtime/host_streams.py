@@ -1,0 +1,239 @@
+"""Streams of the CPU, each with a thread of its own, started with its first waiting task.
+
+A task runs elsewhere in two cases, both of which spare the switch to that thread: a short one that finds the stream
+idle runs in ``enqueue``, and a thread that waits for the stream works off what has not begun yet.
+
+The main thread may be interrupted (Ctrl-C) between any two calls that it makes. So what has been queued and what has
+finished is nowhere counted: it follows from what is pending and what is running, each changed in one step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+
+from aclnn.runtime.streams import Stream, Task, nothing
+
+
+class HostRecord:
+    """A point in a stream: done when the stream has come to it."""
+
+    __slots__ = ("_done", "_gate", "_time_ns")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._time_ns: int | None = None
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def arrive(self) -> None:
+        """The stream has come to it."""
+        self._time_ns = time.perf_counter_ns()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The stream will not come to it: hold nobody up."""
+        self._done = True
+        self._gate.release()
+
+    @property
+    def done(self) -> bool:
+        """Whether nobody need wait for it any longer."""
+        return self._done
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is done within the time."""
+        if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            self._gate.release()
+        return self.done
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the stream came to it."""
+        return self._time_ns is not None
+
+    def ms_since(self, other: HostRecord) -> float:
+        """Milliseconds from another record to this one; both have a time."""
+        assert self._time_ns is not None
+        assert other._time_ns is not None
+        return (self._time_ns - other._time_ns) / 1e6
+
+
+#: A ticket, its task, and what is called if that is dropped. A tuple: it takes 0.2 µs less to make than a named one.
+_Entry = tuple[int, Task, Task]
+
+
+class HostStream(Stream):
+    """A queue of tasks for one thread."""
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._progress = threading.Condition(self._lock)
+        self._pending: deque[_Entry] = deque()
+        self._running: _Entry | None = None
+        """Whoever put it there runs it, and alone may take the next one."""
+        self._last = 0
+        """The ticket given out last."""
+        self._waiting = 0
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._awake = False
+
+    def enqueue(self, task: Task, short: bool = False, dropped: Task = nothing) -> int:
+        """See ``Stream``."""
+        entry = None
+        try:
+            with self._lock:
+                self._require_open()
+                in_place = self._running is None and not self._pending and (short or not self._has_thread())
+                self._last = ticket = self._last + 1
+                if not in_place:
+                    self._pending.append((ticket, task, dropped))
+                    if self._running is None and self._has_thread():
+                        self._signal()
+                    return ticket
+                entry = self._running = ticket, task, dropped
+            task()
+        except BaseException as error:
+            if entry is None or self._remember(error):
+                raise
+        finally:
+            if entry is not None:
+                self._running = None
+                if self._pending or self._waiting or self._closed:
+                    self._hand_over()
+        return ticket
+
+    def record(self) -> HostRecord:
+        """See ``Stream``."""
+        record = HostRecord()
+        self.enqueue(record.arrive, short=True, dropped=record.abandon)
+        return record
+
+    def hold_up(self, record: HostRecord) -> None:
+        """See ``Stream``."""
+        if not record.done:
+            self.enqueue(record.wait)
+
+    def idle(self) -> bool:
+        """See ``Stream``."""
+        # In this order: what is taken from the pending ones is put among the running ones first.
+        return not self._pending and self._running is None
+
+    def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
+        """See ``Stream``. Without a time limit this thread does what has not begun."""
+        while True:
+            with self._lock:
+                ticket = self._last if ticket is None else ticket
+                if self._finished() >= ticket:
+                    return True
+                if self._running is not None:
+                    return self._await(ticket, timeout_s)
+                if timeout_s is not None:
+                    if self._has_thread():
+                        self._signal()
+                    return self._await(ticket, timeout_s)
+            self._work(ticket)
+
+    def close(self, force: bool = False) -> None:
+        """See ``Stream``."""
+        with self._lock:
+            self._closed = True
+        if force:
+            self.drop()
+        else:
+            self.wait()
+        with self._lock:
+            self._signal()
+
+    def drop(self) -> None:
+        """See ``Stream``."""
+        with self._lock:
+            none: deque[_Entry] = deque()
+            entries, self._pending = self._pending, none
+            if entries:
+                self._failure = self._failure or f"{len(entries)} tasks were dropped"
+            self._progress.notify_all()
+        for _, _, dropped in entries:
+            dropped()
+
+    def _finished(self) -> int:
+        """The last ticket up to which every task has finished."""
+        first = self._running or (self._pending[0] if self._pending else None)
+        return self._last if first is None else first[0] - 1
+
+    def _await(self, ticket: int, timeout_s: float | None) -> bool:
+        self._waiting += 1
+        try:
+            return self._progress.wait_for(lambda: self._finished() >= ticket, timeout_s)
+        finally:
+            self._waiting -= 1
+
+    def _work(self, last: float) -> None:
+        """Run what is pending up to ticket ``last``, unless another thread is at it; everything if none can be had."""
+        interruption = None
+        while interruption is None:
+            entry = None
+            try:
+                with self._lock:
+                    if self._running is not None or not self._pending:
+                        return
+                    if self._pending[0][0] > last and self._has_thread():
+                        return
+                    entry = self._running = self._pending[0]
+                    self._pending.popleft()
+                _, task, _ = entry
+                task()
+            except BaseException as error:
+                if entry is None or self._remember(error):
+                    interruption = error
+            finally:
+                if entry is not None:
+                    self._running = None
+                    self._hand_over(goes_on=interruption is None and entry[0] < last)
+        raise interruption
+
+    def _hand_over(self, goes_on: bool = False) -> None:
+        """After a task: tell those who wait and, unless the caller goes on, have the thread do what is pending."""
+        with self._lock:
+            if self._waiting:
+                self._progress.notify_all()
+            if goes_on or self._running is not None:
+                return
+            stranded = bool(self._pending) and not self._has_thread()
+            if self._pending or self._closed:
+                self._signal()
+        if stranded:
+            self._work(math.inf)
+
+    def _has_thread(self) -> bool:
+        """Start the stream's thread unless there is one; False when the interpreter is shutting down."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="aclnn stream", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
+
+    def _signal(self) -> None:
+        """Have the thread look for work, or for its end."""
+        if not self._awake and self._thread is not None:
+            self._awake = True
+            self._wake.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._wake.acquire()
+            with self._lock:
+                self._awake = False
+                if self._closed and self._running is None and not self._pending:
+                    self._signal()  # an interrupt while a thread was started may have left two
+                    return
+            with suppress(BaseException):  # Remembered as the stream's failure; this thread serves on.
+                self._work(math.inf)
