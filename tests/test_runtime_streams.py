@@ -425,7 +425,7 @@ def test_fork_starts_afresh(device: None) -> None:
     assert cann.aclDestroyTensor(tensor) == 0
 
 
-def _in_the_child(stream: int, address: int, tensor: int, inherited: Stream) -> int:
+def _in_the_child(stream: int, address: int, tensor: int, inherited: HostStream) -> int:
     """0 when the child sees nothing of its parent's and can work; else which expectation failed."""
     expectations = [
         lambda: cann.aclrtGetDevice()[0] == 107002,
@@ -543,7 +543,7 @@ def test_overhead_of_a_short_task_is_small() -> None:
     assert best < 8
 
 
-def _enqueue_us(stream: Stream) -> float:
+def _enqueue_us(stream: HostStream) -> float:
     def nothing() -> None:
         pass
 
