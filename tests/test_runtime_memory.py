@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from aclnn import cann
 from aclnn.products import set_soc_name
 from aclnn.runtime import arena, memory, transfers
-from aclnn.status import AclnnError
 from fresh_runtime import MEMORY_BYTES, refusal, stream_behind
 
 UINT64 = 2**64 - 1
@@ -419,38 +418,6 @@ def test_cache_calls(device: None, call: Callable[[int, int], int]) -> None:
     assert call(address, 100) == 0
     assert call(0, 100) == 100000
     assert call(address, 0) == 100000
-
-
-def test_registered_buffers(device: None) -> None:
-    array = buffer(100)
-    with pytest.raises(AclnnError, match="expected live memory"):
-        memory.resolve(pointer(array), 100)
-    memory.register(pointer(array), 100, array)
-    assert memory.resolve(pointer(array) + 50, 50).address == pointer(array)
-    assert cann.aclrtMemset(pointer(array), 200, 1, 101) == 107000
-    assert cann.aclrtFree(pointer(array)) == 107000
-    for begin, nbytes in ((0, 100), (-10, 11), (99, 10), (10, 10), (-10, 200)):
-        with pytest.raises(AclnnError) as caught:
-            memory.register(pointer(array) + begin, nbytes, array)
-        assert caught.value.code == 507910
-    memory.unregister(pointer(array))
-    for address in (pointer(array), 12345):
-        with pytest.raises(AclnnError) as caught:
-            memory.unregister(address)
-        assert caught.value.code == 507911
-    for args in ((0, 10), (pointer(array), 0), (pointer(array), -1)):
-        with pytest.raises(AclnnError) as caught:
-            memory.register(*args, None)
-        assert caught.value.code == 107000
-
-
-@pytest.mark.parametrize("begins", [(0, 50), (50, 0)])
-def test_buffers_that_adjoin_are_registered(device: None, begins: tuple[int, int]) -> None:
-    array = buffer(100)
-    for begin in begins:
-        memory.register(pointer(array) + begin, 50, array)
-    for begin in begins:
-        memory.unregister(pointer(array) + begin)
 
 
 def test_an_address_inside_an_allocation_will_do(device: None) -> None:

@@ -64,7 +64,7 @@ class Device:
         self.contexts: set[Context] = set()
 
     def resolve(self, address: int, nbytes: int, base: int) -> memory.Allocation:
-        """The allocation of this device, or registered buffer, that contains ``base`` and the whole range.
+        """The allocation of this device that contains ``base`` and the whole range.
 
         Raises:
             AclnnError: 107000, there is none; the text says what the range is.

@@ -1,9 +1,9 @@
 """Device memory that knows its allocations.
 
-Every address that a program hands over is either inside a live allocation or registered buffer, and then the whole
-range must be; or in the device's address range but in no live allocation, which is refused; or ordinary host memory,
-which is the caller's to answer for. An allocation's memory is returned when the last reference to it goes: a queued
-task keeps what it uses, so freeing it early is safe.
+Every address that a program hands over is either inside a live allocation, and then the whole range must be; or in the
+device's address range but in no live allocation, which is refused; or ordinary host memory, which is the caller's to
+answer for. An allocation's memory is returned when the last reference to it goes: a queued task keeps what it uses, so
+freeing it early is safe.
 """
 
 from __future__ import annotations
@@ -17,22 +17,14 @@ from typing import Any
 from aclnn.runtime import backend as backends
 from aclnn.runtime.backend import Backend
 from aclnn.settings import Memo
-from aclnn.status import (
-    ACL_ERROR_RT_MEMORY_ALLOCATION,
-    ACL_ERROR_RT_PARAM_INVALID,
-    CODES,
-    AclnnError,
-)
+from aclnn.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 
-_ALREADY_REGISTERED = CODES["ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED"]
-_NOT_REGISTERED = CODES["ACL_ERROR_HOST_MEMORY_NOT_REGISTERED"]
 _FREED_REMEMBERED = 4096
 # No process on x86-64 (five page table levels) or AArch64 has addresses on the first page or beyond the highest.
 _LOWEST, _BEYOND_HIGHEST = 4096, 1 << 56
 
 DEVICE = "device allocation"
 PINNED = "pinned host allocation"
-REGISTERED = "registered host buffer"
 
 
 class Budget:
@@ -215,57 +207,19 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
             allocation.budget.used -= allocation.charged
 
 
-def register(address: int, nbytes: int, owner: object) -> Allocation:
-    """Make a host buffer, such as a NumPy array's, known; ``owner`` is kept until ``unregister``.
-
-    Raises:
-        AclnnError: 107000 for no bytes or a null address; 507910, the range overlaps a live allocation or buffer.
-    """
-    if address <= 0 or nbytes <= 0:
-        raise AclnnError(
-            ACL_ERROR_RT_PARAM_INVALID, f"address: expected the address of 1 byte or more, got {_span(address, nbytes)}"
-        )
-    allocation = Allocation(address, nbytes, REGISTERED, owner)
-    table = _table
-    with table.lock:
-        other = table.find(address)
-        after = bisect_right(table.starts, address)
-        if other is None and after < len(table.starts) and table.starts[after] < allocation.end:
-            other = table.allocations[table.starts[after]]
-        if other is not None:
-            raise AclnnError(
-                _ALREADY_REGISTERED,
-                f"address: expected a buffer that is not known yet, {_span(address, nbytes)} overlaps {other}",
-            )
-        table.enter(allocation)
-    return allocation
-
-
-def unregister(address: int) -> None:
-    """Forget a registered host buffer.
-
-    Raises:
-        AclnnError: 507911, it is not one.
-    """
-    try:
-        free(address, "address", REGISTERED)
-    except AclnnError as error:
-        raise AclnnError(_NOT_REGISTERED, error.message) from None
-
-
 def find(address: int) -> Allocation | None:
     """The live allocation that contains the address, in O(log n)."""
     return _table.find(address)
 
 
 def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget | None = None) -> Allocation:
-    """The live device allocation or registered buffer that contains the whole range, in O(log n).
+    """The live device allocation that contains the whole range, in O(log n).
 
     Args:
         address: where the range begins.
         nbytes: how long it is.
         base: what must lie in it too: the address of a tensor whose view the range is; None for ``address``.
-        budget: of the device that must have it, unless it is a registered buffer; None for any device.
+        budget: of the device that must have it; None for any device.
 
     Raises:
         AclnnError: 107000; the text names the range and the allocation it misses.
@@ -281,7 +235,7 @@ def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget |
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_outside(address, nbytes, allocation)}")
     if allocation.kind == PINNED:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected a device's memory, {_what(address, nbytes)}")
-    if budget is not None and allocation.budget not in (budget, None):
+    if budget is not None and allocation.budget is not budget:
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID,
             f"expected memory of the stream's device, {_what(address, nbytes)} of another device",
