@@ -198,6 +198,14 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
     assert list(kept) == [2, 3, 4]
 
 
+def test_nothing_is_kept_when_the_limit_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call was."""
+    monkeypatch.setenv("ACLNN_CACHE_LIMIT", "0")
+    kept: Memo[int, str] = Memo()
+    kept.keep(1, "")
+    assert not kept
+
+
 class Refusing:
     """Memory in which nothing lives."""
 

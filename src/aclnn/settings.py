@@ -37,4 +37,5 @@ class Memo(dict[Key, Value]):
             # A list of the keys, which is made in one step: other threads keep calls meanwhile.
             for oldest in list(self)[: len(self) - limit // 2]:
                 self.pop(oldest, None)
-        self[key] = value
+        if limit:
+            self[key] = value
