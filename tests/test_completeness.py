@@ -22,6 +22,7 @@ def test_every_operator_has_one_row() -> None:
 def test_every_product_has_a_name() -> None:
     assert set(PRODUCTS) == set(Product)
     assert all(product_of(name) is product for product, name in SOC_NAMES.items())
+    assert all(product_of(product.example) is product for product in Product)
 
 
 @every_case

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aclnn import cann, handles
+from aclnn import cann, handles, products
 from aclnn.cann.prototype import CALLS, FUNCTIONS
 from aclnn.dtypes import DataType
 from aclnn.runtime import backend, devices
@@ -89,6 +89,20 @@ def test_runtime_calls_do_not_need_init(fresh: None) -> None:
     assert cann.aclrtGetVersion() == (0, 1, 17, 0)
     assert cann.aclrtGetSocName() == "Ascend910B2"
     assert cann.aclrtSetDevice(0) == 0
+
+
+@pytest.mark.parametrize("begin", [cann.aclInit, lambda: cann.aclrtSetDevice(0)], ids=["init", "device"])
+def test_an_unknown_product_is_refused_where_a_program_begins(
+    fresh: None, monkeypatch: pytest.MonkeyPatch, begin: Callable[[], int]
+) -> None:
+    """Both were fine, aclrtGetSocName then gave null, and the first operator was refused."""
+    monkeypatch.setattr(products, "_selected", None)
+    monkeypatch.setenv("ACLNN_SOC_NAME", "Ascend910X")
+    assert begin() == 507008
+    assert "Ascend910B2 (Atlas A2)" in (text := refusal())
+    assert "got 'Ascend910X'" in text
+    monkeypatch.setenv("ACLNN_SOC_NAME", "Ascend310P3")
+    assert begin() == 0
 
 
 @pytest.mark.parametrize("number", [-1, 2, 100, -(2**31)])

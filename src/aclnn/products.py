@@ -13,22 +13,23 @@ DEFAULT_SOC_NAME = "Ascend910B2"
 
 
 class Product(Enum):
-    """A product family: title, architecture number, pattern of the long SoC names."""
+    """A product family: title, architecture number, pattern of the long SoC names, one of them."""
 
-    ASCEND_950 = "Ascend 950PR / 950DT", 3510, r"Ascend950(PR|DT)_\w+"
-    ATLAS_A3 = "Atlas A3", 2201, r"Ascend910_93\d\d"
-    ATLAS_A2 = "Atlas A2", 2201, r"Ascend910B\d\w*(-\d)?"
-    ATLAS_200I_500_A2 = "Atlas 200I/500 A2", 3002, r"Ascend310B\d"
-    ATLAS_INFERENCE = "Atlas inference", 2002, r"Ascend310P\d"
+    ASCEND_950 = "Ascend 950PR / 950DT", 3510, r"Ascend950(PR|DT)_\w+", "Ascend950DT_9571"
+    ATLAS_A3 = "Atlas A3", 2201, r"Ascend910_93\d\d", "Ascend910_9391"
+    ATLAS_A2 = "Atlas A2", 2201, r"Ascend910B\d\w*(-\d)?", DEFAULT_SOC_NAME
+    ATLAS_200I_500_A2 = "Atlas 200I/500 A2", 3002, r"Ascend310B\d", "Ascend310B4"
+    ATLAS_INFERENCE = "Atlas inference", 2002, r"Ascend310P\d", "Ascend310P3"
     # The bare long name Ascend910B is a training part; A2 parts always carry a digit.
-    ATLAS_TRAINING = "Atlas training", 1001, r"Ascend910(A|B|ProA|ProB|PremiumA)"
+    ATLAS_TRAINING = "Atlas training", 1001, r"Ascend910(A|B|ProA|ProB|PremiumA)", "Ascend910A"
 
     __hash__ = object.__hash__  # members are singletons; Enum's own hash is Python code, on every call's path
 
-    def __init__(self, title: str, architecture: int, long_names: str) -> None:
+    def __init__(self, title: str, architecture: int, long_names: str, example: str) -> None:
         self.title = title
         self.architecture = architecture
         self.long_names = long_names
+        self.example = example
 
     @property
     def has_bfloat16(self) -> bool:
@@ -49,10 +50,10 @@ def product_of(soc_name: str) -> Product:
     for product in Product:
         if re.fullmatch(product.long_names, soc_name):
             return product
+    names = ", ".join(f"{product.example} ({product.title})" for product in Product)
     raise AclnnError(
         ACLNN_ERR_PARAM_INVALID,
-        "SoC name (ACLNN_SOC_NAME or aclnn.set_soc_name): expected a long name such as Ascend910B2, Ascend910_9391, "
-        f"Ascend950DT_9571, Ascend310P3 or Ascend910A, got {soc_name!r}",
+        f"SoC name (ACLNN_SOC_NAME or aclnn.set_soc_name): expected a long name such as {names}, got {soc_name!r}",
     )
 
 

@@ -15,6 +15,7 @@ from aclnn.status import (
     ACL_ERROR_RT_EVENT_SYNC_TIMEOUT,
     ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
     ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_SOC_VERSION,
     ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
     AclnnError,
 )
@@ -24,9 +25,18 @@ _STREAM_COMPLETE, _STREAM_NOT_READY = 0, 1
 _INFNAN = 1
 
 
+def _check_product() -> None:
+    """Refuse a wrong ACLNN_SOC_NAME where a program begins, before it asks for the name and gets none."""
+    try:
+        products.soc_name()
+    except AclnnError as error:
+        raise AclnnError(ACL_ERROR_RT_SOC_VERSION, error.message) from None
+
+
 @c_function("aclError aclInit(const char *configPath)")
 def aclInit(configPath: str | None = None) -> None:
-    """Start; counted. 100002 when that was done before, which callers may ignore."""
+    """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
+    _check_product()
     lifecycle.initialize(configPath)
 
 
@@ -60,7 +70,8 @@ def aclrtGetDeviceCount() -> int:
 
 @c_function("aclError aclrtSetDevice(int32_t deviceId)")
 def aclrtSetDevice(deviceId: int) -> None:
-    """Use a device; its default context becomes this thread's current one."""
+    """Use a device; its default context becomes this thread's current one. 507008 for an unknown product."""
+    _check_product()
     devices.set_device(deviceId)
 
 
