@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from aclnn import dtypes
 from aclnn.dtypes import DataType, Format
 
 # Number, name, bytes as aclDataTypeSize reports them.
@@ -92,6 +93,13 @@ def test_what_is_no_number_is_no_type(value: object) -> None:
         DataType(value)
     with pytest.raises(ValueError, match="not a valid"):
         Format(value)
+
+
+def test_a_type_that_an_older_ml_dtypes_lacks_has_no_equivalent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ml_dtypes 0.4: an AttributeError."""
+    monkeypatch.delattr(ml_dtypes, "float4_e2m1fn")
+    with pytest.raises(TypeError, match="ACL_FLOAT4_E2M1 has no NumPy equivalent"):
+        dtypes._numpy_dtype.__wrapped__(DataType.FLOAT4_E2M1)
 
 
 def test_numpy_equivalents_there_and_back() -> None:

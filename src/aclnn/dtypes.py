@@ -97,14 +97,15 @@ class DataType(IntEnum):
 
 @cache
 def _numpy_dtype(dtype: DataType) -> np.dtype[Any]:
-    if dtype.numpy_name is None:
-        raise TypeError(f"{dtype.c_name} has no NumPy equivalent")
-    if hasattr(np, dtype.numpy_name) or dtype.numpy_name == "bool":
-        return np.dtype(dtype.numpy_name)
+    name = dtype.numpy_name
+    if name is not None and (hasattr(np, name) or name == "bool"):
+        return np.dtype(name)
     import ml_dtypes
 
-    narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy_name))
-    return narrow
+    narrow = None if name is None else getattr(ml_dtypes, name, None)  # those of four and six bits came with 0.5
+    if narrow is None:
+        raise TypeError(f"{dtype.c_name} has no NumPy equivalent")
+    return np.dtype(narrow)
 
 
 @cache
