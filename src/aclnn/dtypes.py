@@ -105,7 +105,8 @@ def _numpy_dtype(dtype: DataType) -> np.dtype[Any]:
     narrow = None if name is None else getattr(ml_dtypes, name, None)  # those of four and six bits came with 0.5
     if narrow is None:
         raise TypeError(f"{dtype.c_name} has no NumPy equivalent")
-    return np.dtype(narrow)
+    equivalent: np.dtype[Any] = np.dtype(narrow)
+    return equivalent
 
 
 @cache

@@ -295,14 +295,18 @@ def _range_of(parameter: CParameter) -> tuple[int, int]:
     """Integers that are C's value as they stand; none for arrays, text and floating-point numbers."""
     if parameter.counted_by is not None or parameter.element in ("char", "float", "double"):
         return 1, 0
-    return _ADDRESSES if _is_address(parameter.c_type) else _INTEGERS.get(parameter.c_type, _ENUM)
+    return _range_of_type(parameter.c_type)
+
+
+def _range_of_type(c_type: str) -> tuple[int, int]:
+    return _ADDRESSES if _is_address(c_type) else _INTEGERS.get(c_type, _ENUM)
 
 
 def _scalar(c_type: str) -> Converter:
     if c_type in ("float", "double"):
         return float
     is_address = _is_address(c_type)
-    low, high = _ADDRESSES if is_address else _INTEGERS.get(c_type, _ENUM)
+    low, high = _range_of_type(c_type)
 
     def integer(value: Any) -> int:
         if value is None and is_address:

@@ -73,7 +73,7 @@ def load_chosen(typingctx: Any, address: Any, mask: Any, otherwise: Any) -> Any:
     return (FLOATS(types.int64, MASK, FLOATS), emit) if mask is MASK and otherwise is FLOATS else None
 
 
-def _first_lanes(context: Any, builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
     vector = ir.VectorType(_INT32, LANES)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), builder.trunc(count, _INT32), _INT32(0))
     limit = builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), ints(0))
@@ -87,7 +87,7 @@ def first_lanes(typingctx: Any, count: Any) -> Any:
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _first_lanes(context, builder, args[0])
+        return _first_lanes(builder, args[0])
 
     return MASK(types.int64), emit
 
@@ -98,7 +98,7 @@ def load_float32_part(typingctx: Any, address: Any, count: Any) -> Any:
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         place = pointer(builder, args[0], FLOATS.llvm)
-        mask = _first_lanes(context, builder, args[1])
+        mask = _first_lanes(builder, args[1])
         return call_llvm(builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.llvm, place, _INT32(1), mask, floats(0.0))
 
     return FLOATS(types.int64, types.int64), emit
@@ -110,7 +110,7 @@ def store_float32_part(typingctx: Any, address: Any, value: Any, count: Any) -> 
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         place = pointer(builder, args[0], FLOATS.llvm)
-        mask = _first_lanes(context, builder, args[2])
+        mask = _first_lanes(builder, args[2])
         call_llvm(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), args[1], place, _INT32(1), mask)
         return context.get_dummy_value()
 

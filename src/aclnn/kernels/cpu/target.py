@@ -77,8 +77,8 @@ def _largest_cache() -> int:
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:
-            number, unit = path.read_text().strip()[:-1], path.read_text().strip()[-1:]
-            sizes.append(int(number) * {"K": 1 << 10, "M": 1 << 20}[unit])
+            size = path.read_text().strip()
+            sizes.append(int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1:]])
         except (OSError, ValueError, KeyError):
             continue
     return max(sizes, default=16 << 20)
