@@ -1,6 +1,6 @@
 """Print a digest of everything the elementwise engine computes, for tests to compare between instruction sets.
 
-python vector_digest.py [stride]
+python vector_digest.py STRIDE [float32]: every STRIDE-th float32 and every 16-bit number, or float32 alone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from aclnn.operators.silu import silu_slope
 from aclnn.tensor import Layout
 
 
-def main(stride: int) -> None:
+def main(stride: int, only: str = "") -> None:
     x32 = np.arange(0, 1 << 32, stride, dtype=np.uint32).view(np.float32)
     x16 = np.arange(1 << 16, dtype=np.uint16)
-    inputs = [x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)]
+    inputs = [x for x in (x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)) if only in ("", x.dtype.name)]
     digest = hashlib.sha256()
     for formula in (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope):
         for x in inputs:
@@ -40,4 +40,4 @@ def main(stride: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])
