@@ -23,10 +23,11 @@ from typer.testing import CliRunner, Result
 
 import aclnn
 from aclnn import console, files, products
+from aclnn.cann.prototype import FUNCTIONS
 from aclnn.cli import app as app_module
 from aclnn.cli.app import app
 from aclnn.cli.info import _OPTIONAL
-from aclnn.docs import operators_page
+from aclnn.docs import PAGES, functions_page
 from aclnn.operators import OPERATORS
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 
@@ -382,9 +383,16 @@ def test_info_of_an_operator_is_its_declaration(operator: Any) -> None:
     assert operator.function in invoke("info", operator.function).stdout
 
 
-def test_the_page_of_operators_is_current() -> None:
-    page = Path(__file__).parents[1] / "docs" / "operators.md"
-    assert page.read_text() == operators_page(), "python -m aclnn.docs > docs/operators.md"
+@pytest.mark.parametrize(("page", "file"), [("operators", "operators.md"), ("functions", "c-functions.md")])
+def test_the_pages_made_from_declarations_are_current(page: str, file: str) -> None:
+    text = (Path(__file__).parents[1] / "docs" / file).read_text(encoding="utf-8")
+    assert text == PAGES[page](), f"python -m aclnn.docs {page} > docs/{file}"
+
+
+def test_the_page_of_functions_has_all_of_them() -> None:
+    text = functions_page()
+    listed = {name for name in FUNCTIONS if f" {name}(" in text or f"*{name}(" in text}
+    assert {name for name in FUNCTIONS if name not in listed and not name.startswith("aclnn")} == set()
 
 
 def test_parts_are_found_when_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""The page of all operators, from their declarations: ``python -m aclnn.docs > docs/operators.md``."""
+"""The pages of all operators and of all other C functions, from their declarations.
+
+``python -m aclnn.docs operators > docs/operators.md``, ``python -m aclnn.docs functions > docs/c-functions.md``.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,70 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from aclnn import operators
+from aclnn.cann.prototype import FUNCTIONS
 from aclnn.declaration import Kind, Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product
 from aclnn.rules import FLOATING
 from aclnn.status import name_of
+from aclnn.toolkit.lower_runtime import FORWARDS
 
 _INTRODUCTION = """\
 # The operators
 
-Made from the declarations by `python -m aclnn.docs > docs/operators.md`. Everything else about an operator is where
-it is declared: `src/aclnn/operators/`.
+Made from the declarations by `python -m aclnn.docs operators > docs/operators.md`. Everything else about an operator is
+where it is declared: `src/aclnn/operators/`.
 
 A data type is listed where the product's kernel takes it. On a product that is not listed, phase one refuses: with the
 checks' own code where they look at the product, else with 561103 after all checks, unless the tensors are empty.
 """
 
+_PRODUCTS = """\
+## Products
+
+`ACLNN_SOC_NAME` or `aclnn.set_soc_name` chooses the product that a process stands for, by the name of its system on a
+chip, as `aclrtGetSocName` tells it on a device.
+"""
+
+_FUNCTIONS = """\
+# The C functions
+
+Made from their declarations (`src/aclnn/cann`) by `python -m aclnn.docs functions > docs/c-functions.md`. Headers,
+libraries and `aclnn.cann` have these, and both phases of each of [the operators](operators.md). What is not here is
+absent from the headers too, so that a program that needs it does not compile.
+"""
+
+_GROUPS = {
+    "runtime": "Start and stop, devices, contexts, streams, events, error texts",
+    "memory": "Memory",
+    "objects": "Tensors, scalars, arrays, lists",
+    "executors": "Executors",
+}
+
 
 def operators_page() -> str:
     """The text of docs/operators.md."""
-    parts = [_INTRODUCTION, _overview(), *(_section(operator) for operator in OPERATORS)]
+    parts = [_INTRODUCTION, _products(), _overview(), *(_section(operator) for operator in OPERATORS)]
     return "\n".join(parts)
+
+
+def functions_page() -> str:
+    """The text of docs/c-functions.md."""
+    rows: dict[str, list[tuple[str, str]]] = {module: [] for module in _GROUPS}
+    for function in FUNCTIONS.values():
+        module = function.implementation.__module__.rpartition(".")[2]
+        if module in rows:  # the operators' have their own page
+            meaning = inspect.getdoc(function.implementation) or ""
+            rows[module].append((f"`{function.prototype}`", meaning.split("\n")[0]))
+    older = [(f"`{forward.prototype}`", f"`{forward.to}`") for forward in FORWARDS]
+    groups = [*zip(_GROUPS.values(), rows.values(), strict=True), ("The layer below (`libruntime.so`)", older)]
+    sections = [f"## {title}\n\n{_table(('function', 'what it does'), lines)}" for title, lines in groups]
+    return "\n".join([_FUNCTIONS, *sections])
+
+
+def _products() -> str:
+    rows = [(product.title, f"`{product.example}`") for product in Product]
+    return f"{_PRODUCTS}\n" + _table(("product", "such as"), rows) + "\n## Overview\n"
 
 
 def _overview() -> str:
@@ -94,5 +140,10 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
+#: By the word that asks for them.
+PAGES = {"operators": operators_page, "functions": functions_page}
+
 if __name__ == "__main__":
-    sys.stdout.write(operators_page())
+    if sys.argv[1:] not in [[page] for page in PAGES]:
+        sys.exit(f"aclnn.docs: expected {' or '.join(PAGES)}, got {' '.join(sys.argv[1:]) or 'nothing'}")
+    sys.stdout.write(PAGES[sys.argv[1]]())
