@@ -14,6 +14,9 @@ from toolkit_support import SAMPLES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "silu_backward.cpp"
+
 #: What the documents' sample programs print.
 PRINTED = {
     "fast_gelu_backward": "".join(f"result[{i}] is: 0.000000\n" for i in range(9)),
@@ -53,6 +56,11 @@ def test_the_documents_programs_print_the_worked_values(compiled: Compile, name:
 def test_a_workspace_that_is_asked_for_is_taken(compiled: Compile, name: str) -> None:
     done = run(compiled(sample(name), "-w"), env={"ACLNN_WORKSPACE_BYTES": "4096"})
     assert done.stdout == PRINTED[name]
+
+
+def test_the_example_prints_what_readme_shows(compiled: Compile) -> None:
+    _, shown = (ROOT / "README.md").read_text(encoding="utf-8").split(f"$ aclnn toolkit run examples/{EXAMPLE.name}\n")
+    assert run(compiled(EXAMPLE)).stdout == shown[: shown.index("```")]
 
 
 @pytest.mark.parametrize("part", ["elementwise", "norms"])

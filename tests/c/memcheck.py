@@ -1,4 +1,4 @@
-"""The documents' sample programs under valgrind: ``python -m tests.c.memcheck``; minutes, most of them compiling."""
+"""The example and the documents' sample programs under valgrind: ``python -m tests.c.memcheck``; takes minutes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.toolkit_support import SAMPLES
 from aclnn.toolkit import tree
 from aclnn.toolkit.command import compile_program
 
-PAGE = Path(__file__).parents[2] / "docs" / "c-programs.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "c-programs.md"
 
 
 def command(root: Path) -> list[str]:
@@ -32,18 +33,18 @@ def findings_in(stderr: str) -> str:
 
 def main() -> None:
     findings = 0
-    samples = sorted(SAMPLES.glob("*.cpp"))
+    programs = [*ROOT.glob("examples/*.cpp"), *sorted(SAMPLES.glob("*.cpp"))]
     valgrind = command(tree.ensure())
     with tempfile.TemporaryDirectory() as folder:
-        for source in samples:
+        for source in programs:
             program = compile_program(source, Path(folder) / source.stem, options=["-w"])
             begin = time.monotonic()
             done = subprocess.run([*valgrind, program], capture_output=True, text=True, check=False)
             clean = done.returncode == 0 and not findings_in(done.stderr)
             findings += not clean
             print(f"{source.stem}: {'clean' if clean else done.stderr}, {time.monotonic() - begin:.0f} s", flush=True)
-    if findings or not samples:
-        sys.exit(f"{findings} of {len(samples)} programs have findings; expected programs in {SAMPLES}")
+    if findings:
+        sys.exit(f"{findings} of {len(programs)} programs have findings")
 
 
 if __name__ == "__main__":
