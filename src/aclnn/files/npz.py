@@ -13,7 +13,7 @@ import numpy as np
 from aclnn.dtypes import DataType
 from aclnn.files import npy
 from aclnn.files.entry import MAX_EXPANDED_BYTES, MAX_EXPANSION, Array, Entry, mapped, pieces, refuse
-from aclnn.files.zips import DAMAGED, members, stored_at
+from aclnn.files.zips import DAMAGED, members, stored_at, unpacked
 
 _MAX_SUMMED_BYTES = 1 << 28
 """Larger stored members are mapped without a look at their check sums, which would read them one time more."""
@@ -33,7 +33,7 @@ def read(path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | N
                 entry = npy.described(path, file, begin, begin + info.file_size, dtype)
                 found[name] = _summed(path, info, begin, entry)
         else:
-            found[name] = _compressed(path, info, dtype)
+            found[name] = _compressed(path, size, info, dtype)
     return found
 
 
@@ -49,12 +49,12 @@ def _summed(path: Path, info: zipfile.ZipInfo, begin: int, entry: Entry) -> Entr
     return entry if info.file_size > _MAX_SUMMED_BYTES else Entry(entry.dtype, entry.shape, load)
 
 
-def _compressed(path: Path, info: zipfile.ZipInfo, dtype: DataType | None) -> Entry:
-    with zipfile.ZipFile(path) as archive, archive.open(info) as stream:
+def _compressed(path: Path, size: int, info: zipfile.ZipInfo, dtype: DataType | None) -> Entry:
+    with unpacked(path, size, info) as stream:
         kind, shape, fortran, length = npy.header_of(path, stream, dtype)  # type: ignore[arg-type]  # reads, like a file
 
     def load() -> Array:
-        with zipfile.ZipFile(path) as archive, archive.open(info) as stream:
+        with unpacked(path, size, info) as stream:
             stream.read(length)
             try:
                 data = stream.read(entry.nbytes + 1)

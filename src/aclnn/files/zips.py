@@ -6,6 +6,8 @@ import lzma
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from aclnn.files.entry import refuse
@@ -27,7 +29,7 @@ def members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def stored_at(path: Path, size: int, info: zipfile.ZipInfo) -> int:
-    """Where an uncompressed member's bytes begin."""
+    """Where a member's bytes begin, as they lie in the archive."""
     with path.open("rb") as file:
         file.seek(info.header_offset)
         local = file.read(30)
@@ -35,6 +37,16 @@ def stored_at(path: Path, size: int, info: zipfile.ZipInfo) -> int:
         raise refuse(path, f"expected a zip member at {info.header_offset}")
     name_length, extra_length = struct.unpack_from("<HH", local, 26)
     begin = info.header_offset + 30 + int(name_length) + int(extra_length)
-    if begin + info.file_size > size:
-        raise refuse(path, f"expected {info.file_size} bytes of {info.filename}, got {max(size - begin, 0)}")
+    length = info.file_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size
+    if begin + length > size:
+        raise refuse(path, f"expected {length} bytes of {info.filename}, got {max(size - begin, 0)}")
     return begin
+
+
+@contextmanager
+def unpacked(path: Path, size: int, info: zipfile.ZipInfo) -> Iterator[zipfile.ZipExtFile]:
+    """A member to read from. ``ZipFile.open`` does the same, but for a ZipFile that has read the whole directory."""
+    with path.open("rb") as file:
+        file.seek(stored_at(path, size, info))
+        with zipfile.ZipExtFile(file, "r", info) as stream:
+            yield stream
