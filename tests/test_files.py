@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import resource
+import stat
 import struct
 import zipfile
 
@@ -415,6 +416,28 @@ def test_several_files_are_written_or_none(tmp_path):
         assert os.listdir(tmp_path) == []
     files.write_all({tmp_path / "a.npy": array, tmp_path / "b.npz": {"k": array}})
     assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npz"]
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path, monkeypatch):
+    """A private file became one that everybody may read."""
+    array, path = sample(np.float32, (3,)), tmp_path / "a.npy"
+    files.write(path, array)
+    path.chmod(0o600)
+    written = []
+    monkeypatch.setattr(
+        files.npy, "pieces", lambda array: written.extend(file.stat().st_mode for file in tmp_path.iterdir()) or []
+    )
+    files.write(path, array)
+    assert [stat.filemode(mode) for mode in (*written, path.stat().st_mode)] == 3 * ["-rw-------"]
+
+
+def test_files_that_are_new_have_the_permissions_that_the_umask_leaves(tmp_path):
+    before = os.umask(0o027)
+    try:
+        files.write(tmp_path / "a.npy", sample(np.float32, (3,)))
+    finally:
+        os.umask(before)
+    assert stat.filemode((tmp_path / "a.npy").stat().st_mode) == "-rw-r-----"
 
 
 def test_names_that_could_not_be_read_back_are_refused(tmp_path):

@@ -127,7 +127,7 @@ def write(path: str | os.PathLike[str], tensors: Array | Mapping[str, Array]) ->
 
 
 def write_all(contents: Mapping[Path, Array | Mapping[str, Array]]) -> None:
-    """Write several files as ``write`` does: all of them appear, or none changes.
+    """Write several files as ``write`` does; a failure to write one leaves every file as it was.
 
     Raises:
         FileError: as ``write``.

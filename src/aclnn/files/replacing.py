@@ -1,4 +1,4 @@
-"""Writing several files so that all of them appear, or none changes."""
+"""Writing several files so that none changes unless all of them can be written."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 
 def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Files by what writes their bytes: all take their places when the last is written, or none changes.
+    """Files by what writes their bytes: a failure to write one leaves every file as it was.
 
+    They take their places one after the other when the last is written; each keeps the permissions of what it replaces.
     Links stay, and what they lead to is replaced. Pipes and devices cannot be replaced: they are written to, after the
     others are written and before those take their places.
 
@@ -32,6 +33,7 @@ def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
                 target = os.path.realpath(path)
                 staged.append((path, target, Path(target).with_name(f".{secrets.token_hex(6)}.tmp")))
                 with open(os.open(staged[-1][2], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                    _keep_permissions(file, target)
                     write_to(file)
         for path, target, temporary in staged:
             with _named_in_errors(path):
@@ -39,6 +41,12 @@ def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
     finally:
         for _, _, temporary in staged:
             temporary.unlink(missing_ok=True)
+
+
+def _keep_permissions(file: BinaryIO, target: str) -> None:
+    """Before the first byte: what nobody else could read is not to be read meanwhile."""
+    with suppress(FileNotFoundError):
+        os.fchmod(file.fileno(), os.stat(target).st_mode & 0o777)
 
 
 def _is_special(path: Path) -> bool:
