@@ -130,7 +130,12 @@ HOSTILE = {
     "empty.npy": (b"", "expected a .npy file of version 1 to 3"),
     "pickle.npy": (pickle.dumps({"a": 1}), "got a pickle"),
     "objects.npy": (npy_of("'|O'"), "objects are never unpickled"),
-    "structured.npy": (npy_of("[('a', '<f4')]"), "expected little-endian numbers"),
+    "structured.npy": (npy_of("[('a', '<f4')]"), "got [('a', '<f4')]"),
+    "complex.npy": (
+        npy_of("'<c8'"),
+        "complex.npy: expected float32, float16, bfloat16, float64, integers or bool, got complex64$",
+    ),
+    "odd_type.npy": (npy_of("'<f3'"), "integers or bool, got '<f3'$"),
     "big_endian.npy": (npy_of("'>f4'"), "expected little-endian numbers"),
     "huge.npy": (npy_of(shape=HUGE), "expected 4611686018427387904 bytes"),
     "overflow.npy": (npy_of(shape=f"({1 << 32}, {1 << 32})"), "expected 73786976294838206464 bytes"),
@@ -164,7 +169,10 @@ HOSTILE = {
     ),
     "text.npz": (b"hello", "expected a zip archive"),
     "text.pt": (b"hello", "expected a zip archive"),
-    "pickle.pt": (pickle.dumps({"a": 1}), "expected a zip archive"),
+    "pickle.pt": (
+        pickle.dumps({"a": 1}),
+        "expected a zip archive, got a pickle: if PyTorch before 1.6 saved it, load it with PyTorch and save it again",
+    ),
     "odd.bin": (b"\0" * 7, "expected 4 bytes for [1] of float32, got 7"),
     "word.txt": (b"1 2 3", "expected one of .npy, .npz"),
 }
@@ -178,7 +186,7 @@ def test_hostile_files_are_refused(tmp_path, name):
     with pytest.raises(FileError) as caught:
         files.read(path, dtype="float32" if name.endswith("bin") else None)
     assert str(path) in str(caught.value)
-    assert text in str(caught.value)
+    assert text in f"{caught.value}$"
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
@@ -290,6 +298,29 @@ def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path):
         files.read(path, "c")
     with pytest.raises(FileError, match=r"d: expected tensors only, got 'torch.device', which is not called"):
         files.read(path, "d")
+
+
+def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    path, model = tmp_path / "a.pt", torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    torch.save(model, path)
+    with pytest.raises(FileError, match=r"Sequential', which is not called: save model\.state_dict\(\) instead"):
+        files.read(path)
+    torch.save({"model": model, "x": torch.ones(3), "device": torch.device("cpu")}, path)
+    assert files.read(path, "x").tolist() == [1, 1, 1]
+    with pytest.raises(FileError, match=r"model: expected .* save model\.state_dict\(\) instead"):
+        files.read(path, "model")
+    with pytest.raises(FileError, match=r"torch\.device', which is not called$"):
+        files.read(path, "device")
+
+
+def test_a_file_in_the_format_before_pytorch_1_6_is_told_from_a_damaged_one(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.save(torch.ones(3), tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(
+        FileError, match=r"a\.pt: expected a zip archive, got a pickle: if PyTorch before 1\.6 saved it"
+    ):
+        files.read(tmp_path / "a.pt")
 
 
 def test_an_expanded_tensor_is_read(tmp_path):
@@ -464,5 +495,5 @@ def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(FileError, match="No such file"):
         files.write(tmp_path / "no" / "a.npy", array)
     assert os.listdir(tmp_path) == []
-    with pytest.raises(FileError, match="expected a name such as float32"):
+    with pytest.raises(FileError, match=r"dtype \(--dtype\): expected a name such as float32"):
         files.read(tmp_path / "a.bin", dtype="float12")

@@ -161,7 +161,7 @@ def _data_type(dtype: DataType | str | None) -> DataType | None:
     for candidate in DataType:
         if candidate.numpy_name == dtype:
             return candidate
-    raise FileError(f"dtype: expected a name such as float32, float16 or bfloat16, got {dtype!r}")
+    raise FileError(f"dtype (--dtype): expected a name such as float32, float16 or bfloat16, got {dtype!r}")
 
 
 def _writable(path: Path, array: Array) -> Array:

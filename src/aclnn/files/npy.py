@@ -6,6 +6,7 @@ import ast
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +18,7 @@ from aclnn.files.entry import MAX_DIMS, Array, Entry, entry_at, is_shape, pieces
 _MAX_HEADER = 10_000
 
 _DESCR = re.compile(r"([<>|=])(f2|f4|f8|i1|i2|i4|i8|u1|u2|u4|u8|b1|V2)")
+_OTHER_DESCR = re.compile(r"[<|=][fcSUMmVO]\d{0,4}")
 
 
 def read(path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Entry]:
@@ -55,13 +57,28 @@ def header_of(path: Path, file: BinaryIO, dtype: DataType | None) -> tuple[DataT
         raise refuse(path, "expected a .npy header with descr, fortran_order and shape") from error
     match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
     if match is None or (match[1] == ">" and match[2][1] != "1"):
-        raise refuse(path, f"expected little-endian numbers, got data type {descr!r} (objects are never unpickled)")
+        raise refuse(path, _unsuitable(descr))
     found = (dtype or DataType.BF16) if match[2] == "V2" else DataType.of_numpy(np.dtype(match[2]))
     if found.numpy.itemsize != int(match[2][1]):
         raise refuse(path, f"expected elements of 2 bytes, got a dtype of {found.numpy.itemsize}")
     if not isinstance(fortran, bool) or not is_shape(shape):
         raise refuse(path, f"expected a tuple of at most {MAX_DIMS} extents, got {str(shape)[:80]}")
     return found, tuple(shape), fortran, 8 + width + length
+
+
+def _unsuitable(descr: object) -> str:
+    if isinstance(descr, str) and descr[:1] == ">":
+        return f"expected little-endian numbers, got data type {descr!r}"
+    note = " (objects are never unpickled)" if descr == "|O" else ""
+    return f"expected float32, float16, bfloat16, float64, integers or bool, got {_name_of(descr)}{note}"
+
+
+def _name_of(descr: object) -> str:
+    """NumPy's name of a data type that is not read here; anything else as it stands."""
+    if isinstance(descr, str) and _OTHER_DESCR.fullmatch(descr):
+        with suppress(TypeError):
+            return str(np.dtype(descr).name)
+    return repr(descr)[:80]
 
 
 def write(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:

@@ -141,6 +141,12 @@ class _Machine:
             raise RefusedPickleError("expected a list on the stack")
         self.stack[-1].extend(items)
 
+    def build(self, state: Any) -> None:
+        """Attributes are not tensors here, be they of an OrderedDict (a state_dict's _metadata) or of a module."""
+        built = self.stack[-1]
+        if isinstance(built, Foreign) and isinstance(state, dict) and "_parameters" in state:
+            self.stack[-1] = Foreign(f"{built.text}: save model.state_dict() instead of the model")
+
     def memoize(self, at: int) -> None:
         self.memo[at] = self.stack[-1]
 
@@ -165,7 +171,7 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
     "BINPERSID": lambda machine, arg: machine.push(_storage(machine.pop())),
     "REDUCE": lambda machine, arg: machine.push(_reduced(*machine.pop_two())),
     "NEWOBJ": lambda machine, arg: machine.push(_reduced(*machine.pop_two())),
-    "BUILD": lambda machine, arg: machine.pop(),  # attributes of an OrderedDict (state_dict's _metadata): not tensors
+    "BUILD": lambda machine, arg: machine.build(machine.pop()),
     "SETITEM": lambda machine, arg: machine.set_items(machine.pop_two()),
     "SETITEMS": lambda machine, arg: machine.set_items(machine.pop_to_mark()),
     "APPEND": lambda machine, arg: machine.extend([machine.pop()]),

@@ -17,6 +17,7 @@ from aclnn.files.entry import (
     MAX_EXPANSION,
     Array,
     Entry,
+    FileError,
     expect_indexable,
     mapped,
     pieces,
@@ -28,7 +29,7 @@ from aclnn.files.zips import members, stored_at
 
 def read(path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Entry]:
     """See ``aclnn.files.Form``."""
-    found = {info.filename: info for info in members(path)}
+    found = {info.filename: info for info in _members(path)}
     pickle = [name for name in found if name.endswith("/data.pkl") and name.count("/") == 1]
     if len(pickle) != 1:
         raise refuse(path, "expected a file of torch.save since version 1.6 (a zip archive with data.pkl)")
@@ -56,6 +57,19 @@ def read(path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | N
         else unreadable(refuse(path, f"{name}: {saved.text}"))
         for name, saved in described.items()
     }
+
+
+def _members(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        return members(path)
+    except FileError:
+        with path.open("rb") as file:
+            if file.read(1) != b"\x80":  # how a pickle begins
+                raise
+    text = (
+        "expected a zip archive, got a pickle: if PyTorch before 1.6 saved it, load it with PyTorch and save it again"
+    )
+    raise refuse(path, text)
 
 
 def _described(
