@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from aclnn import control_group
 from aclnn.kernels.cpu import target
+
+Machine = Callable[[str | None, dict[str, str]], None]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Gives this process its groups, as /proc/self/cgroup has them, and those their files."""
+
+    def give(own: str | None, files: dict[str, str]) -> None:
+        (tmp_path / "cgroup").mkdir()
+        for name, text in files.items():
+            path = tmp_path / "cgroup" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        if own is not None:
+            (tmp_path / "own").write_bytes(own.encode("latin-1"))
+        monkeypatch.setattr(control_group, "_ROOT", str(tmp_path / "cgroup"))
+        monkeypatch.setattr(control_group, "_OWN", str(tmp_path / "own"), raising=False)
+
+    return give
 
 
 @pytest.mark.parametrize(
@@ -29,19 +50,79 @@ from aclnn.kernels.cpu import target
         ({"cpu.max": "", "memory.max": "much"}, None, None),
     ],
 )
-def test_limits(
-    files: dict[str, str],
-    memory: int | None,
-    processors: float | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_limits(files: dict[str, str], memory: int | None, processors: float | None, machine: Machine) -> None:
+    machine(None, files)
+    assert (control_group.memory_bytes(), control_group.processors()) == (memory, processors)
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "memory", "processors"),
+    [
+        pytest.param(
+            "0::/system.slice/run-7.scope\n",
+            {
+                "system.slice/run-7.scope/memory.max": "4096\n",
+                "system.slice/run-7.scope/cpu.max": "150000 100000\n",
+            },
+            4096,
+            1.5,
+            id="systemd-run",
+        ),
+        pytest.param(
+            "0::/slurm/job_7/step_0/task_0\n",
+            {
+                "slurm/job_7/memory.max": "4096\n",
+                "slurm/job_7/step_0/memory.max": "8192\n",
+                "slurm/job_7/step_0/task_0/memory.max": "max\n",
+                "slurm/cpu.max": "max 100000\n",
+                "slurm/job_7/cpu.max": "400000 100000\n",
+                "slurm/job_7/step_0/cpu.max": "50000 100000\n",
+            },
+            4096,
+            0.5,
+            id="the smallest of several",
+        ),
+        pytest.param(
+            "5:memory:/slurm/uid_1/job_7\n4:cpu,cpuacct:/user.slice\n1:name=systemd:/other\n0::/\n",
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "memory/slurm/uid_1/memory.limit_in_bytes": "4096\n",
+                "memory/slurm/uid_1/job_7/memory.limit_in_bytes": "8192\n",
+                "cpu/user.slice/cpu.cfs_quota_us": "250000\n",
+                "cpu/user.slice/cpu.cfs_period_us": "100000\n",
+            },
+            4096,
+            2.5,
+            id="first version",
+        ),
+        pytest.param(
+            "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/docker/abc\n",
+            {
+                "memory/memory.limit_in_bytes": "4096\n",
+                "cpu/cpu.cfs_quota_us": "50000\n",
+                "cpu/cpu.cfs_period_us": "100000\n",
+            },
+            4096,
+            0.5,
+            id="a container sees its own group as the root",
+        ),
+        pytest.param("0::/a:b\n", {"a:b/memory.max": "4096\n"}, 4096, None, id="a colon in the name"),
+        pytest.param(
+            "0::/../outside\n",
+            {"memory.max": "8192\n", "../outside/memory.max": "4096\n"},
+            8192,
+            None,
+            id="outside of what may be seen",
+        ),
+        pytest.param("nonsense\n\n7\n0::/\0\xff\n::\n", {"memory.max": "4096\n"}, 4096, None, id="nonsense"),
+    ],
+)
+def test_limits_of_a_group_that_is_not_the_root(
+    own: str, files: dict[str, str], memory: int | None, processors: float | None, machine: Machine
 ) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(control_group, "_ROOT", tmp_path)
-    assert control_group.memory_bytes() == memory
-    assert control_group.processors() == processors
+    """Only the root was looked at, where systemd, Slurm and containers without a namespace of their own set nothing."""
+    machine(own, files)
+    assert (control_group.memory_bytes(), control_group.processors()) == (memory, processors)
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 8), (0.25, 1), (1.5, 2), (2.0, 2), (64.0, 8)])
