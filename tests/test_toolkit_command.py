@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from aclnn.toolkit import places, tree
 from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
-from toolkit_support import SOURCES, Compile, needs_toolkit, run
+from toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
 ACLNN = Path(sys.executable).with_name("aclnn")
 HOST = SOURCES / "host.c"
@@ -181,6 +183,75 @@ class TestTrace:
         file.write_text("not a trace\n")
         assert "expected a line of an ACLNN_TRACE file" in aclnn("trace", file, status=2).stderr
         assert "No such file" in aclnn("trace", tmp_path / "absent", status=2).stderr
+
+
+WRITING = """
+import sys
+from pathlib import Path
+from aclnn.toolkit import tree
+for number in range(300):
+    tree._write(Path(sys.argv[1], "set_env.sh"), "0" * number)
+    tree._link(Path(sys.argv[1], "link.so"), "set_env.sh")
+"""
+
+ENSURING = """
+import sys, time
+from pathlib import Path
+from aclnn.toolkit import libraries, tree
+notes = Path(sys.argv[2])
+
+def note(word):
+    with notes.open("a") as file:
+        file.write(word)
+
+def build(*arguments):
+    note("built\\n")
+    while notes.read_text().count("begun") < 2:
+        time.sleep(0.01)
+    time.sleep(0.5)
+
+libraries.build = build
+tree.compiler.check = lambda: None
+note("begun\\n")
+tree.ensure(Path(sys.argv[1]))
+assert tree.is_current(Path(sys.argv[1]))
+"""
+
+
+class TestTwoProcesses:
+    """``ctest -j`` runs programs that all ask for one tree."""
+
+    def run_both(self, code: str, *arguments: Path) -> None:
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        assert [process.communicate(timeout=RUN_SECONDS)[1] for process in both] == ["", ""]
+
+    def test_the_same_files_are_written_at_once(self, tmp_path: Path) -> None:
+        """FileNotFoundError: both wrote to set_env.sh.new, and one had moved it away."""
+        self.run_both(WRITING, tmp_path)
+        assert sorted(os.listdir(tmp_path)) == ["link.so", "set_env.sh"]
+
+    def test_a_tree_that_is_missing_is_laid_out_by_one_of_them(self, tmp_path: Path) -> None:
+        notes = tmp_path / "notes"
+        self.run_both(ENSURING, tmp_path / "tree", notes)
+        assert sorted(notes.read_text().split()) == ["begun", "begun", "built"]
+
+    def test_without_locks_a_tree_is_laid_out_all_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*arguments: object) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        monkeypatch.setattr(places.fcntl, "flock", refuse)
+        monkeypatch.setattr(tree.compiler, "check", lambda: None)
+        monkeypatch.setattr(tree.libraries, "build", lambda *arguments: None)
+        assert tree.is_current(tree.ensure(tmp_path / "tree"))
+
+    def test_a_place_that_cannot_be_written_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "file").touch()
+        monkeypatch.setattr(tree.compiler, "check", lambda: None)
+        with pytest.raises(NotADirectoryError, match="file/tree"):
+            tree.ensure(tmp_path / "file" / "tree")
 
 
 class TestWithoutACompiler:

@@ -15,6 +15,7 @@ from aclnn.extras import require
 from aclnn.toolkit import border, trampolines
 from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
 from aclnn.toolkit.lower_runtime import Forward
+from aclnn.toolkit.places import replaced
 
 #: The module that serves the calls, inside of Python.
 SERVER = "aclnn.toolkit.server"
@@ -79,10 +80,9 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
 
 
 def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> None:
-    fresh = file.with_suffix(".new")
     names = [f"-Wl,-soname,{file.name}", f"-Wl,--version-script,{stem}.map"]
-    compile([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
-    fresh.replace(file)
+    with replaced(file) as fresh:
+        compile([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
 
 
 def _shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:

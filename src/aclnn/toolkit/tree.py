@@ -16,6 +16,7 @@ from aclnn.kernels.cpu.cache import user_cache
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.lower_runtime import FORWARDS
+from aclnn.toolkit.places import locked, replaced
 from aclnn.version import __version__
 
 #: The library that each folder of headers belongs to.
@@ -77,6 +78,12 @@ def build(root: Path) -> Path:
     """
     compiler.check()
     root = root.absolute()
+    with locked(root):
+        _lay_out(root)
+    return root
+
+
+def _lay_out(root: Path) -> None:
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
     files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")))
@@ -94,7 +101,6 @@ def build(root: Path) -> Path:
     for link, target in links.items():
         _link(link, target)
     _write(root / _STAMP, json.dumps({"fingerprint": fingerprint()}) + "\n")
-    return root
 
 
 def ensure(root: Path | None = None) -> Path:
@@ -103,8 +109,14 @@ def ensure(root: Path | None = None) -> Path:
     Raises:
         ToolkitError: it cannot be built here.
     """
-    root = root or default_root()
-    return root if is_current(root) else build(root)
+    root = (root or default_root()).absolute()
+    if is_current(root):
+        return root
+    compiler.check()
+    with locked(root):
+        if not is_current(root):  # else another process has built it meanwhile
+            _lay_out(root)
+    return root
 
 
 def is_current(root: Path) -> bool:
@@ -141,13 +153,10 @@ def _quoted(text: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    with replaced(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
 
 
 def _link(path: Path, target: str) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(target)
-    fresh.replace(path)
+    with replaced(path) as fresh:
+        fresh.symlink_to(target)
