@@ -123,6 +123,54 @@ def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
     assert refusal(lib).startswith("aclCreateIntArray: size: expected at most 268435456 elements, got 1099511627776")
 
 
+@pytest.mark.parametrize(
+    ("function", "code", "setting", "expected"),
+    [
+        ("aclrtSetDevice", 500000, ("ACLNN_DEVICE_COUNT", "0"), "of at least 1, got '0'"),
+        ("aclrtSetDevice", 500000, ("ACLNN_MEMORY_BYTES", "abc"), "of at least 1, got 'abc'"),
+        ("aclnnSiluBackwardGetWorkspaceSize", 561000, ("ACLNN_WORKSPACE_BYTES", "-1"), "of at least 0, got '-1'"),
+    ],
+)
+def test_a_wrong_setting_is_no_internal_error(
+    lib: ctypes.CDLL,
+    fresh: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    function: str,
+    code: int,
+    setting: tuple[str, str],
+    expected: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv(*setting)
+        if function == "aclrtSetDevice":
+            assert lib.aclrtSetDevice(0) == code
+        else:
+            tensors = [tensor(lib, 0, (4,)) for _ in range(3)]
+            assert first_phase(lib, BY_NAME["silu_backward"], tensors)[0] == code
+    text = f"{function}: {setting[0]}: expected an integer {expected}"
+    assert capfd.readouterr().err == f"aclnn: {text}\n"
+    assert lib.aclrtPeekAtLastError(0) == code
+    assert refusal(lib) == f"{text} [{code}]"
+
+
+@pytest.mark.parametrize(("function", "code"), [("aclrtSetDevice", 500000), ("aclDestroyTensor", 561000)])
+def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
+    lib: ctypes.CDLL, fresh: None, monkeypatch: pytest.MonkeyPatch, function: str, code: int
+) -> None:
+    """All of it was recorded as 561000, also where 500000 was returned."""
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("nobody expected it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aclnn.runtime.devices.set_device", fail)
+        patch.setattr("aclnn.handles.take", fail)
+        assert getattr(lib, function)(1) == code
+    assert lib.aclrtPeekAtLastError(0) == code
+    assert refusal(lib) == f"{function}: internal error: KeyError: 'nobody expected it' [{code}]"
+
+
 def test_the_upper_half_of_a_status_is_zero(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
     wide = ctypes.CDLL(str(toolkit_root / "lib64" / "libopapi.so"))
     for function in FUNCTIONS.values():

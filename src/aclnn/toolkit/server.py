@@ -104,14 +104,19 @@ def _tracing(border: _Border) -> Callable[[CFunction, Entry], Entry]:
 def _fallback(function: CFunction, border: _Border) -> Any:
     """What C gets when Python itself fails: an error status, null or 0."""
     if function.returns_status:
-        return ACLNN_ERR_INNER if function.returns == "aclnnStatus" else CODES["ACL_ERROR_INTERNAL_ERROR"]
+        return _failure(function)
     return border.null if result_type(function) == "const char *" else 0
+
+
+def _failure(function: CFunction) -> int:
+    return CODES["ACL_ERROR_INTERNAL_ERROR"] if function.returns == "aclError" else ACLNN_ERR_INNER
 
 
 def _onerror(function: CFunction) -> Callable[..., None]:
     def note(kind: type[BaseException], value: BaseException, traceback: object) -> None:
-        text = f"{function.name}: internal error: {kind.__name__}: {value}"
-        function.refuse(AclnnError(ACLNN_ERR_INNER, text))
+        is_setting = kind is ValueError and str(value).startswith("ACLNN_")  # an environment variable's word
+        text = f"{function.name}: {value if is_setting else f'internal error: {kind.__name__}: {value}'}"
+        function.refuse(AclnnError(_failure(function), text))
         if kind is not MemoryError:
             print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
 
