@@ -72,8 +72,6 @@ class TestTree:
         program.write_text('#include "acl/acl.h"\nint main(void) { return aclNoSuchFunction(); }\n')
         done = aclnn("run", program, status=2, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert "aclNoSuchFunction" in done.stderr
-        done = aclnn("run", tmp_path / "absent.cpp", status=2, ACLNN_TOOLKIT_DIR=str(toolkit_root))
-        assert "expected a C or C++ file" in done.stderr
 
     @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
     def test_after_set_env_a_plain_compiler_line_works(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
@@ -182,7 +180,6 @@ class TestTrace:
         file = tmp_path / "notes"
         file.write_text("not a trace\n")
         assert "expected a line of an ACLNN_TRACE file" in aclnn("trace", file, status=2).stderr
-        assert "No such file" in aclnn("trace", tmp_path / "absent", status=2).stderr
 
 
 WRITING = """
@@ -252,6 +249,37 @@ class TestTwoProcesses:
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
         with pytest.raises(NotADirectoryError, match="file/tree"):
             tree.ensure(tmp_path / "file" / "tree")
+
+
+class TestFilesThatAreOthers:
+    """The linker was given a Python program; of a trace only Python's own words about bytes came."""
+
+    def refused(self, command: str, file: Path) -> str:
+        (line,) = aclnn(command, file, status=2).stderr.splitlines()
+        return line.removeprefix("aclnn toolkit: ")
+
+    @pytest.mark.parametrize(("command", "name"), [("run", "absent.cpp"), ("trace", "absent")])
+    def test_none_there(self, tmp_path: Path, command: str, name: str) -> None:
+        file = tmp_path / name
+        assert self.refused(command, file) == f"{file}: No such file or directory"
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        assert self.refused("run", tmp_path) == f"{tmp_path}: expected a regular file"
+        assert self.refused("trace", tmp_path) == f"{tmp_path}: Is a directory"
+
+    @pytest.mark.parametrize(("name", "got"), [("r1.py", ".py"), ("program.o", ".o"), ("program", "no suffix")])
+    def test_no_program_of_c_or_cxx(self, tmp_path: Path, name: str, got: str) -> None:
+        (tmp_path / name).write_text("print()\n")
+        known = ".c, .cpp, .cc, .cxx, .c++, .C"
+        expected = f"{tmp_path / name}: expected a C or C++ file, one of {known}, got {got}"
+        assert self.refused("run", tmp_path / name) == expected
+
+    def test_a_trace_that_is_no_text(self, tmp_path: Path) -> None:
+        file = tmp_path / "trace"
+        file.write_bytes(b"\x7fELF\xff\xfe\n")
+        assert (
+            self.refused("trace", file) == f"{file}: expected a file written by ACLNN_TRACE, got bytes that are no text"
+        )
 
 
 class TestWithoutACompiler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ app = typer.Typer(
 #: What a program links.
 LINKED = ("-lopapi", "-lnnopbase", "-lascendcl")
 _C_SUFFIXES = (".c",)
+_CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".C")
 
 
 @contextmanager
@@ -35,8 +37,14 @@ def _complaints() -> Iterator[None]:
     try:
         yield
     except (ToolkitError, MissingExtraError, OSError, ValueError) as error:
-        typer.echo(f"aclnn toolkit: {error}", err=True)
+        typer.echo(f"aclnn toolkit: {_text(error)}", err=True)
         raise typer.Exit(2) from None
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 @app.command("build")
@@ -73,10 +81,10 @@ def compile_program(source: Path, executable: Path, root: Path | None = None, op
     """Compile and link one C or C++ program against the tree.
 
     Raises:
-        ToolkitError: no compiler, or it refuses the program.
+        OSError: there is no such file.
+        ToolkitError: the file is not one of C or C++; no compiler, or it refuses the program.
     """
-    if not source.is_file():
-        raise ToolkitError(f"expected a C or C++ file, got {source}")
+    _expect_program(source)
     root = tree.ensure(root)
     is_c = source.suffix in _C_SUFFIXES
     standard = ["-std=gnu11"] if is_c else ["-std=c++17"]
@@ -85,6 +93,16 @@ def compile_program(source: Path, executable: Path, root: Path | None = None, op
     command = [*(c_compiler() if is_c else cxx_compiler()), *standard, "-O1", "-g", *flags, *options, *folders]
     compile([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])
     return executable
+
+
+def _expect_program(source: Path) -> None:
+    """Whatever is no source, a linker would take for its script."""
+    if not stat.S_ISREG(source.stat().st_mode):
+        raise ToolkitError(f"{source}: expected a regular file")
+    known = _C_SUFFIXES + _CXX_SUFFIXES
+    if source.suffix not in known:
+        got = source.suffix or "no suffix"
+        raise ToolkitError(f"{source}: expected a C or C++ file, one of {', '.join(known)}, got {got}")
 
 
 @app.command("trace")

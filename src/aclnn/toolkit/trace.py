@@ -112,13 +112,21 @@ def read(path: Path) -> Iterator[Record]:
     """The calls that a trace file holds.
 
     Raises:
+        OSError: it cannot be read.
         ValueError: a line is not one of a trace.
     """
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            fields = line.rstrip("\n").split("\t")
-            try:
-                name, arguments, status, microseconds = fields
-                yield Record(name, arguments, status, float(microseconds))
-            except ValueError:
-                raise ValueError(f"{path}:{number}: expected a line of an ACLNN_TRACE file, got {line!r}") from None
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                yield _record(line, f"{path}:{number}")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: expected a file written by ACLNN_TRACE, got bytes that are no text") from None
+
+
+def _record(line: str, place: str) -> Record:
+    fields = line.rstrip("\n").split("\t")
+    try:
+        name, arguments, status, microseconds = fields
+        return Record(name, arguments, status, float(microseconds))
+    except ValueError:
+        raise ValueError(f"{place}: expected a line of an ACLNN_TRACE file, got {line[:80]!r}") from None
