@@ -1,12 +1,19 @@
-"""Which inputs share memory with which outputs, byte by byte."""
+"""Which inputs share memory with which outputs, byte by byte, and which elements of a tensor with one another."""
 
 from __future__ import annotations
 
 import ctypes
+from itertools import product
+from operator import mul
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.overlaps import Overlaps, Span
+from aclnn.tensor import Layout
 
 
 def some_span(rng: np.random.Generator) -> Span | None:
@@ -44,3 +51,18 @@ def test_a_copy_stands_in_for_what_will_be_overwritten() -> None:
     assert ctypes.string_at(first - 2, 5) == bytes([3, 4, 5, 6, 7])
     assert len(copies) == 1
     assert overlaps.apart([begin, begin + 10, 7], [begin + 9]) == ([begin, begin + 10, 7], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-12, 12)), max_size=4))
+def test_no_two_elements_of_a_layout_that_calls_itself_distinct_coincide(dims: list[tuple[int, int]]) -> None:
+    shape, strides = tuple(extent for extent, _ in dims), tuple(stride for _, stride in dims)
+    places = [sum(map(mul, index, strides)) for index in product(*map(range, shape))]
+    if Layout(DataType.FLOAT, shape, strides).distinct:
+        assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((2, 3, 4), (12, 4, 1)), ((4, 3, 2), (1, 4, 12)), ((2, 3, 4), (-24, 4, 1)), ((1, 5), (0, 2))]
+)
+def test_permuted_reversed_and_padded_layouts_are_distinct(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    assert Layout(DataType.FLOAT, shape, strides).distinct

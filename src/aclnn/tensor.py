@@ -32,6 +32,21 @@ class Layout(NamedTuple):
         below, above = sum(step for step in reach if step < 0), sum(step for step in reach if step > 0)
         return below * itemsize, (above + 1) * itemsize
 
+    @property
+    def distinct(self) -> bool:
+        """Whether no two elements share memory, as far as sorted strides tell: each passes over all that lie within.
+
+        False also of some layouts that interleave, such as one of shape (2, 3) with strides (3, 2).
+        """
+        if 0 in self.shape:
+            return True
+        reach = 1
+        for stride, extent in sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1):
+            if stride < reach:
+                return False
+            reach += stride * (extent - 1)
+        return True
+
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides in elements."""

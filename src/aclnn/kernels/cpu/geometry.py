@@ -41,14 +41,10 @@ def _last_writes(axes: list[Axis], starts: list[int]) -> list[Axis]:
     return kept
 
 
-def _coincide(axes: Sequence[Axis], itemsize: int) -> bool:
-    """False when no two elements of the output share a byte (sorted steps: each passes over all that lie within)."""
-    reach = itemsize
-    for axis in sorted(axes, key=lambda axis: abs(axis.out)):
-        if abs(axis.out) < reach:
-            return True
-        reach += (axis.extent - 1) * abs(axis.out)
-    return False
+def _moving(layout: Layout) -> Layout:
+    """The same without the axes along which it stands still."""
+    moving = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if stride]
+    return layout._replace(shape=tuple(n for n, _ in moving), strides=tuple(stride for _, stride in moving))
 
 
 def _forwards(axis: Axis, starts: list[int]) -> Axis:
@@ -81,7 +77,7 @@ def simplify(operands: Sequence[Layout]) -> Geometry:
         if extent > 1
     ]
     axes = _last_writes(axes, starts)
-    ordered = _coincide(axes, sizes[-1])
+    ordered = not _moving(operands[-1]).distinct
     if not ordered:
         axes = [_forwards(axis, starts) for axis in axes]
         axes.sort(key=lambda axis: axis.steps[::-1], reverse=True)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from aclnn.kernels import Plan
-from aclnn.kernels.cuda.elementwise.plans import contiguous, copying, distinct, memory_of
+from aclnn.kernels.cuda.elementwise.plans import contiguous, copying, memory_of
 from aclnn.kernels.cuda.launch import kept
 from aclnn.tensor import Layout
 
@@ -100,6 +100,6 @@ class _Anywhere:
 
 def anywhere(make: Make, inputs: Layouts, outputs: Layouts, replaceable: int) -> Plan:
     """A plan for tensors wherever they are; the first output may replace one of the first ``replaceable`` inputs."""
-    if all(layout is None or distinct(layout) for layout in outputs):
+    if all(layout is None or layout.distinct for layout in outputs):
         return _Anywhere(make, inputs, outputs, replaceable)
     return _InOrder(make, inputs, outputs)

@@ -22,12 +22,8 @@ def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence
         outputs: the layouts asked for.
         places: the outputs in which a plan does not care which of coinciding elements it writes last.
     """
-    moved = {i: layout for i in places if (layout := outputs[i]) is not None and _coincide(layout)}
+    moved = {i: layout for i in places if (layout := outputs[i]) is not None and not layout.distinct}
     return _Copying(make, outputs, moved) if moved else make(outputs)
-
-
-def _coincide(layout: Layout) -> bool:
-    return 0 not in layout.shape and not columns_of(layout).distinct
 
 
 class _Copying:

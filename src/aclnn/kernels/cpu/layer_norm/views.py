@@ -40,14 +40,7 @@ class View:
         self.columns = dims_of(layout.shape[split:], layout.strides[split:], size)
         self.direct = len(self.columns) == 1 and self.columns[0][1] == size
         """Elements of a row lie side by side."""
-        reach = size
-        self.distinct = True
-        """No two elements share a byte."""
-        for stride, extent in sorted(
-            (abs(stride), extent) for extent, stride in self.rows + self.columns if extent > 1
-        ):
-            self.distinct &= stride >= reach
-            reach += stride * (extent - 1)
+        self.distinct = layout.distinct
 
     def fields(self) -> list[int]:
         """What compiled code reads; the address is still missing."""

@@ -279,12 +279,6 @@ def copying(source: Layout, target: Layout) -> Plan:
     return plan(_same, (source,), target)
 
 
-def distinct(layout: Layout) -> bool:
-    """Whether no two elements share a place."""
-    stands = any(extent > 1 and stride == 0 for extent, stride in zip(layout.shape, layout.strides, strict=True))
-    return 0 in layout.shape or not (stands or simplify((layout,)).ordered)
-
-
 class _Nothing:
     workspace_bytes = 0
 
