@@ -29,6 +29,12 @@ class Kind(Enum):
 
     __hash__ = object.__hash__  # as Product's: members are singletons, and every call with attributes looks them up
 
+    @property
+    def words(self) -> str:
+        """For people: input tensor, int array, double."""
+        spelt = self.name.lower().replace("_", " ")
+        return f"{spelt} tensor" if self in TENSORS else spelt
+
 
 TENSORS = (Kind.INPUT, Kind.OUTPUT)
 ATTRIBUTES = tuple(kind for kind in Kind if kind not in TENSORS)

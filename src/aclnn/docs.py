@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from aclnn import operators
 from aclnn.cann.prototype import FUNCTIONS
-from aclnn.declaration import Kind, Operator
+from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product
 from aclnn.rules import FLOATING
@@ -83,7 +83,7 @@ def _overview() -> str:
 
 def _section(operator: Operator) -> str:
     parameters = [
-        (f"`{p.name}`", f"`{p.python_name}`", _takes(p.kind), "yes" if p.optional else "", p.meaning)
+        (f"`{p.name}`", f"`{p.python_name}`", p.kind.words, "yes" if p.optional else "", p.meaning)
         for p in operator.parameters
     ]
     checks = [
@@ -121,11 +121,6 @@ def _python_signature(operator: Operator) -> str:
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     arguments = inspect.Signature(bare)
     return f"aclnn.{operator.name}{arguments}"
-
-
-def _takes(kind: Kind) -> str:
-    named = {Kind.INPUT: "input tensor", Kind.OUTPUT: "output tensor"}
-    return named.get(kind, kind.name.lower().replace("_", " "))
 
 
 def _support(operator: Operator) -> Iterator[tuple[str, ...]]:

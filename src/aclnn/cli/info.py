@@ -11,7 +11,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from aclnn import console, extras
-from aclnn.declaration import Kind, Operator
+from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product, current_product, soc_name
 from aclnn.rules import FLOATING
@@ -116,7 +116,6 @@ def describe_operator(operator: Operator, json: bool) -> None:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    takes = {Kind.INPUT: "input tensor", Kind.OUTPUT: "output tensor"}
     return {
         "name": operator.name,
         "c_name": operator.function,
@@ -126,7 +125,7 @@ def _operator(operator: Operator) -> dict[str, Any]:
             {
                 "name": parameter.python_name,
                 "c_name": parameter.name,
-                "takes": takes.get(parameter.kind, parameter.kind.name.lower().replace("_", " ")),
+                "takes": parameter.kind.words,
                 "optional": parameter.optional,
                 "meaning": parameter.meaning,
             }
