@@ -31,7 +31,7 @@ _OPTIONAL = {
 
 
 def describe_installation(json: bool) -> None:
-    """Print version, product, processor, the runtime's device, cores, vector width, cache and optional parts."""
+    """Print version, product, processor, the runtime's device, threads, vector width, cache and optional parts."""
     facts = _installation()
     if json:
         console.print_json(facts)
@@ -60,7 +60,7 @@ def _installation() -> dict[str, Any]:
         "architecture": product.architecture,
         "processor": f"{_processor()} ({platform.machine()})",
         "runtime_device": os.environ.get("ACLNN_DEVICE") or "cpu",
-        "cores": pool.shared().threads,
+        "threads": pool.shared().threads,
         "vector": _vector(),
         "cache_directory": None if cache.directory() is None else str(cache.directory()),
         "python": platform.python_version(),
