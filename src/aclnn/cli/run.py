@@ -152,9 +152,4 @@ def _report(request: Request, results: Mapping[str, Any], seconds: float, json: 
         console.print_json({"operator": operator, "soc_name": soc_name(), "seconds": seconds, "outputs": rows})
         return
     for row in rows:
-        console.out.print(
-            f"{row['name']}: {row['dtype']} {row['shape']} -> {row['file']}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.out.print(f"{row['name']}: {row['dtype']} {row['shape']} -> {row['file']}", soft_wrap=True)
