@@ -1,6 +1,7 @@
 """Golden values: certified against interval arithmetic and rationals, and by their own bounds."""
 
 import math
+import threading
 import time
 from fractions import Fraction
 
@@ -8,8 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from aclnn.kernels.cpu import pool
 from aclnn.verify import certified, expansions, norm
-from aclnn.verify.golden import SLOPE_NAMES, VALUE_BOUND_ULP, golden
+from aclnn.verify.golden import SLOPE_NAMES, VALUE_BOUND_ULP, golden, in_order
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.slopes import SLOPES
 
@@ -342,6 +344,23 @@ def test_odd_rounding_makes_a_second_rounding_harmless():
         exact = target.round_exact(Fraction(hi) + Fraction(half) + Fraction(lo))
         s, e = expansions.two_sum(hi + half, lo)
         assert float(np.float32(expansions.odd(s, e))) == exact
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_blocks_are_computed_on_as_many_threads_as_the_kernels_use(monkeypatch, count):
+    """ACLNN_NUM_THREADS, OMP_NUM_THREADS and a container's quota counted for nothing."""
+    together, seen = threading.Barrier(count), set()
+
+    def block(begin, end):
+        seen.add(threading.get_ident())
+        if begin < count:
+            together.wait(10)
+        time.sleep(1e-3)
+        return begin
+
+    monkeypatch.setattr(pool, "_pool", pool.Pool(count))
+    assert list(in_order(block, 12, 1)) == list(range(12))
+    assert len(seen) == count
 
 
 def test_ten_million_elements_in_ten_seconds():

@@ -9,7 +9,6 @@ Infinite and NaN inputs follow the operators' "Numerics" tables.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aclnn.declaration import Operator
+from aclnn.kernels.cpu import pool
 from aclnn.verify import certified, norm
 from aclnn.verify.arguments import arrays_of, operator_named
 from aclnn.verify.compiled import compiled
@@ -221,22 +221,18 @@ BLOCK_ELEMENTS = 1 << 18
 """Elements of a block: float64 temporaries of 2 MB, so a dozen of them stay near the cache."""
 
 
-def threads() -> int:
-    """How many blocks are computed at once: the cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def in_order(function: Callable[[int, int], T], size: int, step: int) -> Iterator[T]:
-    """``function(begin, end)`` over [0, size) in steps, a few at a time on all cores, results in order."""
+    """``function(begin, end)`` over [0, size) in steps, on as many threads as the kernels use, results in order."""
     if 0 < size <= step:  # starting threads takes longer
         yield function(0, size)
         return
     ranges = ((begin, min(begin + step, size)) for begin in range(0, size, step))
-    with ThreadPoolExecutor(threads()) as pool:
+    threads = pool.shared().threads
+    with ThreadPoolExecutor(threads) as workers:
         pending = []
         for begin, end in ranges:
-            pending.append(pool.submit(function, begin, end))
-            if len(pending) > 2 * threads():
+            pending.append(workers.submit(function, begin, end))
+            if len(pending) > 2 * threads:
                 yield pending.pop(0).result()
         while pending:
             yield pending.pop(0).result()
