@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-
-MAX_EXPONENT = 20
-"""Dimensions go up to 2**20 elements."""
 
 
 def mixed(seed: int, elements: int) -> Array:
@@ -55,9 +52,3 @@ GENERATORS: dict[str, Callable[[int, int], Array]] = {
     "commercial-L2": commercial_l1,
 }
 """By standard; the others have none of their own and take the mixed one's."""
-
-
-def shapes(most: int = 1 << MAX_EXPONENT) -> Sequence[int]:
-    """The dimensions to try: 2**k and 2**k - 1 up to ``most`` elements, ascending."""
-    powers = [1 << k for k in range(1, MAX_EXPONENT + 1)]
-    return sorted({size for power in powers for size in (power - 1, power) if size <= most})

@@ -1,8 +1,7 @@
 """Every precision standard of the Ascend ecosystem, each a pure function of (actual, golden, third).
 
-A standard measures blocks of elements and judges the sum of what it measured, so that a dump may be larger than memory;
-``compare`` does both for arrays. MARE and MERE are the maximum and mean of RE, RMSE is √mean((a - g)²), ULP a unit of
-the last place of g.
+A standard measures blocks of elements and judges the sum of what it measured, so that a dump may be larger than memory.
+MARE and MERE are the maximum and mean of RE, RMSE is √mean((a - g)²), ULP a unit of the last place of g.
 """
 
 from __future__ import annotations
@@ -30,23 +29,6 @@ from aclnn.verify.measures import (
 from aclnn.verify.number_formats import NumberFormat
 
 Array = np.ndarray[Any, Any]
-
-
-def compare(name: str, actual: Array, golden: Array, third: Array | None = None) -> Outcome:
-    """One standard's outcome for whole arrays of one data type.
-
-    Raises:
-        KeyError: no such standard.
-        ValueError: it needs a third output.
-    """
-    standard = STANDARDS[name]
-    if standard.needs_third and third is None:
-        raise ValueError(f"{name}: expected a third output")
-    flat = [None if array is None else np.asarray(array).reshape(-1) for array in (actual, golden, third)]
-    assert flat[0] is not None
-    assert flat[1] is not None
-    block = Block(flat[0], flat[1], flat[2])
-    return standard.judge(standard.measure(block), block.target)
 
 
 MIXED_LIMITS = {
