@@ -146,7 +146,8 @@ def _expect_once(names: Sequence[str]) -> None:
 
 
 def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, common: Mapping[str, Any]) -> Request:
-    values, groups = dict(common), {"actual": {}, "third": {}}  # type: dict[str, Any], dict[str, dict[str, str]]
+    values = dict(common)
+    groups: dict[str, dict[str, str]] = {"actual": {}, "third": {}}
     for key, value in row.items():
         role, _, output = key.partition(":")
         if role in groups:
