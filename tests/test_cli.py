@@ -26,10 +26,10 @@ from aclnn import console, files, products
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.cli import app as app_module
 from aclnn.cli.app import app
-from aclnn.cli.info import _OPTIONAL
+from aclnn.cli.info import _OPTIONAL, describe_installation
 from aclnn.docs import PAGES, functions_page
 from aclnn.kernels.cpu import pool
-from aclnn.operators import OPERATORS
+from aclnn.operators import BY_NAME, OPERATORS
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
@@ -417,6 +417,24 @@ def test_progress_shows_after_a_second_and_vanishes(monkeypatch: pytest.MonkeyPa
             time.sleep(0.01)
         assert "reading x.npy" in screen.getvalue()
     assert screen.getvalue().endswith("\x1b[2K")
+
+
+def test_what_is_no_terminal_gets_whole_lines_without_blanks_at_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables were wrapped at 80 columns and filled up with blanks, so that grep found half a line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    installed = invoke("info").stdout
+    described = invoke("info", "layer_norm_backward").stdout
+    assert any(re.match(r"operators +fast_gelu, .*, silu_backward$", line) for line in installed.splitlines())
+    for check in BY_NAME["layer_norm_backward"].checks:
+        assert re.search(rf"^ *{re.escape(check.name)} +{check.code}$", described, re.MULTILINE), check.name
+    assert [line for line in (installed + described).splitlines() if line.endswith(" ")] == []
+
+
+def test_a_terminals_tables_fit_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "out", console._Plain(file=screen, force_terminal=True, width=60))
+    describe_installation(json=False)
+    assert max(map(len, re.sub(r"\x1b\[[\d;]*m", "", screen.getvalue()).splitlines())) <= 60
 
 
 def test_quick_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,18 +10,37 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 
 from aclnn.extras import MissingExtraError
 from aclnn.files import FileError
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACL_ERROR_INVALID_PARAM, CODES, AclnnError
 
+_ANY_WIDTH = 1_000_000
+
 
 class _Plain(Console):
-    """Prints text as it is. Once the reader has left (| head), nobody is told: the status stays the command's."""
+    """Prints text as it is. Once the reader has left (| head), nobody is told: the status stays the command's.
+
+    Where no terminal is, in a file or a pipe, no line is wrapped, cut or filled up with blanks.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    @property  # type: ignore[misc]  # rich can set it; nobody does
+    def size(self) -> ConsoleDimensions:
+        """A terminal's, else room for any line."""
+        return super().size if self.is_terminal else ConsoleDimensions(_ANY_WIDTH, super().size.height)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints; but columns of a table, which rich fills up with blanks, end with their text."""
+        if self.is_terminal or all(isinstance(item, str) for item in objects):
+            super().print(*objects, **options)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        super().print("\n".join(map(str.rstrip, captured.get().split("\n"))), end="", soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
         """Write into nothing from now on."""
