@@ -332,7 +332,12 @@ def test_what_works_in_place_leaves_its_file_alone() -> None:
         (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "got 'nonsense'"),
         (["run", "layer_norm_backward", "normalized_shape=a", "--out", "grad_bias=b.npy"], "integers such as 4,8"),
         (["run", "layer_norm_backward", "output_mask=2,1,0", "--out", "grad_bias=b.npy"], "truth values"),
-        (["run", "layer_norm_backward", "--out", "b.npy"], "grad_input, grad_weight, grad_bias"),
+        (
+            ["run", "layer_norm_backward", "--out", "b.npy"],
+            "--out: expected grad_input=, grad_weight= or grad_bias= before 'b.npy': layer_norm_backward has 3 outputs",
+        ),
+        (["run", "layer_norm", "--out", "o.npy"], "--out: expected out=, mean= or rstd= before 'o.npy'"),
+        (["run", "silu_backward", "--out", "grad_input=a.npy", "--out", "b.npy"], "expected once, got it again"),
         (
             ["run", "silu_backward", "--out", "gradInput=a.npy", "--out", "grad_input=b.npy"],
             "expected once, got it again",

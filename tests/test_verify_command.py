@@ -184,6 +184,9 @@ def test_a_directory_of_cases(tmp_path):
     assert "FAIL all: silu_backward" in result.stdout
     assert "PASS folder: silu_backward" in result.stdout
     (tmp_path / "empty").mkdir()
+    result = run("silu_backward", "--cases", tmp_path)
+    assert result.exit_code == 2
+    assert f"{tmp_path}: expected an actual output in case empty, got none" in result.stderr
     assert run("silu_backward", "--cases", tmp_path / "empty").exit_code == 2
 
 
@@ -219,7 +222,23 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),
         (["silu_backward", "self=missing.npy", "--actual", "b.npy"], "missing.npy: No such file"),
         (["silu_backward", "grad_input=a.npy"], "is an output, expected --actual"),
-        (["silu_backward", "self={x}", "grad_output={x}"], "expected an object, got null"),
+        (
+            ["silu_backward", "self={x}", "grad_output={x}"],
+            "--actual: expected name=FILE with one of grad_input, got none",
+        ),
+        (
+            ["silu_backward", "self={x}", "grad_output={x}", "--actual", "grad_input="],
+            "with one of grad_input, got no FILE",
+        ),
+        (
+            ["layer_norm_backward", "--actual", "ln.npz"],
+            "--actual: expected grad_input=, grad_weight= or grad_bias= before 'ln.npz': layer_norm_backward has 3",
+        ),
+        (
+            ["layer_norm_backward", "--actual", "grad_bias={x}", "--third", "{x}"],
+            "--third: expected grad_input=, grad_w",
+        ),
+        (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: expected once, got it again"),
         (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{short}"], "[161002"),
         (["silu_backward", "self={x}", "--actual", "{x}"], "[161001"),
         (["silu_backward", "self={hostile}", "--actual", "{x}"], "objects are never unpickled"),
@@ -227,8 +246,14 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "--cases", "{x}", "--actual", "{x}"], "--cases: expected the outputs in the list"),
         (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
         (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{x}", "--seeds", "5"], "--seeds: expected"),
-        (["layer_norm_backward", "input={x}", "--actual", "{x}", "--eps", "nan"], "eps: expected a finite number"),
-        (["layer_norm_backward", "input={x}", "--actual", "{x}", "--eps", "-5"], "eps: expected a finite number"),
+        (
+            ["layer_norm_backward", "input={x}", "--actual", "grad_bias={x}", "--eps", "nan"],
+            "eps: expected a finite number",
+        ),
+        (
+            ["layer_norm_backward", "input={x}", "--actual", "grad_bias={x}", "--eps", "-5"],
+            "eps: expected a finite number",
+        ),
         (["silu_backward", "self={x}", "--actual", "{x}", "--eps", "1e-5"], "eps: expected none"),
         (["silu_backward", "grad_output={x}", "gradOutput={x}", "--actual", "{x}"], "grad_output: expected once"),
         (["silu_backward", "self={x}", "--actual", "grad_input={x}", "--actual", "gradInput={x}"], "expected once"),
@@ -238,7 +263,10 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["self", "more"], "self: expected --seeds and --json only, got further arguments"),
         (["self", "--html", "{x}", "--standard", "nonsense", "--cases", "nowhere"], "got --cases, --standard, --html"),
         (["self", "--seeds", "5"], "--seeds: expected at least 200, got 5"),
-        (["layer_norm_backward", "input={x}", "--normalized-shape", "x"], "expected integers such as 4,8"),
+        (
+            ["layer_norm_backward", "--normalized-shape", "x", "--actual", "grad_bias={x}"],
+            "expected integers such as 4,8",
+        ),
     ],
 )
 def test_unusable_arguments_exit_with_2(tmp_path, words, text):
@@ -445,7 +473,7 @@ def test_a_path_is_printed_as_it_is(tmp_path):
     (tmp_path / ":smile:").mkdir()
     result = run("silu_backward", "--cases", tmp_path)
     assert result.exit_code == 2
-    assert "case :smile:: " in result.stderr
+    assert "in case :smile:, got none" in result.stderr
 
 
 def test_a_case_without_files_is_no_case(tmp_path):

@@ -1,20 +1,25 @@
-"""What commands print: results on standard output, progress and refusals on standard error. Needs the extra "cli"."""
+"""What commands print (results on standard output, progress and refusals on standard error), and what they all refuse.
+
+Needs the extra "cli".
+"""
 
 from __future__ import annotations
 
 import json as json_text
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 import typer
 from rich.console import Console, ConsoleDimensions
 
+from aclnn.declaration import Kind, Operator
 from aclnn.extras import MissingExtraError
 from aclnn.files import FileError
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACL_ERROR_INVALID_PARAM, CODES, AclnnError
+from aclnn.words import named_file
 
 _ANY_WIDTH = 1_000_000
 
@@ -83,6 +88,36 @@ def _refuse(error: AclnnError, json: bool) -> None:
         print_json({"error": {"code": error.code, "name": error.name, "message": error.message}})
     err.print(f"aclnn: {error}", soft_wrap=True, style="red")
     raise typer.Exit(1)
+
+
+def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[str, str]:
+    """Files by output, under Python's names: ``name=FILE`` of each, or FILE alone for the only one.
+
+    Raises:
+        ValueError: an unknown name, one twice, one left out where there are several, or no file at all.
+    """
+    named = [named_file(word) for word in words]
+    try:
+        _expect_names(operator, named)
+        found = operator.by_name(named, (Kind.OUTPUT,))
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    if not all(found.values()) or not found:
+        got = "no FILE" if found else "none"
+        raise ValueError(f"{option}: expected name=FILE with one of {', '.join(_names(operator))}, got {got}")
+    return found
+
+
+def _names(operator: Operator) -> list[str]:
+    return [output.python_name for output in operator.outputs]
+
+
+def _expect_names(operator: Operator, named: Sequence[tuple[str, str]]) -> None:
+    *others, last = _names(operator)
+    for name, file in named:
+        if not name and others:
+            wanted = f"{'=, '.join(others)}= or {last}="
+            raise ValueError(f"expected {wanted} before {file!r}: {operator.name} has {len(others) + 1} outputs")
 
 
 _PATIENCE_S = 1.0

@@ -188,7 +188,7 @@ class Operator:
         if len(outputs) == 1 and (name == "" or (name == "grad_input" and self.name.endswith("_backward"))):
             return outputs[0]
         known = ", ".join(p.python_name for p in fitting)
-        raise ValueError(f"{self.name}: expected one of {known}, got {name!r}")
+        raise ValueError(f"{self.name}: expected one of {known}, got {repr(name) if name else 'no name'}")
 
     def by_name(self, values: Iterable[tuple[str, T]], kinds: Collection[Kind] = tuple(Kind)) -> dict[str, T]:
         """Values under their parameters' Python names.
@@ -200,7 +200,8 @@ class Operator:
         for given, value in values:
             name = self.parameter(given, kinds).python_name
             if name in found:
-                raise ValueError(f"{self.name}: {name}: expected once, got it again as {given!r}")
+                again = f" as {given!r}" if given else ""
+                raise ValueError(f"{self.name}: {name}: expected once, got it again{again}")
             found[name] = value
         return found
 

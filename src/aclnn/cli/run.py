@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from aclnn import console, files, operators, soc_name
-from aclnn.declaration import Kind, Operator, Parameter
-from aclnn.words import Raw, attribute, located, named_file, pairs
+from aclnn.declaration import Kind, Operator
+from aclnn.words import Raw, attribute, located, pairs
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,7 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
 
 
 def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
-    try:
-        found = operator.by_name(map(named_file, words), (Kind.OUTPUT,))
-    except ValueError as error:
-        raise ValueError(f"--out: {error}") from None
-    if not all(found.values()) or not found:
-        got = "no FILE" if found else "none"
-        raise ValueError(f"--out: expected name=FILE with one of {_names(operator.outputs)}, got {got}")
+    found = console.output_files(operator, words, "--out")
     places = [
         (os.path.realpath(path), files.name_in(path, member or "")) for path, member in map(located, found.values())
     ]
@@ -66,10 +60,6 @@ def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
     return found
-
-
-def _names(parameters: Sequence[Parameter]) -> str:
-    return ", ".join(parameter.python_name for parameter in parameters)
 
 
 def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:

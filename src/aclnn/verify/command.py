@@ -13,11 +13,12 @@ from aclnn import console
 from aclnn.extras import MissingExtraError, require
 from aclnn.files import FileError
 from aclnn.status import AclnnError
+from aclnn.verify.arguments import operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 from aclnn.verify.brief import details, figures, title
 from aclnn.verify.cases import Case
 from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
-from aclnn.verify.loading import Request, listed, load, outputs
+from aclnn.verify.loading import Request, listed, load, named
 from aclnn.verify.report import Report, document
 from aclnn.words import Raw, pairs
 
@@ -83,7 +84,11 @@ def verify(
         raw = Raw.of_words(dtype or [], shape or [])
         requests: list[Request]
         if cases is None:
-            requests = [Request(operator, words, outputs(actual or [], "actual"), outputs(third or [], "third"))]
+            judged = operator_named(operator)
+            words = named(judged, words)
+            outputs = console.output_files(judged, actual or [], "--actual")
+            others = console.output_files(judged, third, "--third") if third else {}
+            requests = [Request(operator, words, outputs, others)]
         else:
             if actual or third:
                 raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")

@@ -12,10 +12,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from aclnn import files
-from aclnn.declaration import Kind, Parameter
+from aclnn.declaration import Kind, Operator, Parameter
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.cases import Case, make_case
-from aclnn.words import Raw, attribute, named_file
+from aclnn.words import Raw, attribute
 
 Array = np.ndarray[Any, Any]
 
@@ -35,18 +35,16 @@ class Request:
     folder: Path = Path()
 
 
-def outputs(words: Sequence[str], option: str) -> dict[str, str]:
-    """Files by output: ``name=FILE``, or FILE alone for the only output.
+def named(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs and attributes under Python's names.
 
     Raises:
-        ValueError: a name twice.
+        ValueError: an unknown name, one twice, or an output.
     """
-    found: dict[str, str] = {}
-    for word in words:
-        name, file = named_file(word)
-        if name in found or not file:
-            raise ValueError(f"--{option}: expected name=FILE once for each output, got {word!r}")
-        found[name] = file
+    found = operator.by_name(values.items())
+    for name, value in found.items():
+        if operator.parameter(name).kind is Kind.OUTPUT:
+            raise ValueError(f"{name}: is an output, expected --actual {name}={value}")
     return found
 
 
@@ -59,11 +57,8 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
         ValueError: an unknown name, one twice, or a value that does not fit.
     """
     operator = operator_named(request.operator)
-    values = operator.by_name(request.values.items())
+    values = named(operator, request.values)
     parameters = {name: operator.parameter(name) for name in values}
-    for name, parameter in parameters.items():
-        if parameter.kind is Kind.OUTPUT:
-            raise ValueError(f"{name}: is an output, expected --actual {name}={values[name]}")
     words = {
         "input": {name: str(values[name]) for name, parameter in parameters.items() if parameter.is_tensor},
         "actual": operator.by_name(request.actual.items(), (Kind.OUTPUT,)),
@@ -71,11 +66,11 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     }
     described = raw.named(operator)
     arrays = {
-        role: {name: described.read(text, operator, name, request.folder) for name, text in named.items()}
-        for role, named in words.items()
+        role: {name: described.read(text, operator, name, request.folder) for name, text in texts.items()}
+        for role, texts in words.items()
     }
     attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
-    sources = {f"{role} {name}": text for role, named in words.items() for name, text in named.items()}
+    sources = {f"{role} {name}": text for role, texts in words.items() for name, text in texts.items()}
     inputs, actual, third = arrays.values()
     return make_case(operator, inputs, actual, third, attributes, request.name, sources)
 
@@ -177,4 +172,6 @@ def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
         actual = {name: file for name, file in held.items() if name in outputs_of}
         third = {name.removeprefix("third_"): file for name, file in held.items() if name.startswith("third_")}
         rest = {k: v for k, v in held.items() if k not in actual and not k.startswith("third_")}
+        if not actual:
+            raise ValueError(f"{path}: expected an actual output in case {case.stem}, got none")
         yield Request(operator, {**common, **rest}, actual, third, case.stem, folder)
