@@ -220,7 +220,7 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
         (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),
-        (["silu_backward", "self=missing.npy", "--actual", "b.npy"], "missing.npy: No such file"),
+        (["silu_backward", "self=missing.npy", "grad_output={x}", "--actual", "b.npy"], "missing.npy: No such file"),
         (["silu_backward", "grad_input=a.npy"], "is an output, expected --actual"),
         (
             ["silu_backward", "self={x}", "grad_output={x}"],
@@ -240,8 +240,12 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         ),
         (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: expected once, got it again"),
         (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{short}"], "[161002"),
-        (["silu_backward", "self={x}", "--actual", "{x}"], "[161001"),
-        (["silu_backward", "self={hostile}", "--actual", "{x}"], "objects are never unpickled"),
+        (["silu_backward", "grad_output={x}", "--actual", "{x}"], "silu_backward: expected self=FILE, got none"),
+        (
+            ["layer_norm_backward", "grad_out={x}", "input={x}", "--actual", "grad_bias={x}"],
+            "layer_norm_backward: expected normalized_shape=value, got none",
+        ),
+        (["silu_backward", "self={hostile}", "grad_output={x}", "--actual", "{x}"], "objects are never unpickled"),
         (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "a,b"], "--shape: expected extents"),
         (["silu_backward", "--cases", "{x}", "--actual", "{x}"], "--cases: expected the outputs in the list"),
         (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
@@ -311,7 +315,8 @@ def test_a_list_that_names_something_twice_is_refused(tmp_path):
 @pytest.mark.parametrize("value", [8, True, [8.0]])
 def test_a_json_value_of_another_kind_is_refused(tmp_path, value):
     files.write(tmp_path / "x.npy", np.ones((2, 8), np.float32))
-    case = {"input": "x.npy", "actual:grad_bias": "x.npy", "normalized_shape": value}
+    inputs = dict.fromkeys(("grad_out", "input", "mean", "rstd"), "x.npy")
+    case = {**inputs, "actual:grad_bias": "x.npy", "normalized_shape": value}
     result = run("layer_norm_backward", "--cases", lists(tmp_path, ".json", [case]))
     assert result.exit_code == 2
     assert "normalizedShape: expected a sequence of integers" in result.stderr
@@ -440,8 +445,8 @@ def test_a_norm_without_columns_has_an_empty_gradient(tmp_path):
         ("c.csv", b"self,actual\n" + b"a" * 140_000 + b",b\n", "c.csv: field larger than field limit"),
         ("c.csv", b"self,actual\n\xff.npy,b\n", "c.csv: 'utf-8' codec can't decode"),
         ("c.json", b'[{"self": "\xff"}]', "c.json: 'utf-8' codec can't decode"),
-        ("c.json", b'[{"self": null, "actual": "a.npy"}]', "case 1: aclnnSiluBackward: gradOutput"),
-        ("c.csv", b"name,self,actual\none,a.npy,b.npy\n", "case one: a.npy: No such file"),
+        ("c.json", b'[{"self": null, "actual": "a.npy"}]', "case 1: silu_backward: expected grad_output=FILE"),
+        ("c.csv", b"name,grad_output,self,actual\none,a.npy,a.npy,b.npy\n", "case one: a.npy: No such file"),
     ],
 )
 def test_a_list_that_cannot_be_used_says_where(tmp_path, name, content, text):

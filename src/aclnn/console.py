@@ -5,16 +5,18 @@ Needs the extra "cli".
 
 from __future__ import annotations
 
+import inspect
 import json as json_text
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 import typer
 from rich.console import Console, ConsoleDimensions
 
+from aclnn import operators
 from aclnn.declaration import Kind, Operator
 from aclnn.extras import MissingExtraError
 from aclnn.files import FileError
@@ -118,6 +120,24 @@ def _expect_names(operator: Operator, named: Sequence[tuple[str, str]]) -> None:
         if not name and others:
             wanted = f"{'=, '.join(others)}= or {last}="
             raise ValueError(f"expected {wanted} before {file!r}: {operator.name} has {len(others) + 1} outputs")
+
+
+def required(operator: Operator) -> list[str]:
+    """What must be given; an output among it is one that the operator works on in place."""
+    signature = inspect.signature(getattr(operators, operator.name))
+    return [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+
+
+def expect_required(operator: Operator, given: Collection[str]) -> None:
+    """Refuse what lacks an input or attribute; names are Python's.
+
+    Raises:
+        ValueError: one is not among those given.
+    """
+    for name in required(operator):
+        if name not in given:
+            what = "FILE" if operator.parameter(name).is_tensor else "value"
+            raise ValueError(f"{operator.name}: expected {name}={what}, got none")
 
 
 _PATIENCE_S = 1.0

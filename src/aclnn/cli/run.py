@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +38,7 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
     attributes: dict[str, Any] = {}
     for name, value in operator.by_name(pairs(words).items()).items():
         parameter = operator.parameter(name)
-        if parameter.kind is Kind.OUTPUT and name not in _required(operator):
+        if parameter.kind is Kind.OUTPUT and name not in console.required(operator):
             raise ValueError(f"{name}: is an output, expected --out {name}={value}")
         if parameter.is_tensor:
             inputs[name] = value
@@ -47,7 +46,7 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
             attributes[name] = attribute(parameter, value)
     given = _outs(operator, outs)
     _complete_mask(operator, attributes, given)
-    _expect_required(operator, inputs | attributes)
+    console.expect_required(operator, inputs | attributes)
     return Request(operator, inputs, attributes, given, described)
 
 
@@ -70,20 +69,6 @@ def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping
         for name, wanted in zip(names, mask, strict=False):  # the operator judges the mask's length
             if name in outs and not wanted:
                 raise ValueError(f"--out: {name} is switched off by output_mask")
-
-
-def _required(operator: Operator) -> list[str]:
-    """What must be given; an output among it is one that the operator works on in place."""
-    signature = inspect.signature(getattr(operators, operator.name))
-    return [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
-
-
-def _expect_required(operator: Operator, given: Mapping[str, Any]) -> None:
-    attributes = {parameter.python_name for parameter in operator.attributes}
-    for name in _required(operator):
-        if name not in given:
-            what = "value" if name in attributes else "FILE"
-            raise ValueError(f"{operator.name}: expected {name}={what}, got none")
 
 
 def run_on_files(request: Request, json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from aclnn import files
+from aclnn import console, files
 from aclnn.declaration import Kind, Operator, Parameter
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.cases import Case, make_case
@@ -54,7 +54,7 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     Raises:
         FileError: a file that cannot be read.
         AclnnError: what the operator refuses.
-        ValueError: an unknown name, one twice, or a value that does not fit.
+        ValueError: an unknown name, one twice, one that is missing, or a value that does not fit.
     """
     operator = operator_named(request.operator)
     values = named(operator, request.values)
@@ -65,11 +65,12 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
         "third": operator.by_name(request.third.items(), (Kind.OUTPUT,)),
     }
     described = raw.named(operator)
+    attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
+    console.expect_required(operator, values)
     arrays = {
         role: {name: described.read(text, operator, name, request.folder) for name, text in texts.items()}
         for role, texts in words.items()
     }
-    attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
     sources = {f"{role} {name}": text for role, texts in words.items() for name, text in texts.items()}
     inputs, actual, third = arrays.values()
     return make_case(operator, inputs, actual, third, attributes, request.name, sources)
