@@ -11,6 +11,7 @@ import pytest
 
 from aclnn import files
 from aclnn.verify import golden
+from aclnn.verify.arguments import JUDGED
 from aclnn.verify.implementations import literal
 from aclnn.verify.number_formats import FORMATS
 
@@ -215,7 +216,7 @@ def test_listed_cases_serve_as_seeds(tmp_path):
     ("words", "text"),
     [
         (["relu_backward"], "operator: expected one of"),
-        (["silu", "self=a.npy"], "operator: expected one of silu_backward"),
+        (["silu", "self=a.npy"], "got 'silu': forward functions cannot be judged"),
         (["layer_norm", "input=a.npy"], "operator: expected one of silu_backward"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
@@ -282,6 +283,12 @@ def test_unusable_arguments_exit_with_2(tmp_path, words, text):
     assert result.exit_code == 2, result.output
     assert text in result.stderr.replace("\n", "")
     assert "Traceback" not in result.output
+
+
+def test_the_help_names_what_can_be_judged():
+    shown = " ".join(run("--help").stdout.split())
+    assert ", ".join(JUDGED) in shown
+    assert "not the forward functions" in shown
 
 
 def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):

@@ -23,12 +23,13 @@ def operator_named(name: str | Operator) -> Operator:
     """An operator that has golden values, by name or as it is.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is none of that name, or it is a forward function.
     """
     found = name if isinstance(name, Operator) else BY_NAME.get(name)
     if found is None or found.name not in JUDGED:
         got = name.name if isinstance(name, Operator) else name
-        raise ValueError(f"operator: expected one of {', '.join(JUDGED)}, got {got!r}")
+        why = "" if found is None else ": forward functions cannot be judged"
+        raise ValueError(f"operator: expected one of {', '.join(JUDGED)}, got {got!r}{why}")
     return found
 
 

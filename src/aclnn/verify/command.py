@@ -13,7 +13,7 @@ from aclnn import console
 from aclnn.extras import MissingExtraError, require
 from aclnn.files import FileError
 from aclnn.status import AclnnError
-from aclnn.verify.arguments import operator_named
+from aclnn.verify.arguments import JUDGED, operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 from aclnn.verify.brief import details, figures, title
 from aclnn.verify.cases import Case
@@ -26,6 +26,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_com
 
 _UNUSABLE = 2
 _PRINTED = Path("-")
+_OPERATORS = f'One of the gradients {", ".join(JUDGED)}; "self" judges this installation.'
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def _usage() -> Iterator[None]:
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def verify(
-    operator: Annotated[str, typer.Argument(help='Its name, such as silu_backward; "self" judges this installation.')],
+    operator: Annotated[str, typer.Argument(help=_OPERATORS)],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Inputs as name=FILE (or FILE:TENSOR), attributes as --name value or name=value."),
@@ -69,6 +70,8 @@ def verify(
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
     """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
+
+    Only the gradients can be judged, not the forward functions.
 
     Exit status: 0 pass, 1 failure, 2 unusable arguments.
     """
