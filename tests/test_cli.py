@@ -329,7 +329,11 @@ def test_what_works_in_place_leaves_its_file_alone() -> None:
             ["run", "silu_backward", "--out", "a.npy", "--out", "b.npy"],
             "--out: silu_backward: grad_input: expected once",
         ),
-        (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "got 'nonsense'"),
+        (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "no option or argument --nonsense"),
+        (["run", "silu_backward", "nonsense=1", "--out", "a.npy"], "got 'nonsense'"),
+        (["run", "silu_backward", "--output", "q.npy"], "no option or argument --output (did you mean --out?)"),
+        (["run", "gelu_backward_v2", "--aproximate=tanh", "--out", "q.npy"], "(did you mean --approximate?)"),
+        (["run", "silu_backward", "--jsn"], "no option or argument --jsn (did you mean --json?)"),
         (["run", "layer_norm_backward", "normalized_shape=a", "--out", "grad_bias=b.npy"], "integers such as 4,8"),
         (["run", "layer_norm_backward", "output_mask=2,1,0", "--out", "grad_bias=b.npy"], "truth values"),
         (

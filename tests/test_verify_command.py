@@ -220,6 +220,8 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["layer_norm", "input=a.npy"], "operator: expected one of silu_backward"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
+        (["silu_backward", "--standart", "mixed"], "no option or argument --standart (did you mean --standard?)"),
+        (["silu_backward", "--cases", "c.csv", "--sed=200"], "no option or argument --sed (did you mean --seeds?)"),
         (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),
         (["silu_backward", "self=missing.npy", "grad_output={x}", "--actual", "b.npy"], "missing.npy: No such file"),
         (["silu_backward", "grad_input=a.npy"], "is an output, expected --actual"),

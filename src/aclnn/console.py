@@ -9,8 +9,9 @@ import inspect
 import json as json_text
 import os
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import IO, Any
 
 import typer
@@ -90,6 +91,44 @@ def _refuse(error: AclnnError, json: bool) -> None:
         print_json({"error": {"code": error.code, "name": error.name, "message": error.message}})
     err.print(f"aclnn: {error}", soft_wrap=True, style="red")
     raise typer.Exit(1)
+
+
+def expect_options(words: Sequence[str], known: Sequence[Operator], context: typer.Context) -> None:
+    """Refuse ``--name`` where neither the command has such an option nor one of the known operators such an argument.
+
+    Raises:
+        ValueError: there is one; the text has the nearest name that would do.
+    """
+    for given in _option_names(words):
+        if not any(_has(operator, given.replace("-", "_")) for operator in known):
+            options = [name for parameter in context.command.params for name in parameter.opts]
+            arguments = [p.python_name.replace("_", "-") for operator in known for p in operator.parameters]
+            near = _nearest(given, [name.removeprefix("--") for name in options if name.startswith("--")])
+            near = near or _nearest(given, arguments)
+            raise ValueError(f"no option or argument --{given}{near and f' (did you mean --{near}?)'}")
+
+
+def _nearest(given: str, names: Sequence[str]) -> str:
+    return next(iter(get_close_matches(given, names, 1)), "")
+
+
+def _option_names(words: Iterable[str]) -> Iterator[str]:
+    """The names in ``--name value`` and ``--name=value``."""
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("--"):
+            name, sign, _ = word.removeprefix("--").partition("=")
+            yield name
+            if not sign:
+                next(rest, None)
+
+
+def _has(operator: Operator, name: str) -> bool:
+    try:
+        operator.parameter(name)
+    except ValueError:
+        return False
+    return True
 
 
 def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[str, str]:

@@ -77,6 +77,7 @@ def info(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def run(
+    context: typer.Context,
     operator: Annotated[str, typer.Argument(help="Its name, such as silu_backward; aclnn info lists them.")],
     arguments: Annotated[
         list[str] | None,
@@ -104,12 +105,14 @@ def run(
     aclnn run silu_backward grad_output=dy.npy self=x.npy --out grad_input=dx.npy
     """
     from aclnn.cli.run import parse, run_on_files
-    from aclnn.console import refusals
+    from aclnn.console import expect_options, refusals
     from aclnn.words import Raw
 
+    found = _find(operator)
     try:
+        expect_options(arguments or [], [found], context)
         raw = Raw.of_words(dtype or [], shape or [])
-        request = parse(_find(operator), arguments or [], out or [], raw)
+        request = parse(found, arguments or [], out or [], raw)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     with refusals(json):

@@ -12,6 +12,7 @@ import typer
 from aclnn import console
 from aclnn.extras import MissingExtraError, require
 from aclnn.files import FileError
+from aclnn.operators import BY_NAME
 from aclnn.status import AclnnError
 from aclnn.verify.arguments import JUDGED, operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
@@ -41,6 +42,7 @@ def _usage() -> Iterator[None]:
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def verify(
+    context: typer.Context,
     operator: Annotated[str, typer.Argument(help=_OPERATORS)],
     arguments: Annotated[
         list[str] | None,
@@ -77,12 +79,25 @@ def verify(
     """
     with _usage():
         if operator == "self":
-            unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
-            unused |= {"--dtype": dtype, "--shape": shape, "--html": html, "further arguments": arguments}
+            unused = {
+                "--actual": actual,
+                "--third": third,
+                "--cases": cases,
+                "--standard": standard,
+                "--eps": eps,
+            }
+            unused |= {
+                "--dtype": dtype,
+                "--shape": shape,
+                "--html": html,
+                "further arguments": arguments,
+            }
             _judge_self([name for name, value in unused.items() if value not in (None, [])], seeds, json)
             return
         if html is not None:
             require("jinja2", "verify")
+        several = [BY_NAME[name] for name in JUDGED]
+        console.expect_options(arguments or [], several if cases else [operator_named(operator)], context)
         words = pairs(arguments or [])
         raw = Raw.of_words(dtype or [], shape or [])
         requests: list[Request]
