@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from aclnn import files
+from aclnn import files, products
 from aclnn.verify import golden
 from aclnn.verify.arguments import JUDGED
 from aclnn.verify.implementations import literal
@@ -102,6 +102,16 @@ def test_a_report_is_printed_alone_as_json(tmp_path, monkeypatch):
     assert result.exit_code == 1
     assert json.loads(result.stdout)["verdict"] == "fail"
     assert not (tmp_path / "-").exists()
+
+
+def test_the_product_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(products, "_selected", None)
+    inputs = {"grad_output": np.ones((1, 4), np.float32), "self": np.ones((3, 1), np.float32)}
+    golden_values = golden("silu_backward", inputs)["grad_input"].rounded
+    files.write(tmp_path / "all.npz", dict(inputs, grad_input=golden_values))
+    words = ["silu_backward", *(f"{name}={tmp_path}/all.npz" for name in inputs), "--actual", f"{tmp_path}/all.npz"]
+    assert run(*words).exit_code == 2
+    assert run(*words, "--soc-name", "Ascend950DT_9571").exit_code == 0
 
 
 def test_attributes_and_a_third_output(tmp_path):
@@ -222,6 +232,8 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
         (["silu_backward", "--standart", "mixed"], "no option or argument --standart (did you mean --standard?)"),
         (["silu_backward", "--cases", "c.csv", "--sed=200"], "no option or argument --sed (did you mean --seeds?)"),
+        (["silu_backward", "--soc-name", "Ascend999"], "SoC name"),
+        (["self", "--soc-name", "Ascend999"], "got --soc-name"),
         (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),
         (["silu_backward", "self=missing.npy", "grad_output={x}", "--actual", "b.npy"], "missing.npy: No such file"),
         (["silu_backward", "grad_input=a.npy"], "is an output, expected --actual"),

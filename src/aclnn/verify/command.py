@@ -13,6 +13,7 @@ from aclnn import console
 from aclnn.extras import MissingExtraError, require
 from aclnn.files import FileError
 from aclnn.operators import BY_NAME
+from aclnn.products import set_soc_name
 from aclnn.status import AclnnError
 from aclnn.verify.arguments import JUDGED, operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
@@ -68,6 +69,9 @@ def verify(
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="Of raw files: float16, or name=float16 for one.")] = None,
     shape: Annotated[list[str] | None, typer.Option(help="Of raw files: 4,8, or name=4,8 for one.")] = None,
+    soc_name: Annotated[
+        str | None, typer.Option(help="The product whose checks the arguments must pass, such as Ascend950DT_9571.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON; - prints it, and no text.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
@@ -79,7 +83,7 @@ def verify(
     """
     with _usage():
         if operator == "self":
-            unused = {
+            unused: dict[str, object] = {
                 "--actual": actual,
                 "--third": third,
                 "--cases": cases,
@@ -89,11 +93,14 @@ def verify(
             unused |= {
                 "--dtype": dtype,
                 "--shape": shape,
+                "--soc-name": soc_name,
                 "--html": html,
                 "further arguments": arguments,
             }
             _judge_self([name for name, value in unused.items() if value not in (None, [])], seeds, json)
             return
+        if soc_name is not None:
+            set_soc_name(soc_name)
         if html is not None:
             require("jinja2", "verify")
         several = [BY_NAME[name] for name in JUDGED]
