@@ -82,15 +82,16 @@ def run(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Inputs as name=FILE, attributes as name=value or --name value. FILE is x.npy, x.npz:member or "
-            "x.safetensors:tensor."
+            help="Inputs as name=FILE, attributes as name=value or --name value. FILE is x.npy, x.npz:member, "
+            "x.safetensors:tensor, x.pt:tensor, or raw: x.bin."
         ),
     ] = None,
     out: Annotated[
         list[str] | None,
         typer.Option(
             "--out",
-            help="Where to write an output: name=FILE. Once for each. A file that holds other tensors is left alone.",
+            help="Where to write an output: name=FILE, once for each; or FILE where there is one. A .npy, .bin or .raw "
+            "is replaced, a .npz, .safetensors or .pt that holds other tensors left alone; none may be an input.",
         ),
     ] = None,
     dtype: Annotated[

@@ -45,6 +45,7 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
         else:
             attributes[name] = attribute(parameter, value)
     given = _outs(operator, outs)
+    _expect_no_input(given, inputs)
     _complete_mask(operator, attributes, given)
     console.expect_required(operator, inputs | attributes)
     return Request(operator, inputs, attributes, given, described)
@@ -59,6 +60,15 @@ def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
     return found
+
+
+def _expect_no_input(outs: Mapping[str, str], inputs: Mapping[str, str]) -> None:
+    """An input is not written over, by whatever name its file goes."""
+    read = {os.path.realpath(located(file)[0]): name for name, file in inputs.items()}
+    for file in outs.values():
+        name = read.get(os.path.realpath(located(file)[0]))
+        if name is not None:
+            raise ValueError(f"--out: expected a file that is no input, got {file!r}, which {name} is read from")
 
 
 def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:
