@@ -490,6 +490,16 @@ def test_an_empty_variable_is_one_that_is_not_set() -> None:
         assert python("-m", "aclnn", "info", **{variable: ""}).returncode == 0
 
 
+def test_a_full_disk_is_no_traceback() -> None:
+    """With --json the refusal was to be written to it as well."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "aclnn", "info", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_starting_imports_nothing_heavy() -> None:
     heavy = {"numba", "torch", "ml_dtypes", "matplotlib", "sklearn", "rich.table"}
     code = f"import sys, aclnn.cli.app; print({heavy} & set(sys.modules))"

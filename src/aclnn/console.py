@@ -10,7 +10,7 @@ import json as json_text
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from typing import IO, Any
 
@@ -71,26 +71,47 @@ def print_json(value: Any) -> None:
     out.print(json_text.dumps(value, indent=2), soft_wrap=True)
 
 
+REFUSED = (AclnnError, MissingExtraError, ValueError, OSError)
+"""What operators, files, settings and the system refuse with."""
+
+
 @contextmanager
 def refusals(json: bool = False) -> Iterator[None]:
-    """Turn what an operator or the system refuses into a text (with ``json`` also a document) and exit status 1."""
+    """Turn what is refused into a text (with ``json`` also a document) and exit status 1."""
     try:
         yield
-    except AclnnError as error:
-        _refuse(error, json)
-    except (FileError, OSError) as error:
-        _refuse(AclnnError(ACL_ERROR_INVALID_FILE, str(error)), json)
-    except ValueError as error:  # an environment variable's word
-        _refuse(AclnnError(ACL_ERROR_INVALID_PARAM, str(error)), json)
-    except MissingExtraError as error:
-        _refuse(AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], str(error)), json)
+    except REFUSED as error:
+        if json:
+            print_refusal(error)
+        err.print(f"aclnn: {_coded(error)}", soft_wrap=True, style="red")
+        raise typer.Exit(1) from error
 
 
-def _refuse(error: AclnnError, json: bool) -> None:
-    if json:
-        print_json({"error": {"code": error.code, "name": error.name, "message": error.message}})
-    err.print(f"aclnn: {error}", soft_wrap=True, style="red")
-    raise typer.Exit(1)
+def print_refusal(error: Exception) -> None:
+    """A refusal as a JSON document, unless it is standard output that takes nothing more."""
+    refused = _coded(error)
+    with suppress(OSError):
+        print_json({"error": {"code": refused.code, "name": refused.name, "message": refused.message}})
+
+
+def _coded(error: Exception) -> AclnnError:
+    match error:
+        case AclnnError():
+            return error
+        case FileError() | OSError():
+            code = ACL_ERROR_INVALID_FILE
+        case MissingExtraError():
+            code = CODES["ACL_ERROR_API_NOT_SUPPORT"]
+        case _:
+            code = ACL_ERROR_INVALID_PARAM
+    return AclnnError(code, text_of(error))
+
+
+def text_of(error: Exception) -> str:
+    """What an error says; the system's as those of files do: ``x.npy: No such file or directory``."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def expect_options(words: Sequence[str], known: Sequence[Operator], context: typer.Context) -> None:
