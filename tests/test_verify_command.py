@@ -5,12 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aclnn import files, products
-from aclnn.verify import golden
+from aclnn.verify import command, golden
 from aclnn.verify.arguments import JUDGED
 from aclnn.verify.implementations import literal
 from aclnn.verify.number_formats import FORMATS
@@ -263,6 +264,16 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "self={hostile}", "grad_output={x}", "--actual", "{x}"], "objects are never unpickled"),
         (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "a,b"], "--shape: expected extents"),
         (["silu_backward", "--cases", "{x}", "--actual", "{x}"], "--cases: expected the outputs in the list"),
+        (["silu_backward", "--cases", "nope.csv"], "aclnn verify: nope.csv: No such file or directory"),
+        (["silu_backward", "--cases", "nope"], "aclnn verify: nope: No such file or directory"),
+        (["silu_backward", "--json", "--standard=mixed"], "--json: expected FILE or -, got '--standard=mixed'"),
+        (["self", "--json", "--seeds", "200"], "--json: expected FILE or -, got '--seeds'"),
+        (["silu_backward", "--html", "--json", "-"], "--html: expected FILE or -, got '--json'"),
+        (["silu_backward", "--json", "-", "--html", "-"], "--json and --html: expected two places, got '-' for both"),
+        (["silu_backward", "--json", "r", "--html", "./r"], "--json and --html: expected two places, got 'r' for both"),
+        (["silu_backward", "--html", "nodir/r.html"], "aclnn verify: nodir/r.html: No such file or directory"),
+        (["self", "--json", "{x}/r.json"], "x.npy/r.json: Not a directory"),
+        (["self", "--json", "/"], "aclnn verify: /: Is a directory"),
         (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
         (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{x}", "--seeds", "5"], "--seeds: expected"),
         (
@@ -279,7 +290,7 @@ def test_listed_cases_serve_as_seeds(tmp_path):
         (["silu_backward", "self={x}", "--actual", "{x}", "--dtype", "slef=float16"], "expected one of grad_output"),
         (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "slef=8"], "expected one of grad_output, self"),
         (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "8", "--shape", "8"], "--shape: expected once"),
-        (["self", "more"], "self: expected --seeds and --json only, got further arguments"),
+        (["self", "more"], "self: expected --seeds and --json only, got arguments"),
         (["self", "--html", "{x}", "--standard", "nonsense", "--cases", "nowhere"], "got --cases, --standard, --html"),
         (["self", "--seeds", "5"], "--seeds: expected at least 200, got 5"),
         (
@@ -384,9 +395,10 @@ def verify(at, *words, output=None, **variables):
     )
 
 
-def test_a_full_disk_is_no_traceback(tmp_path):
+@pytest.mark.parametrize("words", [[], ["--json", "-"]])
+def test_a_full_disk_is_no_traceback(tmp_path, words):
     with open("/dev/full", "w") as full:
-        done = verify(dump(tmp_path, ".npy"), output=full)
+        done = verify(dump(tmp_path, ".npy"), *words, output=full)
         text = done.communicate()[1].decode()
     assert done.returncode == 2
     assert "No space left on device" in text
@@ -431,13 +443,58 @@ def test_what_is_no_terminal_gets_no_empty_line(tmp_path):
 
 
 def test_the_verdict_is_shown_before_a_report_fails(tmp_path):
-    """After all the work nothing was printed, and the text named a temporary file."""
+    """Nothing was printed after all the work."""
     at = dump(tmp_path, ".npy", fault=True)
     words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
-    result = run(*words, "--json", tmp_path / "nowhere" / "r.json")
+    result = run(*words, "--json", "/dev/full")
     assert result.exit_code == 2
     assert "FAIL silu_backward" in result.stdout
-    assert f"No such file or directory: '{tmp_path}/nowhere/r.json'" in result.stderr.replace("\n", "")
+    assert "/dev/full: No space left on device" in result.stderr
+
+
+def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path, monkeypatch):
+    """It was after all the judging, in another form than other refusals have."""
+    monkeypatch.setattr(command, "judge_case", None)
+    at = dump(tmp_path, ".npy")
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    for option in ("--json", "--html"):
+        result = run(*words, option, tmp_path / "nowhere" / "r")
+        assert result.exit_code == 2
+        assert f"aclnn verify: {tmp_path}/nowhere/r: No such file or directory\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["self=none.npy", "grad_output=none.npy", "--actual", "none.npy"], "ACL_ERROR_INVALID_FILE"),
+        (["--cases", "c.csv"], "ACL_ERROR_INVALID_FILE"),
+        (["--standard", "nonsense", "--actual", "none.npy"], "ACL_ERROR_INVALID_PARAM"),
+        (["self=a.npy", "grad_output=b.npy", "--actual", "a.npy"], "ACLNN_ERR_PARAM_INVALID"),
+        (["--cases", "."], "ACLNN_ERR_PARAM_INVALID"),
+    ],
+)
+def test_a_refusal_is_a_document_where_one_is_asked_for(tmp_path, monkeypatch, words, name):
+    """Programs got nothing to read on standard output."""
+    monkeypatch.chdir(tmp_path)
+    x = np.ones(3, np.float32)
+    files.write("a.npy", x)
+    files.write("b.npy", x[:2])
+    files.write("one.npz", {"self": x, "grad_output": x[:2], "grad_input": x})
+    Path("c.csv").write_text("self,grad_output,actual\na.npy,a.npy,none.npy\n")
+    result = run("silu_backward", *words, "--json", "-")
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["name"] == name
+    assert error["message"] in result.stderr
+
+
+def test_a_page_that_cannot_be_written_leaves_one_document(tmp_path):
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    at = dump(tmp_path, ".npy")
+    words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
+    result = run(*words, "--json", "-", "--html", "/dev/full")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["message"] == "/dev/full: No space left on device"
 
 
 def test_a_report_names_files_that_are_no_utf8(tmp_path):

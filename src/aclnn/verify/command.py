@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from aclnn import console
-from aclnn.extras import MissingExtraError, require
+from aclnn.extras import require
 from aclnn.files import FileError
-from aclnn.operators import BY_NAME
 from aclnn.products import set_soc_name
 from aclnn.status import AclnnError
 from aclnn.verify.arguments import JUDGED, operator_named
@@ -32,12 +33,14 @@ _OPERATORS = f'One of the gradients {", ".join(JUDGED)}; "self" judges this inst
 
 
 @contextmanager
-def _usage() -> Iterator[None]:
-    """Whatever makes the arguments unusable, as a text and exit status 2."""
+def _usage(json: bool) -> Iterator[None]:
+    """Whatever makes the arguments unusable, as a text (with ``json`` also a document) and exit status 2."""
     try:
         yield
-    except (AclnnError, FileError, MissingExtraError, ValueError, OSError) as error:
-        console.err.print(f"aclnn verify: {error}", soft_wrap=True, style="red")
+    except console.REFUSED as error:
+        if json:
+            console.print_refusal(error)
+        console.err.print(f"aclnn verify: {console.text_of(error)}", soft_wrap=True, style="red")
         raise typer.Exit(_UNUSABLE) from error
 
 
@@ -81,51 +84,61 @@ def verify(
 
     Exit status: 0 pass, 1 failure, 2 unusable arguments.
     """
-    with _usage():
+    with _usage(json == _PRINTED):
+        _expect_places({"--json": json, "--html": html})
         if operator == "self":
-            unused: dict[str, object] = {
-                "--actual": actual,
-                "--third": third,
-                "--cases": cases,
-                "--standard": standard,
-                "--eps": eps,
-            }
-            unused |= {
-                "--dtype": dtype,
-                "--shape": shape,
-                "--soc-name": soc_name,
-                "--html": html,
-                "further arguments": arguments,
-            }
-            _judge_self([name for name, value in unused.items() if value not in (None, [])], seeds, json)
+            unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
+            more = {"--dtype": dtype, "--shape": shape, "--soc-name": soc_name, "--html": html, "arguments": arguments}
+            given = [name for name, value in (*unused.items(), *more.items()) if value not in (None, [])]
+            _judge_self(given, seeds, json)
             return
         if soc_name is not None:
             set_soc_name(soc_name)
         if html is not None:
             require("jinja2", "verify")
-        several = [BY_NAME[name] for name in JUDGED]
-        console.expect_options(arguments or [], several if cases else [operator_named(operator)], context)
-        words = pairs(arguments or [])
+        judged = JUDGED if cases else [operator]  # a list's cases may be of several operators
+        console.expect_options(arguments or [], [operator_named(name) for name in judged], context)
         raw = Raw.of_words(dtype or [], shape or [])
-        requests: list[Request]
-        if cases is None:
-            judged = operator_named(operator)
-            words = named(judged, words)
-            outputs = console.output_files(judged, actual or [], "--actual")
-            others = console.output_files(judged, third, "--third") if third else {}
-            requests = [Request(operator, words, outputs, others)]
-        else:
-            if actual or third:
-                raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
-            requests = list(listed(cases, operator, words))
+        requests = _requests(operator, pairs(arguments or []), actual or [], third or [], cases)
         eps = checked_eps(eps, {request.operator for request in requests})
         report = _judge(requests, raw, standard, seeds, eps)
         if json != _PRINTED:
             _show(report.data)
-        _put(report.to_json, json)
         _put(report.to_html, html)
+        _put(report.to_json, json)  # the last: standard output gets one document, this or a refusal
     if not report.passed:
         raise typer.Exit(_STATUS[report.data["verdict"]])
+
+
+def _expect_places(places: Mapping[str, Path | None]) -> None:
+    """Refuse before the work what no report could be written to after it."""
+    given = {option: path for option, path in places.items() if path is not None}
+    for option, path in given.items():
+        if str(path).startswith("--"):
+            raise ValueError(f"{option}: expected FILE or -, got {str(path)!r}")
+        if path != _PRINTED:
+            _expect_writable(path)
+    if len(set(map(os.path.realpath, given.values()))) < len(given):
+        raise ValueError(f"{' and '.join(given)}: expected two places, got {str(path)!r} for both")
+
+
+def _expect_writable(path: Path) -> None:
+    target = Path(os.path.realpath(path))
+    if target.is_dir() or not target.parent.is_dir():
+        code = errno.EISDIR if target.is_dir() else errno.ENOTDIR if target.parent.exists() else errno.ENOENT
+        raise OSError(code, os.strerror(code), str(path))
+
+
+def _requests(
+    operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], cases: Path | None
+) -> list[Request]:
+    if cases is None:
+        found = operator_named(operator)
+        values, outputs = named(found, words), console.output_files(found, actual, "--actual")
+        return [Request(operator, values, outputs, console.output_files(found, third, "--third") if third else {})]
+    if actual or third:
+        raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
+    return list(listed(cases, operator, words))
 
 
 def _put(text: Callable[..., str], path: Path | None) -> None:
@@ -177,10 +190,16 @@ def _in_case(request: Request) -> Iterator[None]:
     """Errors say which case of several they are about."""
     try:
         yield
-    except (AclnnError, ValueError, OSError) as error:
-        if not request.name:
-            raise
-        raise ValueError(f"case {request.name}: {error}") from error
+    except AclnnError as error:
+        raise AclnnError(error.code, f"{_case(request)}{error.message}") from error
+    except (FileError, OSError) as error:
+        raise FileError(f"{_case(request)}{console.text_of(error)}") from error
+    except ValueError as error:
+        raise ValueError(f"{_case(request)}{error}") from error
+
+
+def _case(request: Request) -> str:
+    return f"case {request.name}: " if request.name else ""
 
 
 _STYLES = {"pass": "bold green", "fail": "bold red", "warning": "bold yellow", "undecided": "bold yellow"}

@@ -95,7 +95,7 @@ def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Req
     if path.is_dir():
         yield from _directory(path, operator, common)
         return
-    if path.suffix.lower() not in (".csv", ".json"):
+    if path.suffix.lower() not in (".csv", ".json") and path.exists():
         raise ValueError(f"{path}: expected a .csv or .json list or a directory")
     found = False
     for number, row in enumerate(_rows(path), 1):
