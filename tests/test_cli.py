@@ -414,6 +414,30 @@ def test_the_page_of_functions_has_all_of_them() -> None:
     assert {name for name in FUNCTIONS if name not in listed and not name.startswith("aclnn")} == set()
 
 
+@pytest.mark.parametrize(
+    ("operator", "name", "optional", "default", "shown"),
+    [
+        ("layer_norm", "eps", False, 1e-05, "1e-05"),
+        ("layer_norm", "weight", True, None, "may be null"),
+        ("layer_norm", "rstd", True, None, "may be null"),
+        ("layer_norm", "normalized_shape", False, None, ""),
+        ("layer_norm_backward", "output_mask", False, [True, True, True], "true,true,true"),
+        ("gelu_backward_v2", "approximate", False, "none", "none"),
+        ("gelu_v2", "approximate", False, 0, "0"),
+        ("silu_backward", "grad_input", False, None, ""),
+    ],
+)
+def test_info_says_what_may_be_left_out(operator: str, name: str, optional: bool, default: Any, shown: str) -> None:
+    """What may be null was left to --json, and defaults were nowhere."""
+    document = json.loads(invoke("info", operator, "--json").stdout)
+    (parameter,) = (row for row in document["parameters"] if row["name"] == name)
+    assert (parameter["optional"], parameter["default"]) == (optional, default)
+    lines = invoke("info", operator).stdout.splitlines()
+    begin = next(line for line in lines if "default" in line).index("default")
+    (row,) = (line for line in lines if line.split()[:1] == [name])
+    assert re.split(r" {2,}|$", row[begin:])[0] == shown
+
+
 def test_parts_are_found_when_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "build" in invoke("toolkit", "--help").stdout
     monkeypatch.setattr(app_module, "_PARTS", {"toolkit": "aclnn.toolkit.command", "gone": "aclnn.gone.command"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -10,7 +11,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from aclnn import console, extras
+from aclnn import console, extras, operators
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product, current_product, soc_name
@@ -101,9 +102,9 @@ def describe_operator(operator: Operator, json: bool) -> None:
         return
     console.out.print(f"{operator.name}  ({operator.function})", style="bold")
     console.out.print(f"{operator.summary}\n{operator.formula}\n")
-    table = _table("name", "C name", "takes", "meaning")
+    table = _table("name", "C name", "takes", "default", "meaning")
     for row in facts["parameters"]:
-        table.add_row(row["name"], row["c_name"], row["takes"], row["meaning"])
+        table.add_row(row["name"], row["c_name"], row["takes"], _default(row), row["meaning"])
     console.out.print(table)
     table = _table("product", "data types")
     for title, dtypes in facts["support"].items():
@@ -115,7 +116,16 @@ def describe_operator(operator: Operator, json: bool) -> None:
     console.out.print(table)
 
 
+def _default(parameter: dict[str, Any]) -> str:
+    default = parameter["default"]
+    if default is None:
+        return "may be null" if parameter["optional"] else ""
+    return ",".join(map(str, default)).lower() if isinstance(default, tuple) else str(default)
+
+
 def _operator(operator: Operator) -> dict[str, Any]:
+    arguments = inspect.signature(getattr(operators, operator.name)).parameters
+    optional = {p.python_name for p in operator.attributes} - set(console.required(operator))
     return {
         "name": operator.name,
         "c_name": operator.function,
@@ -127,6 +137,7 @@ def _operator(operator: Operator) -> dict[str, Any]:
                 "c_name": parameter.name,
                 "takes": parameter.kind.words,
                 "optional": parameter.optional,
+                "default": arguments[parameter.python_name].default if parameter.python_name in optional else None,
                 "meaning": parameter.meaning,
             }
             for parameter in operator.parameters
