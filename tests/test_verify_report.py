@@ -153,13 +153,13 @@ def test_the_page_is_one_file_without_network(failing, tmp_path):
     assert page.count("<svg") == 3
 
 
-def test_the_page_says_what_stays_open():
+def test_the_page_says_what_stays_undecided():
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     inputs = uniform(size=3000)
     wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
     page = check("silu_backward", inputs, wrong, standards=["classified"]).to_html()
-    assert "? OPEN" in page
-    assert "leaves open 1 of 1 standards: classified" in page
+    assert "? UNDECIDED" in page
+    assert "leaves undecided 1 of 1 standards: classified" in page
 
 
 @pytest.mark.parametrize("draw", [histogram, by_x, match_map])

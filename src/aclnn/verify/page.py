@@ -37,11 +37,11 @@ def _drawn(draw: Any, markup: Any) -> Any:
 
 
 def summary(output: Json) -> str:
-    """One sentence: how many standards fail, or stay open, and which; or what is wrong although none fails."""
+    """One sentence: how many standards fail, or stay undecided, and which; or what is wrong although none fails."""
     if output["reason"]:
         return f"is wrong: {objection(output)}"
     counting = [standard for standard in output["standards"] if standard["counts"]]
-    for verdict, verb in (("fail", "fails"), ("undecided", "leaves open")):
+    for verdict, verb in (("fail", "fails"), ("undecided", "leaves undecided")):
         found = [standard["name"] for standard in counting if standard["verdict"] == verdict]
         if found:
             return f"{verb} {len(found)} of {len(counting)} standards: {', '.join(found)}"
