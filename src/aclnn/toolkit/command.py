@@ -150,10 +150,11 @@ def _status(record: Record) -> str:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     require("rich", "cli")
-    from rich.console import Console
     from rich.table import Table
+
+    from aclnn.console import out
 
     table = Table(*columns)
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    out.print(table)
