@@ -10,6 +10,10 @@ class MissingExtraError(ImportError):
     """An optional dependency is not installed; the text says which command installs it."""
 
 
+#: What is installed under another name than it is imported by.
+_PACKAGES = {"sklearn": "scikit-learn"}
+
+
 def command(extra: str) -> str:
     """What installs an extra."""
     return f"pip install 'aclnn[{extra}]', or '.[{extra}]' in a clone"
@@ -21,11 +25,12 @@ def require(module: str, extra: str) -> ModuleType:
     Raises:
         MissingExtraError: it is not installed.
     """
+    top = module.split(".")[0]
     try:
         return import_module(module)
     except ImportError as error:
-        if error.name is not None and error.name.split(".")[0] != module.split(".")[0]:
+        if error.name is not None and error.name.split(".")[0] != top:
             raise
         raise MissingExtraError(
-            f"{module} is not installed: {command(extra)}", name=error.name, path=error.path
+            f"{_PACKAGES.get(top, module)} is not installed: {command(extra)}", name=error.name, path=error.path
         ) from error

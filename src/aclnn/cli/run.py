@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping
 
 
 def run_on_files(request: Request, json: bool) -> None:
-    """Read the inputs, compute, write every output or none, and say what was written."""
+    """Read the inputs, compute, write the outputs, and say what was written."""
     operator = request.operator
     contents = _by_file(request.outs)
     for path, tensors in contents.items():
@@ -123,8 +123,12 @@ def _expect_nothing_lost(path: Path, names: Collection[str]) -> None:
     if path.suffix.lower() in files.CONTAINERS and path.is_file() and path.stat().st_size:
         lost = sorted(set(files.entries(path)) - set(names))
         if lost:
-            text = f"expected a new file, or one that holds nothing but {', '.join(sorted(names))}"
-            raise files.FileError(f"{path}: {text}: {', '.join(lost)} would be lost")
+            text = f"expected a new file, or one that holds nothing but {_quoted(names)} (FILE:NAME chooses the name)"
+            raise files.FileError(f"{path}: {text}: {_quoted(lost)} would be lost")
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
 
 
 def _report(request: Request, results: Mapping[str, Any], seconds: float, json: bool) -> None:

@@ -17,6 +17,7 @@ from aclnn import console, soc_name
 from aclnn.demo import digits, figure
 from aclnn.demo.program import Program
 from aclnn.demo.worked_examples import WORKED_EXAMPLES, WorkedExample
+from aclnn.extras import require
 
 LEAST_ACCURACY = 0.95
 
@@ -33,7 +34,10 @@ def run(out: Path, json: bool = False) -> None:
     Raises:
         typer.Exit: status 1, a printed digit or an accuracy is not what it must be.
         AclnnError: a call failed.
+        MissingExtraError: a package of the extra ``demo`` is not installed.
     """
+    for package in ("sklearn", "matplotlib"):  # now, not behind the worked examples
+        require(package, "demo")
     begin = time.perf_counter()
     path = out / "digits-loss.png"
     with Program() as program:
