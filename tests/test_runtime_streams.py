@@ -160,6 +160,40 @@ def test_an_interrupt_reaches_the_waiting_thread_and_spares_the_stream() -> None
     stream.close(force=True)
 
 
+def test_what_an_interrupted_wait_leaves_is_done_by_the_streams_thread() -> None:
+    stream, done = HostStream(), threading.Event()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with stream._lock:  # not by enqueue, which would wake the thread
+        stream._pending.extend([(1, interrupted, interrupted), (2, done.set, done.set)])
+        stream._last = 2
+    with pytest.raises(KeyboardInterrupt):
+        stream.wait()
+    assert done.wait(PATIENCE_S)
+    stream.close(force=True)
+
+
+def test_whoever_waits_for_a_task_that_runs_in_place_is_told() -> None:
+    stream, running, gate = HostStream(), threading.Event(), threading.Event()
+    task = threading.Thread(target=lambda: stream.enqueue(lambda: (running.set(), pass_gate(gate)), short=True))
+    task.start()
+    running.wait(PATIENCE_S)
+    told: list[bool] = []
+    waiter = threading.Thread(target=lambda: told.append(stream.wait(timeout_s=PATIENCE_S)))
+    waiter.start()
+    while not stream._waiting:
+        time.sleep(0.001)
+    begin = time.monotonic()
+    gate.set()
+    waiter.join()
+    assert told == [True]
+    assert time.monotonic() - begin < PATIENCE_S / 2
+    task.join()
+    stream.close()
+
+
 _INTERRUPTS = """
 import random, signal, sys, threading, time
 from aclnn.runtime.host_streams import HostStream
