@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("files",),
     ("words",),
     ("operators",),
-    ("cann", "torch_ops"),
+    ("cann", "torch_ops", "required"),
     ("console",),
     ("acl", "torch", "toolkit", "verify"),
     ("demo",),

@@ -106,7 +106,8 @@ def run(
     aclnn run silu_backward grad_output=dy.npy self=x.npy --out grad_input=dx.npy
     """
     from aclnn.cli.run import parse, run_on_files
-    from aclnn.console import expect_options, refusals
+    from aclnn.console import refusals
+    from aclnn.required import expect_options
     from aclnn.words import Raw
 
     found = _find(operator)

@@ -15,6 +15,7 @@ from aclnn import console, extras, operators
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product, current_product, soc_name
+from aclnn.required import required_arguments
 from aclnn.rules import FLOATING
 from aclnn.version import __version__
 
@@ -125,7 +126,7 @@ def _default(parameter: dict[str, Any]) -> str:
 
 def _operator(operator: Operator) -> dict[str, Any]:
     arguments = inspect.signature(getattr(operators, operator.name)).parameters
-    optional = {p.python_name for p in operator.attributes} - set(console.required(operator))
+    optional = {p.python_name for p in operator.attributes} - set(required_arguments(operator))
     return {
         "name": operator.name,
         "c_name": operator.function,

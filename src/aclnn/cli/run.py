@@ -11,6 +11,7 @@ from typing import Any
 
 from aclnn import console, files, operators, soc_name
 from aclnn.declaration import Kind, Operator
+from aclnn.required import expect_required, output_files, required_arguments
 from aclnn.words import Raw, attribute, located, pairs
 
 
@@ -38,7 +39,7 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
     attributes: dict[str, Any] = {}
     for name, value in operator.by_name(pairs(words).items()).items():
         parameter = operator.parameter(name)
-        if parameter.kind is Kind.OUTPUT and name not in console.required(operator):
+        if parameter.kind is Kind.OUTPUT and name not in required_arguments(operator):
             raise ValueError(f"{name}: is an output, expected --out {name}={value}")
         if parameter.is_tensor:
             inputs[name] = value
@@ -47,12 +48,12 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
     given = _outs(operator, outs)
     _expect_no_input(given, inputs)
     _complete_mask(operator, attributes, given)
-    console.expect_required(operator, inputs | attributes)
+    expect_required(operator, inputs | attributes)
     return Request(operator, inputs, attributes, given, described)
 
 
 def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
-    found = console.output_files(operator, words, "--out")
+    found = output_files(operator, words, "--out")
     places = [
         (os.path.realpath(path), files.name_in(path, member or "")) for path, member in map(located, found.values())
     ]

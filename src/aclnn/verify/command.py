@@ -15,6 +15,7 @@ from aclnn import console
 from aclnn.extras import require
 from aclnn.files import FileError
 from aclnn.products import set_soc_name
+from aclnn.required import expect_options, output_files
 from aclnn.status import AclnnError
 from aclnn.verify.arguments import JUDGED, operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
@@ -97,7 +98,7 @@ def verify(
         if html is not None:
             require("jinja2", "verify")
         judged = JUDGED if cases else [operator]  # a list's cases may be of several operators
-        console.expect_options(arguments or [], [operator_named(name) for name in judged], context)
+        expect_options(arguments or [], [operator_named(name) for name in judged], context)
         raw = Raw.of_words(dtype or [], shape or [])
         requests = _requests(operator, pairs(arguments or []), actual or [], third or [], cases)
         eps = checked_eps(eps, {request.operator for request in requests})
@@ -134,8 +135,8 @@ def _requests(
 ) -> list[Request]:
     if cases is None:
         found = operator_named(operator)
-        values, outputs = named(found, words), console.output_files(found, actual, "--actual")
-        return [Request(operator, values, outputs, console.output_files(found, third, "--third") if third else {})]
+        values, outputs = named(found, words), output_files(found, actual, "--actual")
+        return [Request(operator, values, outputs, output_files(found, third, "--third") if third else {})]
     if actual or third:
         raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
     return list(listed(cases, operator, words))

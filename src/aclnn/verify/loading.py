@@ -11,8 +11,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from aclnn import console, files
+from aclnn import files
 from aclnn.declaration import Kind, Operator, Parameter
+from aclnn.required import expect_required
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.cases import Case, make_case
 from aclnn.words import Raw, attribute
@@ -66,7 +67,7 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     }
     described = raw.named(operator)
     attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
-    console.expect_required(operator, values)
+    expect_required(operator, values)
     arrays = {
         role: {name: described.read(text, operator, name, request.folder) for name, text in texts.items()}
         for role, texts in words.items()

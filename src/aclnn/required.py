@@ -1,0 +1,101 @@
+"""What ``run`` and ``verify`` require of a command line: options that there are, named outputs, all that is needed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from aclnn import operators
+from aclnn.declaration import Kind, Operator
+from aclnn.words import named_file
+
+if TYPE_CHECKING:
+    import typer
+
+
+def expect_options(words: Sequence[str], known: Sequence[Operator], context: typer.Context) -> None:
+    """Refuse ``--name`` where neither the command has such an option nor one of the known operators such an argument.
+
+    Raises:
+        ValueError: there is one; the text has the nearest name that would do.
+    """
+    for given in _option_names(words):
+        if not any(_has(operator, given.replace("-", "_")) for operator in known):
+            options = [name for parameter in context.command.params for name in parameter.opts]
+            arguments = [p.python_name.replace("_", "-") for operator in known for p in operator.parameters]
+            near = _nearest(given, [name.removeprefix("--") for name in options if name.startswith("--")])
+            near = near or _nearest(given, arguments)
+            raise ValueError(f"no option or argument --{given}{near and f' (did you mean --{near}?)'}")
+
+
+def _nearest(given: str, names: Sequence[str]) -> str:
+    return next(iter(get_close_matches(given, names, 1)), "")
+
+
+def _option_names(words: Iterable[str]) -> Iterator[str]:
+    """The names in ``--name value`` and ``--name=value``."""
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("--"):
+            name, sign, _ = word.removeprefix("--").partition("=")
+            yield name
+            if not sign:
+                next(rest, None)
+
+
+def _has(operator: Operator, name: str) -> bool:
+    try:
+        operator.parameter(name)
+    except ValueError:
+        return False
+    return True
+
+
+def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[str, str]:
+    """Files by output, under Python's names: ``name=FILE`` of each, or FILE alone for the only one.
+
+    Raises:
+        ValueError: an unknown name, one twice, one left out where there are several, or no file at all.
+    """
+    named = [named_file(word) for word in words]
+    try:
+        _expect_names(operator, named)
+        found = operator.by_name(named, (Kind.OUTPUT,))
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    if not all(found.values()) or not found:
+        got = "no FILE" if found else "none"
+        raise ValueError(f"{option}: expected name=FILE with one of {', '.join(_names(operator))}, got {got}")
+    return found
+
+
+def _names(operator: Operator) -> list[str]:
+    return [output.python_name for output in operator.outputs]
+
+
+def _expect_names(operator: Operator, named: Sequence[tuple[str, str]]) -> None:
+    *others, last = _names(operator)
+    for name, file in named:
+        if not name and others:
+            wanted = f"{'=, '.join(others)}= or {last}="
+            raise ValueError(f"expected {wanted} before {file!r}: {operator.name} has {len(others) + 1} outputs")
+
+
+def required_arguments(operator: Operator) -> list[str]:
+    """What must be given; an output among it is one that the operator works on in place."""
+    signature = inspect.signature(getattr(operators, operator.name))
+    return [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+
+
+def expect_required(operator: Operator, given: Collection[str]) -> None:
+    """Refuse what lacks an input or attribute; names are Python's.
+
+    Raises:
+        ValueError: one is not among those given.
+    """
+    for name in required_arguments(operator):
+        if name not in given:
+            what = "FILE" if operator.parameter(name).is_tensor else "value"
+            raise ValueError(f"{operator.name}: expected {name}={what}, got none")
