@@ -117,7 +117,7 @@ def _prototypes(operator: Operator) -> str:
 
 
 def _python_signature(operator: Operator) -> str:
-    signature = inspect.signature(getattr(operators, operator.name))
+    signature = operators.signature_of(operator)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     arguments = inspect.Signature(bare)
     return f"aclnn.{operator.name}{arguments}"

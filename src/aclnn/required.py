@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -85,8 +84,8 @@ def _expect_names(operator: Operator, named: Sequence[tuple[str, str]]) -> None:
 
 def required_arguments(operator: Operator) -> list[str]:
     """What must be given; an output among it is one that the operator works on in place."""
-    signature = inspect.signature(getattr(operators, operator.name))
-    return [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+    parameters = operators.signature_of(operator).parameters
+    return [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
 
 
 def expect_required(operator: Operator, given: Collection[str]) -> None:

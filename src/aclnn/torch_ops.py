@@ -109,7 +109,7 @@ def _outputs_schema(operator: Operator) -> str:
 
 
 def _arguments_schema(operator: Operator) -> str:
-    defaults = inspect.signature(getattr(operators, operator.name)).parameters
+    defaults = operators.signature_of(operator).parameters
     return ", ".join(_argument_schema(p, defaults[p.python_name].default) for p in arguments_of(operator))
 
 
@@ -377,7 +377,7 @@ def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., A
 
 def default_arguments(operator: Operator) -> tuple[Any, ...]:
     """The default of every argument, None for those without one."""
-    parameters = inspect.signature(getattr(operators, operator.name)).parameters
+    parameters = operators.signature_of(operator).parameters
     values = (parameters[p.python_name].default for p in arguments_of(operator))
     return tuple(None if value is inspect.Parameter.empty else value for value in values)
 

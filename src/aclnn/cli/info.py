@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -125,7 +124,7 @@ def _default(parameter: dict[str, Any]) -> str:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    arguments = inspect.signature(getattr(operators, operator.name)).parameters
+    arguments = operators.signature_of(operator).parameters
     optional = {p.python_name for p in operator.attributes} - set(required_arguments(operator))
     return {
         "name": operator.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import Signature, signature
+
 from aclnn.declaration import Operator
 from aclnn.operators.fast_gelu import FAST_GELU, FAST_GELU_BACKWARD, fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import GELU, GELU_BACKWARD_V2, GELU_V2, gelu, gelu_backward_v2, gelu_v2
@@ -27,5 +29,11 @@ from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
 OPERATORS: tuple[Operator, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Operator))
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}
+
+
+def signature_of(operator: Operator) -> Signature:
+    """The operator's Python function's."""
+    return signature(globals()[operator.name])
+
 
 __all__ = ["BY_NAME", "OPERATORS"] + [operator.name for operator in OPERATORS]
