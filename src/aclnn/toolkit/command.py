@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from aclnn import console
 from aclnn.extras import MissingExtraError, require
 from aclnn.status import name_of
 from aclnn.toolkit import tree
@@ -37,14 +38,8 @@ def _complaints() -> Iterator[None]:
     try:
         yield
     except (ToolkitError, MissingExtraError, OSError, ValueError) as error:
-        typer.echo(f"aclnn toolkit: {_text(error)}", err=True)
+        typer.echo(f"aclnn toolkit: {console.text_of(error)}", err=True)
         raise typer.Exit(2) from None
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 @app.command("build")
