@@ -40,7 +40,7 @@ def test_the_hardest_products_stay_within_what_is_said_of_them(name: str) -> Non
     found, exact = Tally(), slope_reference(name, x.astype(np.float64))
     found.take(ours(name), Pairs(x, dy, *exact), FORMATS["float32"])
     assert f"{found.worst[0]:.5g}" == known["worst_ulp"]
-    assert found.worst[0] <= float(known["worst_relative"]) + 1 <= 2.8
+    assert found.worst[0] <= float(known["worst_relative"]) + 1 <= 2.6
 
     sampled = hardest.find(name, 64, 1, Progress(disable=True))
     assert sampled.inputs > 4_000_000

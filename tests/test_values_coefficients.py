@@ -15,6 +15,7 @@ from constants import (
     approximation,
     assert_entries,
     assert_exact_differences,
+    assert_float32,
     edges,
     two_hundred_bits,  # noqa: F401  (a fixture)
     ulp,
@@ -43,9 +44,7 @@ EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 @EVERY
 def test_every_constant_is_a_float32(row: Row) -> None:
-    segments = row.segments
-    constants = np.array([segments.per_unit, segments.bound, *segments.centre, *segments.c0, *np.ravel(segments.p)])
-    np.testing.assert_array_equal(constants, constants.astype(np.float32))
+    assert_float32(row.segments)
 
 
 @EVERY
