@@ -232,6 +232,9 @@ signal.signal(signal.SIGALRM, stop)
 interrupts, dead, end = 0, 0, time.monotonic() + 3
 while time.monotonic() < end:
     stream = HostStream()
+    if sys.version_info >= (3, 14):  # else threading's own lock may be left held, and no thread starts any more
+        stream.enqueue(nothing)
+        stream.wait()
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(5e-5, 4e-4))
         work(stream)
