@@ -50,7 +50,7 @@ class KernelCache(_Cache):
 
     def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
         versions = (numba.__version__, llvmlite.__version__, sys.version, platform.machine())
-        return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(), config.OPT)
+        return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(codegen), config.OPT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What was compiled for these types of arguments; None when it must be compiled."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +12,56 @@ from aclnn import control_group
 FLAVOURS = ("avx512", "avx2", "neon", "generic")
 
 
-@cache
-def requested() -> str:
-    """``ACLNN_VECTOR``: auto, or a flavour to be used instead of the machine's own, for tests.
-
-    Raises:
-        ValueError: another word.
-    """
-    word = os.environ.get("ACLNN_VECTOR") or "auto"
-    if word not in ("auto", *FLAVOURS):
-        raise ValueError(f"ACLNN_VECTOR: expected auto, {', '.join(FLAVOURS)}, got {word!r}")
-    return word
-
-
-def _features(context: Any) -> tuple[str, set[str]]:
-    triple, _, features = context.codegen().magic_tuple()
+def _features(codegen: Any) -> tuple[str, set[str]]:
+    triple, _, features = codegen.magic_tuple()
     return triple, {feature[1:] for feature in features.split(",") if feature.startswith("+")}
 
 
-def flavour(context: Any) -> str:
-    """The widest flavour of ``FLAVOURS`` that the target of a compilation has, or the requested one."""
-    if requested() != "auto":
-        return requested()
-    triple, features = _features(context)
+def _flavours(codegen: Any) -> tuple[str, ...]:
+    """Those of ``FLAVOURS`` that the target of a compilation has, the widest first."""
+    triple, features = _features(codegen)
     if triple.startswith(("aarch64", "arm64")):
-        return "neon"
+        return "neon", "generic"
     if "avx512f" in features:
-        return "avx512"
-    return "avx2" if "avx2" in features else "generic"
+        return "avx512", "avx2", "generic"
+    return ("avx2", "generic") if "avx2" in features else ("generic",)
+
+
+def requested(codegen: Any) -> str:
+    """``ACLNN_VECTOR``: auto, or a flavour to be used instead of the widest, for tests.
+
+    Raises:
+        ValueError: another word, or a flavour that this processor lacks.
+    """
+    word = os.environ.get("ACLNN_VECTOR") or "auto"
+    choices = "auto", *_flavours(codegen)
+    if word not in choices:
+        where = " on this processor" if word in FLAVOURS else ""
+        raise ValueError(f"ACLNN_VECTOR: expected {', '.join(choices)}{where}, got {word!r}")
+    return word
+
+
+def flavour(context: Any) -> str:
+    """The widest flavour that the target of a compilation has, or the requested one."""
+    codegen = context.codegen()
+    word = requested(codegen)
+    return _flavours(codegen)[0] if word == "auto" else word
 
 
 def converts_half(context: Any) -> bool:
     """True when float16 is converted by instructions (F16C, or any AArch64) rather than by library calls."""
-    triple, features = _features(context)
-    return requested() != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))
+    triple, features = _features(context.codegen())
+    return requested(context.codegen()) != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))
 
 
 def permutes_words(context: Any) -> bool:
     """True when one instruction puts sixteen bits anywhere in 512."""
-    return flavour(context) == "avx512" and "avx512bw" in _features(context)[1]
+    return flavour(context) == "avx512" and "avx512bw" in _features(context.codegen())[1]
 
 
 def rounds_bfloat16(context: Any) -> bool:
     """True when an instruction rounds float32 to bfloat16, making zeros of numbers below the normal ones."""
-    return flavour(context) == "avx512" and "avx512bf16" in _features(context)[1]
+    return flavour(context) == "avx512" and "avx512bf16" in _features(context.codegen())[1]
 
 
 DROP_PREFETCHES = ("znver1", "znver2", "znver3", "znver4")

@@ -258,8 +258,6 @@ class LayerNormPlan:
         fitting = TILE_ELEMENTS // min(self.n, segments * jobs.SEGMENT)
         return max(jobs.GROUP, fitting // jobs.GROUP * jobs.GROUP)
 
-    # --- blocks of rows, each done by one thread ---
-
     def _run_blocks(self, job: Job, in_place: bool) -> None:
         """All blocks; once more, with careful kernels, where terms of dw or db were lost and inputs are still there."""
         one_by_one = self._one_by_one and not in_place
@@ -291,8 +289,6 @@ class LayerNormPlan:
             if tile.job[jobs.LOST]:
                 job[jobs.LOST] = 1  # never back to 0: other threads say so too
             tile.write_back()
-
-    # --- batches of rows, shared by all threads ---
 
     def _run_batches(self, job: Job, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         sums, dx = self._choose(job, self._careful, one_by_one=False)
@@ -343,8 +339,6 @@ class LayerNormPlan:
                 kernel(tile.job.address, *operands[:at], row, stop, *operands[at + 2 :], 0, 1, 1)
                 if at and operands[0] == steps.WRITE:
                     tile.write_back()
-
-    # --- dw and db ---
 
     def _finish(self, job: Job, partial_count: int) -> None:
         """Add up the blocks' partial sums; zeros when there are no rows."""
