@@ -4,15 +4,16 @@ error of aclnn and of PyTorch in units of the last place.
     python -m benchmarks.exhaustive [--quick] [--only silu silu_forward silu_products silu_hardest …]
 
 Writes exhaustive.csv (a row per operator and provider), exhaustive_histogram.csv (how many inputs have which error),
-exhaustive_profile.csv (the worst error by x), exhaustive_products.csv (random dy, see benchmarks.products) and
-exhaustive_hardest.csv (see benchmarks.hardest), then the tables of docs/numerics.md; the rows of operators that were
-not asked for stay.
+exhaustive_profile.csv (the worst error by x), exhaustive_bits.csv (a digest of what aclnn computed),
+exhaustive_products.csv (random dy, see benchmarks.products) and exhaustive_hardest.csv (see benchmarks.hardest), then
+the tables of docs/numerics.md; the rows of operators that were not asked for stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import math
 import time
 from contextlib import nullcontext
@@ -25,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from aclnn.kernels.cpu import pool
 from benchmarks import hardest, products, tables
-from benchmarks.candidates import candidates
+from benchmarks.candidates import candidates, ours
 from benchmarks.references import EVERY, Array, reference
 from benchmarks.tallies import spread
 
@@ -102,6 +103,17 @@ def inputs_of(row: int, stride: int) -> Array:
     return np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
 
 
+def bits_of(name: str) -> str:
+    """A digest of aclnn's results for every x of 1/16 ≤ abs(x) < 16: from one of all segments and most of the tails."""
+    run, digest = ours(name), hashlib.sha256()
+    for row in ROWS:
+        x = inputs_of(row, 1)
+        if 0.0625 <= abs(x[0]) < 16.0:
+            for part in np.split(x, range(PART, x.size, PART)):
+                digest.update(run(part))
+    return digest.hexdigest()
+
+
 def walk(name: str, stride: int, workers: int, progress: Progress) -> dict[str, Tally]:
     providers = candidates(name)
 
@@ -127,6 +139,7 @@ FILES = {
     ),
     "exhaustive_histogram.csv": ("operator", "provider", "x", "from_ulp", "inputs"),
     "exhaustive_profile.csv": ("operator", "provider", "x", "worst_ulp"),
+    "exhaustive_bits.csv": ("operator", "sha256"),
     **{file: part.HEADER for file, part in PARTS.items()},
 }  # fmt: skip
 
@@ -149,7 +162,7 @@ def rows_of(name: str, tallies: dict[str, Tally]) -> dict[str, list[Row]]:
             for x, error in zip(centres, tally.profile, strict=True)
             if 2.0**-12 <= abs(x) <= 256.0
         ]
-    return dict(zip(FILES, (rows, bins, places), strict=False))
+    return dict(zip(FILES, (rows, bins, places, [(name, bits_of(name))]), strict=False))
 
 
 def save(found: dict[str, dict[str, list[Row]]], folder: Path) -> None:

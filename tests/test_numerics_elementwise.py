@@ -6,12 +6,13 @@ prints them.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 
 import numpy as np
 import pytest
 from benchmarks.candidates import ours
-from benchmarks.exhaustive import Tally, inputs_of, score
+from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
 from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, forward_reference, reference
 
 import exact
@@ -76,6 +77,14 @@ def around(value: float, count: int) -> Array:
     bits = int(np.float32(abs(value)).view(np.int32))
     magnitudes = np.arange(max(bits - count, 0), bits + count, dtype=np.int32).view(np.float32)
     return np.concatenate([magnitudes, -magnitudes])
+
+
+@ALL
+def test_these_are_the_bits_that_were_walked(name: str) -> None:
+    """What the committed walk found holds for other bits only once it has been made again."""
+    with open(HERE / "exhaustive_bits.csv", newline="") as file:
+        walked = {row["operator"]: row["sha256"] for row in csv.DictReader(file)}
+    assert bits_of(name) == walked[name]
 
 
 @ALL

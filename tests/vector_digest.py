@@ -13,11 +13,14 @@ import numpy as np
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
-from aclnn.operators.fast_gelu import fast_gelu_slope
-from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
-from aclnn.operators.hardswish import hardswish_slope
-from aclnn.operators.silu import silu_slope
+from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
+from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
+from aclnn.operators.hardswish import hardswish_slope, hardswish_value
+from aclnn.operators.silu import silu_slope, silu_value
 from aclnn.tensor import Layout
+
+SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)
+VALUES = (fast_gelu_value, gelu_erf_value, gelu_tanh_value, hardswish_value, silu_value)
 
 
 def main(stride: int, only: str = "") -> None:
@@ -25,14 +28,14 @@ def main(stride: int, only: str = "") -> None:
     x16 = np.arange(1 << 16, dtype=np.uint16)
     inputs = [x for x in (x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)) if only in ("", x.dtype.name)]
     digest = hashlib.sha256()
-    for formula in (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope):
+    for formula in (*SLOPES, *VALUES):
         for x in inputs:
+            operands = [np.roll(x, 7), x] if formula in SLOPES else [x]
             for target in inputs:
-                dy = np.roll(x, 7)
                 out = np.zeros(x.size, target.dtype)
-                layouts = [Layout(DataType.of_numpy(array.dtype), array.shape, (1,)) for array in (dy, x, out)]
-                plan = kernels.elementwise(formula, (layouts[0], layouts[1]), layouts[2])
-                plan.run([dy.ctypes.data, x.ctypes.data], [out.ctypes.data], 0)
+                *read, written = (Layout(DataType.of_numpy(a.dtype), a.shape, (1,)) for a in (*operands, out))
+                plan = kernels.elementwise(formula, tuple(read), written)
+                plan.run([operand.ctypes.data for operand in operands], [out.ctypes.data], 0)
                 nan = np.isnan(out.astype(np.float32))
                 digest.update(nan.tobytes())
                 digest.update(np.where(nan, out.dtype.type(0), out).tobytes())
