@@ -186,7 +186,7 @@ class LayerNormPlan:
             self._run_batches(job, inputs, outputs)
         else:
             self._run_blocks(job, in_place)
-            self._finish(job, self._blocks)
+            self._finish(job, job[jobs.PARTIAL_COUNT])
 
     def _filled(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Job:
         """The job with its addresses."""
@@ -269,6 +269,7 @@ class LayerNormPlan:
 
     def _sweep_blocks(self, job: Job, careful: bool, one_by_one: bool) -> None:
         """All blocks, once."""
+        job[jobs.PARTIAL_COUNT] = self._blocks
         (kernel,) = self._choose(job, careful, one_by_one)
         if self._direct:
             operands = (job.address, 0, self._block_rows, self._m, 0)

@@ -21,18 +21,19 @@ for that store. On Zen 4, 4096 bytes apart, the sums of 1,024 columns took half 
 PER_US = 2500
 """Elements that a thread does in a microsecond, about: good for judging whether a call is worth waking threads for."""
 
-# What a job holds, one int64 each. SHARE is the float64 1/N, TOP_WEIGHT the float32 max(abs(w)). FRESH: accumulators
-# are cleared first. BEGIN, END: the segments of a batch's rows that a call works on. ONLY: the batch holds
-# all rows. SLOW_ROWS: set where float32 will not do for a row. LOST: set where a block's sums are not finite.
-# SUM_GROUP … FINISH: addresses of the kernels in ``segments`` and ``exact`` and of ``finish``, 0 where they are not
-# needed. MEASURE: of the one that makes whole records, where those that sum are not careful. SETS: that of the kernel
-# in ``short`` or ``down``, and SET_ROWS: how many rows it does at a time; 0 where none is.
+# What a job holds, one int64 each. SHARE is the float64 1/N, TOP_WEIGHT the float32 max(abs(w)). PARTIAL_COUNT: how
+# many partial sums the blocks leave. FRESH: accumulators are cleared first. BEGIN, END: the segments of a batch's rows
+# that a call works on. ONLY: the batch holds all rows. SLOW_ROWS: set where float32 will not do for a row. LOST: set
+# where a block's sums are not finite. SUM_GROUP … FINISH: addresses of the kernels in ``segments`` and ``exact`` and of
+# ``finish``, 0 where they are not needed. MEASURE: of the one that makes whole records, where those that sum are not
+# careful. SETS: that of the kernel in ``short`` or ``down``, and SET_ROWS: how many rows it does at a time; 0 where
+# none is.
 (
-    N, SHARE, SEGMENTS, STREAMED, WEIGHT, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, DB_OFFSET, RECORDS,
-    COEFFICIENTS, FRESH, BEGIN, END, ONLY, SLOW_ROWS, LOST, SUM_GROUP, SUM_ROW, SUM_LAST_ROW, MEASURE,
+    N, SHARE, SEGMENTS, STREAMED, WEIGHT, TOP_WEIGHT, PARTIALS, PARTIAL_BYTES, PARTIAL_COUNT, DB_OFFSET,
+    RECORDS, COEFFICIENTS, FRESH, BEGIN, END, ONLY, SLOW_ROWS, LOST, SUM_GROUP, SUM_ROW, SUM_LAST_ROW, MEASURE,
     WRITE_GROUP, WRITE_ROW, JUDGE, ADD_EXACTLY, WRITE_EXACTLY, FINISH, SETS, SET_ROWS, DW, DB, MEAN, RSTD, DY, X, DX,
-) = range(36)  # fmt: skip
-JOB_FIELDS = 36
+) = range(37)  # fmt: skip
+JOB_FIELDS = 37
 # DW … DX hold the distance in bytes from the job to a tensor's own fields, 0 when it is absent. SIZE: of an element.
 # STEP: from a row to the next; 0 where they are not evenly spaced. DIRECT: the elements of a row lie side by side. ROWS
 # and the fields at distance COLUMNS_AT are dimensions: their number, then extent and stride in bytes of each, innermost
