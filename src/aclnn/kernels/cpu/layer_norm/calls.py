@@ -69,7 +69,7 @@ def taken_in_sets(wanted: Wanted, columns: int, size: int, ascending: bool) -> b
     if wanted.dx:
         whole = columns % LANES == 0
         return columns <= short.LONGEST_BYTES // size and (whole or ascending)
-    return columns >= down.SHORTEST
+    return down.SHORTEST <= columns < down.LONG
 
 
 def addresses(
