@@ -255,13 +255,19 @@ def _in_a_process(program: str, **environment: str) -> Any:
     return _run("-m", "benchmarks.costs", program, **environment)
 
 
+def _in_processes(program: str, count: int) -> dict[str, float]:
+    """Medians of several processes: one of them may be disturbed from its beginning to its end."""
+    runs = [_in_a_process(program) for _ in range(count)]
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
 def measure(quick: bool) -> list[Cost]:
-    """Every figure; imports and first calls are medians of several processes."""
-    times = 3 if quick else 9
+    """Every figure; all but compilations are medians of several processes."""
+    times, few = (3, 1) if quick else (9, 3)
     timed_import = "import time; begun = time.perf_counter(); import aclnn; print((time.perf_counter() - begun) * 1e3)"
     with tempfile.TemporaryDirectory() as cache:
         compiled = _in_a_process("compile_s", ACLNN_CACHE_DIR=cache)
-    calls, layers, memory = _in_a_process("call_us"), _in_a_process("layer_us"), _in_a_process("memory_kib")
+    calls, layers, memory = (_in_processes(name, few) for name in ("call_us", "layer_us", "memory_kib"))
     return [
         Cost(
             "import aclnn, NumPy included", statistics.median(_run("-c", timed_import) for _ in range(times)), "ms", 200

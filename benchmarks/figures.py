@@ -261,7 +261,8 @@ STREAMING = """Results larger than a third of the machine's largest cache, of wh
 most, and than 4 MiB are written around it. A smaller one stays there, for whoever reads it next; a larger one does not,
 and writing it into the cache costs the reading of what is overwritten. Hardswish in float32, both ways:"""
 
-COSTS = """Imports and first calls are medians of new processes; compilations start with an empty cache."""
+COSTS = """Imports and first calls are medians of new processes, calls, layers and memory of up to three;
+compilations start with an empty cache."""
 
 GPU = """Nothing has been measured yet: no GPU was at hand. `make gpu` measures it and writes `speed.json`;
 [pytorch.md](pytorch.md) says what the compiled kernels let one expect."""
