@@ -103,6 +103,13 @@ STRETCH = 512
 
 
 @register_jitable
+def add_sums(total: int, sums: int, size: int) -> None:
+    """Add float64 sums, so many bytes of them, to those at ``total``; both are padded to sixteen."""
+    for at in range(0, size, 128):
+        add_doubles(total + at, sums + at)
+
+
+@register_jitable
 def store_number(code: int, address: int, value: Any, count: int) -> None:
     """Round and write the first ``count`` of sixteen elements; ``code`` is the ACL number of their data type."""
     if code == FLOAT and count == 16:
@@ -129,9 +136,9 @@ def finish() -> Loop:
         direct, size, lanes = load_one_int64(view + DIRECT), load_one_int64(view + SIZE), scratch(64)
         if partial_count:
             for column in range(first, last, STRETCH):
+                at, count = partials + 8 * column, min(STRETCH, last - column)
                 for p in range(1, partial_count):
-                    for j in range(column, min(column + STRETCH, last), 16):
-                        add_doubles(partials + 8 * j, partials + p * pitch + 8 * j)
+                    add_sums(at, at + p * pitch, 8 * count)
         for j in range(first, last, 16):
             count = min(16, last - j)
             value = splat(np.float32(0.0))

@@ -26,9 +26,9 @@ SHORTEST = LANES
 NARROW = 64
 """Columns up to which memory is asked for once, a set ahead: a second time takes db an eighth longer on Zen 4."""
 LONG = 1024
-"""Columns of the shortest row that is not: four rows at a time are then read in order (``segments.sum_group``), which
-the processor's own prefetching knows. On Zen 4 16,384 rows of 1,024 float32 take a tenth less so, 4,096 of 4,096 a
-sixth."""
+"""Columns from which on rows are not taken this way, but four at a time in memory's order (``segments.sum_group``),
+which the processor's own prefetching knows. On Zen 4 16,384 rows of 1,024 float32 then take a tenth less, 4,096 of
+4,096 a sixth."""
 SET = 32
 """Rows of a set, at most."""
 WITH_DW, ALONE = 2, 4

@@ -28,6 +28,7 @@ from aclnn.kernels.cpu.addresses import (
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.layer_norm.columns import add_sums
 from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
     ALL_COLUMNS,
@@ -84,7 +85,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     of,
     row_at,
 )
-from aclnn.kernels.cpu.layer_norm.lanes import add_doubles, any_not_finite, call, call_judge
+from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge
 from aclnn.kernels.cpu.memory import store_float32
 from aclnn.kernels.cpu.vector import splat
 
@@ -265,13 +266,6 @@ def _do_together(job: int, row: int, count: int, room: int, frame: int, single: 
 
 
 @register_jitable
-def _add_sums(total: int, sums: int, size: int) -> None:
-    """Add a block's sums of dw and db to those of the blocks before it."""
-    for at in range(0, size, 128):
-        add_doubles(total + at, sums + at)
-
-
-@register_jitable
 def _look_for_lost(job: int, sums: int, size: int) -> None:
     """Note whether sums of dw and db are not all finite."""
     for at in range(sums, sums + size, 128):
@@ -329,7 +323,7 @@ def blocks(one_by_one: bool) -> Loop:
             if not alone:
                 _look_for_lost(job, dw_at, size)
             elif block:
-                _add_sums(sums, dw_at, size)
+                add_sums(sums, dw_at, size)
             block = fetch_add(begun, step) if begun else block + 1
         if alone:
             _look_for_lost(job, sums, size)
