@@ -1,11 +1,14 @@
 """Tensor files: what is written comes back, in every form; what is hostile is refused before memory is taken."""
 
+import errno
 import json
 import os
 import pickle
+import re
 import resource
 import stat
 import struct
+import tracemalloc
 import zipfile
 
 import ml_dtypes
@@ -236,7 +239,7 @@ def test_torch_tensors_stay_within_their_storage(tmp_path):
         files.entries(tmp_path / "a.pt")
     for shape in ((1 << 60,), (1 << 40, 1 << 40)):
         torch_archive(tmp_path / "a.pt", pickles.pickled({"a": (DataType.FLOAT, shape)}), [b"\0" * 16])
-        with pytest.raises(FileError, match="bytes of storage"):
+        with pytest.raises(FileError, match=r"bytes of storage|expected a storage"):
             files.entries(tmp_path / "a.pt")
     # Four elements of storage, but strides that leave it.
     outside = honest.replace(pickles._integers((2, 1)), pickles._integers((9, 1)))
@@ -256,6 +259,53 @@ def test_a_pickle_that_multiplies_is_refused(tmp_path):
     )
     torch_archive(tmp_path / "a.pt", bomb + b"t.")
     with pytest.raises(FileError, match="at most 100000 objects"):
+        files.entries(tmp_path / "a.pt")
+
+
+def pickled_text(text):
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+PAIRS = b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 18
+LONG = b"\x80\x02" + pickled_text("x" * 1_000_000) + b"q\x00]("
+BOMBS = {
+    "a text of pairs of pairs for a storage": (
+        PAIRS + b"h\x00h\x00h\x00h\x00(h\x00h\x00h\x00h\x00h\x00tQ.",
+        "a storage",
+    ),
+    "a text of pairs of pairs for a function": (PAIRS + b")R.", "got a call of a tuple"),
+    "a long type": (b"\x80\x02(" + pickled_text("storage") + LONG[2:-4] + b"K\x00K\x00K\x00tQ.", "expected a storage"),
+    "a long function": (LONG[:-2] + b")R.", "expected a name of at most 512 characters, got one of 1000000"),
+    "a long key of many": (b"\x80\x02}" + LONG[2:-4] + b"](" + b"K\x00" * 300 + b"es.", "a name of at most 512"),
+    "many short keys in one another": (
+        b"\x80\x02" + b"".join(b"}" + pickled_text("x" * 500) for _ in range(30)) + b"]" + b"s" * 30 + b".",
+        "expected a name of at most 512 characters, got one of 1001",
+    ),
+    "a size of letters": (LONG + b"ctorch\nSize\nh\x00\x85R" * 40 + b"e.", "at most 64 extents in a torch.Size"),
+    "long modules": (LONG + b"h\x00h\x00\x93" * 200 + b"e.", "a name of at most 512 characters"),
+    "a list of too many": (b"\x80\x02](" + b"N" * 100_000 + b"e.", "at most 100000 objects"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_pickle_that_asks_for_more_than_it_has_is_refused_in_few_words(tmp_path, name):
+    """500 bytes made a text that was never finished, 1 MB took 8 GB."""
+    data, text = BOMBS[name]
+    torch_archive(tmp_path / "a.pt", data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match=re.escape(text)) as caught:
+            files.entries(tmp_path / "a.pt")
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_pickle_of_too_many_operations_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.pt.pickles, "_MAX_OPERATIONS", 1000)
+    torch_archive(tmp_path / "a.pt", b"\x80\x02" + b"]" * 1000 + b".")
+    with pytest.raises(FileError, match="expected at most 1000 operations"):
         files.entries(tmp_path / "a.pt")
 
 
@@ -447,6 +497,52 @@ def test_several_files_are_written_or_none(tmp_path):
         assert os.listdir(tmp_path) == []
     files.write_all({tmp_path / "a.npy": array, tmp_path / "b.npz": {"k": array}})
     assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npz"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("fault", [OSError(errno.EPERM, "Operation not permitted"), KeyboardInterrupt()])
+def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, monkeypatch, links, fault):
+    """As in /tmp, where another user's file cannot be replaced: the files before it had been."""
+    old, fresh = sample(np.float32, (3,)), sample(np.float32, (4,))
+    paths = {name: tmp_path / f"{name}.npy" for name in ("old", "new", "stuck", "last")}
+    for name in ("old", "stuck", "last"):
+        files.write(paths[name], old)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    replace = os.replace
+
+    def refuse(source, target):
+        if target == paths["stuck"]:
+            raise fault
+        replace(source, target)
+
+    def no_links(*arguments, **options):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    with pytest.raises((FileError, KeyboardInterrupt), match=r"stuck\.npy: Operation not permitted|^$"):
+        files.write_all(dict.fromkeys(paths.values(), fresh))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    monkeypatch.setattr(os, "replace", replace)
+    files.write_all(dict.fromkeys(paths.values(), fresh))
+    assert sorted(os.listdir(tmp_path)) == sorted(path.name for path in paths.values())
+    assert all(np.array_equal(files.read(path), fresh) for path in paths.values())
+
+
+def test_bytes_that_a_disk_refuses_late_leave_what_was_there(tmp_path, monkeypatch):
+    """Over a network or with a quota a write may fail when the file is brought to the disk, not before."""
+
+    def refuse(descriptor):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    path = tmp_path / "a.npy"
+    files.write(path, sample(np.float32, (3,)))
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(FileError, match=r"a\.npy: Disk quota exceeded"):
+        files.write(path, sample(np.float32, (4,)))
+    assert path.read_bytes() == before
 
 
 def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path, monkeypatch):

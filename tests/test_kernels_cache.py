@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aclnn import trust
 from aclnn.kernels.cpu import cache
 from aclnn.toolkit import tree
 
@@ -93,10 +96,133 @@ def test_what_others_could_have_written_is_not_run(
     (path,) = cache.user_cache().iterdir()
     path.chmod(mode)
     about = os.stat(path)
-    owned = os.stat_result((about.st_mode, *about[1:4], owner, *about[5:]))
+    owned = os.stat_result((*about[:4], owner, about.st_gid + 1, *about[6:]))
+    monkeypatch.setattr(trust, "expect_trusted", lambda path: None)
     monkeypatch.setattr(os, "fstat", lambda descriptor: owned)
-    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert cache.read("kernel", ()) == (b"contents" if trusted else None)
+
+
+def is_trusted(path: Path) -> bool:
+    try:
+        trust.expect_trusted(path)
+    except PermissionError:
+        return False
+    return True
+
+
+@pytest.fixture
+def owners(monkeypatch: pytest.MonkeyPatch) -> dict[Path, int]:
+    """Files and folders that another user owns, by path."""
+    found: dict[Path, int] = {}
+    true = os.lstat
+
+    def lstat(path: Path, **options: Any) -> os.stat_result:
+        about = true(path, **options)
+        return os.stat_result((*about[:4], found.get(Path(path), about.st_uid), *about[5:]))
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    return found
+
+
+def kept_in(folder: Path, contents: bytes) -> Path:
+    """A kernel's file there, as an attacker may make one that the user then unpacks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = cache._file("kernel", ())
+    (folder / file).write_bytes(cache._digest(file, contents) + contents)
+    (folder / file).chmod(0o644)
+    return folder / file
+
+
+def test_a_link_to_a_file_of_the_users_own_is_not_run(places: Path) -> None:
+    downloaded = kept_in(places / "home" / "downloads", b"an attacker's")
+    cache.temporary_cache().mkdir(parents=True)
+    (cache.temporary_cache() / downloaded.name).symlink_to(downloaded)
+    assert cache.read("kernel", ()) is None
+
+
+def test_a_folder_behind_anothers_link_is_not_read(places: Path, owners: dict[Path, int]) -> None:
+    downloads = kept_in(places / "home" / "downloads", b"contents").parent
+    (places / "temporary").mkdir()
+    cache.temporary_cache().symlink_to(downloads)
+    assert cache.read("kernel", ()) == b"contents"  # one's own link may lead anywhere
+    owners[cache.temporary_cache()] = 1001
+    assert cache.read("kernel", ()) is None
+
+
+def test_a_temporary_folder_that_another_user_made_first_is_not_used(
+    places: Path, owners: dict[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_in(cache.temporary_cache(), b"contents")
+    assert cache.read("kernel", ()) == b"contents"
+    owners[cache.temporary_cache()] = owners[places / "home"] = 1001
+    assert cache.read("kernel", ()) is None
+    assert cache.directory() is None
+    monkeypatch.setattr(tree.compiler, "check", lambda: None)
+    with pytest.raises(PermissionError, match=r"expected to belong to user \d+ or the superuser, got user 1001"):
+        tree.build()
+
+
+@pytest.mark.parametrize("shared", ["home", "home/.cache", "home/.cache/aclnn"])
+def test_a_folder_that_others_may_write_is_passed_over(places: Path, shared: str) -> None:
+    kept_in(cache.user_cache(), b"contents")
+    assert cache.read("kernel", ()) == b"contents"
+    (places / shared).chmod(0o757)
+    assert cache.read("kernel", ()) is None
+    assert cache.directory() == cache.temporary_cache()
+    assert tree.default_root().parent == cache.temporary_cache()
+
+
+def test_folders_that_only_the_user_can_change_are_trusted(places: Path, owners: dict[Path, int]) -> None:
+    shared = places / "temporary"
+    shared.mkdir()
+    (shared / "own").mkdir()
+    shared.chmod(0o1777)
+    owners[shared] = 0
+    assert is_trusted(shared / "own")
+    assert is_trusted(shared / "absent")
+    assert not is_trusted(shared)  # anybody may create a file there
+    owners[shared] = os.geteuid() or 1001  # a folder's owner may move what is in it, whatever the sticky bit says
+    assert not is_trusted(shared / "own")
+
+
+def test_the_users_own_group_may_write_and_no_other(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the umask 002, which goes with a group for each user, every folder is writable by that group."""
+    folder = places / "home" / "project"
+    folder.mkdir()
+    folder.chmod(0o775)
+    for private in (True, False):
+        monkeypatch.setattr(trust, "_is_private", lambda group, user, private=private: private)
+        assert is_trusted(folder) == private
+
+
+def test_links_in_a_circle_are_refused(places: Path) -> None:
+    (places / "a").symlink_to("b")
+    (places / "b").symlink_to("../" + places.name + "/a")
+    with pytest.raises(OSError, match="symbolic links"):
+        trust.expect_trusted(places / "a" / "kernels")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_under_a_kernels_name_is_not_waited_for(places: Path) -> None:
+    """The first use of the kernel did not return."""
+    cache.temporary_cache().mkdir(parents=True)
+    os.mkfifo(cache.temporary_cache() / cache._file("kernel", ()), 0o644)
+    results: list[bytes | None] = []
+    reader = threading.Thread(target=lambda: results.append(cache.read("kernel", ())), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert results == [None]
+
+
+def test_folders_for_kernels_are_nobody_elses_to_write_whatever_the_umask(places: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache.write("kernel", (), b"contents")
+    finally:
+        os.umask(before)
+    assert cache.directory() == cache.user_cache()
+    assert cache.read("kernel", ()) == b"contents"
 
 
 def test_a_folder_that_cannot_be_written_is_read(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +280,36 @@ def test_without_its_source_an_installation_keeps_nothing(places: Path, monkeypa
     cache.write("kernel", (), b"contents")
     assert cache.read("kernel", ()) is None
     cache.source_stamp.cache_clear()
+
+
+_LITTLE_MEMORY = """
+import resource
+import numpy as np
+import aclnn
+from aclnn.kernels.cpu import compiler  # Numba itself
+x = np.ones(8, np.float32)
+def attempt(free_bytes):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + free_bytes, resource.RLIM_INFINITY))
+    try:
+        aclnn.silu(x) if compiler._compiled else aclnn.gelu(x)
+        print("done")
+    except MemoryError as error:
+        print(error)
+attempt(140 << 20)
+attempt(1 << 30)
+attempt(20 << 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is used is read from /proc")
+def test_too_little_memory_to_compile_in_is_a_memory_error(tmp_path: Path) -> None:
+    """LLVM ended the process: it exited with 134."""
+    environment = os.environ | {"ACLNN_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _LITTLE_MEMORY], capture_output=True, text=True, timeout=300, env=environment
+    )
+    first, second, third = done.stdout.splitlines() or [done.stderr] * 3
+    assert first.endswith("expected 192 MiB of free memory to compile it in")
+    assert second == "done"
+    assert third.endswith("expected 64 MiB of free memory to compile it in")

@@ -17,8 +17,8 @@ import numpy as np
 from aclnn.dtypes import DataType
 from aclnn.files import npy, npz, pt, raw, safetensors
 from aclnn.files.entry import Array, Entry, FileError, refuse
-from aclnn.files.replacing import replace_all
 from aclnn.files.zips import DAMAGED
+from aclnn.replacing import replace_all
 
 __all__ = [
     "CONTAINERS", "SUFFIXES", "Entry", "FileError", "entries", "name_in", "read", "replace_all", "write", "write_all",

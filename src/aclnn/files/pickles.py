@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from aclnn.dtypes import DataType
-from aclnn.files.entry import MAX_DIMS
+from aclnn.files.entry import MAX_DIMS, is_shape
 
 MAX_PICKLE_BYTES = 1 << 26
 _MAX_OBJECTS = 100_000
+_MAX_OPERATIONS = 40 * _MAX_OBJECTS
+"""A tensor takes about thirty."""
 _MAX_DEPTH = 32
+_MAX_NAME = 512
+"""Characters in a name, of whatever; those of all tensors stay within what may come of any file."""
 
 
 class RefusedPickleError(ValueError):
@@ -79,18 +83,18 @@ def describe(data: bytes) -> dict[str, Saved | Foreign]:
 
 def _tensors(root: Any) -> Iterator[tuple[str, Saved | Foreign]]:
     pending: list[tuple[str, Any, int]] = [("", root, 0)]
-    seen = 0
+    seen = 1
     while pending:
         name, value, depth = pending.pop()
-        seen += 1
-        if seen > _MAX_OBJECTS or depth > _MAX_DEPTH:
-            raise RefusedPickleError(f"expected at most {_MAX_OBJECTS} objects, {_MAX_DEPTH} deep")
         if isinstance(value, (Saved, Foreign)):
             yield name, value
         elif isinstance(value, (dict, list, tuple)):
+            seen += len(value)
+            if seen > _MAX_OBJECTS or depth >= _MAX_DEPTH:
+                raise RefusedPickleError(f"expected at most {_MAX_OBJECTS} objects, {_MAX_DEPTH} deep")
             items = value.items() if isinstance(value, dict) else enumerate(value)
             prefix = f"{name}." if name else ""
-            pending.extend((f"{prefix}{key}", item, depth + 1) for key, item in reversed(list(items)))
+            pending.extend((_short(f"{prefix}{key}"), item, depth + 1) for key, item in reversed(list(items)))
 
 
 class _Mark:
@@ -134,7 +138,7 @@ class _Machine:
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, (str, int)):
                 raise RefusedPickleError("expected text or numbers as names")
-            self.stack[-1][key] = value
+            self.stack[-1][_short(key) if isinstance(key, str) else key] = value
 
     def extend(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], list):
@@ -162,7 +166,7 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
     "NEWTRUE": lambda machine, arg: machine.push(True),
     "NEWFALSE": lambda machine, arg: machine.push(False),
     "GLOBAL": lambda machine, arg: machine.push(_known(arg)),
-    "STACK_GLOBAL": lambda machine, arg: machine.push(_known(" ".join(machine.pop_two()))),
+    "STACK_GLOBAL": lambda machine, arg: machine.push(_known(" ".join(map(_short, machine.pop_two())))),
     "MEMOIZE": lambda machine, arg: machine.memoize(len(machine.memo)),
     "TUPLE": lambda machine, arg: machine.push(tuple(machine.pop_to_mark())),
     "TUPLE1": lambda machine, arg: machine.push_tuple_of(1),
@@ -187,9 +191,11 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
 
 def _execute(data: bytes) -> Any:
     machine = _Machine()
-    for opcode, argument, _ in pickletools.genops(data):
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         if opcode.name == "STOP":
             break
+        if number == _MAX_OPERATIONS:
+            raise RefusedPickleError(f"expected at most {_MAX_OPERATIONS} operations")
         if opcode.name not in _ACTIONS:
             raise RefusedPickleError(f"expected tensors only, got the pickle opcode {opcode.name}")
         _ACTIONS[opcode.name](machine, argument)
@@ -198,8 +204,16 @@ def _execute(data: bytes) -> Any:
     return machine.stack[0]
 
 
+def _short(name: Any) -> str:
+    """A name that many others may be made of; so may errors."""
+    if not isinstance(name, str) or len(name) > _MAX_NAME:
+        got = f"one of {len(name)}" if isinstance(name, str) else f"a {type(name).__name__}"
+        raise RefusedPickleError(f"expected a name of at most {_MAX_NAME} characters, got {got}")
+    return name
+
+
 def _known(name: str) -> str | Foreign:
-    module, _, word = name.partition(" ")
+    module, _, word = _short(name).partition(" ")
     if name in _CALLS or (module == "torch" and word in _STORAGES):
         return name
     return Foreign(f"expected tensors only, got {name.replace(' ', '.')!r}, which is not called")
@@ -209,13 +223,14 @@ def _storage(identifier: Any) -> _Storage | Foreign:
     kind, word, name, _, elements = identifier
     if isinstance(word, Foreign):  # a type of elements that is not known here
         return word
-    if kind != "storage" or not all(isinstance(item, str) for item in (word, name)) or not _is_count(elements):
-        raise RefusedPickleError(f"expected a storage, got {identifier!r}")
-    return _Storage(name, _STORAGES[word.partition(" ")[2]], elements)
+    dtype = _STORAGES.get(word.partition(" ")[2]) if isinstance(word, str) else None
+    if kind != "storage" or dtype is None or not _is_count(elements):
+        raise RefusedPickleError("expected a storage: its word, type, name, device and number of elements")
+    return _Storage(_short(name), dtype, elements)
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _rebuilt(arguments: tuple[Any, ...]) -> Saved | Foreign:
@@ -233,11 +248,17 @@ def _rebuilt(arguments: tuple[Any, ...]) -> Saved | Foreign:
     return Saved(storage.name, storage.dtype, storage.elements, offset, shape, strides)
 
 
+def _size(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    if not is_shape(arguments[0]):
+        raise RefusedPickleError(f"expected at most {MAX_DIMS} extents in a torch.Size")
+    return tuple(arguments[0])
+
+
 _CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils _rebuild_tensor_v2": _rebuilt,
     "torch._utils _rebuild_parameter": lambda arguments: arguments[0],
     "collections OrderedDict": lambda arguments: {},
-    "torch Size": lambda arguments: tuple(arguments[0]),
+    "torch Size": _size,
 }
 
 
@@ -245,7 +266,8 @@ def _reduced(function: Any, arguments: Any) -> Any:
     if isinstance(function, Foreign):
         return function
     if not isinstance(function, str) or function not in _CALLS or not isinstance(arguments, tuple):
-        raise RefusedPickleError(f"expected tensors only, got a call of {function!r}")
+        called = repr(_short(function)) if isinstance(function, str) else f"a {type(function).__name__}"
+        raise RefusedPickleError(f"expected tensors only, got a call of {called}")
     return _CALLS[function](arguments)
 
 

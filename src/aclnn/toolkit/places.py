@@ -1,24 +1,11 @@
-"""Putting files of the tree in their places, whatever other processes do there meanwhile."""
+"""Keeping processes that lay out the same tree from one another."""
 
 from __future__ import annotations
 
 import fcntl
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A name beside the path, nobody else's, for what takes its place at the end; nothing is left of what fails."""
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}.new")
-    try:
-        yield fresh
-        fresh.replace(path)
-    finally:
-        with suppress(OSError):
-            fresh.unlink()
 
 
 @contextmanager

@@ -12,73 +12,97 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aclnn.cann.prototype import CFunction
-from aclnn.kernels.cpu.cache import user_cache
+from aclnn.kernels.cpu.cache import temporary_cache, user_cache
+from aclnn.replacing import replaced
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
-from aclnn.toolkit.lower_runtime import FORWARDS
-from aclnn.toolkit.places import locked, replaced
+from aclnn.toolkit.lower_runtime import FORWARDS, Forward
+from aclnn.toolkit.places import locked
+from aclnn.toolkit.stubs import STUBS, Stub
+from aclnn.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
 from aclnn.version import __version__
 
 #: The library that each folder of headers belongs to.
 _LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi"}
-#: Newer releases split libopapi by field; whichever name a program links, it gets the one library.
-_OTHER_NAMES = {"libopapi_nn.so": "libopapi.so"}
+#: Newer releases split libopapi by field and name the runtime anew, and torch_npu needs libraries of whose functions
+#: it calls the runtime's only: whichever name a program links, it gets one of the libraries that there are.
+_OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so"), "libopapi.so") | dict.fromkeys(
+    (
+        *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
+        *("libge_runner.so", "libgraph.so", "libhccl.so"),
+    ),
+    "libascendcl.so",
+)
+#: Folders of older releases that build files and torch_npu look for.
+_OLDER_FOLDERS = ("runtime", "compiler")
 _STAMP = "aclnn/build.json"
 
 _SET_ENV = """\
-# Source this file: it tells compilers and the loader where the aclnn toolkit is.
+# Source this file: it tells build files and the loader where the aclnn toolkit is.
 # bash and zsh know where it is, wherever it was moved to; in other shells it is where it was laid out.
 _aclnn_home=${{BASH_SOURCE:-${{ZSH_VERSION:+$0}}}}
 [ -n "$_aclnn_home" ] || _aclnn_home={home}
 _aclnn_home=$(CDPATH= cd -- "$(dirname -- "$_aclnn_home")" && pwd) || return
 export ASCEND_HOME_PATH="$_aclnn_home"
 export ASCEND_TOOLKIT_HOME="$_aclnn_home"
+export ASCEND_CUSTOM_PATH="$_aclnn_home"
 export ASCEND_OPP_PATH="$_aclnn_home/opp"
-_aclnn_prepend() {{
-    case ":$2:" in
-        *":$1:"*) printf '%s' "$2" ;;
-        *) printf '%s' "$1${{2:+:$2}}" ;;
-    esac
-}}
-LD_LIBRARY_PATH=$(_aclnn_prepend "$_aclnn_home/lib64" "${{LD_LIBRARY_PATH:-}}")
-CPATH=$(_aclnn_prepend "$_aclnn_home/include" "${{CPATH:-}}")
-LIBRARY_PATH=$(_aclnn_prepend "$_aclnn_home/lib64" "${{LIBRARY_PATH:-}}")
-export LD_LIBRARY_PATH CPATH LIBRARY_PATH
+# torch_npu's own launch thread cannot enter Python while others wait for it with Python's lock.
+export TASK_QUEUE_ENABLE="${{TASK_QUEUE_ENABLE:-0}}"
+case ":${{LD_LIBRARY_PATH:-}}:" in
+    *":$_aclnn_home/lib64:"*) ;;
+    *) export LD_LIBRARY_PATH="$_aclnn_home/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" ;;
+esac
 unset _aclnn_home
-unset -f _aclnn_prepend
 """
+#: What the build files of older releases source, in bash or zsh.
+_SETENV_BASH = '. "$(dirname -- "${BASH_SOURCE:-$0}")/../set_env.sh"\n'
 
 
 def default_root() -> Path:
-    """Where the tree is unless told otherwise: ACLNN_TOOLKIT_DIR, else a folder of the user's cache for this Python."""
+    """Where the tree is unless told otherwise: ACLNN_TOOLKIT_DIR, else a folder of the user's cache for this Python.
+
+    Where others could change the user's cache, it is a temporary folder.
+    """
     configured = os.environ.get("ACLNN_TOOLKIT_DIR")
     if configured:
         return Path(configured).absolute()
-    here = hashlib.sha256(f"{sys.executable}\n{__file__}".encode()).hexdigest()[:8]
-    return user_cache() / f"toolkit-{__version__}-{sys.implementation.cache_tag}-{here}"
+    here = hashlib.sha256(os.fsencode(f"{sys.executable}\n{__file__}")).hexdigest()[:8]
+    cache = user_cache()
+    try:
+        expect_trusted(cache)
+    except OSError:
+        cache = temporary_cache()
+    return cache / f"toolkit-{__version__}-{sys.implementation.cache_tag}-{here}"
 
 
 def grouped() -> tuple[Library, ...]:
     """The libraries with the functions that each defines."""
-    functions: dict[str, list[CFunction]] = {name: [] for name in _LIBRARY_OF.values()}
+    functions: dict[str, list[CFunction | Forward | Stub]] = {name: [] for name in _LIBRARY_OF.values()}
     includes: dict[str, list[str]] = {name: [] for name in _LIBRARY_OF.values()}
     for header, declared in headers.by_header().items():
         name = _LIBRARY_OF[header.split("/")[0]]
         functions[name] += declared
         includes[name].append(header)
-    found = tuple(Library(name, tuple(functions[name]), tuple(includes[name])) for name in functions)
-    return (*found, Library("runtime", FORWARDS, (headers.LOWER_RUNTIME,)))
+    functions["runtime"], includes["runtime"] = list(FORWARDS), [headers.LOWER_RUNTIME]
+    for stub in STUBS:
+        functions[stub.library].append(stub)
+    return tuple(Library(name, tuple(functions[name]), tuple(includes[name])) for name in functions)
 
 
-def build(root: Path) -> Path:
+def build(root: Path | None = None) -> Path:
     """Lay out the tree, over an older one if there is one.
+
+    Args:
+        root: where; the default folder must be one that others cannot change.
 
     Raises:
         ToolkitError, MissingExtraError: something is missing on this machine; the text says what to install.
+        PermissionError: others could change the default folder.
     """
     compiler.check()
-    root = root.absolute()
-    with locked(root):
+    root = root.absolute() if root else _trusted_folder(default_root())
+    with unwritable_by_others(), locked(root):
         _lay_out(root)
     return root
 
@@ -87,6 +111,7 @@ def _lay_out(root: Path) -> None:
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
     files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")))
+    files["bin/setenv.bash"] = _SETENV_BASH
     files["valgrind.supp"] = trampolines.source("valgrind.supp")
     files["opp/scene.info"] = f"os=linux\narch={platform.machine()}\n"
     for name, text in files.items():
@@ -98,30 +123,43 @@ def _lay_out(root: Path) -> None:
     platform_folder.mkdir(exist_ok=True)
     links = {lib / name: target for name, target in _OTHER_NAMES.items()}
     links |= {platform_folder / name: f"../{name}" for name in ("include", "lib64")}
+    links[platform_folder / "devlib"] = "lib64"
+    for folder in _OLDER_FOLDERS:
+        (root / folder).mkdir(exist_ok=True)
+        links |= {root / folder / name: f"../{name}" for name in ("include", "lib64")}
     for link, target in links.items():
         _link(link, target)
     _write(root / _STAMP, json.dumps({"fingerprint": fingerprint()}) + "\n")
 
 
 def ensure(root: Path | None = None) -> Path:
-    """The tree, built if it is missing or older than this package.
+    """The tree, built if it is missing or older than this package, or if others could have changed a file of it.
 
     Raises:
         ToolkitError: it cannot be built here.
+        PermissionError: others could change it again.
     """
     root = (root or default_root()).absolute()
     if is_current(root):
         return root
     compiler.check()
-    with locked(root):
+    with unwritable_by_others(), locked(_trusted_folder(root)):
         if not is_current(root):  # else another process has built it meanwhile
             _lay_out(root)
+            expect_trusted_tree(root)
+    return root
+
+
+def _trusted_folder(root: Path) -> Path:
+    make_folder(root)
+    expect_trusted(root)
     return root
 
 
 def is_current(root: Path) -> bool:
-    """Whether the tree was built from what this package and this Python are now."""
+    """Whether the tree was built from what this package and this Python are now, and others could not change it."""
     try:
+        expect_trusted_tree(root)
         stamp: Mapping[str, str] = json.loads((root / _STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
@@ -130,20 +168,20 @@ def is_current(root: Path) -> bool:
 
 def fingerprint() -> str:
     """A digest of everything that the tree is made from."""
-    parts = [__version__, sys.version, sys.executable, _SET_ENV, *headers.texts().values()]
+    parts = [__version__, sys.version, sys.executable, *headers.texts().values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.source(name) for name in ("start.c", "start.h", "bridge.c", "valgrind.supp")]
-    parts.append(Path(libraries.__file__).read_text(encoding="utf-8"))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    parts += [trampolines.source(name) for name in ("start.c", "start.h", "stubs.h", "bridge.c", "valgrind.supp")]
+    parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, __file__)]
+    return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 
 def environment(root: Path, base: Mapping[str, str]) -> dict[str, str]:
     """What ``set_env.sh`` exports, on top of an environment."""
     result = dict(base)
-    result |= {name: str(root) for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")}
+    result |= {name: str(root) for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH")}
     result["ASCEND_OPP_PATH"] = str(root / "opp")
-    for name, folder in (("LD_LIBRARY_PATH", "lib64"), ("CPATH", "include"), ("LIBRARY_PATH", "lib64")):
-        result[name] = os.pathsep.join(filter(None, [str(root / folder), base.get(name, "")]))
+    result["TASK_QUEUE_ENABLE"] = base.get("TASK_QUEUE_ENABLE") or "0"
+    result["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(root / "lib64"), base.get("LD_LIBRARY_PATH")]))
     return result
 
 
@@ -153,10 +191,10 @@ def _quoted(text: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as fresh:
-        fresh.write_text(text, encoding="utf-8")
+    with replaced(path) as (fresh,):
+        fresh.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def _link(path: Path, target: str) -> None:
-    with replaced(path) as fresh:
+    with replaced(path) as (fresh,):
         fresh.symlink_to(target)

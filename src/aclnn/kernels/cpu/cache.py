@@ -2,7 +2,7 @@
 
 A file is named after everything that its contents depend on, written beside its place and moved into it, so that
 readers see whole files only and concurrent writers do no harm. It begins with a digest of its name and the rest, since
-damaged machine code would run, and is used only if nobody could have written it but this user or the superuser. No
+damaged machine code would run, and is used only if nobody but this user and the superuser could have put it there. No
 failure of the file system is an error: what cannot be kept is made again.
 """
 
@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+
+from aclnn.replacing import replaced
+from aclnn.trust import expect_trusted, make_folder, open_trusted
 
 
 def user_cache() -> Path:
@@ -48,9 +49,10 @@ def _candidates() -> Iterator[Path]:
 
 
 def _can_be_written(path: Path) -> bool:
-    """The directory exists (now), and takes files."""
+    """The directory exists (now), others cannot change it, and it takes files."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
+        expect_trusted(path)
         with tempfile.TemporaryFile(dir=path):
             return True
     except OSError:
@@ -97,14 +99,6 @@ def _digest(file: str, contents: bytes) -> bytes:
     return hashlib.sha256(file.encode() + contents).digest()[:_DIGEST_BYTES]
 
 
-def _trusted(file: BinaryIO) -> bool:
-    """Whether only this user or the superuser could have written it: what is in it will be run."""
-    if not hasattr(os, "getuid"):
-        return True
-    about = os.fstat(file.fileno())
-    return about.st_uid in (0, os.getuid()) and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
 def read(name: str, key: tuple[object, ...]) -> bytes | None:
     """The contents kept under a name and everything they depend on; None when there are none, or damaged ones.
 
@@ -114,27 +108,26 @@ def read(name: str, key: tuple[object, ...]) -> bytes | None:
         return None
     wanted = _file(name, key)
     for where in _candidates():
-        with suppress(OSError), (where / wanted).open("rb") as file:
-            kept = file.read() if _trusted(file) else b""
+        with suppress(OSError), open_trusted(where / wanted) as file:
+            kept = file.read()
             contents = kept[_DIGEST_BYTES:]
             if kept and _digest(wanted, contents) == kept[:_DIGEST_BYTES]:
                 return contents
     return None
 
 
-def write(name: str, key: tuple[object, ...], contents: bytes) -> None:
-    """Keep contents, for other users to read too; quietly not when that is impossible."""
-    where = None if source_stamp() is None else directory()
+def write(name: str, key: tuple[object, ...], contents: bytes) -> str | None:
+    """Keep contents, for other users to read too; None, or why that is impossible."""
+    if source_stamp() is None:
+        return "this installation has no source files"
+    where = directory()
     if where is None:
-        return
+        return "no directory can be written"
     file = _file(name, key)
-    with suppress(OSError):
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=where)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(_digest(file, contents) + contents)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, where / file)
-        except OSError:
-            os.unlink(temporary)
-            raise
+    try:
+        with replaced(where / file) as (fresh,):
+            fresh.write_bytes(_digest(file, contents) + contents)
+            fresh.chmod(0o644)
+    except OSError as error:
+        return f"{where}: {error.strerror or error}"
+    return None
