@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +20,7 @@ from aclnn import cann, handles, products
 from aclnn.cann.prototype import CALLS, FUNCTIONS
 from aclnn.dtypes import DataType
 from aclnn.runtime import backend, devices
-from aclnn.status import CODES
+from aclnn.status import CODES, AclnnError
 from fresh_runtime import pass_gate, queue, refusal
 
 
@@ -73,6 +76,32 @@ def test_configuration(fresh: None, tmp_path: Path) -> None:
     assert cann.aclInit(None) == 100000
     assert "first aclInit" in refusal()
     assert cann.aclInit(str(same)) == 0
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_a_configuration_that_is_no_regular_file_is_not_waited_for(fresh: None, tmp_path: Path, kind: str) -> None:
+    """A pipe was waited for, and /dev/zero read until memory was full."""
+    path = Path("/dev/zero")
+    if kind == "pipe":
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+    assert cann.aclInit(str(path)) == 100003
+    assert "not a regular file" in refusal()
+
+
+def test_a_configuration_that_is_too_long_is_not_read(fresh: None, tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    path.write_text(" " * (1 << 20) + "{}")
+    assert cann.aclInit(str(path)) == 100003
+    assert "longer than 1048576 bytes" in refusal()
+
+
+def test_a_configuration_nested_too_deeply_cannot_be_parsed(fresh: None, tmp_path: Path) -> None:
+    """It was a RecursionError, and status 500000 in a C program."""
+    path = tmp_path / "deep.json"
+    path.write_text('{"a":' * 100_000 + "0" + "}" * 100_000)
+    assert cann.aclInit(str(path)) == 100006
+    assert "configPath: expected a JSON object" in refusal()
 
 
 def test_the_lighter_alternative(fresh: None, tmp_path: Path) -> None:
@@ -295,8 +324,18 @@ def test_texts_of_a_thread_that_never_asks_do_not_pile_up(fresh: None) -> None:
 def test_kinds_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend.create().memory_bytes() > 0
     monkeypatch.setenv("ACLNN_DEVICE", "abacus")
-    with pytest.raises(ValueError, match=r"ACLNN_DEVICE: expected cpu.*, got 'abacus'"):
+    with pytest.raises(AclnnError, match=r"ACLNN_DEVICE: expected cpu.*, got 'abacus'"):
         backend.create()
+
+
+@pytest.mark.parametrize("call", ["aclInit()", "aclrtSetDevice(0)"])
+def test_an_unknown_kind_of_device_is_refused_by_the_first_call(call: str) -> None:
+    """It was a ValueError of ``import aclnn.cann``."""
+    program = f"from aclnn import cann; print(cann.{call}, cann.aclGetRecentErrMsg())"
+    environment = os.environ | {"ACLNN_DEVICE": "abacus"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    text = f"{call.split('(')[0]}: ACLNN_DEVICE: expected cpu or cuda, got 'abacus' [207004]"
+    assert done.stdout == f"207004 {text}\n", done.stderr
 
 
 def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,6 +360,16 @@ def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytes
     assert devices._process.devices[0].count == 8
     for _ in threads:
         devices.reset_device(0)
+
+
+def test_more_devices_than_memory_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10^9 of them took all memory, or hours."""
+    monkeypatch.setattr(devices, "_process", devices._Process())
+    monkeypatch.setenv("ACLNN_DEVICE_COUNT", "1000000000")
+    with pytest.raises(ValueError, match="ACLNN_DEVICE_COUNT: expected an integer from 1 to 1024, got '1000000000'"):
+        devices.device_count()
+    monkeypatch.setenv("ACLNN_DEVICE_COUNT", "1024")
+    assert devices.device_count() == 1024
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "1.5"])

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-import threading
-from bisect import bisect_left, bisect_right
+import weakref
+from bisect import bisect_right
 from collections import deque
+
+from aclnn.runtime.locks import Lock
 
 # Python names it from 3.13 on only. macOS never reserves swap for untouched pages.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
@@ -27,15 +29,20 @@ LARGE_GRANULE = 1 << 21
 class Block:
     """Some bytes of an arena, given back when the last reference goes."""
 
-    __slots__ = ("_arena", "address", "nbytes")
+    __slots__ = ("__weakref__", "address", "nbytes")
 
-    def __init__(self, arena: Arena, address: int, nbytes: int) -> None:
-        self._arena = arena
-        self.address = address
-        self.nbytes = nbytes
+    def __init__(self) -> None:
+        self.address = 0
+        self.nbytes = 0
 
-    def __del__(self) -> None:
-        self._arena.release(self.address, self.nbytes)
+
+class _Lease(weakref.ref[Block]):
+    """The bytes of an ended block that are to be taken back; none if it never got any."""
+
+    __slots__ = ("begin", "end")
+
+    begin: int
+    end: int
 
 
 class Arena:
@@ -57,83 +64,86 @@ class Arena:
         self.base = -(-self._begin // granule) * granule
         self.end = self.base + (self._begin + len(self._mapping) - self.base) // granule * granule
         self._granule = granule
-        self._lock = threading.Lock()
-        self._returned: deque[tuple[int, int]] = deque()
+        self._lock = Lock()
         self._cursor = self.base
-        # Free intervals: sorted beginnings, and the end of each.
-        self._starts = [self.base]
-        self._ends = {self.base: self.end}
+        # Free intervals, sorted: the only record of what is free. An interrupt or a finalizer may come between any two
+        # calls, so each change is one assignment to it.
+        self._free = [(self.base, self.end)]
+        self._leases: set[_Lease] = set()
+        self._ended: deque[_Lease] = deque()
 
     def __contains__(self, address: int) -> bool:
         return self.base <= address < self.end
 
     def allocate(self, nbytes: int) -> Block | None:
-        """A block of at least ``nbytes``, or None when no free interval is long enough."""
+        """A block of at least ``nbytes``.
+
+        None when no free interval is long enough, or to a finalizer that interrupts this thread in here.
+        """
         need = -(-nbytes // self._granule) * self._granule
+        if self._lock.is_mine():
+            return None
+        block = Block()
+        # Appending is all that happens when a block ends, and nothing can interrupt it.
+        lease = _Lease(block, self._ended.append)
+        lease.begin = lease.end = 0
+        self._leases.add(lease)
         with self._lock:
             self._take_back()
-            begin = self._place(need)
-            if begin is not None:
-                self._carve(begin, need)
-                self._cursor = begin + need
-        self._drain()
-        return None if begin is None else Block(self, begin, need)
+            at = self._place(need)
+            if at is None:
+                return None
+            start, end = self._free[at]
+            begin = self._cursor if start <= self._cursor <= end - need else start
+            # No call from here on: the block is taken and its owner known, or neither.
+            before = [(start, begin)] if start < begin else []
+            behind = [(begin + need, end)] if begin + need < end else []
+            self._free[at : at + 1] = before + behind
+            lease.begin, lease.end = begin, begin + need
+            block.address, block.nbytes = begin, need
+            self._cursor = begin + need
+        return block
 
-    def release(self, address: int, nbytes: int) -> None:
-        """Give a block back. Safe in finalizers, also of a thread that is inside this arena at the moment."""
-        self._returned.append((address, nbytes))
-        self._drain()
-
-    def _drain(self) -> None:
-        # Whoever holds the lock sees what was appended meanwhile when it comes here in turn.
-        while self._returned and self._lock.acquire(blocking=False):
-            try:
+    def reclaim(self) -> None:
+        """Hand the pages of the blocks that have ended back to the system."""
+        if self._ended and not self._lock.is_mine():
+            with self._lock:
                 self._take_back()
-            finally:
-                self._lock.release()
 
     def _take_back(self) -> None:
-        while self._returned:
-            self._merge(*self._returned.popleft())
+        while self._ended:
+            lease = self._ended[0]
+            if lease.begin < lease.end:
+                self._merge(lease.begin, lease.end)
+            self._leases.discard(lease)
+            # Last: an interrupt before it has the same lease looked at again.
+            del self._ended[0]
 
     def _place(self, need: int) -> int | None:
-        at = bisect_right(self._starts, self._cursor) - 1
-        if at >= 0 and self._ends[self._starts[at]] - self._cursor >= need:
-            return self._cursor
-        for start in (*self._starts[at + 1 :], *self._starts[: at + 1]):
-            if self._ends[start] - start >= need:
-                return start
-        return None
+        """The free interval to take, the first from the cursor on that is long enough."""
+        free = self._free
+        at = bisect_right(free, (self._cursor, self.end)) - 1
+        if at >= 0 and free[at][1] - self._cursor >= need:
+            return at
+        order = (*range(at + 1, len(free)), *range(at + 1))
+        return next((i for i in order if free[i][1] - free[i][0] >= need), None)
 
-    def _carve(self, begin: int, need: int) -> None:
-        at = bisect_right(self._starts, begin) - 1
-        start, end = self._starts[at], self._ends[self._starts[at]]
-        if start < begin:
-            self._ends[start] = begin
-            at += 1
-        else:
-            del self._starts[at], self._ends[start]
-        if begin + need < end:
-            self._starts.insert(at, begin + need)
-            self._ends[begin + need] = end
+    def _merge(self, begin: int, end: int) -> None:
+        at = bisect_right(self._free, (begin, self.end))
+        before = self._free[at - 1] if at else (0, 0)
+        after = self._free[at] if at < len(self._free) else (self.end, self.end)
+        if before[1] >= end:
+            return  # already done when an interrupt came
+        joins_before, joins_after = before[1] == begin, after[0] == end
+        whole = before[0] if joins_before else begin, after[1] if joins_after else end
+        self._return_pages(begin, end, *whole)
+        self._free[at - joins_before : at + joins_after] = [whole]
 
-    def _merge(self, address: int, nbytes: int) -> None:
-        begin, end = address, address + nbytes
-        at = bisect_left(self._starts, begin)
-        if at < len(self._starts) and self._starts[at] == end:
-            end = self._ends.pop(self._starts.pop(at))
-        if at > 0 and self._ends[self._starts[at - 1]] == begin:
-            begin = self._starts[at - 1]
-        else:
-            self._starts.insert(at, begin)
-        self._ends[begin] = end
-        self._return_pages(address, nbytes, begin, end)
-
-    def _return_pages(self, address: int, nbytes: int, begin: int, end: int) -> None:
-        """Hand back the pages of the bytes just freed that lie wholly in the free interval [begin, end)."""
+    def _return_pages(self, begin: int, end: int, free_begin: int, free_end: int) -> None:
+        """Hand back the pages of the bytes just freed that lie wholly in the free interval around them."""
         page = mmap.PAGESIZE
-        first = max(-(-begin // page), address // page) * page
-        last = min(end // page, -(-(address + nbytes) // page)) * page
+        first = max(-(-free_begin // page), begin // page) * page
+        last = min(free_end // page, -(-end // page)) * page
         if last > first and hasattr(mmap, "MADV_DONTNEED"):
             self._mapping.madvise(mmap.MADV_DONTNEED, first - self._begin, last - first)
 

@@ -6,6 +6,9 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from aclnn.extras import MissingExtraError
+from aclnn.status import CODES, AclnnError
+
 if TYPE_CHECKING:
     from aclnn.runtime.streams import Stream
 
@@ -32,6 +35,9 @@ class Backend(Protocol):
     def allocate_host(self, nbytes: int) -> Block | None:
         """Host memory that the device copies from and to without a detour."""
 
+    def reclaim(self) -> None:
+        """Hand back to the system what blocks held that have ended, as far as that does not happen by itself."""
+
     def owns(self, address: int) -> bool:
         """Whether the address belongs to the range that blocks come from, be it allocated or not."""
 
@@ -45,6 +51,8 @@ class Backend(Protocol):
         """A new queue."""
 
 
+NO_DEVICE = CODES["ACL_ERROR_RT_NO_DEVICE"]
+
 #: Module of each kind of device.
 _MODULES = {"cpu": "aclnn.runtime.host", "cuda": "aclnn.runtime.cuda"}
 
@@ -53,10 +61,13 @@ def create(device: str | None = None) -> Backend:
     """The backend of a kind of device, ACLNN_DEVICE by default (cpu); its module is imported on first use.
 
     Raises:
-        ValueError: there is no such backend.
-        MissingExtraError: a package that it needs is not installed.
+        AclnnError: 207004, there is no such backend, or a package that it needs is not installed.
     """
     wanted = device or os.environ.get("ACLNN_DEVICE") or "cpu"
     if wanted not in _MODULES:
-        raise ValueError(f"ACLNN_DEVICE: expected {' or '.join(_MODULES)}, got {wanted!r}")
-    return cast(Backend, import_module(_MODULES[wanted]).Backend())
+        raise AclnnError(NO_DEVICE, f"ACLNN_DEVICE: expected {' or '.join(_MODULES)}, got {wanted!r}")
+    try:
+        module = import_module(_MODULES[wanted])
+    except MissingExtraError as error:
+        raise AclnnError(NO_DEVICE, f"ACLNN_DEVICE: expected a device whose packages are there: {error}") from None
+    return cast(Backend, module.Backend())

@@ -18,15 +18,16 @@ from typing import Any
 from weakref import WeakSet
 
 from aclnn import extras
+from aclnn.runtime.backend import NO_DEVICE
+from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream, Task, nothing
 from aclnn.settings import integer
-from aclnn.status import CODES, AclnnError
+from aclnn.status import AclnnError
 
 torch: Any = extras.require("torch", "cuda")
 if find_spec("triton") is None:
     raise extras.MissingExtraError(f"triton is not installed: {extras.command('cuda')}", name="triton")
 
-_NO_DEVICE = CODES["ACL_ERROR_RT_NO_DEVICE"]
 # How often a wait with a time limit looks; events themselves know none.
 _POLL_S = 20e-6
 
@@ -45,15 +46,16 @@ class Spans:
     """A growing set of addresses, in half-open ranges."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._ranges: list[tuple[int, int]] = []
 
     def add(self, begin: int, end: int) -> None:
         """Enter a range, joining those that it touches."""
         with self._lock:
-            near = [r for r in self._ranges if r[0] <= end and begin <= r[1]]
-            joined = min([begin, *(r[0] for r in near)]), max([end, *(r[1] for r in near)])
-            self._ranges = sorted({*self._ranges} - {*near} | {joined})
+            near = set(filter(lambda r: r[0] <= end and begin <= r[1], self._ranges))
+            every = (*near, (begin, end))
+            joined = min(every)[0], max(every, key=lambda r: r[1])[1]
+            self._ranges = sorted({*self._ranges} - near | {joined})
 
     def __contains__(self, address: int) -> bool:
         ranges = self._ranges
@@ -85,7 +87,7 @@ class Backend:
 
     def __init__(self) -> None:
         # Nothing here may touch the GPU: a child process makes one of these while it forks.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._gpu: Any = None
         self._on_device, self._on_host = Spans(), Spans()
         self._streams: WeakSet[CudaStream] = WeakSet()
@@ -135,6 +137,9 @@ class Backend:
         spans.add(block.address, block.address + nbytes)
         return block
 
+    def reclaim(self) -> None:
+        """PyTorch keeps what blocks held for the next ones."""
+
     def owns(self, address: int) -> bool:
         """Whether the address was in a block before; PyTorch keeps the addresses of what is given back."""
         return address in self._on_device or address in self._on_host
@@ -182,7 +187,7 @@ class Backend:
 
 
 def _no_device(why: str) -> AclnnError:
-    return AclnnError(_NO_DEVICE, f"ACLNN_DEVICE=cuda: expected an NVIDIA GPU that PyTorch can use, got none ({why})")
+    return AclnnError(NO_DEVICE, f"ACLNN_DEVICE=cuda: expected an NVIDIA GPU that PyTorch can use, got none ({why})")
 
 
 def _settle() -> None:
@@ -244,7 +249,7 @@ class CudaStream(Stream):
     def _reset(self) -> None:
         super()._reset()
         # Whoever holds it launches; a task may queue another.
-        self._order = threading.RLock()
+        self._order = Lock()
         self._last = 0
         """The ticket given out last."""
         if self._running:
@@ -263,7 +268,7 @@ class CudaStream(Stream):
             finally:
                 _launching.stream = outer
             self._attempt(lambda: self._running.append((ticket, CudaRecord(self._stream), task)))
-            self._attempt(self._let_go)
+            self._attempt(self._forget_finished)
         if interruption is not None:
             raise interruption
         return ticket
@@ -294,7 +299,7 @@ class CudaStream(Stream):
                 target = self._record_of(ticket)
             done = target is None or target.wait(timeout_s)
             with self._order:
-                self._let_go()
+                self._forget_finished()
 
         interruption = self._attempt(awaited)
         if interruption is not None:
@@ -323,7 +328,7 @@ class CudaStream(Stream):
             return None if self.idle() else CudaRecord(self._stream)
         return next((record for number, record, _ in self._running if number == ticket), None)
 
-    def _let_go(self) -> None:
-        """Forget the tasks that the GPU is past, and with them what they use."""
+    def _forget_finished(self) -> None:
+        """Forget the tasks that the GPU is past, and with them what they use. Whoever calls holds the order."""
         while self._running and self._running[0][1].done:
             self._running.popleft()

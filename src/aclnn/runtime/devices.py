@@ -9,6 +9,7 @@ from typing import Any
 
 from aclnn import handles
 from aclnn.runtime import memory
+from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
 from aclnn.settings import Memo, integer
 from aclnn.status import (
@@ -20,6 +21,9 @@ from aclnn.status import (
     ACL_ERROR_RT_STREAM_CONTEXT,
     AclnnError,
 )
+
+# Each is made when the first is asked for. No machine has as many.
+_MOST_DEVICES = 1024
 
 
 class _Life(Enum):
@@ -35,6 +39,8 @@ class Context:
         self.device = device
         self.life = _Life.LIVE
         self.streams: set[Stream] = set()
+        self.parameters: dict[int, int] = {}
+        """What aclrtCtxSetSysParamOpt has set."""
         self.default_stream = self.new_stream(0, 0)
         self.handle = handles.add(self)
 
@@ -92,7 +98,7 @@ class _Thread(threading.local):
 
 class _Process:
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.thread = _Thread()
         self._devices: list[Device] = []
 
@@ -101,7 +107,7 @@ class _Process:
         # Locked: threads whose first calls meet here must count the same devices.
         with self.lock:
             if not self._devices:
-                self._devices = [Device(number) for number in range(integer("ACLNN_DEVICE_COUNT", 1))]
+                self._devices = list(map(Device, range(integer("ACLNN_DEVICE_COUNT", 1, most=_MOST_DEVICES))))
             return self._devices
 
 
@@ -164,6 +170,24 @@ def reset_device(number: int, force: bool = False) -> None:
         device.contexts.discard(context)
         context.life = _Life.ENDING
     context.end()
+
+
+def expect_device(number: int, argument: str) -> None:
+    """Refuse the number of a device that there is not.
+
+    Raises:
+        AclnnError: 107001.
+    """
+    _device(number, argument)
+
+
+def default_context_exists(number: int) -> bool:
+    """Whether a device's default context exists.
+
+    Raises:
+        AclnnError: 107001, there is no such device.
+    """
+    return _device(number, "deviceId").default is not None
 
 
 def create_context(number: int) -> Context:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 
 from aclnn import control_group
 from aclnn.runtime.arena import LARGE_GRANULE, SMALL_GRANULE, Arena, Block
 from aclnn.runtime.host_streams import HostStream
+from aclnn.runtime.locks import Lock
 from aclnn.settings import integer
 
 # Programs need room beside the device's memory.
@@ -23,7 +23,7 @@ class Backend:
     kernels = "cpu"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._arenas: dict[int, Arena] = {}
 
     def memory_bytes(self) -> int:
@@ -41,6 +41,11 @@ class Backend:
     def allocate_host(self, nbytes: int) -> Block | None:
         """Host memory is no different here, but stale pointers to it are recognised as well."""
         return self.allocate(nbytes, huge=True)
+
+    def reclaim(self) -> None:
+        """The pages of blocks that have ended."""
+        for arena in tuple(self._arenas.values()):
+            arena.reclaim()
 
     def owns(self, address: int) -> bool:
         """Whether the address lies in a reserved range."""

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from aclnn.runtime.streams import Stream, Task, letting_go, nothing
+from aclnn.runtime.streams import Stream, Task, nothing
 
 
 class HostRecord:
@@ -99,7 +99,6 @@ class HostStream(Stream):
                 entry = self._running = ticket, task, dropped
             task()
         except BaseException as error:
-            self._let_go()
             if entry is None or self._remember(error):
                 raise
         finally:
@@ -125,7 +124,6 @@ class HostStream(Stream):
         # In this order: what is taken from the pending ones is put among the running ones first.
         return not self._pending and self._running is None
 
-    @letting_go
     def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
         """See ``Stream``. Without a time limit this thread does what has not begun."""
         while True:
@@ -141,7 +139,6 @@ class HostStream(Stream):
                     return self._await(ticket, timeout_s)
             self._work(ticket)
 
-    @letting_go
     def close(self, force: bool = False) -> None:
         """See ``Stream``."""
         with self._lock:
@@ -153,7 +150,6 @@ class HostStream(Stream):
         with self._lock:
             self._signal()
 
-    @letting_go
     def drop(self) -> None:
         """See ``Stream``."""
         with self._lock:
@@ -193,7 +189,6 @@ class HostStream(Stream):
                 _, task, _ = entry
                 task()
             except BaseException as error:
-                self._let_go()
                 if entry is None or self._remember(error):
                     interruption = error
             finally:
@@ -202,7 +197,6 @@ class HostStream(Stream):
                     self._hand_over(goes_on=interruption is None and entry[0] < last)
         raise interruption
 
-    @letting_go
     def _hand_over(self, goes_on: bool = False) -> None:
         """After a task: tell those who wait and, unless the caller goes on, have the thread do what is pending."""
         with self._lock:

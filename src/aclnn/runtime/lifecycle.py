@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from pathlib import Path
+import stat
 from typing import Any
 
+from aclnn.runtime.locks import Lock
 from aclnn.status import (
     ACL_ERROR_INVALID_FILE,
     ACL_ERROR_INVALID_PARAM,
@@ -17,10 +17,12 @@ from aclnn.status import (
     AclnnError,
 )
 
+_MOST_BYTES = 1 << 20
+
 
 class _State:
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.count = 0
         self.finalized = False
         self.configured = False
@@ -66,16 +68,27 @@ def initialize(config_path: str | None) -> None:
         state.count, state.finalized = 1, False
 
 
+def _content(path: str) -> str:
+    # A pipe may have no writer, and a device no end: neither is waited for.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("not a regular file")
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise OSError(f"longer than {_MOST_BYTES} bytes")
+    return content.decode("utf-8")
+
+
 def _read(path: str) -> Any:
     try:
-        text = Path(path).read_text("utf-8")
+        text = _content(path)
     except (OSError, ValueError) as error:
         raise AclnnError(
             ACL_ERROR_INVALID_FILE, f"configPath: expected a readable file, got {path!r} ({error})"
         ) from None
     try:
         configuration = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AclnnError(
             CODES["ACL_ERROR_PARSE_FILE"], f"configPath: expected a JSON object, got {path!r} ({error})"
         ) from None

@@ -9,13 +9,13 @@ freeing it early is safe.
 from __future__ import annotations
 
 import os
-import threading
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
 
 from aclnn.runtime import backend as backends
 from aclnn.runtime.backend import Backend
+from aclnn.runtime.locks import Lock
 from aclnn.settings import Memo
 from aclnn.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 
@@ -56,14 +56,32 @@ class Allocation:
 
 
 class _Table:
-    """The live allocations of one process. Their ranges never overlap."""
+    """The live allocations of one process. Their ranges never overlap.
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.lock = threading.RLock()
-        self.starts: list[int] = []
+    An interrupt or a finalizer may come between any two calls, so each change is one assignment to ``allocations``.
+    """
+
+    def __init__(self, backend: Backend | None = None) -> None:
+        self.chosen = backend
+        """None until ACLNN_DEVICE's is first needed."""
+        self.lock = Lock()
         self.allocations: dict[int, Allocation] = {}
+        """The live ones by their addresses."""
+        self.starts: list[int] = []
+        """Those addresses, sorted; an interrupt may leave one too many."""
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
+
+    @property
+    def backend(self) -> Backend:
+        """The machine behind the devices.
+
+        Raises:
+            AclnnError: 207004, ACLNN_DEVICE names none, or one that lacks a package.
+        """
+        if self.chosen is None:
+            with self.lock:
+                self.chosen = self.chosen or backends.create()
+        return self.chosen
 
     def find(self, address: int) -> Allocation | None:
         # Without the lock: a concurrent change moves the starts, which can only hide an allocation (what is found is
@@ -75,58 +93,57 @@ class _Table:
         return allocation
 
     def _look(self, address: int) -> Allocation | None:
-        at = bisect_right(self.starts, address) - 1
-        if at < 0:
-            return None
-        try:
-            allocation = self.allocations.get(self.starts[at])
-        except IndexError:
-            return None
-        return allocation if allocation is not None and allocation.address <= address < allocation.end else None
-
-    def enter(self, allocation: Allocation) -> None:
-        self.allocations[allocation.address] = allocation
-        self.starts.insert(bisect_right(self.starts, allocation.address), allocation.address)
+        at = bisect_right(self.starts, address)
+        while at > 0:
+            at -= 1
+            try:
+                allocation = self.allocations.get(self.starts[at])
+            except IndexError:
+                return None
+            if allocation is not None:
+                return allocation if allocation.address <= address < allocation.end else None
+        return None
 
     def remove(self, allocation: Allocation) -> None:
-        del self.allocations[allocation.address]
-        del self.starts[bisect_right(self.starts, allocation.address) - 1]
-        _forget_judged()
+        global judged
         self.freed.append((allocation.address, allocation.end, allocation.kind))
+        afresh: Memo[Any, Any] = Memo()
+        budget = allocation.budget
+        # No call until all of this is done.
+        del self.allocations[allocation.address]
+        if budget is not None:
+            budget.used -= allocation.charged
+        judged = afresh
+        at = bisect_right(self.starts, allocation.address) - 1
+        if self.starts[at] == allocation.address:
+            del self.starts[at]
 
 
-#: For what follows from answers about live ranges: another, empty dictionary once anything has been freed.
+#: For what follows from answers about live ranges: another, empty dictionary once anything has been freed. It is not
+#: cleared: a thread that asked before the change would enter its answer after it.
 judged: Memo[Any, Any] = Memo()
 
-
-def _forget_judged() -> None:
-    # Not cleared: a thread that asked before the change would enter its answer after it.
-    global judged
-    judged = Memo()
-
-
-_table = _Table(backends.create())
+_table = _Table()
 _inherited: list[_Table] = []
-
-
-def use(backend: Backend) -> None:
-    """Take memory from this backend from now on; what was allocated before is forgotten."""
-    global _table
-    _table = _Table(backend)
-    _forget_judged()
 
 
 def _start_afresh() -> None:
     # What the parent allocated stays mapped, in case somebody still looks at it; a child's device starts empty.
+    global _table, judged
     _inherited.append(_table)
-    use(type(_table.backend)())
+    _table = _Table(None if _table.chosen is None else type(_table.chosen)())
+    judged = Memo()
 
 
 os.register_at_fork(after_in_child=_start_afresh)
 
 
 def backend() -> Backend:
-    """The machine behind the devices."""
+    """The machine behind the devices.
+
+    Raises:
+        AclnnError: 207004, ACLNN_DEVICE names none, or one that lacks a package.
+    """
     return _table.backend
 
 
@@ -144,26 +161,28 @@ def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> 
     """
     charged = -(-nbytes // unit) * unit
     table = _table
-    with table.lock:
-        _charge(budget, nbytes, charged)
-    block = table.backend.allocate(nbytes, huge)
-    with table.lock:
+    reserved = 0
+    try:
+        with table.lock:
+            if budget.used + charged <= budget.total:
+                budget.used += charged
+                reserved = charged
+        block = table.backend.allocate(nbytes, huge) if reserved else None
         if block is None:
-            budget.used -= charged
-            raise _exhausted(budget, nbytes)
+            raise _exhausted(budget, nbytes, reserved)
         allocation = Allocation(block.address, nbytes, DEVICE, block, budget, charged)
-        table.enter(allocation)
+        with table.lock:
+            insort(table.starts, allocation.address)
+            # No call between: it is live and paid for, or neither.
+            table.allocations[allocation.address] = allocation
+            reserved = 0
+    finally:
+        budget.used -= reserved
     return allocation
 
 
-def _charge(budget: Budget, nbytes: int, charged: int) -> None:
-    if budget.used + charged > budget.total:
-        raise _exhausted(budget, nbytes)
-    budget.used += charged
-
-
-def _exhausted(budget: Budget, nbytes: int) -> AclnnError:
-    free = budget.total - budget.used
+def _exhausted(budget: Budget, nbytes: int, reserved: int) -> AclnnError:
+    free = budget.total - budget.used + reserved
     return AclnnError(
         ACL_ERROR_RT_MEMORY_ALLOCATION,
         f"size: expected at most the {free} bytes that are free of the device's {budget.total}, got {nbytes}",
@@ -185,7 +204,8 @@ def allocate_host(nbytes: int) -> Allocation:
         )
     allocation = Allocation(block.address, nbytes, PINNED, block)
     with table.lock:
-        table.enter(allocation)
+        insort(table.starts, allocation.address)
+        table.allocations[allocation.address] = allocation
     return allocation
 
 
@@ -203,8 +223,8 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
                 ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected the address of a live {kind}, {_what(address, 0)}"
             )
         table.remove(allocation)
-        if allocation.budget is not None:
-            allocation.budget.used -= allocation.charged
+    del allocation
+    table.backend.reclaim()
 
 
 def find(address: int) -> Allocation | None:
@@ -297,7 +317,8 @@ def _what(address: int, nbytes: int) -> str:
 
 def _nearest(table: _Table, address: int) -> str:
     after = bisect_right(table.starts, address)
-    neighbours = [table.allocations[start] for start in table.starts[max(after - 1, 0) : after + 1]]
+    starts = table.starts[max(after - 1, 0) : after + 1]
+    neighbours = [table.allocations[start] for start in starts if start in table.allocations]
     if not neighbours:
         return "nothing is allocated"
 

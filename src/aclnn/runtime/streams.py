@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from aclnn.runtime.locks import Lock
 from aclnn.status import ACL_ERROR_RT_INTERNAL_ERROR, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 
 Task = Callable[[], object]
-S = TypeVar("S", bound="Stream")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _all: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 _PATIENCE_AT_EXIT_S = 10.0
@@ -49,20 +44,6 @@ def nothing() -> None:
     """What happens to a dropped task of which nobody need know."""
 
 
-def letting_go(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A stream's method that leaves the lock free when it is interrupted."""
-
-    @wraps(method)
-    def freeing(stream: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return method(stream, *args, **kwargs)
-        except BaseException:
-            stream._let_go()
-            raise
-
-    return freeing
-
-
 class Stream(ABC):
     """A queue of tasks. A task that raises is remembered until somebody waits for the stream; those behind it run."""
 
@@ -78,7 +59,7 @@ class Stream(ABC):
 
     def _reset(self) -> None:
         """Start with an empty queue, as a child process does, in which whoever held a lock is no more."""
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._closed = False
         self._failure: str | None = None
 
@@ -138,7 +119,6 @@ class Stream(ABC):
             self.raise_failure()
         return done
 
-    @letting_go
     def raise_failure(self) -> None:
         """Report the first failed task since the last report, if any.
 
@@ -152,15 +132,6 @@ class Stream(ABC):
                 ACL_ERROR_RT_INTERNAL_ERROR, f"stream: expected its tasks to succeed, one failed: {failure}"
             )
 
-    def _let_go(self) -> None:
-        """Free the lock if this thread still holds it, as an interrupt may leave it.
-
-        From Python 3.14 on an interrupt may come when ``with`` has the lock and does not yet see to its release.
-        """
-        with suppress(RuntimeError):  # not this thread's
-            self._lock.release()
-
-    @letting_go
     def _remember(self, error: BaseException) -> bool:
         """Keep a task's error as the stream's failure; whether it is an interrupt, which is for the thread as well."""
         text = error.message if isinstance(error, AclnnError) else f"{type(error).__name__}: {error}"
