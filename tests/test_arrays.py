@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,6 +50,34 @@ class Capsuled:
         for name, value in self.fields.items():
             setattr(tensor, name, value)
         return capsule
+
+
+class Unversioned:
+    """An array of a library older than DLPack 1.0, whose capsules cannot say that their memory is read-only."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self) -> object:
+        return self.array.__dlpack__()
+
+
+class UnversionedInterface(Unversioned):
+    """Such an array that also has ``__array_interface__``."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.array.__array_interface__
+
+
+class UnversionedTensor(torch.Tensor):  # type: ignore[misc]
+    """A torch tensor as older versions of PyTorch export it."""
+
+    def __dlpack__(self) -> object:
+        return super().__dlpack__()
 
 
 class Elsewhere:
@@ -308,7 +338,7 @@ NOT_ARRAYS = {
 def test_what_is_no_array_is_refused(kind: str) -> None:
     value, expected, got = NOT_ARRAYS[kind]
     out = np.full_like(X, 7)
-    for arguments, name in (((value, X, out), "gradOutput"), ((DY, value, out), "self"), ((DY, X, value), "gradInput")):
+    for arguments, name in (((value, X, out), "grad_output"), ((DY, value, out), "self"), ((DY, X, value), "out")):
         error = refusal(aclnn.silu_backward, *arguments)
         assert error.code == INVALID
         assert error.message.startswith(f"aclnnSiluBackward: {name}: expected ")
@@ -318,14 +348,15 @@ def test_what_is_no_array_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_none_is_null(case: Case) -> None:
+def test_none_is_called_none_where_the_c_interface_says_null(case: Case) -> None:
     required = [p for p in case.operator.parameters if p.kind.name in ("INPUT", "STRING") and not p.optional]
     for parameter in required:
         arguments = case.call(D.FLOAT) | {parameter.name: None}
         inputs, attributes, _ = python_arguments(case, arguments)
         error = refusal(arrays.call, case.operator, inputs, tuple(attributes), (None,) * len(case.operator.outputs))
         assert error.code == NULL
-        assert error.message == f"{case.operator.function}: {parameter.name}: expected an object, got null"
+        wanted = "an array" if parameter.is_tensor else "a string"
+        assert error.message == f"{case.operator.function}: {parameter.python_name}: expected {wanted}, got None"
 
 
 def test_outputs_that_cannot_be_written_are_refused() -> None:
@@ -339,19 +370,48 @@ def test_outputs_that_cannot_be_written_are_refused() -> None:
     for got, out in cases.items():
         error = refusal(silu_of, DY, X, out=out)
         assert error.code == INVALID
-        assert error.message.startswith("aclnnSiluBackward: gradInput: expected a")
+        assert error.message.startswith("aclnnSiluBackward: out: expected a")
         assert error.message.endswith(f"got {got.strip()}")
     assert frozen.tobytes() == X.tobytes()
     read_only_interface = Interface(X, data=(X.ctypes.data, True))
     assert "read-only" in refusal(silu_of, DY, X, out=read_only_interface).message
 
 
+def refuses_to_write(array: Any) -> None:
+    before = np.array(array)
+    for error in (refusal(aclnn.silu, before, out=array), refusal(aclnn.inplace_hardswish, array)):
+        assert error.code == INVALID
+        assert "expected a writable array, got " in error.message
+    assert np.asarray(array).tobytes() == before.tobytes()
+
+
+def test_an_immutable_array_without_a_read_only_flag_was_overwritten() -> None:
+    class Immutable(Unversioned):
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+            return self.array
+
+    refuses_to_write(Immutable(X.copy()))
+
+
+def test_an_immutable_array_of_jax_was_overwritten() -> None:
+    jax_numpy = pytest.importorskip("jax.numpy")
+    refuses_to_write(jax_numpy.asarray(X))
+    assert silu_of(jax_numpy.asarray(DY), jax_numpy.asarray(X)).tobytes() == silu_of(DY, X).tobytes()
+
+
+def test_an_array_without_a_read_only_flag_is_written_where_it_is_known_to_be_writable() -> None:
+    expected = aclnn.silu(X)
+    for out in (UnversionedInterface(np.zeros_like(X)), torch.zeros(3, 4).as_subclass(UnversionedTensor)):
+        assert aclnn.silu(X, out=out) is out
+        assert np.asarray(out).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize(
     ("out", "text"),
     [
-        (np.full((4, 3), 7, np.float32), "expected shape [4, 3] (that of gradInput), got [3, 4]"),
-        (np.full((3, 4), 7, np.float16), "expected data type ACL_FLOAT16 (that of gradInput), got ACL_FLOAT"),
-        (np.full((3, 4), 7, np.int32), "expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"),
+        (np.full((4, 3), 7, np.float32), "out: expected shape [3, 4], got [4, 3]"),
+        (np.full((3, 4), 7, np.float16), "out: expected data type ACL_FLOAT, got ACL_FLOAT16"),
+        (np.full((3, 4), 7, np.int32), "out: expected data type ACL_FLOAT, got ACL_INT32"),
     ],
 )
 def test_outputs_that_do_not_fit_are_refused_untouched(out: np.ndarray[Any, Any], text: str) -> None:
@@ -387,20 +447,20 @@ def test_gradients_that_are_not_wanted_are_none_and_untouched() -> None:
 
 
 ATTRIBUTES: list[tuple[dict[str, Any], str]] = [
-    ({"normalized_shape": 4}, "normalizedShape: expected a sequence of integers, got 4"),
-    ({"normalized_shape": (4.0,)}, "normalizedShape: expected a sequence of integers, got (4.0,)"),
-    ({"normalized_shape": "4"}, "normalizedShape: expected a sequence of integers, got '4'"),
-    ({"normalized_shape": (float("inf"),)}, "normalizedShape: expected a sequence of integers, got (inf,)"),
+    ({"normalized_shape": 4}, "normalized_shape: expected a sequence of integers, got 4"),
+    ({"normalized_shape": (4.0,)}, "normalized_shape: expected a sequence of integers, got (4.0,)"),
+    ({"normalized_shape": "4"}, "normalized_shape: expected a sequence of integers, got '4'"),
+    ({"normalized_shape": (float("inf"),)}, "normalized_shape: expected a sequence of integers, got (inf,)"),
     ({"normalized_shape": (-4,)}, "input: expected trailing dimensions [-4], got [4]"),
     ({"normalized_shape": (2**62,)}, f"input: expected trailing dimensions [{2**62}], got [4]"),
-    ({"normalized_shape": (1, 2, 3)}, "input: expected at least 3 dimensions (as normalizedShape), got 2"),
-    ({"normalized_shape": ()}, "normalizedShape: expected at least 1 dimension, got 0"),
-    ({"output_mask": (True, True)}, "outputMask: expected 3 values, got 2"),
-    ({"output_mask": (True,) * 4}, "outputMask: expected 3 values, got 4"),
-    ({"output_mask": True}, "outputMask: expected a sequence of booleans, got True"),
-    ({"output_mask": (2, 0, 0)}, "outputMask: expected a sequence of booleans, got (2, 0, 0)"),
-    ({"output_mask": None}, "outputMask: expected an object, got null"),
-    ({"normalized_shape": None}, "normalizedShape: expected an object, got null"),
+    ({"normalized_shape": (1, 2, 3)}, "input: expected at least 3 dimensions (as normalized_shape), got 2"),
+    ({"normalized_shape": ()}, "normalized_shape: expected at least 1 dimension, got 0"),
+    ({"output_mask": (True, True)}, "output_mask: expected 3 values, got 2"),
+    ({"output_mask": (True,) * 4}, "output_mask: expected 3 values, got 4"),
+    ({"output_mask": True}, "output_mask: expected a sequence of booleans, got True"),
+    ({"output_mask": (2, 0, 0)}, "output_mask: expected a sequence of booleans, got (2, 0, 0)"),
+    ({"output_mask": None}, "output_mask: expected a sequence of booleans, got None"),
+    ({"normalized_shape": None}, "normalized_shape: expected a sequence of integers, got None"),
 ]
 
 
@@ -450,7 +510,7 @@ def test_a_refused_text_is_shown_readable_and_no_longer_than_a_line(value: str, 
 def test_a_refused_attribute_is_shown_no_longer_than_a_line(value: Any) -> None:
     error = refusal(aclnn.layer_norm_backward, DY, X, value, X.mean(1), np.ones(3, np.float32))
     got = repr(value)[:79] + "…"
-    assert error.message == f"aclnnLayerNormBackward: normalizedShape: expected a sequence of integers, got {got}"
+    assert error.message == f"aclnnLayerNormBackward: normalized_shape: expected a sequence of integers, got {got}"
 
 
 @pytest.mark.parametrize("value", [1, ["none"], b"none"])
@@ -480,10 +540,18 @@ def python_arguments(case: Case, arguments: dict[str, Any]) -> tuple[list[Any], 
     )
 
 
+_MOST = 1 << 20
+
+
 def of_arrays(refusal: Refusal) -> bool:
-    """Whether arrays can say it: they have no format, no undefined data type, and an output of None is made anew."""
+    """Whether arrays can say it: they have no format, no undefined data type, and an output of None is made anew.
+
+    Nor are there arrays of gigabytes, which killed the process that made them.
+    """
     for name, new in refusal.change.items():
         if isinstance(new, dict) and ("format" in new or new.get("dtype") == D.DT_UNDEFINED):
+            return False
+        if isinstance(new, dict) and not callable(new.get("shape", ())) and math.prod(new.get("shape", ())) > _MOST:
             return False
         if new is None and any(p.name == name for case in CASES for p in case.operator.outputs):
             return False
@@ -499,7 +567,7 @@ def of_arrays(refusal: Refusal) -> bool:
         if of_arrays(row)
     ],
 )
-def test_refusals_read_as_the_executors_and_touch_nothing(case: Case, row: Refusal) -> None:
+def test_refusals_have_the_executors_codes_and_the_callers_names_and_touch_nothing(case: Case, row: Refusal) -> None:
     product = row.products[0]
     set_soc_name(SOC_NAMES[product])
     dtype = row.dtypes[0]
@@ -514,8 +582,50 @@ def test_refusals_read_as_the_executors_and_touch_nothing(case: Case, row: Refus
     )
     with pytest.raises(AclnnError) as caught:
         prepare(case.operator, bound, product)
-    assert (error.code, error.message) == (caught.value.code, caught.value.message)
-    assert error.code == row.code
+    assert error.code == caught.value.code == row.code
+    foreign = {p.name for p in case.operator.parameters} - {p.python_name for p in case.operator.parameters} - {"out"}
+    assert not foreign & set(re.findall(r"\w+", error.message))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out", "text"),
+    [
+        ((DY, X), np.zeros((4, 3), np.float32), "out: expected shape [3, 4], got [4, 3]"),
+        ((DY, X), np.zeros((3, 4)), "out: expected data type ACL_FLOAT, got ACL_DOUBLE"),
+        ((DY, X.T), None, "self: expected shape [3, 4] (that of grad_output), got [4, 3]"),
+        ((DY, X.T), np.zeros_like(X), "self: expected shape [3, 4] (that of grad_output), got [4, 3]"),
+        ((DY, X.T), np.zeros((4, 3), np.float32), "self: expected shape [3, 4] (that of grad_output), got [4, 3]"),
+    ],
+)
+def test_an_out_that_does_not_fit_was_the_fault_of_grad_output(arguments: Any, out: Any, text: str) -> None:
+    assert refusal(silu_of, *arguments, out=out).message == f"aclnnSiluBackward: {text}"
+
+
+def test_of_several_outputs_the_one_that_does_not_fit_is_named() -> None:
+    mean, rstd = X.mean(1), np.ones(3, np.float32)
+    error = refusal(aclnn.layer_norm_backward, DY, X, (4,), mean, rstd, out=(X.copy(), mean, None))
+    assert error.message == "aclnnLayerNormBackward: out[1]: expected shape [4], got [3]"
+
+
+class Series:
+    """Data with ``__array__`` alone, as those of pandas."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        return X
+
+
+@pytest.mark.parametrize(
+    ("value", "cure"),
+    [
+        (X.tolist(), "np.asarray(x, np.float32) makes one of it"),
+        (Series(), "np.asarray(x, np.float32) makes one of it"),
+        (X.astype(np.float64), ".astype(np.float32) converts it"),
+        (X.astype(">f4"), ".astype('<f4') converts it"),
+    ],
+    ids=["list", "series", "float64", "big-endian"],
+)
+def test_a_refusal_of_data_that_can_be_converted_did_not_say_how(value: Any, cure: str) -> None:
+    assert refusal(silu_of, DY, value).message.endswith(f": {cure}")
 
 
 def test_every_product_is_asked() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from operator import index
@@ -14,10 +15,11 @@ import numpy as np
 
 from aclnn import dlpack, kernels
 from aclnn.declaration import Call, Kind, Operator, Parameter
+from aclnn.dlpack import is_torch, type_name
 from aclnn.dtypes import DataType
-from aclnn.executor import Executor, prepare
+from aclnn.executor import Executor, check_arguments, prepare
 from aclnn.products import current_product
-from aclnn.rules import shown
+from aclnn.rules import extents, shown
 from aclnn.settings import Memo
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Tensor
@@ -34,10 +36,14 @@ def view(array: Any, writable: bool = False) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-            return _view_exported(array, writable)
+            exported = dlpack.read(array, writable)
+            owner = (array, exported.capsule)
+            return Tensor(exported.dtype, exported.shape, exported.strides, address=exported.address, owner=owner)
         if not hasattr(array, "__array_interface__"):
+            listed = isinstance(array, (list, tuple, int, float)) or hasattr(array, "__array__")
             raise TypeError(
-                f"expected an array on the CPU (NumPy, __dlpack__ or __array_interface__), got {_type_name(array)}"
+                f"expected an array on the CPU (NumPy, __dlpack__ or __array_interface__), got {type_name(array)}"
+                f"{': np.asarray(x, np.float32) makes one of it' if listed and not writable else ''}"
             )
         array = _interfaced(array, writable)
     if isinstance(array, np.ma.MaskedArray):
@@ -57,22 +63,10 @@ def _interfaced(exporter: Any, writable: bool) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(exporter)
     except ValueError as error:
-        raise TypeError(f"expected a sound __array_interface__: {error}, got {_type_name(exporter)}") from None
+        raise TypeError(f"expected a sound __array_interface__: {error}, got {type_name(exporter)}") from None
     if writable and array.base is None:  # a copy, as NumPy makes of its scalars
-        raise TypeError(f"expected an array to write to, got the value {_type_name(exporter)}")
+        raise TypeError(f"expected an array to write to, got the value {type_name(exporter)}")
     return array
-
-
-def _type_name(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _view_exported(array: Any, writable: bool) -> Tensor:
-    exported = dlpack.read(array)
-    if writable and exported.read_only:
-        raise TypeError("expected a writable array, got a read-only one")
-    owner = (array, exported.capsule)
-    return Tensor(exported.dtype, exported.shape, exported.strides, address=exported.address, owner=owner)
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -152,7 +146,7 @@ def _tuple(operator: Operator, outs: Any) -> tuple[Any, ...]:
     """A tuple or list with one entry for each output, as a tuple."""
     if isinstance(outs, (tuple, list)) and len(outs) == len(operator.outputs):
         return tuple(outs)
-    got = len(outs) if isinstance(outs, (tuple, list)) else _type_name(outs)
+    got = len(outs) if isinstance(outs, (tuple, list)) else type_name(outs)
     raise _refusal(operator, "out", f"expected a tuple of {len(operator.outputs)} arrays or None, got {got}")
 
 
@@ -161,11 +155,20 @@ def _judge_and_run(
 ) -> tuple[list[Any], Executor]:
     arguments: dict[str, Any] = {}
     for parameter, array in zip(operator.inputs, inputs, strict=True):
-        arguments[parameter.name] = _argument(operator, parameter.name, array, writable=False)
+        arguments[parameter.name] = _argument(operator, parameter.python_name, array, writable=False)
     for parameter, value in zip(operator.attributes, attributes, strict=True):
         arguments[parameter.name] = value
     results = _outputs(operator, arguments, outs)
-    executor = prepare(operator, arguments)
+    try:
+        executor = prepare(operator, arguments)
+    except AclnnError as error:
+        given = dict(zip(operator.outputs, outs, strict=True))
+        names = {
+            p.name: _out_name(operator, p) if p in given else p.python_name
+            for p in operator.parameters
+            if given.get(p, p) is not None
+        }
+        raise in_callers_words(error, Call(operator, arguments, current_product()), names) from None
     workspace = _aligned(executor.workspace_bytes) if executor.workspace_bytes else None
     executor.run(0 if workspace is None else address(workspace), executor.workspace_bytes)
     return results, executor
@@ -239,7 +242,7 @@ def _description(array: Any) -> tuple[Any, ...]:
         return 0, None
     if type(array) is np.ndarray:
         return address(array), array.dtype, array.shape, array.strides, array.flags.writeable
-    if not _is_torch(type(array)):
+    if not is_torch(type(array)):
         return ()
     try:  # 1 µs; exporting the tensor takes 7
         if array.requires_grad or array.is_neg() or not array.is_cpu or not (at := array.data_ptr()):
@@ -251,29 +254,99 @@ def _description(array: Any) -> tuple[Any, ...]:
 
 def _shape(array: Any) -> Any:
     try:
-        return array.shape if _is_torch(type(array)) else None
+        return array.shape if is_torch(type(array)) else None
     except RuntimeError:  # a nested tensor
         return None
-
-
-def _is_torch(kind: type) -> bool:
-    return kind.__name__ == "Tensor" and kind.__module__ == "torch"
 
 
 def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any]) -> list[Any]:
     """Bind the arrays given and new ones for the rest; None among the results for those that are not wanted."""
     product = current_product()
-    inferable = all(p.optional or arguments[p.name] is not None for p in operator.parameters if p.name in arguments)
+    inferable = _inferable(operator, arguments)
     inferred = operator.infer(Call(operator, arguments, product)) if inferable else {}
     results = []
     for parameter, given in zip(operator.outputs, outs, strict=True):
         wanted = inferred.get(parameter.name)
         result = empty(*wanted) if given is None and wanted is not None else given
-        arguments[parameter.name] = _argument(operator, parameter.name, result, writable=True)
+        arguments[parameter.name] = _argument(operator, _out_name(operator, parameter), result, writable=True)
         if result is None and not inferable and not parameter.optional:
             arguments[parameter.name] = _STAND_IN
         results.append(None if wanted is None and parameter.optional else result)
     return results
+
+
+def _inferable(operator: Operator, arguments: Mapping[str, Any]) -> bool:
+    given = [p for p in operator.parameters if p.kind is not Kind.OUTPUT]
+    return all(p.optional or arguments[p.name] is not None for p in given)
+
+
+def _out_name(operator: Operator, output: Parameter) -> str:
+    """An output as a Python caller gives it; that of an operator without inputs is the argument itself."""
+    if not operator.inputs:
+        return output.python_name
+    return "out" if len(operator.outputs) == 1 else f"out[{operator.outputs.index(output)}]"
+
+
+def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) -> AclnnError:
+    """A refusal of arguments by the names that the caller used, with the same code.
+
+    Checks compare inputs with outputs, and blame the first in C's order. An output that was given is to blame where
+    the call would be sound with the one that follows from the inputs; else the inputs are compared with one another.
+
+    Args:
+        error: what the checks said.
+        call: what was judged.
+        names: the arguments given by C name, as the caller calls them.
+    """
+    operator, message = call.operator, error.message
+    inferred = operator.infer(call) if _inferable(operator, call.arguments) else {}
+    fitting = {name: Tensor(*described) for name, described in inferred.items() if call[name] is not None}
+    called = dict(names)
+    if (complaint := _complaint(call, fitting)) is not None:
+        message = complaint
+        for name, tensor in fitting.items():
+            alike = (p.name for p in operator.inputs if call[p.name] and not _misfit("", call[p.name], tensor))
+            called[name] = names.get(next(alike, name), "the output")
+    elif misfits := [name for name, tensor in fitting.items() if _misfit(name, call[name], tensor)]:
+        alone = (name for name in misfits if _complaint(call, {name: fitting[name]}) is None)
+        name = next(alone, misfits[0])
+        message = f"{operator.function}: {_misfit(name, call[name], fitting[name])}"
+    if message.endswith("got ACL_DOUBLE") and any(f": {p.name}: " in message for p in operator.inputs):
+        message += ": .astype(np.float32) converts it"
+    return AclnnError(error.code, renamed(_with_none(operator, message), called))
+
+
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """A text with arguments called otherwise, but for what is quoted."""
+    quoted_or_name = re.compile(rf"'(?:[^'\\]|\\.)*'|\b(?:{'|'.join(names)})\b")
+    return quoted_or_name.sub(lambda found: names.get(found[0], found[0]), message)
+
+
+def _with_none(operator: Operator, message: str) -> str:
+    """A complaint about an argument that is missing, as Python has it: None instead of a null pointer."""
+    text, null, _ = message.rpartition(", got null")
+    if not null:
+        return message
+    kind = next((p.kind for p in operator.attributes if f": {p.name}: " in message), None)
+    wanted = "an array" if kind is None else _ATTRIBUTES[kind][1]
+    return f"{re.sub('expected (an object|a tensor)', f'expected {wanted}', text)}, got None"
+
+
+def _complaint(call: Call, changed: Mapping[str, Tensor]) -> str | None:
+    """Return the refusal of a call with some tensors replaced; None if it is sound."""
+    try:
+        check_arguments(Call(call.operator, {**call.arguments, **changed}, call.product))
+    except AclnnError as error:
+        return error.message
+    return None
+
+
+def _misfit(name: str, given: Tensor, expected: Tensor) -> str:
+    if given.dtype != expected.dtype:
+        return f"{name}: expected data type {expected.dtype.c_name}, got {given.dtype.c_name}"
+    if given.shape != expected.shape:
+        return f"{name}: expected shape {extents(expected.shape)}, got {extents(given.shape)}"
+    return ""
 
 
 # For an output that cannot be inferred while another argument is missing: the checks refuse that one.
@@ -335,7 +408,7 @@ def attribute(operator: Operator, parameter: Parameter, value: Any) -> Any:
     try:
         return convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise _refusal(operator, parameter.name, f"expected {wanted}, got {shown(value)}") from None
+        raise _refusal(operator, parameter.python_name, f"expected {wanted}, got {shown(value)}") from None
 
 
 def _refusal(operator: Operator, name: str, text: str) -> AclnnError:

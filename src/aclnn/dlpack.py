@@ -1,7 +1,9 @@
 """Reading a DLPack capsule: address, data type, shape and strides of an array that another library holds.
 
 NumPy's own ``from_dlpack`` knows no bfloat16, which is why the struct is read here. Its layout is that of dlpack.h,
-versions 0.8 and 1.x.
+versions 0.8 and 1.x. A capsule of version 1 says whether its memory may be written. An older one cannot: its memory is
+taken as read-only, as NumPy does, unless the exporter is a torch tensor or says itself, by ``__array_interface__`` or
+the buffer protocol, that it may be written.
 """
 
 from __future__ import annotations
@@ -74,16 +76,16 @@ class Exported(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     address: int
-    read_only: bool
     capsule: object
 
 
-def read(array: Any) -> Exported:
+def read(array: Any, writable: bool = False) -> Exported:
     """Export an array that has ``__dlpack__`` and lies on the CPU, without a copy.
 
     Raises:
         TypeError: it lies on another device, will not share its memory (as a torch tensor that requires grad), has
-            none (as those that torch.func passes around), or has a data type that ACL does not know.
+            none (as those that torch.func passes around), has a data type that ACL does not know, or is not known to
+            be writable where ``writable`` asks for that.
     """
     try:
         device = tuple(map(int, array.__dlpack_device__()))
@@ -91,21 +93,48 @@ def read(array: Any) -> Exported:
             raise TypeError(f"expected an array on the CPU, got one on DLPack device {device[0]}:{device[1]}")
         capsule = _export(array)
     except (BufferError, ValueError, RuntimeError) as error:
-        kind = f"{type(array).__module__}.{type(array).__qualname__}"
-        raise TypeError(f"expected an array on the CPU that shares its memory ({error}), got {kind}") from None
+        text = f"expected an array on the CPU that shares its memory ({error}), got {type_name(array)}"
+        raise TypeError(text) from None
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
         tensor, flags = versioned.tensor, versioned.flags
     else:
-        tensor, flags = _DLTensor.from_address(_pointer_of(capsule, b"dltensor")), 0
+        tensor, flags = _DLTensor.from_address(_pointer_of(capsule, b"dltensor")), None
     dtype = _BY_CODE_AND_BITS.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
         raise TypeError(f"expected a data type that ACL has, got DLPack code {tensor.code} with {tensor.bits} bits")
+    if writable and flags is None and not _known_writable(array):
+        raise TypeError(f"expected a writable array, got {type_name(array)}, which does not say that it is one")
+    if writable and flags and flags & _READ_ONLY:
+        raise TypeError("expected a writable array, got a read-only one")
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
     if not tensor.data and 0 not in shape:
         raise TypeError(f"expected an array with memory, got a null address for shape {list(shape)}")
-    return Exported(dtype, shape, strides, (tensor.data or 0) + tensor.byte_offset, bool(flags & _READ_ONLY), capsule)
+    return Exported(dtype, shape, strides, (tensor.data or 0) + tensor.byte_offset, capsule)
+
+
+def type_name(value: object) -> str:
+    """The full name of a value's type: ``builtins.list``."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def is_torch(kind: type) -> bool:
+    """Tell ``torch.Tensor`` from other types without importing PyTorch."""
+    return kind.__name__ == "Tensor" and kind.__module__ == "torch"
+
+
+def _known_writable(exporter: Any) -> bool:
+    """Tell whether an exporter is known to be writable although its capsule does not say so."""
+    if any(map(is_torch, type(exporter).__mro__)):
+        return True
+    try:
+        if (interface := getattr(exporter, "__array_interface__", None)) is not None:
+            return not interface["data"][1]
+        with memoryview(exporter) as buffer:
+            return not buffer.readonly
+    except (TypeError, ValueError, LookupError, BufferError):
+        return False
 
 
 def _export(array: Any) -> object:

@@ -38,8 +38,13 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def attribute(parameter: Parameter, text: str) -> Any:
+def attribute(parameter: Parameter, text: str, name: str) -> Any:
     """An attribute's value: ``4,8`` for integers, ``1,1,0`` or ``true,true,false`` for truth values.
+
+    Args:
+        parameter: which attribute.
+        text: the value.
+        name: what the caller calls it.
 
     Raises:
         ValueError: the text is none.
@@ -58,7 +63,7 @@ def attribute(parameter: Parameter, text: str) -> Any:
                 return int(text)
     except (ValueError, KeyError):
         wanted = _SPELLING.get(parameter.kind, "an integer")
-        raise ValueError(f"{parameter.python_name}: expected {wanted}, got {text!r}") from None
+        raise ValueError(f"{name}: expected {wanted}, got {text!r}") from None
 
 
 def _items(text: str) -> list[str]:
