@@ -11,12 +11,11 @@ from numpy.lib.stride_tricks import as_strided
 
 from aclnn.dtypes import DataType as D
 from aclnn.tensor import Layout, Tensor, contiguous_strides
-from exact import NUMPY
 
 GUARD = 70  # elements before and after a view: more than a vector and a cache line
 
 # NaNs with a payload, so that a poisoned input shows in the result and a written guard in its bits.
-_POISON = {4: np.uint32(0x7FC0DEAD), 2: np.uint16(0x7FDE)}
+_POISON = {4: np.uint32(0x7FC0DEAD), 2: np.uint16(0x7FDE), 1: np.uint8(0xA5)}
 
 
 class Guarded:
@@ -30,7 +29,7 @@ class Guarded:
         self.offset = GUARD + shift - low // itemsize
         elements = self.offset + max(high // itemsize, 0) + GUARD
         self.bits = np.full(elements, _POISON[itemsize])
-        self.storage = self.bits.view(NUMPY[dtype])
+        self.storage = self.bits.view(dtype.numpy)
         self.array: np.ndarray[Any, Any] = as_strided(
             self.storage[self.offset :], self.shape, [stride * itemsize for stride in self.strides]
         )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from llvmlite.binding import get_host_cpu_name
 
 from aclnn.kernels.cpu.target import DROP_PREFETCHES
@@ -23,12 +24,22 @@ AVX2 = {
 }
 """A processor for which memory is prefetched in another way."""
 
-OTHERS = [SELECTIONS]
+_SETS = {"selections": SELECTIONS}
 """What this machine can do besides its best."""
-if sys.platform != "darwin":
-    OTHERS.append(PLAINEST)
 if sys.platform == "linux" and os.uname().machine == "x86_64":
-    OTHERS.append(AVX2)
+    _SETS["avx2"] = AVX2
+if sys.platform != "darwin":
+    _SETS["plainest"] = PLAINEST
+
+*_LONG, _SHORT = _SETS
+EVERY_OTHER_SET = pytest.mark.parametrize(
+    "elsewhere",
+    [
+        *(pytest.param(_SETS[name], id=name, marks=pytest.mark.long) for name in _LONG),
+        pytest.param(_SETS[_SHORT], id=_SHORT),
+    ],
+)
+"""All of a module's kernels are compiled again for each: the last one's in every run, the others' in the long half."""
 
 
 def python(*arguments: str, **environment: str) -> str:
@@ -46,7 +57,6 @@ def python(*arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-def digests_elsewhere(module: str) -> set[str]:
-    """What the module's ``digest()`` gives with each of the other sets."""
-    program = f"import {module}; print({module}.digest())"
-    return {python("-c", program, **environment).strip() for environment in OTHERS}
+def digest_elsewhere(module: str, environment: dict[str, str], *arguments: object) -> str:
+    """The result of the module's ``digest`` with another set."""
+    return python("-c", f"import {module}; print({module}.digest(*{arguments!r}))", **environment).strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
 from aclnn.kernels.cpu import pool
-from aclnn.kernels.cpu.elementwise import entries, tiling
+from aclnn.kernels.cpu.elementwise import entries, formulas, tiling
 from aclnn.kernels.cpu.elementwise import plans as elementwise
+from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope
@@ -303,3 +305,64 @@ def test_empty_tensors_are_left_alone() -> None:
     plan = kernels.elementwise(silu_slope, (layout(empty), layout(empty)), layout(empty))
     plan.run([0, 0], [0], 0)
     assert plan.workspace_bytes == 0
+
+
+def reciprocal_slope(x: float) -> float:
+    """A formula that divides by zero."""
+    return 1.0 / x
+
+
+def test_a_formula_that_divides_by_zero_leaves_nothing_unwritten() -> None:
+    """It raised an exception, which among many elements nobody heard of: the rest of the chunk stayed as it was."""
+    x = np.linspace(-1, 1, 100_001, dtype=np.float32)
+    out = run(reciprocal_slope, np.zeros_like(x), np.ones_like(x), x)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(out, 1 / x)
+    assert np.isinf(out[50_000])
+
+
+def refusing_slope(x: float) -> float:
+    """A formula that is not defined everywhere."""
+    if x > 2.0:
+        raise ValueError("x: expected at most 2")
+    return x
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_an_exception_of_a_formula_reaches_the_caller(strided: bool) -> None:
+    x = np.zeros((512, 256), np.float32).T if strided else np.zeros((256, 512), np.float32)
+    x[-1, -1] = 3
+    for _ in range(3):
+        with pytest.raises(ValueError, match="x: expected at most 2"):
+            run(refusing_slope, np.empty(x.shape, np.float32), np.ones(x.shape, np.float32), x)
+
+
+def hurried_slope(x: float) -> float:
+    """A formula that two threads ask for first."""
+    return reciprocal_slope(x) + 1.0
+
+
+def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second compiled what the first had not made known to the compiler yet."""
+    begun, failures = threading.Event(), []
+
+    def slowly(function: Any = None, **options: bool) -> Any:
+        begun.set()
+        time.sleep(0.2)
+        return register_jitable(function, **options)
+
+    def ask() -> None:
+        x = np.ones(100, np.float32)
+        try:
+            np.testing.assert_array_equal(run(hurried_slope, np.empty_like(x), x, x), 2)
+        except BaseException as error:
+            failures.append(error)
+
+    monkeypatch.setattr(formulas, "register_jitable", slowly)
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(120)
+    assert not failures

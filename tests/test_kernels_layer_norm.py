@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
-from aclnn.kernels.cpu import pool
-from aclnn.kernels.cpu.layer_norm import backward
+from aclnn.kernels.cpu import compiler, pool
+from aclnn.kernels.cpu.layer_norm import backward, calls
 from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.tensor import Layout
-from instruction_sets import digests_elsewhere, python
+from instruction_sets import EVERY_OTHER_SET, digest_elsewhere, python
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -644,8 +644,8 @@ def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) 
     assert not Plan(tiny, (np.empty((600, 8), np.float32), None, None), 1).plan._template[jobs.STREAMED]
 
 
-def digest() -> str:
-    """Of a thousand results: ordinary, huge and tiny rows of every data type."""
+def digest(masks: Sequence[tuple[bool, ...]]) -> str:
+    """Of up to a thousand results: ordinary, huge and tiny rows of every data type."""
     rng = np.random.default_rng(12)
     found = hashlib.sha256()
     for case in range(340):
@@ -655,14 +655,18 @@ def digest() -> str:
         if case % 4 == 0:
             with np.errstate(over="ignore"):
                 inputs[0][m // 2] *= dtype.type(2.0 ** rng.choice([-100, 14, 120]))
-        for result in gradients(inputs, MASKS[case % len(MASKS)]):
+        for result in gradients(inputs, masks[case % len(masks)]):
             if result is not None:
                 found.update(bits(result).tobytes())
     return found.hexdigest()
 
 
-def test_every_instruction_set_gives_the_same_bits() -> None:
-    assert digests_elsewhere(__name__) == {digest()}
+@EVERY_OTHER_SET
+@pytest.mark.parametrize(
+    "masks", [MASKS[:1], pytest.param(MASKS[1:], marks=pytest.mark.long)], ids=["all three", "one or two"]
+)
+def test_every_instruction_set_gives_the_same_bits(masks: list[tuple[bool, ...]], elsewhere: dict[str, str]) -> None:
+    assert digest_elsewhere(__name__, elsewhere, masks) == digest(masks)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4])
@@ -780,3 +784,70 @@ def test_the_workspace_is_what_the_partial_sums_need(
     outputs = tuple(x if wanted else None for x, wanted in zip((matrix, vector, vector), mask, strict=True))
     plan = kernels.layer_norm_backward((matrix, matrix, statistics, statistics, vector), outputs, 1)
     assert plan.workspace_bytes == expected
+
+
+def test_batches_compile_no_kernel_for_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """write_group took half a second of a first call that never used it."""
+    asked: list[str] = []
+
+    def noting(name: str, *arguments: Any) -> Any:
+        asked.append(name)
+        return compiler.kernel(name, *arguments)
+
+    monkeypatch.setattr(calls, "kernel", noting)
+    gradients(rows(np.random.default_rng(2), 64, 64))
+    assert "layer_norm_write_row" in asked
+    assert "layer_norm_write_group" not in asked
+
+
+_PHASES = """
+import sys
+import ml_dtypes, numpy as np
+from aclnn import kernels
+from aclnn.kernels.cpu import compiler, pool, target
+from aclnn.dtypes import DataType
+from aclnn.tensor import Layout
+
+pool.set_threads(2)
+dtype = DataType.of_numpy(np.dtype(getattr(np, sys.argv[1], None) or ml_dtypes.bfloat16))
+
+def tensor(*shape, shift=0, dtype=dtype):
+    memory = np.zeros(int(np.prod(shape)) * dtype.itemsize + 128, np.uint8)
+    kept.append(memory)
+    strides = tuple(int(np.prod(shape[i + 1:])) for i in range(len(shape)))
+    return Layout(dtype, shape, strides), memory.ctypes.data + -memory.ctypes.data % 64 + shift
+
+def run(make, inputs, outputs):
+    addresses = [[address for _, address in tensors] for tensors in (inputs, outputs)]
+    plan = make(*(tuple(layout for layout, _ in tensors) for tensors in (inputs, outputs)))
+    workspace = np.zeros(plan.workspace_bytes + 64, np.uint8)
+    before = set(compiler._compiled)
+    plan.run(*addresses, workspace.ctypes.data + -workspace.ctypes.data % 64)
+    return {name for name, _ in set(compiler._compiled) - before}
+
+kept, made = [], set()
+for rows in (64, target.STREAM_BYTES // 256 // dtype.itemsize + 1):
+    for shift in (0, 16):
+        x, out, row = tensor(rows, 256), tensor(rows, 256, shift=shift), tensor(256)
+        statistics = [tensor(rows, dtype=DataType.FLOAT) for _ in range(2)]
+        made |= run(
+            lambda i, o: kernels.layer_norm_backward(i, o, 1), [x, x, *statistics, row], [out, tensor(256), tensor(256)]
+        )
+        made |= run(lambda i, o: kernels.layer_norm(i, o, 1, 1e-5), [x, row, row], [out, *statistics])
+        formula = lambda x: x
+        made |= run(lambda i, o: kernels.elementwise(formula, i, *o), [x, x], [out])
+        turned = Layout(dtype, (256, rows), (1, 256)), x[1]
+        statistics = [tensor(256, dtype=DataType.FLOAT) for _ in range(2)]
+        made |= run(
+            lambda i, o: kernels.layer_norm_backward(i, o, 1),
+            [turned, turned, *statistics, tensor(rows)],
+            [tensor(256, rows, shift=shift), tensor(rows), tensor(rows)],
+        )
+print(*sorted(made))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_phase_two_compiles_nothing(dtype: str) -> None:
+    """Large results took kernels of their own, compiled when the first of them was written."""
+    assert python("-c", _PHASES, dtype).split() == []

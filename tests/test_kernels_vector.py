@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from aclnn.kernels.cpu import masked, memory, tables, target, vector
-from instruction_sets import OTHERS, PLAINEST, SELECTIONS, python
+from instruction_sets import EVERY_OTHER_SET, python
 
 EVERYWHERE = "ae24cac22efdd93e5bf8250d066f6017b631cd988c6dd2da8415fb0140165d1d"
 """Of the float32 gradients and forwards, whose coefficients are constants: x86-64 and AArch64 (emulated) agree on it.
@@ -33,14 +33,9 @@ def test_float32_results_have_the_same_bits_on_every_machine() -> None:
     assert digest("9973", "float32") == EVERYWHERE
 
 
-def test_selections_give_the_bits_of_the_machines_own_lookups() -> None:
-    assert digest("9973", **SELECTIONS) == digest("9973")
-
-
-@pytest.mark.skipif(sys.platform == "darwin", reason="the plainest processor there has these instructions")
-def test_a_processor_without_fma_or_avx_gives_the_same_bits() -> None:
-    plain = digest("99991", **PLAINEST)
-    assert plain == digest("99991")
+@EVERY_OTHER_SET
+def test_every_instruction_set_gives_the_same_bits(elsewhere: dict[str, str]) -> None:
+    assert digest("99991", **elsewhere) == digest("99991")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +64,7 @@ def test_a_large_cache_of_a_server_does_not_keep_large_results_out_of_memory() -
     assert target.stream_bytes(1 << 20, 1) == 4 << 20
 
 
+@cache
 def counts(*machine: str) -> dict[str, dict[str, int]]:
     lines = python("machine_code.py", *machine).splitlines()
     return {
@@ -119,7 +115,7 @@ def test_large_results_go_around_the_cache(processor: str, features: str) -> Non
     [
         ("haswell", "+avx2,+fma,+f16c", "prefetcht0", "prefetcht1"),
         ("znver3", "+avx2,+fma,+f16c", "prefetcht1", "prefetcht0"),
-        ("znver5", "+avx2,+fma,+f16c", "prefetcht0", "prefetcht1"),
+        pytest.param("znver5", "+avx2,+fma,+f16c", "prefetcht0", "prefetcht1", marks=pytest.mark.long),
     ],
 )
 def test_memory_is_asked_for_into_the_first_level_where_no_request_is_dropped(
@@ -138,7 +134,7 @@ def test_bfloat16_is_widened_by_one_permutation() -> None:
     assert counts("x86_64-unknown-linux-gnu", "skylake-avx512", features)["bfloat16"]["vpermw"] > 0
 
 
-@pytest.mark.parametrize("bfloat16", ["", ",+avx512bf16"], ids=["", "avx512bf16"])
+@pytest.mark.parametrize("bfloat16", ["", pytest.param(",+avx512bf16", marks=pytest.mark.long)], ids=["", "avx512bf16"])
 def test_wide_vectors_go_around_the_cache(bfloat16: str) -> None:
     """LLVM 22 has no streaming store for 512 bits of float16 or bfloat16: it took ordinary ones."""
     code = counts(
@@ -254,8 +250,12 @@ for _ in range(200):
 """
 
 
-@pytest.mark.parametrize("elsewhere", [{}, *OTHERS])
-def test_chosen_lanes_are_packed_and_unpacked(elsewhere: dict[str, str]) -> None:
+def test_chosen_lanes_are_packed_and_unpacked() -> None:
+    python("-c", CHOICE)
+
+
+@EVERY_OTHER_SET
+def test_chosen_lanes_are_packed_and_unpacked_elsewhere(elsewhere: dict[str, str]) -> None:
     python("-c", CHOICE, **elsewhere)
 
 

@@ -19,6 +19,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.kernels.cpu.elementwise import entries
+from aclnn.kernels.cuda.elementwise import formulas
 from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
 from aclnn.kernels.cuda.layer_norm import backward
 from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
@@ -29,7 +30,7 @@ from triton_hardware import BFLOAT16
 import_module("aclnn.operators")
 MODULES = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]
 FORMULAS: dict[str, Callable[[float], float]] = {
-    name: value for module in MODULES for name, value in vars(module).items() if name.endswith(("_slope", "_value"))
+    name: value for module in MODULES for name, value in vars(module).items() if name in formulas.FORMULAS
 }
 TYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+from aclnn.dtypes import DataType
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.tensor import Layout
 
@@ -23,8 +24,10 @@ class Plan(Protocol):
 
     workspace_bytes: int
 
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
         """Compute. Addresses are those of each view's first element, 0 for an absent tensor.
+
+        Returns the outputs' shapes where they depend on data.
 
         An output may be an input (same address and layout); where they overlap otherwise the result is as if every
         input had been read before anything was written. ``workspace`` is 64-byte aligned, or 0 when none is needed.
@@ -74,6 +77,32 @@ def elementwise(formula: Formula, inputs: tuple[Layout, ...], output: Layout, de
     float16 and bfloat16. The result is computed in float32 or better and rounded once.
     """
     return cast(Plan, _module(device, "elementwise.plans").plan(formula, inputs, output))
+
+
+def library(
+    function: Callable[..., Any],
+    inputs: Sequence[Layout | Any],
+    outputs: Sequence[Layout],
+    dtype: DataType | None = None,
+    sized_by_result: bool = False,
+) -> Plan:
+    """Plan ``outputs = function(*inputs)``, computed by NumPy.
+
+    Args:
+        function: takes arrays of float32 for 16-bit floating types; returns an array, or a tuple of one per output.
+        inputs: layouts, and numbers in their places.
+        outputs: to whose data types the results are converted, and to whose shapes they are broadcast.
+        dtype: to which inputs are converted before and results after the computation; None keeps what they have.
+        sized_by_result: each output takes the leading elements of its memory, and the shape of its result.
+    """
+    return cast(
+        Plan, import_module("aclnn.kernels.numpy_plans").LibraryPlan(function, inputs, outputs, dtype, sized_by_result)
+    )
+
+
+def converting(plan: Plan, inputs: Sequence[Layout], dtypes: Sequence[DataType]) -> Plan:
+    """Plan to convert each input to a data type, for a plan that was made for contiguous inputs of these."""
+    return cast(Plan, import_module("aclnn.kernels.numpy_plans").ConvertingPlan(plan, inputs, dtypes))
 
 
 def layer_norm(

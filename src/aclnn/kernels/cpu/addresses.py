@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -31,13 +32,28 @@ def again(typingctx: Any, address: Any) -> Any:
     return types.int64(types.int64), emit
 
 
-def invocation(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    """Call the kernel whose address comes first with the other arguments."""
+def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, args: Sequence[ir.Value]) -> ir.Value:
+    """Call the kernel at an address; the address of the exception that it raised, 0 for none."""
     # Numba's calling convention: places for the result and for an exception come first, a status is returned.
     place = _INT8.as_pointer()
-    function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [_INT64] * (len(args) - 1))
-    places = [cgutils.alloca_once(builder, place) for _ in range(2)]
-    builder.call(pointer(builder, args[0], function), [*places, *args[1:]])
+    function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [_INT64] * len(args))
+    result, exception = (cgutils.alloca_once(builder, place) for _ in range(2))
+    status = builder.call(pointer(builder, kernel, function), [result, exception, *args])
+    raised = builder.icmp_signed(">", status, _INT32(0))
+    return builder.select(raised, builder.ptrtoint(builder.load(exception), _INT64), _INT64(0))
+
+
+def _raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
+    """Leave the function that is being built with the exception at an address, unless that is 0."""
+    with cgutils.if_unlikely(builder, builder.icmp_unsigned("!=", exception, _INT64(0))):
+        place = builder.function.args[1]
+        builder.store(builder.inttoptr(exception, place.type.pointee), place)
+        builder.ret(_INT32(1))
+
+
+def invocation(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    """Call the kernel whose address comes first with the other arguments; its exception is the caller's."""
+    _raise_again(builder, _exception_of(builder, args[0], args[1:]))
     return context.get_dummy_value()
 
 
@@ -45,6 +61,27 @@ def invocation(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Val
 def invoke(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
     """Call a kernel of eight parameters by its address (see ``compiler.address_of``)."""
     return types.void(*[types.int64] * 9), invocation
+
+
+@intrinsic
+def attempt(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """Call a kernel as ``invoke``, but return the address of the exception that it raised, 0 for none."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return _exception_of(builder, args[0], args[1:])
+
+    return types.int64(*[types.int64] * 9), emit
+
+
+@intrinsic
+def raise_again(typingctx: Any, exception: Any) -> Any:
+    """Raise an exception that ``attempt`` returned; nothing for 0."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        _raise_again(builder, args[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
 
 
 @intrinsic

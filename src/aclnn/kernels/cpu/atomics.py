@@ -45,9 +45,13 @@ def show(typingctx: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), emit
 
 
+def _is_x86(context: Any) -> bool:
+    return bool(context.codegen().magic_tuple()[0].startswith("x86_64"))
+
+
 def _pause(context: Any, builder: ir.IRBuilder) -> None:
     triple = context.codegen().magic_tuple()[0]
-    if triple.startswith("x86_64"):
+    if _is_x86(context):
         call_llvm(builder, "llvm.x86.sse2.pause", ir.VoidType())
     elif triple.startswith(("aarch64", "arm64")):
         call_llvm(builder, "llvm.aarch64.hint", ir.VoidType(), _INT32(1))
@@ -84,7 +88,11 @@ def finish_streams(typingctx: Any) -> Any:
     """Make streamed stores visible to other threads, as ordinary stores are without asking."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.fence("seq_cst")
+        if _is_x86(context):
+            # A fence may become any locked instruction, which is not promised to wait for them.
+            call_llvm(builder, "llvm.x86.sse.sfence", ir.VoidType())
+        else:
+            builder.fence("seq_cst")
         return context.get_dummy_value()
 
     return types.void(), emit

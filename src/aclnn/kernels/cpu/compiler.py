@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import mmap
 import pickle
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import llvmlite
@@ -26,6 +27,7 @@ from numba.core.serialize import dumps
 
 from aclnn import kernels
 from aclnn.kernels.cpu import cache, target
+from aclnn.kernels.cpu.notice import notice
 from aclnn.kernels.locks import lock_across_forks
 
 #: A compiled kernel: integers in, as a rule nothing out.
@@ -35,6 +37,8 @@ _compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
 _addresses: dict[Kernel, int] = {}
 _lock = lock_across_forks()
 _stopped = False
+# What the first kernel takes with the parts of Numba that come with it (160 MiB), and any other (up to 35 MiB).
+_FIRST_BYTES, _NEXT_BYTES = 192 << 20, 64 << 20
 
 
 class KernelCache(_Cache):
@@ -56,16 +60,21 @@ class KernelCache(_Cache):
         """What was compiled for these types of arguments; None when it must be compiled."""
         target_context.refresh()
         contents = cache.read(self._name, self._full_key(sig, target_context.codegen()))
-        if contents is None:
-            return None
-        try:
-            return CompileResult._rebuild(target_context, *pickle.loads(contents))
-        except Exception:  # damaged or foreign contents can fail anywhere: compile again
-            return None
+        if contents is not None:
+            # Damaged or foreign contents can fail anywhere: compile again.
+            with suppress(Exception):
+                found = CompileResult._rebuild(target_context, *pickle.loads(contents))
+                notice.found += 1
+                return found
+        notice.begin()
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled."""
-        cache.write(self._name, self._full_key(sig, data.codegen), dumps(data._reduce()))
+        notice.end()
+        lost = cache.write(self._name, self._full_key(sig, data.codegen), dumps(data._reduce()))
+        if lost is not None:
+            notice.lost.append(lost)
 
     def enable(self) -> None:
         """Always on."""
@@ -104,6 +113,15 @@ def _compiling() -> Iterator[None]:
         config.DISABLE_JIT = before
 
 
+def _require_memory(name: str) -> None:
+    """Refuse to begin where LLVM would run out of memory, which ends the process."""
+    nbytes = _NEXT_BYTES if _compiled else _FIRST_BYTES
+    try:
+        mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        raise MemoryError(f"kernel {name}: expected {nbytes >> 20} MiB of free memory to compile it in") from None
+
+
 def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., Any]], nogil: bool = True) -> Kernel:
     """The compiled form of the function that ``make`` returns; all its parameters are int64.
 
@@ -116,6 +134,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
 
     Raises:
         RuntimeError: the process is ending, and LLVM with it.
+        MemoryError: there is too little to compile or load it in.
     """
     found = _compiled.get((name, key))
     if found is not None:
@@ -124,10 +143,12 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
         if (name, key) not in _compiled:
             if _stopped:
                 raise RuntimeError(f"kernel {name}: expected one that was loaded before the process began to end")
+            _require_memory(name)
             function = make()
             signature = (types.int64,) * function.__code__.co_argcount
             with _compiling(), _symbols_of(name, key):
-                dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True)(function)
+                # Divisions by zero as IEEE 754 has them, of integers 0: no branch to raise an exception at each.
+                dispatcher = numba.njit(nogil=nogil, no_cfunc_wrapper=True, error_model="numpy")(function)
                 dispatcher._cache = KernelCache(name, key)
                 dispatcher.compile(signature)
             # The entry point takes half the time of the dispatcher's call, which would look at the types again.

@@ -75,9 +75,6 @@ class _Job:
             self.left.get()
 
 
-#: Wakes a worker up, which then looks at the board.
-_NOTHING = _Job(lambda chunk: None, 0)
-
 #: Ends a worker.
 _LEAVE = _Job(lambda chunk: None, 0)
 
@@ -103,13 +100,20 @@ def _lead() -> Kernel:
     return compiler.kernel("lead", (), teamwork.lead)
 
 
+def _serve() -> Kernel:
+    return compiler.kernel("serve", (), teamwork.serve)
+
+
 class Pool:
     """``threads`` counts the caller: one thread means that everything runs on the caller's."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._workers: list[int] = []
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        """None wakes a worker up, which then looks at the board."""
+        self._workers: list[threading.Thread] = []
+        self._affinities: dict[threading.Thread, tuple[set[int], set[int]]] = {}
+        """Of each worker the processors that it may use, and those of them that it was last restricted to."""
         self._avoided = -1
         self._lock = threading.Lock()
         self._board = (ctypes.c_int64 * teamwork.FIELDS)()
@@ -124,12 +128,13 @@ class Pool:
         Raises:
             BaseException: the first error of a task; chunks not yet begun are then skipped.
         """
-        helpers = min(self.threads, chunks) - 1
+        if self.threads > 1 and chunks > 1:
+            self._make_ready()
+        helpers = min(len(self._workers), chunks - 1)
         if helpers <= 0:
             for chunk in range(chunks):
                 task(chunk)
             return
-        self._make_ready()
         job = _Job(task, chunks)
         while True:
             try:
@@ -158,7 +163,7 @@ class Pool:
         self._make_ready()
         self._announced = time.perf_counter()
         for _ in range(min(self._asleep, chunks - 1)):
-            self._jobs.put(_NOTHING)
+            self._jobs.put(None)
         board, serial = ctypes.addressof(self._board), next(self._serials)
         led = _lead()(board, serial, _PATIENCE, _YIELD, address_of(kernel), *operands, step, end)
         self._announced = -math.inf
@@ -184,7 +189,7 @@ class Pool:
             self._avoid(here)
 
     def _start(self) -> None:
-        serve = compiler.kernel("serve", (), teamwork.serve)
+        serve = _serve()
         with self._lock:
             while len(self._workers) < self.threads - 1:
                 worker = threading.Thread(target=self._serve, args=(serve,), name="aclnn", daemon=True)
@@ -192,38 +197,51 @@ class Pool:
                     worker.start()
                 except RuntimeError:  # the system, or an interpreter that is shutting down, gives no more threads
                     return
-                self._workers.append(worker.native_id or 0)
+                self._workers.append(worker)
                 self._avoided = -1
 
     def _avoid(self, processor: int) -> None:
-        """Let the workers run on any processor that the calling thread may use, but not on the one where it is now.
+        """Let workers run where both they and the calling thread may, but not on the processor where that is now.
 
         Linux tends to wake a thread on the processor of the one that wakes it, where it waits until that one has done
         nearly all of the work alone: on two cores, after a pause of 10 ms, 2.0 ms for what takes 1.1 otherwise.
         """
         self._avoided = processor
         others = os.sched_getaffinity(0) - {processor}
-        if others:
+        with self._lock:
             for worker in self._workers:
-                with suppress(OSError):  # the system may forbid it
-                    os.sched_setaffinity(worker, others)
+                # One that has ended could address another process's thread, and 0 the caller.
+                if worker.native_id and worker.is_alive():
+                    with suppress(OSError):  # the system may forbid it
+                        self._restrict(worker, worker.native_id, others)
+
+    def _restrict(self, worker: threading.Thread, thread: int, others: set[int]) -> None:
+        now = os.sched_getaffinity(thread)
+        allowed, restricted = self._affinities.get(worker, (now, now))
+        if now != restricted:  # by somebody else, who is to have their way
+            allowed = now
+        if wanted := allowed & others:
+            os.sched_setaffinity(thread, wanted)
+            self._affinities[worker] = allowed, wanted
 
     def _serve(self, serve: Kernel) -> None:
-        board, job = ctypes.addressof(self._board), _NOTHING
+        board = ctypes.addressof(self._board)
+        job: _Job | None = None
         while job is not _LEAVE:
-            job.help()
+            if job is not None:
+                job.help()
             try:
                 job = self._jobs.get_nowait()
             except Empty:
-                serve(board, self._board[teamwork.BELL], _PATIENCE)
-                job = self._rest() if self._jobs.empty() else _NOTHING
+                serve(board, self._board[teamwork.BELL], _PATIENCE, _YIELD)
+                job = self._rest() if self._jobs.empty() else None
 
-    def _rest(self) -> _Job:
+    def _rest(self) -> _Job | None:
         """Wait for a job, unless somebody is about to lead who counted the sleepers before this one."""
         with self._lock:
             self._asleep += 1
         announced = time.perf_counter() - self._announced < _ANNOUNCED_S
-        job = _NOTHING if announced else self._jobs.get()
+        job = None if announced else self._jobs.get()
         with self._lock:
             self._asleep -= 1
         return job
@@ -273,6 +291,13 @@ def set_threads(threads: int) -> None:
     before, _pool = _pool, Pool(threads)
     if before is not None:
         before.dismiss()
+
+
+def prepare(chunks: int) -> None:
+    """Compile what threads need to share work of so many chunks."""
+    if chunks > 1 and shared().threads > 1:
+        _lead()
+        _serve()
 
 
 def run(task: Task, chunks: int) -> None:

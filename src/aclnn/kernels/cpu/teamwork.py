@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu.addresses import invoke, load_one_int64
+from aclnn.kernels.cpu.addresses import attempt, load_one_int64, raise_again
 from aclnn.kernels.cpu.atomics import fetch_add, give_way, look, pause, show
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
 
-(OPEN, WITHIN, BELL, NEXT, LEADERS, KERNEL, A, B, C, D, E, STEP, END, FIELDS) = range(14)
+(OPEN, WITHIN, BELL, NEXT, LEADERS, RAISED, KERNEL, A, B, C, D, E, STEP, END, FIELDS) = range(15)
 """OPEN: the serial number of the work at hand, 0 for none. WITHIN: how many threads have stepped in. BELL: changes when
 serving threads are wanted for something else. NEXT: the first element, or tile, that nobody has begun. LEADERS: 1 while
-somebody leads, more while others try."""
+somebody leads, more while others try. RAISED: an exception of the kernel, 0 for none."""
 
 
 @register_jitable
 def _work(board: int) -> None:
-    invoke(
+    """Take part; after an exception nobody begins anything more."""
+    raised = attempt(
         load_one_int64(board + 8 * KERNEL),
         load_one_int64(board + 8 * A),
         load_one_int64(board + 8 * B),
@@ -37,13 +38,27 @@ def _work(board: int) -> None:
         load_one_int64(board + 8 * STEP),
         load_one_int64(board + 8 * END),
     )
+    if raised:
+        show(board + 8 * RAISED, raised)
+        show(board + 8 * NEXT, load_one_int64(board + 8 * END))
+
+
+@register_jitable
+def _wait(patience: int, rest: int) -> int:
+    """Let a moment pass between two looks: from ``patience`` 0 on by the system function at ``rest``; what is left."""
+    if patience > 0:
+        pause()
+        return patience - 1
+    give_way(rest)
+    return 0
 
 
 def lead() -> Any:
     """Do the work together with those who serve, and return 1 when they are done; 0 at once if somebody else leads.
 
     After ``patience`` looks the system function at the address ``rest`` is called between two looks. The wait is
-    compiled because Python would interrupt it (Ctrl-C) while the others still write.
+    compiled because Python would interrupt it (Ctrl-C) while the others still write. An exception of the kernel, on
+    whichever thread, is raised when all have stepped out.
     """
 
     def lead(
@@ -56,25 +71,27 @@ def lead() -> Any:
         for i, number in enumerate((kernel, a, b, c, d, e, step, end)):
             show(board + 8 * (KERNEL + i), number)
         show(board + 8 * NEXT, 0)
+        show(board + 8 * RAISED, 0)
         show(board + 8 * OPEN, serial)
         _work(board)
         show(board + 8 * OPEN, 0)
         while look(board + 8 * WITHIN) > 0:
-            if patience > 0:
-                pause()
-                patience -= 1
-            else:
-                give_way(rest)
+            patience = _wait(patience, rest)
+        raised = look(board + 8 * RAISED)
         fetch_add(board + 8 * LEADERS, -1)
+        raise_again(raised)
         return 1
 
     return lead
 
 
 def serve() -> Loop:
-    """Step in whenever the board is open, until it was closed for ``patience`` looks or the bell has rung."""
+    """Step in whenever the board is open, until it was closed for ``patience`` looks or the bell has rung.
 
-    def serve(board: int, bell: int, patience: int) -> None:
+    A thread that finds nothing left to do waits for the leader to close the board as ``lead`` waits.
+    """
+
+    def serve(board: int, bell: int, patience: int, rest: int) -> None:
         left = patience
         while left > 0 and look(board + 8 * BELL) == bell:
             serial = look(board + 8 * OPEN)
@@ -84,8 +101,9 @@ def serve() -> Loop:
                 if look(board + 8 * OPEN) == serial:
                     _work(board)
                 fetch_add(board + 8 * WITHIN, -1)
+                left = patience
                 while look(board + 8 * OPEN) == serial:
-                    pause()
+                    left = _wait(left, rest)
                 left = patience
             pause()
             left -= 1

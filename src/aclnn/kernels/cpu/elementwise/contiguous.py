@@ -20,7 +20,7 @@ from aclnn.kernels.cpu.elementwise.products import by_entries, by_gradient, time
 from aclnn.kernels.cpu.elementwise.slopes import Gradient, Near
 from aclnn.kernels.cpu.elementwise.tails import tails_of
 from aclnn.kernels.cpu.elementwise.tiles import TILE
-from aclnn.kernels.cpu.ends import copy
+from aclnn.kernels.cpu.ends import copy, copy_in
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import stream_bfloat16, stream_float16, stream_float32
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
@@ -116,8 +116,8 @@ def loop(gradient: Gradient | None, kind: int, binary: bool, near: Near | None =
                 dy_at, x_at, out_at = dy, x, out
             else:
                 here, around = min(left, head) if head else left, 0
-                copy(rest, dy, here)
-                copy(rest + _LINE, x, here)
+                copy_in(dy, here, rest)
+                copy_in(x, here, rest + _LINE)
                 dy_at, x_at, out_at = rest, rest + _LINE, rest + 2 * _LINE
             at, count = 0, (here + _LINE - 1) // _LINE
             while count > 0:

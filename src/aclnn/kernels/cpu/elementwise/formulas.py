@@ -58,7 +58,10 @@ def fingerprint(formula: Formula) -> str:
 
 
 def jitable(function: Any) -> Any:
-    """The function, made callable from compiled code together with the plain functions that it calls."""
+    """The function, made callable from compiled code together with the plain functions that it calls.
+
+    For one thread at a time, as ``compiler.kernel`` makes kernels.
+    """
     if function not in _registered:
         _registered.add(function)
         for value in _mentioned(function).values():
@@ -75,7 +78,10 @@ def near(formula: Formula, dtype: DataType) -> Near | None:
 
 @cache
 def gradient(formula: Formula) -> Gradient:
-    """dy·formula(x) over sixteen lanes: a tuned version where there is one, else lane by lane in float64."""
+    """dy·formula(x) over sixteen lanes: a tuned version where there is one, else lane by lane in float64.
+
+    As ``jitable``, for one thread at a time.
+    """
     if formula.__name__ in GRADIENTS:
         return GRADIENTS[formula.__name__]
     if formula.__name__ in VALUES:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.elementwise import contiguous, entries, formulas, movers, rows, tiles, tiling
 from aclnn.kernels.cpu.elementwise.kinds import KINDS
@@ -71,6 +72,7 @@ class _Contiguous:
         self._table = table  # keeps the address valid
         self._table_address = 0 if table is None else table.ctypes.data
         self._kernel = _contiguous_kernel(formula, arity == 2, output.dtype)
+        pool.prepare(1 if self._size <= ALONE else -(-self._size // CHUNK))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
@@ -91,12 +93,11 @@ def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kerne
     near = formulas.near(formula, dtype) if binary else None
     if dtype != DataType.FLOAT and near is None:
         return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(None, kind, binary))
-    gradient = formulas.gradient(formula) if dtype == DataType.FLOAT else None
-    return kernel(
-        f"contiguous-{formula.__name__}-{dtype.name}-{form}",
-        (formulas.fingerprint(formula),),
-        lambda: contiguous.loop(gradient, kind, binary, near),
-    )
+
+    def made() -> Loop:
+        return contiguous.loop(formulas.gradient(formula) if dtype == DataType.FLOAT else None, kind, binary, near)
+
+    return kernel(f"contiguous-{formula.__name__}-{dtype.name}-{form}", (formulas.fingerprint(formula),), made)
 
 
 class _Strided:
@@ -127,6 +128,7 @@ class _Strided:
         self._description = found.description
         self._tiles = found.tiles
         self._per_chunk = found.tiles if geometry.ordered else max(1, CHUNK // found.tile_elements)
+        pool.prepare(-(-self._tiles // self._per_chunk))
         self._work_us = found.tiles * found.tile_elements // PER_US
         self._starts = geometry.starts
         self._table = table

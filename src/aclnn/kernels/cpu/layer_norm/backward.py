@@ -34,7 +34,7 @@ BATCH_ELEMENTS = 1 << 20
 """Elements of dy that rows are taken at a time when threads share them by columns: they stay in the last-level cache
 between their two passes."""
 PARTS = 16
-"""Into how many parts the columns of a batch are cut."""
+"""Into how many parts the columns of a batch are cut at most."""
 COLUMN_CHUNK = 1 << 14
 """Columns of dw and db that a thread finishes at a time."""
 LINE = 64
@@ -114,8 +114,8 @@ class LayerNormPlan:
         """Where in the job the addresses of inputs, without the weight, and outputs go."""
         self._careful = self._batched or (self.wanted.dx and (self._sets or not self._direct))
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
-        if not self._empty:
-            self._compiled(self._careful, self._one_by_one)  # in phase one
+        self._ways = self._ways_to_write()
+        self._prepare()
 
     def _lay_out(self) -> _Regions:
         partials = aligned(4 * self.n) if self.wanted.dx and not self._weight_is_ready() else 0
@@ -162,7 +162,7 @@ class LayerNormPlan:
             job[field] = 8 * len(job)
             job += [0, int(DataType.FLOAT), 4, 0, 1, 0, 1, 0, 0] if packed else matrix.fields()
         if self.wanted.dx:
-            job[jobs.STREAMED] = int(self._streams(self._matrices[2]))
+            job[jobs.STREAMED] = int(self._direct and self._streams(self._matrices[2]))
         return Job.of(job)
 
     def _streams(self, dx: View) -> bool:
@@ -172,6 +172,32 @@ class LayerNormPlan:
             return False
         touching = len(dx.rows) == 1 and dx.rows[0][1] == row
         return (row % 16 == 0 and row >= LINE and touching) or row >= LONG_ROW
+
+    def _ways_to_write(self) -> tuple[str, ...]:
+        """How dx is written at addresses that are multiples of 16, the way for whole vectors first."""
+        if not self._template[jobs.STREAMED]:
+            return ("store",)
+        dx = self._matrices[2]
+        apart = any(stride % (16 * dx.itemsize) for _, stride in dx.rows)
+        return ("trickle",) if apart else ("stream", "trickle")
+
+    def _prepare(self) -> None:
+        """Compile in phase one what the run will need.
+
+        But for dx in place of an input, at an address that is no multiple of 16 though large, and for sums that
+        overflow on the way: these take other kernels, as slow to make, and are rare.
+        """
+        driver("finish")
+        pool.prepare(max(self._blocks, self._parts() if self._batched else 1, -(-self.n // COLUMN_CHUNK)))
+        if self._empty:
+            return
+        for way in self._ways:
+            self._compiled(self._careful, self._one_by_one, way)
+        if self.wanted.dx:
+            columns_kernel("top_weight")
+        weight = self._weight
+        if not self._direct or (weight is not None and not (weight.direct and weight.dtype == DataType.FLOAT)):
+            columns_kernel("transfer")
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
@@ -199,7 +225,7 @@ class LayerNormPlan:
         job[jobs.COEFFICIENTS] = workspace + regions.coefficients
         job[jobs.FRESH] = 1
         if self.wanted.dx and not self._empty:
-            job[jobs.STREAMED] &= self._direct and outputs[0] % 16 == 0
+            job[jobs.STREAMED] &= outputs[0] % 16 == 0
             job[jobs.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
             columns_kernel("top_weight")(weight, self.n, job.address + 8 * jobs.TOP_WEIGHT)
         return job
@@ -225,7 +251,7 @@ class LayerNormPlan:
             columns_kernel("transfer")(view, 0, 0, 1, first, count, copy + 4 * first, 0, room)
         return copy
 
-    def _compiled(self, careful: bool, one_by_one: bool, way: str = "store") -> tuple[list[Kernel], dict[int, int]]:
+    def _compiled(self, careful: bool, one_by_one: bool, way: str) -> tuple[list[Kernel], dict[int, int]]:
         """The kernels that go through the rows, and the job's fields that say where the others are."""
         found = self._kernels.get((careful, one_by_one, way))
         if found is None:
@@ -234,7 +260,7 @@ class LayerNormPlan:
                 names = ["batch_sums", "batch_dx"]
             drivers = [driver(name) for name in names]
             sets = self._sets and (self.wanted.dx or not careful)
-            found = drivers, addresses(self._dtype, self.wanted, self.n, careful, one_by_one, sets, way)
+            found = drivers, addresses(self._dtype, self.wanted, self.n, careful, one_by_one, sets, self._batched, way)
             self._kernels[careful, one_by_one, way] = found
         return found
 
@@ -249,9 +275,7 @@ class LayerNormPlan:
         """How dx is written."""
         if not job[jobs.STREAMED]:
             return "store"
-        dx = self._matrices[2]
-        places = (job[job[jobs.DX] // 8], *(stride for _, stride in dx.rows))
-        return "trickle" if any(place % (16 * dx.itemsize) for place in places) else "stream"
+        return "trickle" if job[job[jobs.DX] // 8] % (16 * self._matrices[2].itemsize) else self._ways[0]
 
     def _tile_rows(self, segments: int) -> int:
         """Rows that are packed together: in all 64 Ki elements, or a group."""
@@ -312,9 +336,13 @@ class LayerNormPlan:
             return False
         return next(self._early.among((*inputs, outputs[0]), outputs[1:]), None) is None
 
+    def _parts(self) -> int:
+        """Into how many parts the columns of a batch are cut."""
+        return min(self._segments, PARTS)
+
     def _share(self, job: Job, kernel: Kernel, operands: tuple[int, int, int, int]) -> None:
         """A step of a batch on all threads."""
-        parts = min(self._segments, PARTS)
+        parts = self._parts()
         if self._direct:
             pool.sweep(kernel, (job.address, *operands), 1, parts, self._batch * self.n // (2 * jobs.PER_US))
             return

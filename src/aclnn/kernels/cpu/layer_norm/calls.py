@@ -26,7 +26,7 @@ def aligned(size: int) -> int:
 
 
 class Scratch(threading.local):
-    """Each thread's own working memory, kept between calls."""
+    """Each thread's own working memory, kept between calls; the contents last until the thread asks for it again."""
 
     def __init__(self) -> None:
         self.memory = np.empty(0, dtype=np.uint8)
@@ -73,7 +73,14 @@ def taken_in_sets(wanted: Wanted, columns: int, size: int, ascending: bool) -> b
 
 
 def addresses(
-    dtype: DataType, wanted: Wanted, columns: int, careful: bool, one_by_one: bool, sets: bool, way: str
+    dtype: DataType,
+    wanted: Wanted,
+    columns: int,
+    careful: bool,
+    one_by_one: bool,
+    sets: bool,
+    batched: bool,
+    way: str,
 ) -> dict[int, int]:
     """The fields of a job that say where the kernels are, for rows of so many columns.
 
@@ -109,7 +116,7 @@ def addresses(
         found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, element, way))
         found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))
         found[jobs.WRITE_EXACTLY] = made("write_exactly", (), lambda: exact.write_exactly(element, element, element))
-        if columns <= SHORT and not sets:
+        if columns <= SHORT and not sets and not batched:
             found[jobs.WRITE_GROUP] = made(
                 "write_group", (way,), lambda: segments.write_group(element, element, element, way)
             )

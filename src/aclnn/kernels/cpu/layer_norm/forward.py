@@ -1,4 +1,7 @@
-"""LayerNorm on the CPU: rows widened to float32, statistics and results in float64, each rounded once."""
+"""LayerNorm on the CPU: rows widened to float32, statistics and results in float64, each rounded once.
+
+docs/numerics-layer-norm.md derives the error bounds.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.addresses import load_one_int64, scratch, store_one_float32
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.chunks import Loop
-from aclnn.kernels.cpu.compiler import Kernel, kernel
+from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
-from aclnn.kernels.cpu.layer_norm.in_order import in_order
+from aclnn.kernels.cpu.layer_norm.in_order import InOrder, Layouts, in_order
 from aclnn.kernels.cpu.layer_norm.job import PER_US, Job, of, offset
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
 from aclnn.kernels.cpu.masked import first_lanes, load_float32_part, store_float32_part
@@ -34,11 +37,15 @@ _CHUNK_ELEMENTS = 1 << 16
 
 # What `job` holds, one int64 each: sizes, the bits of eps as float64, then for each tensor its address (0 when absent)
 # and where its dimensions are described. A description is (dimensions, extent, stride in bytes, …), innermost first;
-# x and out have one for rows and one for columns. TAKEN: how many threads have begun.
+# x and out have one for rows and one for columns. STREAMED: a way to write. TAKEN: how many threads have begun.
 (
     N, EPS, X, X_ROWS, X_COLUMNS, OUT, OUT_ROWS, OUT_COLUMNS, MEAN, MEAN_ROWS, RSTD, RSTD_ROWS,
     WEIGHT, WEIGHT_COLUMNS, BIAS, BIAS_COLUMNS, STREAMED, TAKEN, _FIELDS,
 ) = range(19)  # fmt: skip
+
+
+STORE, STREAM, TRICKLE = range(3)
+"""Whole vectors of the result are written through the cache, around it, or around it 16 bytes at a time."""
 
 
 @register_jitable
@@ -107,25 +114,36 @@ def _variance(row: int, n: int, mean: float) -> Any:
     return sum_of(total) / n
 
 
+@register_jitable
+def _move(row: int, n: int, origin: np.float32, target: int) -> None:
+    """Write the float32 array at ``row``, measured from another origin, to ``target``, in whole vectors."""
+    rest, start = n % LANES, splat(origin)
+    for at in range(0, 4 * (n - rest), 4 * LANES):
+        store_float32(target + at, load_float32(row + at) - start)
+    if rest:
+        at = 4 * (n - rest)
+        store_float32(target + at, load_float32_part(row + at, rest) - start)
+
+
 class _Kinds(NamedTuple):
-    """The data types that the code depends on; None for an absent tensor."""
+    """The data types that the code depends on; float32 for an absent tensor."""
 
     x: DataType
-    weight: DataType | None
-    bias: DataType | None
+    weight: DataType
+    bias: DataType
     out: DataType
-    mean: DataType | None
-    rstd: DataType | None
+    mean: DataType
+    rstd: DataType
 
 
-def _normalizer(dtype: DataType, trickles: bool) -> Any:
+def _normalizer(dtype: DataType) -> Any:
     """A function that normalizes the n float32 at ``row`` into contiguous elements at ``out``.
 
     ``ahead`` is what will be read next; it is brought into the cache, ``ahead_bytes`` for each sixteen elements.
     """
     element = ELEMENTS[dtype]
     store, store_part, size = element.store, element.store_part, element.size
-    stream = element.trickle if trickles else element.stream
+    stream, trickle = element.stream, element.trickle
 
     @register_jitable
     def normalize(
@@ -138,10 +156,12 @@ def _normalizer(dtype: DataType, trickles: bool) -> Any:
             ahead += ahead_bytes
             w, b = load_float32(weight + 4 * j), load_float32(bias + 4 * j)
             value = standardized(load_float32(row + 4 * j), mean, rstd, w, b)
-            if streamed:
+            if streamed == STORE:
+                store(out + j * size, value)
+            elif streamed == STREAM:
                 stream(out + j * size, value)
             else:
-                store(out + j * size, value)
+                trickle(out + j * size, value)
         if rest:
             j = n - rest
             w, b = load_float32(weight + 4 * j), load_float32(bias + 4 * j)
@@ -156,16 +176,16 @@ def _fill(row: int, row_bytes: int, value: np.float32) -> None:
         store_float32(at, splat(value))
 
 
-def _make(kinds: _Kinds, trickles: bool) -> Loop:
+def _make(kinds: _Kinds) -> Loop:
     """Rows, shared by threads as in ``chunks``.
 
     The operands: the job, the threads' memory, of three rows in float32 each (one of x or of the result, the weights,
     the biases), the bytes of a row, and how many threads have such memory.
     """
-    read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out, trickles)
-    into_row = _normalizer(DataType.FLOAT, False)
-    read_weight, read_bias = _reader(kinds.weight or DataType.FLOAT), _reader(kinds.bias or DataType.FLOAT)
-    write_mean, write_rstd = _writer(kinds.mean or DataType.FLOAT), _writer(kinds.rstd or DataType.FLOAT)
+    read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out)
+    into_row = _normalizer(DataType.FLOAT)
+    read_weight, read_bias = _reader(kinds.weight), _reader(kinds.bias)
+    write_mean, write_rstd = _writer(kinds.mean), _writer(kinds.rstd)
     x_size, out_size, as_it_is = kinds.x.itemsize, kinds.out.itemsize, kinds.x == DataType.FLOAT
 
     @register_jitable
@@ -183,12 +203,19 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
                 source = x
             else:
                 read(x, x_columns, n, row)
-            mean = _mean(source, n) if n else 0.0
-            root = math.sqrt(_variance(source, n, mean) + eps) if n else math.nan
-            # A division by zero would raise an exception.
-            rstd = 1.0 / root if root != 0.0 else math.inf
+            origin = 0.0
+            while True:
+                mean = _mean(source, n) if n else 0.0
+                variance = _variance(source, n, mean) if n else math.nan
+                if not 16.0 * n * variance < mean * mean:
+                    break
+                # All of x is within a quarter of the mean: differences from a float32 there are exact, and far smaller.
+                origin += np.float32(mean)
+                _move(source, n, np.float32(mean), row)
+                source = row
+            rstd = 1.0 / math.sqrt(variance + eps)
             if of(job, MEAN):
-                store_one_float32(number, np.float32(mean))
+                store_one_float32(number, np.float32(origin + mean))
                 place = of(job, MEAN) + offset(of(job, MEAN_ROWS), index)
                 write_mean(number, 1, place, of(job, MEAN_ROWS))
             if of(job, RSTD):
@@ -199,7 +226,7 @@ def _make(kinds: _Kinds, trickles: bool) -> Loop:
             if _contiguous(out_columns, out_size):
                 normalize(source, n, mean, rstd, weight, bias, place, streamed, following, LANES * x_size)
             else:
-                into_row(source, n, mean, rstd, weight, bias, row, 0, following, LANES * x_size)
+                into_row(source, n, mean, rstd, weight, bias, row, STORE, following, LANES * x_size)
                 write(row, n, place, out_columns)
             x = following
         if streamed:
@@ -265,8 +292,8 @@ class LayerNormPlan:
             [None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)
         )
         self._overlaps = Overlaps(read, written, {0} if x == out else ())  # a row is read before it is written
-        types = [None if layout is None else layout.dtype for layout in (weight, bias, mean, rstd)]
-        self._kinds = _Kinds(x.dtype, types[0], types[1], out.dtype, types[2], types[3])
+        tensors = x, weight, bias, out, mean, rstd
+        kinds = _Kinds(*(DataType.FLOAT if layout is None else layout.dtype for layout in tensors))
         size = out.dtype.itemsize
         self._vector_bytes = LANES * size
         self._streams = (
@@ -276,28 +303,28 @@ class LayerNormPlan:
         )
         self._row_bytes = 4 * LANES * (self._n // LANES + 1)  # the last vector is read and written whole
         self._step = max(1, _CHUNK_ELEMENTS // max(1, self._n))
-        self._normalize = self._kernel(trickles=False)  # compiled in phase one
-
-    def _kernel(self, trickles: bool) -> Kernel:
-        kinds = self._kinds
-        return kernel("layer_norm_forward", (*map(repr, kinds), trickles), lambda: _make(kinds, trickles))
+        self._normalize = kernel("layer_norm_forward", tuple(map(repr, kinds)), lambda: _make(kinds))
+        pool.prepare(-(-self._m // self._step))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """Compute; see ``aclnn.kernels.Plan``."""
         job = self._template.copy()
         (job[X], job[WEIGHT], job[BIAS]), _copies = self._overlaps.apart(inputs, outputs)
         job[OUT], job[MEAN], job[RSTD] = outputs
-        job[STREAMED] = streamed = self._streams and outputs[0] % 16 == 0
-        trickles = streamed and outputs[0] % self._vector_bytes != 0
-        normalize = self._kernel(trickles) if trickles else self._normalize
+        if self._streams and outputs[0] % 16 == 0:
+            job[STREAMED] = TRICKLE if outputs[0] % self._vector_bytes else STREAM
         threads = min(pool.shared().threads, -(-self._m // self._step))
         rooms = np.empty(threads * 3 * self._row_bytes, np.uint8)
         operands = (job.address, rooms.ctypes.data, self._row_bytes, threads, 0)
-        pool.sweep(normalize, operands, self._step, self._m, self._m * self._n // PER_US)
+        pool.sweep(self._normalize, operands, self._step, self._m, self._m * self._n // PER_US)
 
 
 def plan(
     inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
 ) -> Plan:
     """See ``aclnn.kernels.layer_norm``."""
-    return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims, eps), outputs, places=(0, 1, 2))
+
+    def make(outputs: Layouts) -> Plan:
+        return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims, eps), outputs, places=(0, 1, 2))
+
+    return InOrder(make, outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,6 +25,35 @@ def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence
     """
     moved = {i: layout for i in places if (layout := outputs[i]) is not None and not layout.distinct}
     return _Copying(make, outputs, moved) if moved else make(outputs)
+
+
+class InOrder:
+    """A plan whose outputs may share elements: of those in one place the last output's stays."""
+
+    def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts) -> None:
+        self._plan = make(outputs)
+        self._make, self._outputs = make, outputs
+        self._copying: Plan | None = None
+        spans = [(i, *layout.span) for i, layout in enumerate(outputs) if layout is not None]
+        # Two ranges meet where the difference of their addresses lies between two numbers.
+        self._pairs = [
+            (i, k, begin - other_end, end - other)
+            for (i, begin, end), (k, other, other_end) in itertools.combinations(spans, 2)
+        ]
+        self.workspace_bytes = self._plan.workspace_bytes
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        plan = self._plan
+        for i, k, low, high in self._pairs:
+            if low < outputs[k] - outputs[i] < high:
+                plan = self._copying = self._copying or self._in_copies()
+                break
+        plan.run(inputs, outputs, workspace)
+
+    def _in_copies(self) -> Plan:
+        moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
+        return _Copying(self._make, self._outputs, moved)
 
 
 class _Copying:

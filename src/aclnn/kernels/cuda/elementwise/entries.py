@@ -34,7 +34,8 @@ class _Math:
 def evaluate(formula: Formula, x: NDArray[np.float64]) -> NDArray[np.float64]:
     """The formula for each element of an array, by Python's floats (about 0.5 µs each)."""
     assert isinstance(formula, FunctionType)
-    forgiving = FunctionType(formula.__code__, formula.__globals__ | {"math": _Math()}, formula.__name__)
+    given = formula.__globals__ | {"math": _Math()}
+    forgiving = FunctionType(formula.__code__, given, formula.__name__, formula.__defaults__, formula.__closure__)
     return np.fromiter(map(forgiving, x.tolist()), np.float64, x.size)
 
 

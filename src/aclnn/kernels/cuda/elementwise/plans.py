@@ -164,7 +164,7 @@ def _same(x: float) -> float:
     return x
 
 
-_tables: dict[tuple[str, DataType], dict[Any, Any]] = {}
+_tables: dict[tuple[Formula, DataType], dict[Any, Any]] = {}
 
 
 def _table(formula: Formula, dtype: DataType) -> Any:
@@ -173,7 +173,7 @@ def _table(formula: Formula, dtype: DataType) -> Any:
     def numbers() -> Any:
         return FORMULAS[formula.__name__][1] if dtype == DataType.FLOAT else entries.table(formula, dtype)
 
-    return launch.uploaded(launch.kept(_tables, (formula.__name__, dtype), dict), numbers, DataType.FLOAT)
+    return launch.uploaded(launch.kept(_tables, (formula, dtype), dict), numbers, DataType.FLOAT)
 
 
 class _Elementwise:

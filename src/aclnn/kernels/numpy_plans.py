@@ -1,0 +1,118 @@
+"""Plans that NumPy computes, over strided views of memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.dtypes import DataType
+from aclnn.kernels import Plan
+from aclnn.tensor import Layout, contiguous_strides
+
+Array = np.ndarray[Any, Any]
+
+_SIXTEEN_BITS = (DataType.FLOAT16.numpy, DataType.BF16.numpy)
+
+
+def view(layout: Layout, address: int) -> Array:
+    """Return an array over the memory of a view whose first element lies at an address."""
+    dtype = layout.dtype.numpy
+    if 0 in layout.shape:
+        return np.empty(layout.shape, dtype)
+    begin, end = layout.span
+    memory = (ctypes.c_char * (end - begin)).from_address(address + begin)
+    strides = [stride * dtype.itemsize for stride in layout.strides]
+    array: Array = np.ndarray(layout.shape, dtype, memoryview(memory), -begin, strides)
+    return array
+
+
+def convert(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Convert as aclnnCast does; the array itself where it has the data type.
+
+    Floating numbers become integers by truncation, at the ends of the range by saturation, NaN 0; integers wrap;
+    complex numbers lose their imaginary part; whatever is not 0 is true.
+    """
+    if values.dtype == dtype:
+        return values
+    if values.dtype.kind == "c" and dtype.kind not in "bc":
+        values = values.real
+    if dtype.kind in "iu" and values.dtype.kind not in "biuc":
+        return _truncated(values, dtype)
+    return values.astype(dtype)
+
+
+def _truncated(values: Array, dtype: np.dtype[Any]) -> Array:
+    wide, limits = values.astype(np.float64), np.iinfo(dtype)
+    # These two are exact in float64, unlike the limits of 64 bits.
+    below, above = wide <= float(limits.min) - 1, wide >= float(limits.max) + 1
+    result = np.where(below | above | np.isnan(wide), 0, wide).astype(dtype)
+    return np.where(below, limits.min, np.where(above, limits.max, result)).astype(dtype)
+
+
+class LibraryPlan:
+    """See ``aclnn.kernels.library``."""
+
+    workspace_bytes = 0
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Any],
+        outputs: Sequence[Layout],
+        dtype: DataType | None,
+        sized_by_result: bool,
+    ) -> None:
+        self._function = function
+        self._dtype = None if dtype is None else dtype.numpy
+        with np.errstate(all="ignore"):
+            self._inputs = [
+                given if isinstance(given, Layout) else self._operand(np.asarray(given)) for given in inputs
+            ]
+        self._outputs = outputs
+        self._sized_by_result = sized_by_result
+
+    def _operand(self, values: Array) -> Array:
+        if self._dtype is not None:
+            values = convert(values, self._dtype)
+        return values.astype(np.float32) if values.dtype in _SIXTEEN_BITS else values
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
+        """See ``aclnn.kernels.Plan``; every result is there before anything is written."""
+        addresses = iter(inputs)
+        with np.errstate(all="ignore"):
+            operands = [
+                self._operand(view(given, next(addresses))) if isinstance(given, Layout) else given
+                for given in self._inputs
+            ]
+            found = self._function(*operands)
+            results = [np.asarray(result) for result in (found if isinstance(found, tuple) else (found,))]
+            if self._dtype is not None:
+                results = [convert(result, self._dtype) for result in results]
+            for result, layout, address in zip(results, self._outputs, outputs, strict=True):
+                if self._sized_by_result:
+                    layout = Layout(layout.dtype, result.shape, contiguous_strides(result.shape))
+                written = view(layout, address)
+                np.copyto(written, convert(result, written.dtype))
+        return [result.shape for result in results] if self._sized_by_result else None
+
+
+class ConvertingPlan:
+    """See ``aclnn.kernels.converting``."""
+
+    def __init__(self, plan: Plan, inputs: Sequence[Layout], dtypes: Sequence[DataType]) -> None:
+        self.workspace_bytes = plan.workspace_bytes
+        self._plan = plan
+        self._inputs = inputs
+        self._dtypes = [dtype.numpy for dtype in dtypes]
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        with np.errstate(all="ignore"):
+            converted = [
+                np.ascontiguousarray(convert(view(layout, address), dtype))
+                for layout, address, dtype in zip(self._inputs, inputs, self._dtypes, strict=True)
+            ]
+        self._plan.run([values.ctypes.data for values in converted], outputs, workspace)
