@@ -152,6 +152,7 @@ def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.Mon
     case = CASE_BY_NAME["silu_backward"]
     assert prepared(case)[0].workspace_bytes == 0
     monkeypatch.setenv("ACLNN_WORKSPACE_BYTES", "1000")
+    monkeypatch.setattr(executors, "_prepared", Memo())
     executor, _ = prepared(case)
     assert executor.workspace_bytes == 1000
     with pytest.raises(AclnnError, match="expected at least the 1000 bytes"):

@@ -36,7 +36,7 @@ def test_edges_are_computed(case: Case, accepted: Accepted) -> None:
 @pytest.mark.parametrize(("case", "example"), EXAMPLES)
 def test_worked_examples_to_the_last_printed_digit(case: Case, example: Example) -> None:
     def array(value: tuple[T, list[float]] | None) -> object:
-        return None if value is None else np.array(value[1], NUMPY[value[0].dtype]).reshape(value[0].shape)
+        return None if value is None else np.array(value[1], value[0].dtype.numpy).reshape(value[0].shape)
 
     inputs = [array(example.inputs[p.name]) for p in case.operator.inputs]
     attributes = tuple(example.attributes[p.name] for p in case.operator.attributes)
@@ -50,7 +50,7 @@ def test_worked_examples_to_the_last_printed_digit(case: Case, example: Example)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @given(data=st.data())
 def test_any_layout_and_mix_of_types(case: Case, data: st.DataObject) -> None:
-    product = data.draw(st.sampled_from((Product.ASCEND_950, Product.ATLAS_A2)))
+    product = data.draw(st.sampled_from([p for p in (Product.ASCEND_950, Product.ATLAS_A2) if p in case.dtypes]))
     arguments = data.draw(valid_calls(case, product))
     outputs = {p.name for p in case.operator.outputs}
     strides = {

@@ -20,12 +20,19 @@ class Kind(Enum):
 
     INPUT = "const aclTensor *"
     OUTPUT = "aclTensor *"
+    INPUT_LIST = "const aclTensorList *"
+    OUTPUT_LIST = "aclTensorList *"
+    SCALAR = "const aclScalar *"
     INT_ARRAY = "const aclIntArray *"
     BOOL_ARRAY = "const aclBoolArray *"
     STRING = "char *"
+    DTYPE = "aclDataType "
+    BOOL = "bool "
     DOUBLE = "double "
+    FLOAT = "float "
     INT64 = "int64_t "
     INT32 = "int32_t "
+    INT8 = "int8_t "
 
     __hash__ = object.__hash__  # as Product's: members are singletons, and every call with attributes looks them up
 
@@ -33,11 +40,12 @@ class Kind(Enum):
     def words(self) -> str:
         """For people: input tensor, int array, double."""
         spelt = self.name.lower().replace("_", " ")
-        return f"{spelt} tensor" if self in TENSORS else spelt
+        return f"{spelt} tensor" if self in TENSORS else spelt.replace("list", "tensor list")
 
 
 TENSORS = (Kind.INPUT, Kind.OUTPUT)
-ATTRIBUTES = tuple(kind for kind in Kind if kind not in TENSORS)
+LISTS = (Kind.INPUT_LIST, Kind.OUTPUT_LIST)
+ATTRIBUTES = tuple(kind for kind in Kind if kind not in (*TENSORS, *LISTS))
 
 
 @dataclass(frozen=True)
@@ -79,9 +87,7 @@ class Call:
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The tensors given, by name, in the order of the signature."""
-        for parameter in self.operator.parameters:
-            if parameter.is_tensor and self.arguments[parameter.name] is not None:
-                yield parameter.name, self.arguments[parameter.name]
+        return self.operator.tensors(self.arguments)
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,23 @@ class LayerNorm:
     """Needs no kernel of the product (there are no columns, only mean and rstd to fill)."""
 
 
-Work = Elementwise | LayerNorm | LayerNormBackward
+@dataclass(frozen=True)
+class Library:
+    """``outputs = function(*inputs)`` over NumPy arrays; results are converted to the outputs' types and broadcast."""
+
+    function: Callable[..., Any]
+    """Takes arrays of float32 for 16-bit floating types; returns an array, or a tuple of one for each output."""
+    inputs: tuple[str, ...]
+    """Tensors, elements of tensor lists (``x[0]``) and scalars."""
+    outputs: tuple[str, ...]
+    dtype: DataType | None = None
+    """The data type to which inputs are converted before, and results after the computation; None keeps them."""
+    sized_by_result: bool = False
+    """The output's view takes the shape of the result, which depends on data."""
+    on_every_product: ClassVar[bool] = False
+
+
+Work = Elementwise | LayerNorm | LayerNormBackward | Library
 Shape = tuple[int, ...]
 
 
@@ -153,11 +175,22 @@ class Operator:
     """In order: the first that fails decides the status."""
     work: Callable[[Call], Work | None] = field(repr=False)
     """What to compute for checked arguments; None when there is nothing to do."""
-    infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False)
-    """Data type and shape of each output for the inputs given (masked-out ones left away)."""
+    infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
+    """Data type and shape of each output for the inputs given (masked-out ones left away); for functions of arrays."""
     stream_type: str = "aclrtStream "
     in_header_of: str | None = None
     """The operator in whose C header it is declared; None for one of its own."""
+
+    def tensors(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+        """The tensors among a call's arguments, by name, in the order of the signature; ``x[0]`` for one of a list."""
+        for parameter in self.parameters:
+            given = arguments[parameter.name]
+            if parameter.is_tensor and given is not None:
+                yield parameter.name, given
+            elif parameter.kind in LISTS:
+                yield from (
+                    (f"{parameter.name}[{at}]", item) for at, item in enumerate(given or ()) if item is not None
+                )
 
     @cached_property
     def inputs(self) -> tuple[Parameter, ...]:
@@ -171,8 +204,8 @@ class Operator:
 
     @cached_property
     def attributes(self) -> tuple[Parameter, ...]:
-        """The parameters that are not tensors."""
-        return tuple(p for p in self.parameters if not p.is_tensor)
+        """The parameters that are neither tensors nor lists of them."""
+        return tuple(p for p in self.parameters if p.kind in ATTRIBUTES)
 
     def parameter(self, name: str, kinds: Collection[Kind] = tuple(Kind)) -> Parameter:
         """A parameter by its C or Python name; a lone output also by none, a gradient's also as grad_input.

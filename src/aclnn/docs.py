@@ -1,6 +1,7 @@
-"""The pages of all operators and of all other C functions, from their declarations.
+"""The pages of all operators and of all other C functions, and the C names' types, from their declarations.
 
-``python -m aclnn.docs operators > docs/operators.md``, ``python -m aclnn.docs functions > docs/c-functions.md``.
+``python -m aclnn.docs operators > docs/operators.md``, ``python -m aclnn.docs functions > docs/c-functions.md``,
+``python -m aclnn.docs stub > src/aclnn/cann/__init__.pyi``.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from aclnn import operators
+from aclnn.cann import stub
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
+from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.products import Product
 from aclnn.rules import FLOATING
 from aclnn.status import name_of
 from aclnn.toolkit.lower_runtime import FORWARDS
+from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
 
 _INTRODUCTION = """\
 # The operators
@@ -35,6 +39,14 @@ _PRODUCTS = """\
 chip, as `aclrtGetSocName` tells it on a device.
 """
 
+_LIBRARY = """\
+## Plain operators
+
+Programs call these around activations and norms. They have C functions alone, and NumPy computes them: 16-bit types in
+float32, rounded once; integers wrap; floating numbers become integers by truncation, at the ends of the range by
+saturation, and NaN 0. Sums of float32 are made in float64, so that they do not depend on the layout.
+"""
+
 _FUNCTIONS = """\
 # The C functions
 
@@ -43,8 +55,16 @@ libraries and `aclnn.cann` have these, and both phases of each of [the operators
 absent from the headers too, so that a program that needs it does not compile.
 """
 
+_NAMED_ONLY = """\
+## Named only
+
+No header has these. The libraries define them so that programs that name them load, such as
+[torch_npu](torch-npu.md); `aclGetRecentErrMsg` names the function that refused.
+"""
+
 _GROUPS = {
     "runtime": "Start and stop, devices, contexts, streams, events, error texts",
+    "system": "Settings, what a device has, versions",
     "memory": "Memory",
     "objects": "Tensors, scalars, arrays, lists",
     "executors": "Executors",
@@ -53,8 +73,21 @@ _GROUPS = {
 
 def operators_page() -> str:
     """The text of docs/operators.md."""
-    parts = [_INTRODUCTION, _products(), _overview(), *(_section(operator) for operator in OPERATORS)]
+    parts = [_INTRODUCTION, _products(), _overview(), *(_section(operator) for operator in OPERATORS), _library()]
     return "\n".join(parts)
+
+
+def _library() -> str:
+    rows = [(f"`{_call(o)}`", f"`aclnnop/{o.header}`", f"`{o.formula}`", _not_on(o)) for o in LIBRARY_OPERATORS]
+    return f"{_LIBRARY}\n" + _table(("first phase", "header", "computes", "not on"), rows)
+
+
+def _call(operator: Operator) -> str:
+    return f"{operator.function}({', '.join(parameter.name for parameter in operator.parameters)})"
+
+
+def _not_on(operator: Operator) -> str:
+    return ", ".join(product.title for product in Product if product not in operator.support)
 
 
 def functions_page() -> str:
@@ -68,7 +101,12 @@ def functions_page() -> str:
     older = [(f"`{forward.prototype}`", f"`{forward.to}`") for forward in FORWARDS]
     groups = [*zip(_GROUPS.values(), rows.values(), strict=True), ("The layer below (`libruntime.so`)", older)]
     sections = [f"## {title}\n\n{_table(('function', 'what it does'), lines)}" for title, lines in groups]
-    return "\n".join([_FUNCTIONS, *sections])
+    stubs = _table(("function", "answer"), ((f"`{stub.name}`", _answer(stub)) for stub in STUBS))
+    return "\n".join([_FUNCTIONS, *sections, _NAMED_ONLY, stubs])
+
+
+def _answer(stub: Stub) -> str:
+    return f"{stub.code} `{name_of(stub.code)}`" if stub.answer == REFUSED else stub.answer
 
 
 def _products() -> str:
@@ -136,7 +174,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 #: By the word that asks for them.
-PAGES = {"operators": operators_page, "functions": functions_page}
+PAGES = {"operators": operators_page, "functions": functions_page, "stub": stub.text}
 
 if __name__ == "__main__":
     if sys.argv[1:] not in [[page] for page in PAGES]:

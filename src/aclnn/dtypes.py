@@ -82,6 +82,22 @@ class DataType(IntEnum):
         """
         return _numpy_dtype(self)
 
+    @property
+    def has_numpy(self) -> bool:
+        """True where NumPy or ml_dtypes has an equivalent."""
+        try:
+            return self.numpy is not None
+        except TypeError:
+            return False
+
+    def decode(self, data: bytes) -> Any:
+        """Return the number that these bytes hold, as NumPy's scalar.
+
+        Raises:
+            TypeError: neither NumPy nor ml_dtypes has an equivalent.
+        """
+        return np.frombuffer(data, self.numpy)[0]
+
     @classmethod
     def of_numpy(cls, dtype: np.dtype[Any]) -> DataType:
         """The data type equivalent to a NumPy one.
@@ -89,16 +105,17 @@ class DataType(IntEnum):
         Raises:
             TypeError: there is none (object arrays, strings, other byte orders …).
         """
-        found = _by_numpy_name().get(dtype.name) if dtype.isnative else None
-        if found is None:
-            raise TypeError(f"expected a data type that ACL has (float32, float16, bfloat16 …), got {dtype!r}")
+        found = _by_numpy_name().get(dtype.name)
+        if found is None or not dtype.isnative:
+            cure = "" if found is None else f": .astype({dtype.newbyteorder('=').str!r}) converts it"
+            raise TypeError(f"expected a data type that ACL has (float32, float16, bfloat16 …), got {dtype!r}{cure}")
         return found
 
 
 @cache
 def _numpy_dtype(dtype: DataType) -> np.dtype[Any]:
     name = dtype.numpy_name
-    if name is not None and (hasattr(np, name) or name == "bool"):
+    if name is not None and (name == "bool" or hasattr(np, name)):
         return np.dtype(name)
     import ml_dtypes
 

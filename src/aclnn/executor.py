@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import count
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any, Protocol
 
 from aclnn import kernels
-from aclnn.declaration import Call, Elementwise, LayerNorm, Operator, Work
+from aclnn.declaration import Call, Elementwise, LayerNorm, Library, Operator, Work
 from aclnn.dtypes import DataType
 from aclnn.products import Product, current_product
-from aclnn.rules import sane_view
+from aclnn.promotion import promote
+from aclnn.rules import FLOATING, sane_view
 from aclnn.settings import Memo, integer
 from aclnn.status import (
     ACLNN_ERR_INNER_NULLPTR,
@@ -19,7 +21,7 @@ from aclnn.status import (
     ACLNN_ERR_PARAM_NULLPTR,
     AclnnError,
 )
-from aclnn.tensor import Layout, Tensor
+from aclnn.tensor import Layout, Tensor, contiguous_strides
 
 Task = Callable[[], object]
 Picker = Callable[[Sequence[int]], Sequence[int]]
@@ -30,6 +32,9 @@ class Stream(Protocol):
 
     def enqueue(self, task: Task, short: bool = False) -> object:
         """Queue a task; it runs after those before it."""
+
+    def synchronize(self) -> object:
+        """Wait for every task queued so far."""
 
 
 class Memory(Protocol):
@@ -45,16 +50,37 @@ class Memory(Protocol):
 class Prepared:
     """What phase one decided about one set of argument descriptors; shared by every executor prepared from them."""
 
-    __slots__ = ("inputs", "operator", "outputs", "plan", "workspace_bytes")
+    __slots__ = (
+        "asked_bytes",
+        "inputs",
+        "operands",
+        "operator",
+        "outputs",
+        "plan",
+        "short",
+        "sizes_outputs",
+        "workspace_bytes",
+    )
 
     def __init__(
-        self, operator: Operator, plan: kernels.Plan | None, inputs: Sequence[str | None], outputs: Sequence[str | None]
+        self,
+        call: Call,
+        plan: kernels.Plan | None = None,
+        inputs: Sequence[str | None] = (),
+        outputs: Sequence[str | None] = (),
+        sizes_outputs: bool = False,
     ) -> None:
-        self.operator = operator
+        self.operator = call.operator
         self.plan = plan
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.workspace_bytes = 0 if plan is None else plan.workspace_bytes
+        self.asked_bytes = 0 if plan is None else max(plan.workspace_bytes, _least_workspace())
+        self.sizes_outputs = sizes_outputs
+        tensors = dict(call.tensors())
+        names = (*self.inputs, *self.outputs)
+        self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
+        self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
     def pickers(self, names: Sequence[str]) -> tuple[Picker, Picker]:
         """What takes the addresses of the plan's inputs, and those of its outputs, out of the call's.
@@ -82,8 +108,7 @@ class Executor:
     GONE = "has run, was destroyed or never existed"
 
     __slots__ = (
-        "_bound", "_identity", "_judged", "_operands", "_runs", "_short", "prepared", "repeatable", "tensors",
-        "workspace_bytes",
+        "_bound", "_identity", "_judged", "_offsets", "_runs", "prepared", "repeatable", "tensors", "workspace_bytes",
     )  # fmt: skip
 
     def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
@@ -92,12 +117,10 @@ class Executor:
         self._runs = count()
         self._identity = object()
         self._judged: Memo[tuple[object, ...], Task] = Memo()
-        bound = {p.name: arguments[p.name] for p in prepared.operator.parameters if p.is_tensor}
-        self.tensors: dict[str, Tensor] = {name: tensor for name, tensor in bound.items() if tensor is not None}
-        self._operands = [_Operand(name, self.tensors) for name in (*prepared.inputs, *prepared.outputs)]
-        self._bound = [operand.tensor for operand in self._operands]
-        self._short = sum(operand.size for operand in self._operands) <= _SHORT_ELEMENTS
-        self.workspace_bytes = max(prepared.workspace_bytes, _least_workspace()) if prepared.plan is not None else 0
+        self.tensors: dict[str, Tensor] = dict(prepared.operator.tensors(arguments))
+        self._bound = [self.tensors.get(operand.name, _ABSENT) for operand in prepared.operands]
+        self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
+        self.workspace_bytes = prepared.asked_bytes
 
     def run(
         self, workspace: int = 0, workspace_size: int = 0, stream: Stream | None = None, memory: Memory | None = None
@@ -113,7 +136,8 @@ class Executor:
 
         Raises:
             AclnnError: 161001 for a second use of a single-use executor or a missing workspace, 161002 for a workspace
-                that is too small, the runtime's code for an address outside live memory. Nothing has been touched then.
+                that is too small or overlaps a tensor, the runtime's code for an address outside live memory. Nothing
+                has been touched then.
         """
         # Counted in one step: of two threads with one single-use executor, one is refused.
         if next(self._runs) and not self.repeatable:
@@ -137,19 +161,26 @@ class Executor:
         if stream is None:
             task()
         else:
-            stream.enqueue(task, self._short)
+            stream.enqueue(task, self.prepared.short)
+            if self.prepared.sizes_outputs:  # which callers look at next
+                stream.synchronize()
 
     def _task(
         self, plan: kernels.Plan, addresses: list[int], workspace: int, workspace_size: int, memory: Memory | None
     ) -> Task:
         """Judge the addresses, and what to do with them."""
-        firsts = [address + operand.offset_bytes for operand, address in zip(self._operands, addresses, strict=True)]
+        firsts = list(map(add, addresses, self._offsets))
         arity = len(self.prepared.inputs)
         inputs, outputs = firsts[:arity], firsts[arity:]
         held = [] if memory is None else self._resolve(memory, addresses, firsts, workspace, workspace_size)
+        if self.prepared.workspace_bytes:
+            self._check_apart(firsts, workspace)
 
         def task(held: object = (held, self.tensors)) -> None:
-            plan.run(inputs, outputs, workspace)
+            shapes = plan.run(inputs, outputs, workspace)
+            if shapes is not None:
+                for tensor, shape in zip(self._bound[arity:], shapes, strict=True):
+                    tensor.shape, tensor.strides = shape, contiguous_strides(shape)
 
         return task
 
@@ -170,13 +201,27 @@ class Executor:
                 f"got {workspace_size}",
             )
 
+    def _check_apart(self, firsts: list[int], workspace: int) -> None:
+        """Refuse a workspace whose use would overwrite a tensor, or be overwritten with one."""
+        end = workspace + self.prepared.workspace_bytes
+        for operand, first in zip(self.prepared.operands, firsts, strict=True):
+            begin = first + operand.span[0]
+            if begin < end and workspace < begin + operand.nbytes and operand.nbytes:
+                raise self._error(
+                    ACLNN_ERR_PARAM_INVALID,
+                    f"workspace: expected memory apart from the tensors, got [{workspace:#x}, {end:#x}), "
+                    f"which overlaps {operand.name}'s [{begin:#x}, {begin + operand.nbytes:#x})",
+                )
+
     def _resolve(
         self, memory: Memory, addresses: list[int], firsts: list[int], workspace: int, workspace_size: int
     ) -> list[object]:
         held = [
             self._resolve_one(memory, operand.name, first + operand.span[0], operand.nbytes, address)
-            for operand, address, first in zip(self._operands, addresses, firsts, strict=True)
-            if operand.nbytes and operand.tensor.owner is None
+            for operand, tensor, address, first in zip(
+                self.prepared.operands, self._bound, addresses, firsts, strict=True
+            )
+            if operand.nbytes and tensor.owner is None
         ]
         if workspace_size > 0:
             held.append(self._resolve_one(memory, "workspace", workspace, workspace_size, workspace))
@@ -197,18 +242,15 @@ _SHORT_ELEMENTS = 1 << 14
 
 
 class _Operand:
-    """One tensor of an executor, with what phase one saw of it; no tensor for one that is absent."""
+    """One tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
 
-    __slots__ = ("name", "nbytes", "offset_bytes", "size", "span", "tensor")
+    __slots__ = ("name", "nbytes", "size", "span")
 
-    def __init__(self, name: str | None, tensors: Mapping[str, Tensor]) -> None:
-        self.name = name or ""
-        self.tensor = _ABSENT if name is None else tensors[name]
-        layout = self.tensor.layout
-        self.span = layout.span
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self.name = name
+        self.size = tensor.size
+        self.span = tensor.layout.span
         self.nbytes = self.span[1] - self.span[0]
-        self.size = layout.size
-        self.offset_bytes = self.tensor.offset * self.tensor.dtype.itemsize
 
 
 _ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))
@@ -255,6 +297,8 @@ def _least_workspace() -> int:
 def _description(argument: Any) -> Any:
     if isinstance(argument, Tensor):
         return argument.dtype, argument.shape, argument.strides, argument.format
+    if type(argument) is tuple:  # a list of tensors
+        return tuple(map(_description, argument))
     return argument
 
 
@@ -262,7 +306,7 @@ def _prepare(call: Call, device: str) -> Prepared:
     check_arguments(call)
     work = call.operator.work(call)
     if work is None:
-        return Prepared(call.operator, None, (), ())
+        return Prepared(call)
     if call.product not in call.operator.support and not work.on_every_product:
         raise AclnnError(
             ACLNN_ERR_INNER_NULLPTR,
@@ -298,14 +342,59 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
     if isinstance(work, Elementwise):
         output = call[work.output].layout
         operands = tuple(_broadcast(call[name].layout, output.shape) for name in work.inputs)
-        plan = kernels.elementwise(work.formula, operands, output, device)
-        return Prepared(call.operator, plan, work.inputs, (work.output,))
+        plan = _elementwise(call, work.formula, operands, output, device)
+        return Prepared(call, plan, work.inputs, (work.output,))
+    if isinstance(work, Library):
+        return _library(call, work, device)
     inputs, outputs = _layouts(call, work.inputs), _layouts(call, work.outputs)
     if isinstance(work, LayerNorm):
         plan = kernels.layer_norm(inputs, outputs, work.normalized_dims, work.eps, device)
     else:
         plan = kernels.layer_norm_backward(inputs, outputs, work.normalized_dims, device)
-    return Prepared(call.operator, plan, work.inputs, work.outputs)
+    return Prepared(call, plan, work.inputs, work.outputs)
+
+
+def _expect_cpu(call: Call, device: str) -> None:
+    if device != "cpu":
+        text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text)
+
+
+def _library(call: Call, work: Library, device: str) -> Prepared:
+    _expect_cpu(call, device)
+    tensors = dict(call.tensors())
+    for name in (*work.inputs, *work.outputs):
+        dtype = (tensors.get(name) or call[name]).dtype
+        if not dtype.has_numpy:
+            raise AclnnError(
+                ACLNN_ERR_INNER_NULLPTR,
+                f"{call.operator.function}: {name}: expected a data type that NumPy computes, got {dtype.c_name}",
+            )
+    given = [tensors[name].layout if name in tensors else call[name].value for name in work.inputs]
+    written = [tensors[name].layout for name in work.outputs]
+    plan = kernels.library(work.function, given, written, work.dtype, work.sized_by_result)
+    names = [name for name in work.inputs if name in tensors]
+    return Prepared(call, plan, names, work.outputs, work.sized_by_result)
+
+
+def _elementwise(
+    call: Call, formula: kernels.Formula, operands: tuple[Layout, ...], output: Layout, device: str
+) -> kernels.Plan:
+    """Plan a formula, whose inputs of other than floating types are converted to the promoted type first."""
+    dtypes = [operand.dtype for operand in operands]
+    if set(dtypes) <= set(FLOATING):
+        return kernels.elementwise(formula, operands, output, device)
+    _expect_cpu(call, device)
+    promoted = reduce(_promoted, dtypes)
+    converted = Layout(promoted, output.shape, contiguous_strides(output.shape))
+    plan = kernels.elementwise(formula, (converted,) * len(operands), output, device)
+    return kernels.converting(plan, operands, (promoted,) * len(operands))
+
+
+def _promoted(first: DataType, second: DataType) -> DataType:
+    found = promote(first, second)
+    assert found is not None, "the operator's checks have found one"
+    return found
 
 
 def _layouts(call: Call, names: tuple[str | None, ...]) -> tuple[Layout | None, ...]:

@@ -41,6 +41,27 @@ A2_CLASS = frozenset({Product.ATLAS_A2, Product.ATLAS_A3})
 CLASS_950 = frozenset({Product.ASCEND_950})
 
 
+_MIB = 1 << 20
+# Of the chips whose numbers are published: AI cores, vector cores, bytes of the second-level cache.
+_CORES: dict[str, tuple[int, int, int | None]] = {
+    r"Ascend910B(1|2|2C)|Ascend910_93[89]\d": (24, 48, 192 * _MIB),
+    r"Ascend910B3|Ascend910_93[67]\d": (20, 40, 192 * _MIB),
+    r"Ascend910B4(-1)?": (20, 40, 96 * _MIB),
+    r"Ascend950PR_950z": (4, 8, 128 * _MIB),
+    r"Ascend950DT_950[xy]": (8, 16, 128 * _MIB),
+    r"Ascend950(PR|DT)_957\w": (28, 56, 128 * _MIB),
+    r"Ascend950(PR|DT)_958\w": (32, 64, 128 * _MIB),
+    r"Ascend950(PR|DT)_(959|95A)\w": (36, 72, 128 * _MIB),
+    r"Ascend310B\d": (1, 1, None),
+}
+
+
+def cores(soc_name: str) -> tuple[int | None, int | None, int | None]:
+    """A chip's AI cores, vector cores and bytes of second-level cache; None for what is not published."""
+    found = (numbers for names, numbers in _CORES.items() if re.fullmatch(names, soc_name))
+    return next(found, (None, None, None))
+
+
 def product_of(soc_name: str) -> Product:
     """The family of a long SoC name, such as ``Ascend910B2`` or ``Ascend950DT_9571``.
 

@@ -12,6 +12,29 @@ _ALONE = (D.UINT16, D.UINT32, D.UINT64)
 _COMPLEX_OF = {D.DOUBLE: D.COMPLEX128, D.FLOAT: D.COMPLEX64}
 
 
+def _rank(dtype: D) -> int | None:
+    for rank, group in enumerate(((D.BOOL,), (*_INTEGERS, *_ALONE), _FLOATING, _COMPLEX)):
+        if dtype in group:
+            return rank
+    return None
+
+
+def castable(source: D, target: D) -> bool:
+    """True when values may be converted implicitly: BOOL, integers, floating, complex, in this order or within one."""
+    first, second = _rank(source), _rank(target)
+    return source == target or (first is not None and second is not None and first <= second)
+
+
+def is_floating(dtype: D) -> bool:
+    """True for the real floating types of 16 bits and more."""
+    return dtype in _FLOATING
+
+
+def is_integer(dtype: D) -> bool:
+    """True for integers, not for BOOL."""
+    return dtype != D.BOOL and dtype in (*_INTEGERS, *_ALONE)
+
+
 def promote(first: D, second: D) -> D | None:
     """The type that both convert to, or None when the pair has none."""
     if first == second:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aclnn import operators
@@ -68,6 +71,24 @@ def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[
         got = "no FILE" if found else "none"
         raise ValueError(f"{option}: expected name=FILE with one of {', '.join(_names(operator))}, got {got}")
     return found
+
+
+def expect_no_input(option: str, word: str, out: Path, inputs: Iterable[tuple[str, Path]]) -> None:
+    """Refuse to write over what is read, by whatever name its file goes.
+
+    Args:
+        option: the one that names the output.
+        word: what it was given.
+        out: the output's file.
+        inputs: what is read, by the word for it.
+
+    Raises:
+        ValueError: the output is one of the files read.
+    """
+    for name, path in inputs:
+        with suppress(OSError):  # what does not exist is no other file
+            if os.path.samefile(out, path):
+                raise ValueError(f"{option}: expected a file that is no input, got {word!r}, which {name} is read from")
 
 
 def _names(operator: Operator) -> list[str]:

@@ -8,6 +8,7 @@ from functools import reduce
 from aclnn.declaration import Call, Check
 from aclnn.dtypes import DataType
 from aclnn.products import Product
+from aclnn.promotion import castable, promote
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.tensor import Tensor
 
@@ -82,16 +83,46 @@ def dtype_in(allowed: Callable[[Product], Collection[DataType]], *names: str) ->
         if dtype in accepted:
             return None
         # Where this check takes bfloat16 on a product without it, a later one does not.
-        has = floating(call.product)
-        expected = listing(member.c_name for member in FLOATING if member in accepted and member in has)
+        lacks = set() if call.product.has_bfloat16 else {DataType.BF16}
+        expected = listing(member.c_name for member in DataType if member in accepted and member not in lacks)
         return f"expected data type {expected} on {call.product.title}, got {dtype.c_name}"
 
     return each("data type", names, complain)
 
 
+def where_supported(dtypes: Collection[DataType]) -> Callable[[Product], frozenset[DataType]]:
+    """Those data types, BF16 only on the products that have it."""
+    without = frozenset(dtypes) - {DataType.BF16}
+    return lambda product: frozenset(dtypes) if product.has_bfloat16 else without
+
+
 def floating(product: Product) -> frozenset[DataType]:
     """float32 and float16 everywhere, bfloat16 where the product has it."""
     return WITH_BFLOAT16 if product.has_bfloat16 else WITHOUT_BFLOAT16
+
+
+def promotable(first: str, second: str) -> Check:
+    """The two data types, of tensors or scalars, have one that both promote to."""
+
+    def complain(call: Call) -> str | None:
+        mine, theirs = call[second].dtype, call[first].dtype
+        if promote(theirs, mine) is not None:
+            return None
+        return f"{second}: expected a data type that promotes with {theirs.c_name} (that of {first}), got {mine.c_name}"
+
+    return rule(f"promotable: {first}, {second}", complain)
+
+
+def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
+    """Each data type is one that results of the computation's type convert to implicitly."""
+
+    def complain(call: Call, name: str) -> str | None:
+        computed, mine = dtype(call), call[name].dtype
+        if castable(computed, mine):
+            return None
+        return f"expected a data type to which {computed.c_name} (that of the result) converts, got {mine.c_name}"
+
+    return each("holds the result", names, complain)
 
 
 def same_dtype(name: str, other: str) -> Check:
@@ -122,6 +153,16 @@ def same_format(name: str, other: str) -> Check:
         return None if mine == theirs else f"expected format {theirs.c_name} (that of {other}), got {mine.c_name}"
 
     return each(f"same format as {other}", (name,), complain)
+
+
+def public_format(*names: str) -> Check:
+    """No tensor carries a private storage format label."""
+
+    def complain(call: Call, name: str) -> str | None:
+        got = call[name].format
+        return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
+
+    return each("no private format", names, complain)
 
 
 def limited_dims(*names: str) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aclnn.dtypes import DataType, Format
 
@@ -46,6 +46,18 @@ class Layout(NamedTuple):
                 return False
             reach += stride * (extent - 1)
         return True
+
+
+class Scalar(NamedTuple):
+    """``aclScalar``: one number, as the bytes of its data type."""
+
+    dtype: DataType
+    data: bytes
+
+    @property
+    def value(self) -> Any:
+        """The number, as NumPy's scalar."""
+        return self.dtype.decode(self.data)
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:

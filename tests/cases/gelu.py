@@ -228,6 +228,84 @@ GELU_BACKWARD_V2 = Case(
 )
 
 
+def _gelu_backward_mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
+    return dtype(draw(st.sampled_from(FLOATS)), "gradInput") | _gelu_inputs(draw)
+
+
+def _gelu_inputs(draw: st.DrawFn) -> Change:
+    return dtype(draw(st.sampled_from(FLOATS)), "gradOutput") | dtype(draw(st.sampled_from(FLOATS)), "self")
+
+
+GELU_BACKWARD = Case(
+    mixed=_gelu_backward_mixed,
+    operator=BY_NAME["gelu_backward"],
+    python=aclnn.gelu_backward,
+    call=lambda d: {"gradOutput": T(d, GRID), "self": T(d, GRID), "gradInput": T(d, GRID)},
+    dtypes=GELU_BACKWARD_V2.dtypes,
+    unsupported=GELU_BACKWARD_V2.unsupported,
+    curves={"gelu_tanh": GELU_BACKWARD_V2.curves["gelu_tanh"]._replace(attributes={})},
+    refusals=(
+        *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
+        Refusal(
+            "promotable: gradOutput, self", dtype(D.UINT16, "self"), "self", "data type that promotes", "ACL_UINT16"
+        ),
+        Refusal(
+            "promoted floating data type: self",
+            dtype(D.DOUBLE, "gradOutput"),
+            "self",
+            "ACL_DOUBLE (that of gradOutput) to ACL_FLOAT",
+            "ACL_",
+        ),
+        Refusal(
+            "promoted floating data type: self",
+            dtype(D.INT32, "gradOutput", "self"),
+            "self",
+            "promotes with ACL_INT32",
+            "ACL_INT32",
+        ),
+        Refusal(
+            "promoted floating data type: self",
+            dtype(BF16, "self"),
+            "self",
+            "to ACL_FLOAT or ACL_FLOAT16 on Atlas",
+            "ACL_BF16",
+            products=OLD,
+        ),
+        Refusal("data type: gradInput", dtype(D.DOUBLE, "gradInput"), "gradInput", "data type", "ACL_DOUBLE"),
+        Refusal(
+            "at most 8 dimensions: gradOutput, self",
+            shape(NINE, "gradOutput", "gradInput"),
+            "gradOutput",
+            "at most 8 dimensions",
+            "9",
+        ),
+        Refusal("at most 8 dimensions: gradOutput, self", shape(NINE, "self", "gradInput"), "self", "at most 8", "9"),
+        *(refusal for refusal in GELU_BACKWARD_V2.refusals if refusal.check.startswith("broadcast")),
+    ),
+    never_together=GELU_BACKWARD_V2.never_together,
+    accepted=(
+        Accepted("empty", shape((0, 4), "gradOutput", "self", "gradInput")),
+        Accepted("0-dim", shape((), "gradOutput", "self", "gradInput")),
+        Accepted("8 dimensions", shape((2, 1, 2, 1, 2, 1, 2, 3), "gradOutput", "self", "gradInput")),
+        Accepted("broadcast self", shape((3,), "self")),
+        Accepted("float16 with float32", dtype(FLOAT16, "gradOutput") | dtype(FLOAT, "self", "gradInput")),
+        Accepted("another type out", dtype(other, "gradInput")),
+        Accepted("integers beside floating numbers", dtype(D.INT32, "gradOutput")),
+        Accepted("booleans beside floating numbers", dtype(D.BOOL, "self")),
+    ),
+    examples=(
+        Example(
+            {
+                "gradOutput": (T(D.INT32, (4, 2)), [1] * 8),
+                "self": (T(FLOAT, (4, 2)), [float(i) for i in range(8)]),
+            },
+            {},
+            {"gradInput": "0.500000 1.082964 1.086099 1.011584 1.000335 1.000002 1.000000 1.000000"},
+        ),
+    ),
+)
+
+
 _GELU_TANH_PROBES = probes(
     SAMPLE_X, "-0.003637 -0.045402 -0.158808 -0.154286 0.000000 0.345714 0.841192 1.954598 2.996363"
 )

@@ -43,6 +43,11 @@ def _hardswish(x: Any) -> Any:
     return 0 * x if x[0] < -3 else x if x[0] > 3 else x * (x + 3) / 6
 
 
+def _hardswish_v2(x: Any) -> Any:
+    # The derivative at ±3 is that of the outer branches.
+    return 0 * x if x[0] <= -3 else x if x[0] >= 3 else x * (x + 3) / 6
+
+
 HARDSWISH_BACKWARD = Case(
     operator=BY_NAME["hardswish_backward"],
     python=aclnn.hardswish_backward,
@@ -115,6 +120,58 @@ HARDSWISH_BACKWARD = Case(
             },
             {},
             {"out": "0.000000 0.833333 2.333333 4.500000 4.000000 5.000000 6.000000 7.000000"},
+        ),
+    ),
+)
+
+
+HARDSWISH_BACKWARD_V2 = Case(
+    operator=BY_NAME["hardswish_backward_v2"],
+    python=aclnn.hardswish_backward_v2,
+    call=HARDSWISH_BACKWARD.call,
+    dtypes=HARDSWISH_BACKWARD.dtypes,
+    unsupported=HARDSWISH_BACKWARD.unsupported,
+    curves={
+        "hardswish": Curve(
+            _hardswish_v2,
+            {},
+            (-3.0, -1.5, 3.0),
+            (0.0, 1.0),
+            probes(
+                [-4.0, -3.0, -2.0, -1.5, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0],
+                "0.000000 0.000000 -0.166667 0.000000 0.166667 0.500000 0.833333 1.166667 1.000000 1.000000",
+            ),
+        )
+    },
+    refusals=(
+        *every_null("present: gradOutput, self, out", "gradOutput self out"),
+        Refusal(
+            "data type: gradOutput, self",
+            dtype(D.INT64, "gradOutput"),
+            "gradOutput",
+            "data type ACL_FLOAT",
+            "ACL_INT64",
+        ),
+        Refusal(
+            "data type: gradOutput, self",
+            dtype(BF16, "self", "gradOutput", "out"),
+            "gradOutput",
+            "data type ACL_FLOAT or ACL_FLOAT16",
+            "ACL_BF16",
+            products=OLD,
+        ),
+        Refusal("data type: gradOutput, self", dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
+        *(refusal for refusal in HARDSWISH_BACKWARD.refusals if not refusal.check.startswith(("present", "data"))),
+    ),
+    accepted=HARDSWISH_BACKWARD.accepted,
+    examples=(
+        Example(
+            {
+                "gradOutput": (T(FLOAT, (4, 2)), [float(i) for i in range(8)]),
+                "self": (T(FLOAT, (4, 2)), [float(i) for i in range(8)]),
+            },
+            {},
+            {"out": "0.000000 0.833333 2.333333 3.000000 4.000000 5.000000 6.000000 7.000000"},
         ),
     ),
 )

@@ -14,6 +14,7 @@ from aclnn.dtypes import Format
 from aclnn.operators import BY_NAME
 from aclnn.products import Product
 from cases.table import (
+    A2_CLASS,
     BF16,
     FLOAT,
     FLOAT16,
@@ -332,6 +333,12 @@ def _layer_norm_forward_mixed(draw: st.DrawFn, product: Product, arguments: Argu
     return {**dtype(out, "out"), **dtype(statistic, *_STATISTICS), **dict.fromkeys(absent)}
 
 
+def _fast_layer_norm_mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
+    mixed = dict(_layer_norm_forward_mixed(draw, product, arguments))
+    del mixed["out"]
+    return mixed
+
+
 _WITH_8 = (1,) * 8 + (3,)
 _AT_MOST_8 = "at most 8 dimensions: input, out, weightOptional, biasOptional, meanOutOptional, rstdOutOptional"
 
@@ -489,6 +496,57 @@ LAYER_NORM = Case(
                 "out": "-0.999980 0.999980 -0.999980 0.999980",
                 "meanOutOptional": "2.500000 4.500000",
                 "rstdOutOptional": "1.999960 1.999960",
+            },
+        ),
+    ),
+)
+
+
+_MOST_COLUMNS = 583_705_600
+_TOO_LONG = _layer_norm_forward_reshape((2,), (_MOST_COLUMNS + 1,))
+
+FAST_LAYER_NORM = replace(
+    LAYER_NORM,
+    operator=BY_NAME["fast_layer_norm"],
+    python=aclnn.fast_layer_norm,
+    dtypes=dict.fromkeys(A2_CLASS, FLOATS),
+    unsupported=dict.fromkeys((Product.ASCEND_950, *OLD), (NO_KERNEL, "product")),
+    refusals=(
+        *(row for row in _LAYER_NORM_ROWS if "statistic" not in row.check),
+        Refusal("same data type as input: out", dtype(other, "out"), "out", "data type ACL_", "ACL_FLOAT"),
+        *(
+            Refusal(
+                "room for every row's statistic: meanOutOptional, rstdOutOptional", shape((3,), n), n, "2 elements", "3"
+            )
+            for n in _STATISTICS
+        ),
+        Refusal(
+            f"at most {_MOST_COLUMNS} columns: normalizedShape",
+            _TOO_LONG,
+            "normalizedShape",
+            f"at most {_MOST_COLUMNS} elements in a row",
+            str(_MOST_COLUMNS + 1),
+            NO_KERNEL,
+        ),
+    ),
+    mixed=_fast_layer_norm_mixed,
+    accepted=(
+        *(accepted for accepted in LAYER_NORM.accepted if accepted.name != "other outputs"),
+        Accepted("other statistics", dtype(FLOAT16, *_STATISTICS)),
+        Accepted("no rows of too many columns", _layer_norm_forward_reshape((0,), (_MOST_COLUMNS + 1,))),
+    ),
+    examples=(
+        Example(
+            {
+                "input": (T(FLOAT, (1, 2, 32)), [2.0] * 64),
+                "weightOptional": (T(FLOAT, (32,)), [1.0] * 32),
+                "biasOptional": (T(FLOAT, (32,)), [0.0] * 32),
+            },
+            {"normalizedShape": (32,), "eps": 1e-5},
+            {
+                "out": " ".join(["0.000000"] * 64),
+                "meanOutOptional": "2.000000 2.000000",
+                "rstdOutOptional": "316.227753 316.227753",
             },
         ),
     ),

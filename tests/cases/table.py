@@ -25,7 +25,8 @@ SOC_NAMES = {
     Product.ATLAS_TRAINING: "Ascend910A",
 }
 PRODUCTS = tuple(SOC_NAMES)
-MODERN = (Product.ASCEND_950, Product.ATLAS_A3, Product.ATLAS_A2)
+A2_CLASS = (Product.ATLAS_A3, Product.ATLAS_A2)
+MODERN = (Product.ASCEND_950, *A2_CLASS)
 FLOAT, FLOAT16, BF16 = FLOATS = D.FLOAT, D.FLOAT16, D.BF16
 REFUSED_DTYPES = tuple(
     D(number)

@@ -1,4 +1,4 @@
-"""The operators, one file each. One import line here is all it takes to add one everywhere."""
+"""The operators, one file each. One import line here adds one everywhere but to the names of ``aclnn`` itself."""
 
 from __future__ import annotations
 
@@ -6,27 +6,46 @@ from inspect import Signature, signature
 
 from aclnn.declaration import Operator
 from aclnn.operators.fast_gelu import FAST_GELU, FAST_GELU_BACKWARD, fast_gelu, fast_gelu_backward
-from aclnn.operators.gelu import GELU, GELU_BACKWARD_V2, GELU_V2, gelu, gelu_backward_v2, gelu_v2
+from aclnn.operators.gelu import (
+    GELU,
+    GELU_BACKWARD,
+    GELU_BACKWARD_V2,
+    GELU_V2,
+    gelu,
+    gelu_backward,
+    gelu_backward_v2,
+    gelu_v2,
+)
 from aclnn.operators.hardswish import (
     HARDSWISH,
     HARDSWISH_BACKWARD,
+    HARDSWISH_BACKWARD_V2,
     INPLACE_HARDSWISH,
     hardswish,
     hardswish_backward,
+    hardswish_backward_v2,
     inplace_hardswish,
 )
 from aclnn.operators.layer_norm import (
+    FAST_LAYER_NORM,
     LAYER_NORM,
     LAYER_NORM_BACKWARD,
     LAYER_NORM_WITH_IMPL_MODE,
+    fast_layer_norm,
     layer_norm,
     layer_norm_backward,
     layer_norm_with_impl_mode,
 )
+from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
 
-#: Every operator imported above.
+__all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "signature_of"]
+
+#: The operators that are functions of arrays: every one imported above.
 OPERATORS: tuple[Operator, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Operator))
+
+#: The operators that have C functions.
+C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS)
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}
 
@@ -34,6 +53,3 @@ BY_NAME = {operator.name: operator for operator in OPERATORS}
 def signature_of(operator: Operator) -> Signature:
     """The operator's Python function's."""
     return signature(globals()[operator.name])
-
-
-__all__ = ["BY_NAME", "OPERATORS"] + [operator.name for operator in OPERATORS]

@@ -1,4 +1,4 @@
-"""aclnnGelu and aclnnGeluV2, exact (erf) or approximated by tanh, and aclnnGeluBackwardV2, the gradient of both."""
+"""aclnnGelu and aclnnGeluV2, exact (erf) or by tanh, and their gradients: aclnnGeluBackward, aclnnGeluBackwardV2."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from aclnn.dtypes import DataType
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.promotion import promote
 from aclnn.rules import (
+    FLOATING,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     broadcast_shape,
     broadcast_shape_of,
     broadcastable,
     dtype_in,
-    each,
     floating,
     limited_dims,
+    listing,
     one_of,
     present,
+    promotable,
+    public_format,
     rule,
     same_dtype,
     same_shape,
@@ -70,15 +73,6 @@ def _promoted(call: Call) -> DataType | None:
     return promote(call["gradOutput"].dtype, call["self"].dtype)
 
 
-def _promotable(call: Call) -> str | None:
-    if _promoted(call) is not None:
-        return None
-    return (
-        f"self: expected a data type that promotes with {call['gradOutput'].dtype.c_name} (that of gradOutput), "
-        f"got {call['self'].dtype.c_name}"
-    )
-
-
 def _output_is_promoted(call: Call) -> str | None:
     promoted = _promoted(call)
     if promoted is None or call["gradInput"].dtype == promoted:
@@ -109,11 +103,6 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(
 )
 
 
-def _public_format(call: Call, name: str) -> str | None:
-    got = call[name].format
-    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
-
-
 def _forward_v2_work(call: Call) -> Elementwise | None:
     formula = gelu_tanh_value if call["approximate"] == TANH else gelu_erf_value
     return None if call["x"].size == 0 else Elementwise(formula, ("x",), "y")
@@ -133,7 +122,7 @@ GELU = Operator(
         present("self", "out"),
         dtype_in(floating, "self"),
         same_dtype("out", "self"),
-        each("no private format", ("self", "out"), _public_format),
+        public_format("self", "out"),
         limited_dims("self"),
         same_shape("out", "self"),
     ),
@@ -162,6 +151,52 @@ GELU_V2 = Operator(
     infer=lambda call: {"y": (call["x"].dtype, call["x"].shape)},
 )
 
+
+def _promoted_floating(call: Call) -> str | None:
+    allowed = floating(call.product)
+    dy, x = call["gradOutput"].dtype, call["self"].dtype
+    bfloat16 = DataType.BF16 in (dy, x) and DataType.BF16 not in allowed
+    if _promoted(call) in allowed and not bfloat16:
+        return None
+    names = listing(dtype.c_name for dtype in FLOATING if dtype in allowed)
+    return (
+        f"self: expected a data type that promotes with {dy.c_name} (that of gradOutput) to {names} "
+        f"on {call.product.title}, got {x.c_name}"
+    )
+
+
+def _work_by_tanh(call: Call) -> Elementwise | None:
+    if call["self"].size == 0 or call["gradOutput"].size == 0:
+        return None
+    return Elementwise(gelu_tanh_slope, ("gradOutput", "self"), "gradInput")
+
+
+GELU_BACKWARD = Operator(
+    name="gelu_backward",
+    function="aclnnGeluBackward",
+    summary="Gradient of Gelu approximated by tanh, with broadcasting and type promotion.",
+    formula="dx = dy * (0.5 * (1 + tanh(u)) + 0.5 * x * (1 - tanh(u)^2) * u'),  u = sqrt(2/pi) * (x + 0.044715 * x^3)",
+    parameters=(
+        Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("self", "self", Kind.INPUT, "x, the forward input"),
+        Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx; its data type may differ", c_type="const aclTensor *"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("gradOutput", "self", "gradInput"),
+        promotable("gradOutput", "self"),
+        # One of the two may be of integers: the document's sample is.
+        rule("promoted floating data type: self", _promoted_floating),
+        dtype_in(floating, "gradInput"),
+        limited_dims("gradOutput", "self"),
+        broadcastable("gradOutput", "self"),
+        broadcast_shape_of("gradInput", "gradOutput", "self"),
+    ),
+    work=_work_by_tanh,
+    infer=_infer,
+    stream_type="const aclrtStream ",
+)
+
 GELU_BACKWARD_V2 = Operator(
     name="gelu_backward_v2",
     function="aclnnGeluBackwardV2",
@@ -179,7 +214,7 @@ GELU_BACKWARD_V2 = Operator(
     support=_SUPPORT,
     checks=(
         present("gradOutput", "self", "gradInput", "approximate"),
-        rule("promotable: gradOutput, self", _promotable),
+        promotable("gradOutput", "self"),
         # The document's list for both inputs; the vendor's code would also promote an integer partner.
         dtype_in(floating, "gradOutput", "self"),
         rule("promoted data type: gradInput", _output_is_promoted),
@@ -226,6 +261,26 @@ def gelu_v2(x: Any, approximate: int = 0, out: Any = None) -> Any:
         AclnnError: an argument that aclnnGeluV2 refuses, with its status code.
     """
     return arrays.call(GELU_V2, (x,), (approximate,), (out,))
+
+
+def gelu_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+    """Gradient of GELU approximated by tanh: ``dx = dy·d/dx(x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³)))/2)``.
+
+    Args:
+        grad_output: dy; float32, float16 or bfloat16, or integers beside a floating ``self``; at most 8 dimensions. A
+            NumPy array, or anything on the CPU with ``__dlpack__`` or ``__array_interface__``; any strides. Broadcasts
+            with ``self``.
+        self: x, the forward input. Two different data types promote.
+        out: where to write dx, of the broadcast shape and any of the three data types; a new NumPy array of the
+            promoted one by default.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnGeluBackward refuses, with its status code.
+    """
+    return arrays.call(GELU_BACKWARD, (grad_output, self), (), (out,))
 
 
 def gelu_backward_v2(grad_output: Any, self: Any, approximate: str = "none", out: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""aclnnHardswish, x·clip(x + 3, 0, 6)/6, also in place, and aclnnHardswishBackward, its gradient."""
+"""aclnnHardswish, x·clip(x + 3, 0, 6)/6, also in place, and its gradients, which differ at ±3."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ def hardswish_slope(x: float) -> float:
     if x < -3.0:
         return 0.0
     if x > 3.0:
+        return 1.0
+    return (x + 1.5) / 3.0  # exact near the zero at -1.5, where x/3 + 0.5 cancels
+
+
+def hardswish_v2_slope(x: float) -> float:
+    """0 up to -3, 1 from 3 on, x/3 + 1/2 in between; NaN stays NaN."""
+    if x <= -3.0:
+        return 0.0
+    if x >= 3.0:
         return 1.0
     return (x + 1.5) / 3.0  # exact near the zero at -1.5, where x/3 + 0.5 cancels
 
@@ -102,6 +111,29 @@ HARDSWISH_BACKWARD = Operator(
 )
 
 
+HARDSWISH_BACKWARD_V2 = Operator(
+    name="hardswish_backward_v2",
+    function="aclnnHardswishBackwardV2",
+    summary="Gradient of Hardswish with respect to its input, 0 and 1 at -3 and 3.",
+    formula="out = gradOutput * (0 if x <= -3, x / 3 + 0.5 if -3 < x < 3, 1 if x >= 3)",
+    parameters=HARDSWISH_BACKWARD.parameters,
+    support=_SUPPORT,
+    checks=(
+        present("gradOutput", "self", "out"),
+        dtype_in(floating, "gradOutput", "self"),
+        same_dtype("gradOutput", "self"),
+        same_dtype("out", "self"),
+        limited_dims("gradOutput", "self"),
+        same_shape("gradOutput", "self"),
+        same_shape("out", "self"),
+    ),
+    work=lambda call: (
+        None if call["self"].size == 0 else Elementwise(hardswish_v2_slope, ("gradOutput", "self"), "out")
+    ),
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+)
+
+
 def hardswish(self: Any, out: Any = None) -> Any:
     """Hardswish: 0 for x <= -3, x for x >= 3, x·(x + 3)/6 in between.
 
@@ -150,3 +182,21 @@ def hardswish_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
         AclnnError: an argument that aclnnHardswishBackward refuses, with its status code.
     """
     return arrays.call(HARDSWISH_BACKWARD, (grad_output, self), (), (out,))
+
+
+def hardswish_backward_v2(grad_output: Any, self: Any, out: Any = None) -> Any:
+    """Gradient of Hardswish: dy times 0 for x <= -3, 1 for x >= 3, x/3 + 1/2 in between.
+
+    Args:
+        grad_output: dy; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        self: x, the forward input; same shape and data type.
+        out: where to write dx, same shape and data type; a new NumPy array by default.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnHardswishBackwardV2 refuses, with its status code.
+    """
+    return arrays.call(HARDSWISH_BACKWARD_V2, (grad_output, self), (), (out,))

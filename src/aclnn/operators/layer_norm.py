@@ -1,4 +1,4 @@
-"""aclnnLayerNorm and aclnnLayerNormBackward, its gradients for input, weight and bias."""
+"""aclnnLayerNorm, its variants, and aclnnLayerNormBackward: its gradients for input, weight and bias."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aclnn.rules import (
     same_dtype,
     same_shape,
 )
-from aclnn.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 
 _OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 
@@ -137,6 +137,9 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
 _KEEP_FLOAT16 = 2
 _IMPL_MODES = (0, 1, _KEEP_FLOAT16)
 
+#: Of a row that aclnnFastLayerNorm's kernel takes.
+_MOST_COLUMNS = 583_705_600
+
 _FORWARD_TENSORS = ("input", "out", "weightOptional", "biasOptional", "meanOutOptional", "rstdOutOptional")
 _STATISTICS = ("meanOutOptional", "rstdOutOptional")
 
@@ -179,6 +182,13 @@ def _float16_mode(call: Call, name: str) -> str | None:
     return f"expected data type ACL_FLOAT16 (implMode is {_KEEP_FLOAT16}), got {got.c_name}"
 
 
+def _columns_are_limited(call: Call) -> str | None:
+    rows, columns = map(math.prod, _rows_and_columns(call))
+    if columns <= _MOST_COLUMNS or rows == 0:
+        return None
+    return f"normalizedShape: expected at most {_MOST_COLUMNS} elements in a row, got {columns}"
+
+
 def _forward_work(call: Call) -> LayerNorm | None:
     rows, columns = map(math.prod, _rows_and_columns(call))
 
@@ -204,6 +214,26 @@ def _forward_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     return dict(zip(("out", *_STATISTICS), shapes, strict=True))
 
 
+_FORWARD_CHECKS = (
+    present("input", "normalizedShape", "out"),
+    dtype_in(floating, "input", "weightOptional"),
+    each("data type of input or float32", ("weightOptional",), _weight_dtype),
+    dtype_in(floating, "biasOptional"),
+    each("data type of input or float32", ("biasOptional",), _weight_dtype),
+    rule("one data type: weightOptional, biasOptional", _bias_dtype_is_weights),
+    dtype_in(floating, "out", *_STATISTICS),
+    limited_dims(*_FORWARD_TENSORS),
+    rule(f"at most {MOST_DIMS} dimensions: normalizedShape", _normalized_is_limited),
+    rule("at least 1 dimension: normalizedShape", _normalized_at_least_1),
+    rule("rank of input covers normalizedShape", _rank_covers_normalized),
+    each("rank of normalizedShape", ("weightOptional", "biasOptional"), _rank_is_normalized),
+    rule("trailing dimensions of input", _trailing_dims),
+    each("shape is normalizedShape", ("weightOptional", "biasOptional"), _shape_is_normalized),
+    same_shape("out", "input"),
+)
+# The vendor's code would write past the end of one that is too small.
+_ROOM_FOR_STATISTICS = each("room for every row's statistic", _STATISTICS, _statistic_size)
+
 LAYER_NORM = Operator(
     name="layer_norm",
     function="aclnnLayerNorm",
@@ -222,24 +252,9 @@ LAYER_NORM = Operator(
     support=dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
     | dict.fromkeys((Product.ATLAS_200I_500_A2, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16),
     checks=(
-        present("input", "normalizedShape", "out"),
-        dtype_in(floating, "input", "weightOptional"),
-        each("data type of input or float32", ("weightOptional",), _weight_dtype),
-        dtype_in(floating, "biasOptional"),
-        each("data type of input or float32", ("biasOptional",), _weight_dtype),
-        rule("one data type: weightOptional, biasOptional", _bias_dtype_is_weights),
-        dtype_in(floating, "out", *_STATISTICS),
-        limited_dims(*_FORWARD_TENSORS),
-        rule(f"at most {MOST_DIMS} dimensions: normalizedShape", _normalized_is_limited),
-        rule("at least 1 dimension: normalizedShape", _normalized_at_least_1),
-        rule("rank of input covers normalizedShape", _rank_covers_normalized),
-        each("rank of normalizedShape", ("weightOptional", "biasOptional"), _rank_is_normalized),
-        rule("trailing dimensions of input", _trailing_dims),
-        each("shape is normalizedShape", ("weightOptional", "biasOptional"), _shape_is_normalized),
-        same_shape("out", "input"),
+        *_FORWARD_CHECKS,
         *on(CLASS_950, each("one statistic a row", _STATISTICS, _statistic_shape)),
-        # The vendor's code would write past the end of one that is too small.
-        each("room for every row's statistic", _STATISTICS, _statistic_size),
+        _ROOM_FOR_STATISTICS,
     ),
     work=_forward_work,
     infer=_forward_infer,
@@ -258,6 +273,21 @@ LAYER_NORM_WITH_IMPL_MODE = replace(
         *LAYER_NORM.checks,
         rule("known mode: implMode", _known_mode),
         each("float16 for implMode 2", ("input", "weightOptional", "biasOptional"), _float16_mode),
+    ),
+    in_header_of="layer_norm",
+)
+
+FAST_LAYER_NORM = replace(
+    LAYER_NORM,
+    name="fast_layer_norm",
+    function="aclnnFastLayerNorm",
+    summary="LayerNorm whose sums a device may take in another order; computed like the others here.",
+    support=dict.fromkeys(A2_CLASS, WITH_BFLOAT16),
+    checks=(
+        *_FORWARD_CHECKS,
+        same_dtype("out", "input"),
+        _ROOM_FOR_STATISTICS,
+        rule(f"at most {_MOST_COLUMNS} columns: normalizedShape", _columns_are_limited, ACLNN_ERR_INNER_NULLPTR),
     ),
     in_header_of="layer_norm",
 )
@@ -377,6 +407,34 @@ def layer_norm_with_impl_mode(
     """
     attributes = normalized_shape, eps, impl_mode
     results = arrays.call(LAYER_NORM_WITH_IMPL_MODE, (input, weight, bias), attributes, out)
+    return results[0], results[1], results[2]
+
+
+def fast_layer_norm(
+    input: Any,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    out: Sequence[Any] = (None, None, None),
+) -> tuple[Any, Any, Any]:
+    """``layer_norm`` of the A2 and A3 products alone, at most 583,705,600 elements in a row.
+
+    Args:
+        input: as all arguments, see ``layer_norm``.
+        normalized_shape: R…
+        weight: w (R…) or None.
+        bias: b (R…) or None.
+        eps: added to the variance.
+        out: where to write the result, in x's data type, mean and rstd; new NumPy arrays where None.
+
+    Returns:
+        The result, mean and rstd.
+
+    Raises:
+        AclnnError: an argument that aclnnFastLayerNorm refuses, with its status code.
+    """
+    results = arrays.call(FAST_LAYER_NORM, (input, weight, bias), (normalized_shape, eps), out)
     return results[0], results[1], results[2]
 
 

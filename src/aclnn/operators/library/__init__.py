@@ -1,0 +1,16 @@
+"""Plain operators that programs call around activations and norms; NumPy computes them.
+
+They have C functions and no Python functions of arrays: those are NumPy's own.
+"""
+
+from __future__ import annotations
+
+from aclnn.declaration import Operator
+from aclnn.operators.library import arithmetic, bitwise, comparison, conversion, joining, reduction, selection, unary
+
+#: Every operator declared in these modules.
+LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
+    operator
+    for module in (arithmetic, conversion, reduction, unary, comparison, bitwise, selection, joining)
+    for operator in module.OPERATORS
+)

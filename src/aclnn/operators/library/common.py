@@ -1,0 +1,142 @@
+"""Data types, products and parameters that several library-backed operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from aclnn.declaration import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.dtypes import DataType as D
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.promotion import is_floating, promote
+from aclnn.rules import rule
+
+REAL_FLOATING = (D.FLOAT, D.FLOAT16, D.DOUBLE, D.BF16)
+INTEGERS = (D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
+UNSIGNED = (D.UINT16, D.UINT32, D.UINT64)
+COMPLEX = (D.COMPLEX64, D.COMPLEX128)
+#: What most of the operators take.
+NUMBERS = (*REAL_FLOATING, *INTEGERS, D.BOOL, *COMPLEX)
+
+MODERN = A2_CLASS | CLASS_950
+WITH_TRAINING = MODERN | {Product.ATLAS_TRAINING}
+WITH_INFERENCE = WITH_TRAINING | {Product.ATLAS_INFERENCE}
+
+
+def support(dtypes: Collection[D], products: Collection[Product] = WITH_INFERENCE) -> Mapping[Product, frozenset[D]]:
+    """The products that have a kernel, each with those data types, BF16 only where it exists."""
+    narrow = frozenset(dtypes) - {D.BF16}
+    return {product: frozenset(dtypes) if product.has_bfloat16 else narrow for product in products}
+
+
+def tensor_in(name: str, meaning: str) -> Parameter:
+    """An input tensor."""
+    return Parameter(name, name, Kind.INPUT, meaning)
+
+
+def tensor_out(name: str = "out", meaning: str = "the result", const: bool = False) -> Parameter:
+    """An output tensor; some prototypes call it const."""
+    return Parameter(name, name, Kind.OUTPUT, meaning, c_type="const aclTensor *" if const else None)
+
+
+def scalar(name: str, meaning: str) -> Parameter:
+    """A number of any data type."""
+    return Parameter(name, name, Kind.SCALAR, meaning)
+
+
+def promoted(call: Call, first: str, second: str) -> D:
+    """The type that two tensors promote to, which an earlier check has found to exist."""
+    found = promote(call[first].dtype, call[second].dtype)
+    assert found is not None
+    return found
+
+
+def type_with_scalar(call: Call, name: str, out: str) -> D | None:
+    """The type in which a tensor and the scalar ``other`` are computed; None when the two have none."""
+    tensor: D = call[name].dtype
+    number: D = call["other"].dtype
+    if promote(number, number) is None:
+        return None
+    modern = call.product in CLASS_950
+    if modern and (tensor in COMPLEX or number in COMPLEX):
+        return tensor if tensor in COMPLEX else D.COMPLEX128 if tensor == D.DOUBLE else D.COMPLEX64
+    if tensor in COMPLEX or number in COMPLEX:
+        return promote(tensor, number)
+    if is_floating(tensor):
+        return tensor
+    if is_floating(number):
+        single = number == D.DOUBLE and (modern or call[out].dtype == D.FLOAT)
+        return promote(tensor, D.FLOAT if single else number)
+    return promote(tensor, number) if tensor == D.BOOL else tensor
+
+
+def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
+    """A tensor and the scalar ``other`` have a type to be computed in."""
+
+    def complain(call: Call) -> str | None:
+        if dtype(call) is not None:
+            return None
+        mine, theirs = call["other"].dtype.c_name, call[name].dtype.c_name
+        return f"other: expected a data type that promotes with {theirs} (that of {name}), got {mine}"
+
+    return rule(f"promotable: {name}, other", complain)
+
+
+def camel(name: str) -> str:
+    """The C function's name."""
+    return "aclnn" + "".join(word.title() for word in name.split("_"))
+
+
+def library_operator(
+    name: str,
+    formula: str,
+    summary: str,
+    parameters: tuple[Parameter, ...],
+    checks: tuple[Check, ...],
+    function: Callable[..., Any],
+    header: str,
+    dtype: Callable[[Call], D | None] | None = None,
+    dtypes: Collection[D] = NUMBERS,
+    products: Collection[Product] = WITH_INFERENCE,
+    stream_type: str = "aclrtStream ",
+    empty: tuple[str, ...] = (),
+    inputs: tuple[str, ...] | None = None,
+) -> Operator:
+    """An operator whose one output NumPy computes from its tensors and scalars.
+
+    Args:
+        name: in snake case; the C name follows.
+        formula: as text, with the parameters' names.
+        summary: one sentence.
+        parameters: of the first phase; an output named ``selfRef`` is an input too.
+        checks: in order.
+        function: takes the tensors and scalars.
+        header: the C header's name without ``aclnn_``.
+        dtype: in which to compute; None for what the inputs have.
+        dtypes: what the kernels take.
+        products: those that have a kernel.
+        stream_type: of the second phase's last parameter.
+        empty: tensors beside the output that leave nothing to do when they are empty.
+        inputs: what the function takes; None for all tensors and scalars in the signature's order.
+    """
+    (output,) = (p.name for p in parameters if p.kind is Kind.OUTPUT)
+    if inputs is None:
+        inputs = tuple(p.name for p in parameters if p.kind in (Kind.INPUT, Kind.SCALAR) or p.name == "selfRef")
+
+    def work(call: Call) -> Library | None:
+        if any(call[each].size == 0 for each in (output, *empty)):
+            return None
+        return Library(function, inputs, (output,), None if dtype is None else dtype(call))
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=parameters,
+        support=support(dtypes, products),
+        checks=checks,
+        work=work,
+        stream_type=stream_type,
+        in_header_of=header,
+    )

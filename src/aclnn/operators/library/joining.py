@@ -1,0 +1,157 @@
+"""aclnnCat."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from aclnn.declaration import Call, Kind, Library, Operator, Parameter
+from aclnn.dtypes import DataType as D
+from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_out
+from aclnn.products import CLASS_950, Product
+from aclnn.promotion import promote
+from aclnn.rules import MOST_DIMS, castable_from, dtype_in, extents, present, rule, where_supported
+from aclnn.status import ACLNN_ERR_PARAM_NULLPTR
+
+_TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
+
+
+def _taken(product: Product) -> frozenset[D]:
+    return where_supported((*_TAKEN, *UNSIGNED) if product in CLASS_950 else _TAKEN)(product)
+
+
+def _joined(call: Call) -> dict[str, Any]:
+    """The tensors by name, but for those of shape [0], which may stand among others of any shape."""
+    return {f"tensors[{at}]": tensor for at, tensor in enumerate(call["tensors"]) if tensor.shape != (0,)}
+
+
+def _axis(call: Call) -> int:
+    first = next(iter(_joined(call).values()))
+    return int(call["dim"] % len(first.shape))
+
+
+def _null(call: Call) -> str | None:
+    at = next((at for at, tensor in enumerate(call["tensors"]) if tensor is None), None)
+    return None if at is None else f"tensors[{at}]: expected an object, got null"
+
+
+def _listed(call: Call) -> str | None:
+    for name, tensor in _joined(call).items():
+        if tensor.dtype not in _taken(call.product):
+            return f"{name}: expected a data type that aclnnCat takes, got {tensor.dtype.c_name}"
+    return None
+
+
+def _type(call: Call) -> D:
+    return reduce(_promoted, _dtypes(call))
+
+
+def _promoted(first: D, second: D) -> D:
+    found = promote(first, second)
+    return D.DT_UNDEFINED if found is None else found
+
+
+def _dtypes(call: Call) -> list[D]:
+    return [tensor.dtype for tensor in _joined(call).values()] or [call["out"].dtype]
+
+
+def _promotable(call: Call) -> str | None:
+    if _type(call) in (*_TAKEN, *UNSIGNED):
+        return None
+    names = ", ".join(dtype.c_name for dtype in dict.fromkeys(_dtypes(call)))
+    return f"tensors: expected data types that promote to one that aclnnCat takes, got {names}"
+
+
+def _formats(call: Call) -> str | None:
+    tensors = {**_joined(call), "out": call["out"]}
+    (first, one), *others = tensors.items()
+    if one.format.private:
+        return f"{first}: expected a format such as ACL_FORMAT_ND, got the private {one.format.c_name}"
+    other = next((name for name, tensor in others if tensor.format != one.format), None)
+    if other is None:
+        return None
+    return f"{other}: expected format {one.format.c_name} (that of {first}), got {tensors[other].format.c_name}"
+
+
+def _ranks(call: Call) -> str | None:
+    for name, tensor in _joined(call).items():
+        if len(tensor.shape) > MOST_DIMS:
+            return f"{name}: expected at most {MOST_DIMS} dimensions, got {len(tensor.shape)}: {extents(tensor.shape)}"
+    return None
+
+
+def _dim(call: Call) -> str | None:
+    for tensor in _joined(call).values():
+        rank = len(tensor.shape)
+        if not -rank <= call["dim"] < rank:
+            return f"dim: expected one of the {rank} dimensions of the tensors, got {call['dim']}"
+    return None
+
+
+def _shapes(call: Call) -> str | None:
+    if not (tensors := _joined(call)):
+        return None
+    axis, (first, one) = _axis(call), next(iter(tensors.items()))
+    for name, tensor in tensors.items():
+        mine, theirs = list(tensor.shape), list(one.shape)
+        if len(mine) == len(theirs):
+            mine[axis] = theirs[axis]
+        if mine != theirs:
+            return (
+                f"{name}: expected shape {extents(one.shape)} (that of {first}) but for dimension {axis}, "
+                f"got {extents(tensor.shape)}"
+            )
+    return None
+
+
+def _out_shape(call: Call) -> str | None:
+    if not (tensors := list(_joined(call).values())):
+        return None
+    axis, expected, got = _axis(call), list(tensors[0].shape), call["out"].shape
+    expected[axis] = sum(tensor.shape[axis] for tensor in tensors)
+    if list(got) == expected or not math.prod(expected):
+        return None
+    return f"out: expected shape {extents(expected)} (that of the tensors together), got {extents(got)}"
+
+
+def _work(call: Call) -> Library | None:
+    names = tuple(name for name, tensor in _joined(call).items() if tensor.size)
+    if not names:
+        return None
+    axis = _axis(call)
+    return Library(lambda *tensors: np.concatenate(tensors, axis), names, ("out",), _type(call))
+
+
+OPERATORS = (
+    Operator(
+        name="cat",
+        function="aclnnCat",
+        summary="Join tensors along a dimension.",
+        formula="out = the tensors, one after the other along dim",
+        parameters=(
+            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is joined; tensors of shape [0] are left away"),
+            Parameter("dim", "dim", Kind.INT64, "the dimension along which they are joined"),
+            tensor_out(),
+        ),
+        support=support((*_TAKEN, *UNSIGNED)),
+        checks=(
+            present("tensors", "out"),
+            rule("no null among them: tensors", _null, ACLNN_ERR_PARAM_NULLPTR),
+            rule("data type of each: tensors", _listed),
+            dtype_in(_taken, "out"),
+            rule("promotable to one: tensors", _promotable),
+            castable_from(_type, "out"),
+            rule("one public format: tensors, out", _formats),
+            rule("at most 8 dimensions each: tensors", _ranks),
+            rule("dimension of the tensors: dim", _dim),
+            rule("same shape but for dim: tensors", _shapes),
+            rule("shape of the tensors together: out", _out_shape),
+        ),
+        work=_work,
+        stream_type="const aclrtStream ",
+        in_header_of="cat",
+    ),
+)

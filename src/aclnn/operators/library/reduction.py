@@ -1,0 +1,218 @@
+"""aclnnReduceSum, aclnnMean over some dimensions; aclnnMin, aclnnMax over all."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from aclnn.declaration import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.dtypes import DataType as D
+from aclnn.operators.library.common import (
+    COMPLEX,
+    INTEGERS,
+    NUMBERS,
+    REAL_FLOATING,
+    camel,
+    library_operator,
+    support,
+    tensor_in,
+    tensor_out,
+)
+from aclnn.promotion import castable
+from aclnn.rules import castable_from, dtype_in, extents, limited_dims, present, rule, where_supported
+
+_SELF, _OUT = tensor_in("self", "what is reduced"), tensor_out()
+Shape = tuple[int, ...]
+
+
+def _axes(call: Call, dims: str) -> Shape:
+    """The dimensions to reduce, from 0 on; all of them where none is given."""
+    rank = len(call["self"].shape)
+    return tuple(dim % rank for dim in call[dims] if rank) or tuple(range(rank))
+
+
+def _reduced(call: Call, dims: str, keep: str) -> Shape:
+    shape, axes = call["self"].shape, _axes(call, dims)
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if call[keep] or axis not in axes)
+
+
+def _valid_dims(dims: str) -> Check:
+    def complain(call: Call) -> str | None:
+        rank = max(len(call["self"].shape), 1)
+        wrong = next((dim for dim in call[dims] if not -rank <= dim < rank), None)
+        if wrong is not None:
+            return f"{dims}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
+        repeated = max(Counter(dim % rank for dim in call[dims]).values(), default=1) > 1
+        return f"{dims}: expected each dimension once, got {extents(call[dims])}" if repeated else None
+
+    return rule(f"dimensions of self, each once: {dims}", complain)
+
+
+def _reduced_shape(dims: str, keep: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected, got = _reduced(call, dims, keep), call["out"].shape
+        # A single number fits whatever has one element.
+        if got == expected or call["self"].size == 0 or math.prod(expected) == math.prod(got) == 1:
+            return None
+        return f"out: expected shape {extents(expected)} (self reduced over {dims}), got {extents(got)}"
+
+    return rule("reduced shape: out", complain)
+
+
+def _listed(dtypes: Collection[D]) -> Check:
+    allowed = where_supported(dtypes)
+
+    def complain(call: Call) -> str | None:
+        return (
+            None
+            if call["dtype"] in allowed(call.product)
+            else (f"dtype: expected a data type that {call.operator.function} takes, got {call['dtype'].c_name}")
+        )
+
+    return rule("data type: dtype", complain)
+
+
+def _of_dtype(call: Call) -> str | None:
+    dtype, out = call["dtype"], call["out"].dtype
+    return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
+
+
+def _converts(call: Call) -> str | None:
+    mine, dtype = call["self"].dtype, call["dtype"]
+    return (
+        None
+        if castable(mine, dtype)
+        else (f"self: expected a data type that converts to {dtype.c_name} (the argument dtype), got {mine.c_name}")
+    )
+
+
+def _sum(values: Any, axes: Shape | None) -> Any:
+    if values.dtype == np.bool_:
+        return values.any(axis=axes)
+    # In float64, rounded once: sums in float32 would depend on the layout.
+    return values.sum(axis=axes, dtype=np.float64 if values.dtype == np.float32 else values.dtype)
+
+
+def _mean(values: Any, axes: Shape | None) -> Any:
+    total = np.asarray(_sum(values, axes))
+    count = np.asarray(values.size // max(total.size, 1), total.dtype)
+    return total // count if total.dtype.kind in "iu" else total / count
+
+
+def _over_dims(
+    name: str,
+    dims: str,
+    keep: str,
+    summary: str,
+    formula: str,
+    function: Callable[[Any, Shape | None], Any],
+    checks: tuple[Check, ...],
+    dtypes: Collection[D],
+) -> Operator:
+    def work(call: Call) -> Library | None:
+        axes, shape = _axes(call, dims), call["out"].shape
+        if call["out"].size == 0:
+            return None
+        return Library(
+            lambda self: np.reshape(function(self, axes), shape) if self.size else function(self, None),
+            ("self",),
+            ("out",),
+            call["dtype"],
+        )
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=(
+            _SELF,
+            Parameter(dims, dims, Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
+            Parameter(keep, keep, Kind.BOOL, "keep reduced dimensions, of one element each"),
+            Parameter("dtype", "dtype", Kind.DTYPE, "in which to compute"),
+            _OUT,
+        ),
+        support=support(dtypes),
+        checks=checks,
+        work=work,
+        in_header_of=name,
+    )
+
+
+def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operator:
+    dtypes = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+    single = rule(
+        "one element: out",
+        lambda call: (
+            None
+            if call["out"].size == 1 or not call["self"].size * call["out"].size
+            else f"out: expected one element, got shape {extents(call['out'].shape)}"
+        ),
+    )
+    return library_operator(
+        name,
+        f"out = {name}(self)",
+        summary,
+        (_SELF, _OUT),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(dtypes), "self", "out"),
+            limited_dims("self", "out"),
+            single,
+        ),
+        function,
+        header=name,
+        dtypes=dtypes,
+        empty=("self",),
+    )
+
+
+_MEANT = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
+
+OPERATORS = (
+    _over_dims(
+        "reduce_sum",
+        "dims",
+        "keepDims",
+        "Sum over some dimensions.",
+        "out = sum of self over dims",
+        _sum,
+        (
+            present("self", "dims", "out"),
+            dtype_in(where_supported(NUMBERS), "self", "out"),
+            _listed(NUMBERS),
+            rule("data type dtype: out", _of_dtype),
+            limited_dims("self"),
+            _valid_dims("dims"),
+            _reduced_shape("dims", "keepDims"),
+        ),
+        NUMBERS,
+    ),
+    _over_dims(
+        "mean",
+        "dim",
+        "keepDim",
+        "Mean over some dimensions.",
+        "out = sum of self over dim / number of elements summed",
+        _mean,
+        (
+            present("self", "dim", "out"),
+            dtype_in(where_supported(_MEANT), "self"),
+            _listed(_MEANT),
+            dtype_in(where_supported(_MEANT), "out"),
+            rule("converts to dtype: self", _converts),
+            castable_from(lambda call: call["dtype"], "out"),
+            _valid_dims("dim"),
+            limited_dims("self", "out"),
+            _reduced_shape("dim", "keepDim"),
+        ),
+        _MEANT,
+    ),
+    # NaN is both the least and the greatest number.
+    _extreme("min", "Least element.", np.min),
+    _extreme("max", "Greatest element.", np.max),
+)
