@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import cann, handles, tensor
+from aclnn import executor as executor_module
 from aclnn.cann.objects import FloatArray, Scalar
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.operators import OPERATORS
 from aclnn.runtime import memory
+from aclnn.settings import Memo
 from fresh_runtime import queue, refusal, stream_behind
 
 
@@ -667,6 +669,7 @@ def test_a_view_lies_in_the_allocation_of_its_tensors_address(call: dict[str, in
 
 def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACLNN_WORKSPACE_BYTES", "1024")
+    monkeypatch.setattr(executor_module, "_prepared", Memo())
     workspace_size, executor = first_phase(call)
     assert workspace_size == 1024
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
@@ -732,6 +735,31 @@ def test_layer_norm_backward_with_arrays_destroyed_in_between(device: None) -> N
     assert read(db, 2) == [4.0, 6.0]
     # x̂ = ±1 in each row, so both projections remove the gradient wholly.
     assert read(dx, 4) == pytest.approx([0.0] * 4, abs=1e-6)
+
+
+def test_a_workspace_that_overlaps_a_tensor_is_refused(device: None) -> None:
+    """Sums were kept where dw and db were written, and dx was wrong."""
+    x, operand = on_device(np.arange(1200.0).reshape(300, 4).tolist())
+    _, mean = on_device([[1.5]] * 300)
+    shape = cann.aclCreateIntArray([4], 1)
+    mask = cann.aclCreateBoolArray([True, True, True], 3)
+    _, memory = cann.aclrtMalloc(1 << 16, 0)
+    results = [create([300, 4], data=memory), create([4], data=memory + 8192), create([4], data=memory + 12288)]
+
+    def second(workspace: int) -> int:
+        status, nbytes, executor = cann.aclnnLayerNormBackwardGetWorkspaceSize(
+            operand, operand, shape, mean, mean, None, None, mask, *results
+        )
+        assert status == 0
+        assert nbytes > 64
+        return cann.aclnnLayerNormBackward(workspace, nbytes, executor, 0)
+
+    for workspace, name in ((memory, "gradInputOut"), (memory + 8192 - 64, "gradWeightOut"), (x, "gradOut")):
+        assert second(workspace) == 161002
+        assert "workspace: expected memory apart from the tensors, got" in (text := refusal())
+        assert f"which overlaps {name}'s [" in text
+    assert second(memory + 16384) == 0
+    assert cann.aclrtSynchronizeStream(0) == 0
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)

@@ -47,15 +47,21 @@ class Fuzzer:
         pick, c_type = self.random.choice, parameter.c_type
         if parameter.counted_by is not None:
             return pick(SHAPES) if "int64" in c_type else pick([None, [True, True, False], [0, 0, 0]])
+        if parameter.is_buffer:
+            return pick([0, self.host.ctypes.data])
         if parameter.element == "char":
             return pick([None, "none", "none", "tanh", "/nowhere"])
+        if c_type == "bool":
+            return pick([False, True])
+        if c_type == "int8_t":
+            return pick([-2, 0, 1, 127])
         if c_type in ("float", "double"):
             return pick([0.0, 1e-5, -1.0, float("nan"), float("inf")])
         if (kind := object_type(c_type)) is not None:
             return self.handle(kind)
         if "*" in c_type:
             return self.address()
-        if parameter.name == "timeout":
+        if parameter.name == "timeout" and c_type == "int32_t":
             return pick([1, 0, -2, 2])
         if c_type in ("uint64_t", "size_t"):
             return pick(COUNTS)
@@ -138,10 +144,11 @@ def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
     functions = [function for name, function in FUNCTIONS.items() if name not in SAY_WHAT_FAILED]
     makers = [f for f in functions if re.search("Create|Malloc|WorkspaceSize", f.name)]
     users = [f for f in functions if f.name.startswith("aclnn") or "Executor" in f.name]
-    for step in range(30_000):
+    gradients = [f for f in functions if re.search("Backward|CreateTensor$", f.name)]
+    for step in range(60_000):
         if step % 50 == 0:
             assert cann.aclrtSetDevice(0) == 0
-        pool = fuzzer.random.choice([functions, functions, makers, users])
+        pool = fuzzer.random.choice([functions, functions, makers, users, gradients, gradients])
         fuzzer.call(fuzzer.random.choice(pool))
     succeeded = {name for name, status in fuzzer.statuses if status == 0}
     refused = {name for name, status in fuzzer.statuses if status}

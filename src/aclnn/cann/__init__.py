@@ -2,7 +2,7 @@
 
 Port a C program line by line: out-parameters become results, so that ``aclrtMalloc(&p, n, policy)`` is written
 ``status, p = aclrtMalloc(n, policy)``. Handles and addresses are integers, null is 0 or None. Enumerators, flags and
-status codes have their C names too.
+status codes have their C names too. ``__init__.pyi`` tells type checkers and editors so; ``stub`` makes it.
 
 Refusals are statuses, as in C; ``aclGetRecentErrMsg`` says why. Arguments that C could not even express (a string for
 a size) raise TypeError or ValueError.
@@ -10,9 +10,15 @@ a size) raise TypeError or ValueError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from aclnn.cann import constants, executors, memory, objects, operators, runtime  # noqa: F401  (they fill the table)
+from aclnn.cann import (  # noqa: F401  (they fill the table)
+    constants,
+    executors,
+    memory,
+    objects,
+    operators,
+    runtime,
+    system,
+)
 from aclnn.cann.prototype import CALLS
 
 globals().update(CALLS)
@@ -20,7 +26,3 @@ globals().update(constants.ENUM_TYPES)
 globals().update(constants.NAMES)
 
 __all__ = [*CALLS, *constants.ENUM_TYPES, *constants.NAMES]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...

@@ -8,23 +8,16 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from aclnn import handles
 from aclnn.cann.prototype import c_function, c_value_function
 from aclnn.dtypes import DataType, Format
 from aclnn.runtime import memory
 from aclnn.status import ACLNN_ERR_PARAM_NULLPTR, AclnnError
-from aclnn.tensor import Tensor, contiguous_strides
+from aclnn.tensor import Scalar, Tensor, contiguous_strides
 
 T = TypeVar("T")
-
-
-class Scalar(NamedTuple):
-    """``aclScalar``: one value, as bytes of its type."""
-
-    dtype: DataType
-    data: bytes
 
 
 class IntArray(tuple[int, ...]):

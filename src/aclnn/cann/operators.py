@@ -11,18 +11,22 @@ from collections.abc import Callable
 from typing import Any
 
 from aclnn import handles
-from aclnn.cann.objects import BoolArray, IntArray, live, take
+from aclnn.cann.objects import BoolArray, IntArray, TensorList, live, take
 from aclnn.cann.prototype import c_function
 from aclnn.declaration import Kind, Operator, Parameter
+from aclnn.dtypes import DataType
 from aclnn.executor import Executor, prepare
-from aclnn.operators import OPERATORS
+from aclnn.operators import C_OPERATORS
 from aclnn.runtime import devices, memory
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
-from aclnn.tensor import Tensor
+from aclnn.tensor import Scalar, Tensor
 
 _OBJECTS: dict[Kind, type[Any]] = {
     Kind.INPUT: Tensor,
     Kind.OUTPUT: Tensor,
+    Kind.INPUT_LIST: TensorList,
+    Kind.OUTPUT_LIST: TensorList,
+    Kind.SCALAR: Scalar,
     Kind.INT_ARRAY: IntArray,
     Kind.BOOL_ARRAY: BoolArray,
 }
@@ -32,8 +36,13 @@ def _value(parameter: Parameter, given: Any) -> Any:
     """What the engine takes for a C argument: objects for handles, None for null."""
     kind = _OBJECTS.get(parameter.kind)
     if kind is None:
-        return given
-    return live(given, kind, parameter.name) if given else None
+        return DataType(given) if parameter.kind is Kind.DTYPE else given
+    if not given:
+        return None
+    found = live(given, kind, parameter.name)
+    if kind is TensorList:
+        return tuple(live(item, Tensor, f"{parameter.name}[{at}]") if item else None for at, item in enumerate(found))
+    return found
 
 
 def _enter_first_phase(operator: Operator) -> None:
@@ -51,7 +60,7 @@ def _enter_first_phase(operator: Operator) -> None:
         first,
         f"aclnnStatus {name}({given}, uint64_t *workspaceSize, aclOpExecutor **executor)",
         [parameter.name for parameter in operator.parameters],
-        f"{operator.summary} Phase one: judges the arguments; the workspace's bytes, and an executor.",
+        f"{operator.summary}\n\nPhase one: judges the arguments; the workspace's bytes, and an executor.",
     )
 
 
@@ -70,7 +79,7 @@ def _enter_second_phase(operator: Operator) -> None:
         f"aclnnStatus {name}(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, "
         f"{operator.stream_type}stream)",
         ["workspace", "workspaceSize", "executor", "stream"],
-        f"{operator.summary} Phase two: queues the work.",
+        f"{operator.summary}\n\nPhase two: queues the work.",
     )
 
 
@@ -97,6 +106,6 @@ def _enter(function: Callable[..., Any], prototype: str, inputs: list[str], text
     c_function(prototype)(function)
 
 
-for _operator in OPERATORS:
+for _operator in C_OPERATORS:
     _enter_first_phase(_operator)
     _enter_second_phase(_operator)

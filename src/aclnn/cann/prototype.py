@@ -16,7 +16,8 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from types import GenericAlias
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
 from aclnn.runtime import errors
 from aclnn.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_NULLPTR, AclnnError
@@ -34,6 +35,7 @@ HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent")
 _INTEGERS = {
     "bool": (0, 1),
     "aclFloat16": (0, 2**16 - 1),
+    "int8_t": (-(2**7), 2**7 - 1),
     "int32_t": (-(2**31), 2**31 - 1),
     "uint32_t": (0, 2**32 - 1),
     "int64_t": (-(2**63), 2**63 - 1),
@@ -59,11 +61,25 @@ class CParameter:
     """For arrays: the parameter that holds the number of elements."""
     nullable: bool = False
     """For out-parameters: null means that the caller does not want it."""
+    is_buffer: bool = False
+    """The callee writes text or a structure there: its address is what crosses, in Python too."""
 
     @property
     def element(self) -> str:
         """The type behind one star, without const."""
         return self.c_type.removeprefix("const ").removesuffix("*").removesuffix("const")
+
+    @property
+    def python_type(self) -> Any:
+        """The Python type of an input's argument or an output's result."""
+        if self.element == "char":
+            return str | bytes | None
+        kind: Any = float if self.element in ("float", "double") else int
+        if self.is_output:
+            return kind if self.counted_by is None else GenericAlias(list, kind)
+        if self.counted_by is not None:
+            return GenericAlias(Sequence, kind | None if _is_address(self.element) else kind) | None
+        return kind | None if _is_address(self.c_type) else kind
 
     @property
     def zero(self) -> Any:
@@ -101,6 +117,18 @@ class CFunction:
         return tuple(parameter for parameter in self.parameters if parameter.is_output)
 
     @property
+    def signature(self) -> inspect.Signature:
+        """The signature in Python, where out-parameters follow the status."""
+        given = inspect.signature(self.implementation).parameters
+        inputs = [given[p.name].replace(annotation=p.python_type) for p in self.inputs]
+        if self.returns_status:
+            outputs = tuple(p.python_type for p in self.outputs)
+            returns = GenericAlias(tuple, (int, *outputs)) if outputs else int
+        else:
+            returns = get_type_hints(self.implementation)["return"]
+        return inspect.Signature(inputs, return_annotation=returns)
+
+    @property
     def null_status(self) -> int:
         """The status when an out-parameter that is not nullable is null."""
         return NULL_STATUS[self.returns]
@@ -129,7 +157,11 @@ class _StatusDecorator(Protocol):
 
 
 def c_function(
-    prototype: str, *, arrays: Mapping[str, str] | None = None, nullable: Iterable[str] = ()
+    prototype: str,
+    *,
+    arrays: Mapping[str, str] | None = None,
+    nullable: Iterable[str] = (),
+    buffers: Iterable[str] = (),
 ) -> _StatusDecorator:
     """Enter a function that returns a status.
 
@@ -137,10 +169,11 @@ def c_function(
         prototype: ``aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)``.
         arrays: parameters that are arrays, with the parameter that counts their elements.
         nullable: out-parameters for which a C caller may pass null.
+        buffers: parameters at whose address the function writes text or a structure.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        record = _enter(prototype, function, arrays or {}, frozenset(nullable))
+        record = _enter(prototype, function, arrays or {}, frozenset(nullable), frozenset(buffers))
         convert = _conversion(record)
         failed = tuple(parameter.zero for parameter in record.outputs)
         single = len(failed) == 1
@@ -157,9 +190,7 @@ def c_function(
                 return 0
             return (0, outputs) if single else (0, *outputs)
 
-        call.__name__ = call.__qualname__ = record.name  # one Python function may be entered under several
-        CALLS[record.name] = call
-        return call
+        return _publish(record, call)
 
     return decorate
 
@@ -170,7 +201,7 @@ def c_value_function(
     """Enter a function that returns something else; ``null`` is what it returns when the call was refused."""
 
     def decorate(function: Callable[P, A]) -> Callable[P, A]:
-        record = _enter(prototype, function, arrays or {}, frozenset())
+        record = _enter(prototype, function, arrays or {})
         convert = _conversion(record)
 
         @functools.wraps(function)
@@ -182,10 +213,23 @@ def c_value_function(
                 record.refuse(error)
                 return cast(A, null)
 
-        CALLS[record.name] = call
-        return call
+        return _publish(record, call)
 
     return decorate
+
+
+def _publish(record: CFunction, call: Callable[P, A]) -> Callable[P, A]:
+    """Enter what Python calls, described as Python calls it."""
+    call.__name__ = call.__qualname__ = record.name  # one Python function may be entered under several
+    signature = record.signature
+    call.__signature__ = signature  # type: ignore[attr-defined]  # inspect honours it
+    types = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    call.__annotations__ = types | {"return": signature.return_annotation}
+    if record.outputs:
+        results = ", ".join(parameter.name for parameter in record.outputs)
+        call.__doc__ = f"{inspect.getdoc(record.implementation)}\n\nReturns ``(ret, {results})``."
+    CALLS[record.name] = call
+    return call
 
 
 _PROTOTYPE = re.compile(r"(?P<returns>.+?)(?P<name>\w+)\((?P<parameters>.*)\)")
@@ -199,7 +243,11 @@ def _tidy(c_type: str) -> str:
 
 
 def _enter(
-    prototype: str, function: Callable[..., Any], arrays: Mapping[str, str], nullable: frozenset[str]
+    prototype: str,
+    function: Callable[..., Any],
+    arrays: Mapping[str, str],
+    nullable: frozenset[str] = frozenset(),
+    buffers: frozenset[str] = frozenset(),
 ) -> CFunction:
     matched = _PROTOTYPE.fullmatch(prototype)
     if matched is None:
@@ -211,7 +259,9 @@ def _enter(
         if part is None:
             raise ValueError(f"expected a C parameter, got {declared!r}")
         name, c_type = part["name"], _tidy(part["c_type"])
-        parameters.append(CParameter(name, c_type, name not in inputs, arrays.get(name), name in nullable))
+        parameters.append(
+            CParameter(name, c_type, name not in inputs, arrays.get(name), name in nullable, name in buffers)
+        )
     record = CFunction(matched["name"], _tidy(matched["returns"]), prototype, tuple(parameters), function)
     wrong_output = next((p.name for p in record.outputs if not p.c_type.endswith("*") or "const" in p.c_type), None)
     if [parameter.name for parameter in record.inputs] != inputs or wrong_output is not None:
@@ -284,7 +334,11 @@ def _complaint(record: CFunction, converters: Sequence[Converter], args: Sequenc
 def _converter(parameter: CParameter) -> Converter:
     if parameter.counted_by is not None:
         return _array_of(_scalar(parameter.element))
-    return _text if parameter.element == "char" else _scalar(parameter.c_type)
+    return _text if _is_text(parameter) else _scalar(parameter.c_type)
+
+
+def _is_text(parameter: CParameter) -> bool:
+    return parameter.element == "char" and not parameter.is_buffer
 
 
 def _is_address(c_type: str) -> bool:
@@ -293,7 +347,7 @@ def _is_address(c_type: str) -> bool:
 
 def _range_of(parameter: CParameter) -> tuple[int, int]:
     """Integers that are C's value as they stand; none for arrays, text and floating-point numbers."""
-    if parameter.counted_by is not None or parameter.element in ("char", "float", "double"):
+    if parameter.counted_by is not None or _is_text(parameter) or parameter.element in ("float", "double"):
         return 1, 0
     return _range_of_type(parameter.c_type)
 

@@ -8,7 +8,7 @@ import struct
 from aclnn import handles, products
 from aclnn.cann.prototype import c_function, c_value_function
 from aclnn.dtypes import DataType
-from aclnn.runtime import devices, errors, events, lifecycle
+from aclnn.runtime import devices, errors, events, lifecycle, memory
 from aclnn.runtime.events import Event
 from aclnn.status import (
     ACL_ERROR_INVALID_PARAM,
@@ -25,18 +25,19 @@ _STREAM_COMPLETE, _STREAM_NOT_READY = 0, 1
 _INFNAN = 1
 
 
-def _check_product() -> None:
-    """Refuse a wrong ACLNN_SOC_NAME where a program begins, before it asks for the name and gets none."""
+def _check_settings() -> None:
+    """Refuse a wrong ACLNN_SOC_NAME or ACLNN_DEVICE where a program begins, before it asks for what they name."""
     try:
         products.soc_name()
     except AclnnError as error:
         raise AclnnError(ACL_ERROR_RT_SOC_VERSION, error.message) from None
+    memory.backend()
 
 
 @c_function("aclError aclInit(const char *configPath)")
 def aclInit(configPath: str | None = None) -> None:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
-    _check_product()
+    _check_settings()
     lifecycle.initialize(configPath)
 
 
@@ -71,7 +72,7 @@ def aclrtGetDeviceCount() -> int:
 @c_function("aclError aclrtSetDevice(int32_t deviceId)")
 def aclrtSetDevice(deviceId: int) -> None:
     """Use a device; its default context becomes this thread's current one. 507008 for an unknown product."""
-    _check_product()
+    _check_settings()
     devices.set_device(deviceId)
 
 
