@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from aclnn import console
 from aclnn.toolkit import places, tree
+from aclnn.toolkit.command import trace_command
 from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
 from toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
@@ -32,7 +37,7 @@ class TestTree:
         for _ in range(2):  # the second time over the first
             assert aclnn("build", tmp_path / "tree").stdout == f"{tmp_path / 'tree'}\n"
         assert {path.name for path in (tmp_path / "tree").iterdir()} >= {"include", "lib64", "opp", "set_env.sh"}
-        assert not list((tmp_path / "tree").rglob("*.new"))
+        assert not list((tmp_path / "tree").rglob("*.tmp"))
 
     def test_path_and_run_build_what_is_missing_or_old(self, toolkit_root: Path, tmp_path: Path) -> None:
         root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
@@ -54,8 +59,22 @@ class TestTree:
         )
         done = aclnn("run", program, "--flag", status=7, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert done.stdout == "2 --flag\n"
-        program.write_text("#include <cstdlib>\nint main() { std::abort(); }\n")
-        aclnn("run", program, status=134, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+
+    @pytest.mark.parametrize(
+        ("ending", "status", "told"),
+        [
+            ("abort()", 134, "SIGABRT (Aborted); exit status 134"),
+            ("*(volatile int *)0 = 1", 139, "SIGSEGV (Segmentation fault); exit status 139"),
+            ("raise(SIGRTMIN + 1)", 163, "signal 35; exit status 163"),
+        ],
+    )
+    def test_a_program_that_a_signal_ends_is_not_silent(
+        self, toolkit_root: Path, tmp_path: Path, ending: str, status: int, told: str
+    ) -> None:
+        program = tmp_path / "program.c"
+        program.write_text(f"#include <signal.h>\n#include <stdlib.h>\nint main(void) {{ {ending}; return 0; }}\n")
+        done = aclnn("run", program, status=status, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert done.stderr == f"aclnn toolkit: {program} was ended by {told}\n"
 
     @pytest.mark.parametrize(("name", "variable"), [("program.cpp", "CXXFLAGS"), ("program.c", "CFLAGS")])
     def test_run_takes_quoted_flags_as_the_shell_does(
@@ -73,6 +92,35 @@ class TestTree:
         done = aclnn("run", program, status=2, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert "aclNoSuchFunction" in done.stderr
 
+    @pytest.mark.parametrize(
+        ("compiler", "name", "text", "missing"),
+        [
+            (compiler, name, text, missing)
+            for compiler in ("gcc", "clang")
+            for name, text, missing in (
+                ("a.c", '#include "aclnnop/aclnn_absent.h"\n', "aclnnop/aclnn_absent.h"),
+                ("a.cpp", '#include "aclnn_absent.h"\n', "aclnn_absent.h"),
+                ("a.cpp", '#include "acl/acl.h"\nint a = aclrtAbsent(ACL_ABSENT);\n', "ACL_ABSENT, aclrtAbsent"),
+                ("a.c", '#include "acl/acl.h"\naclrtAbsentHandle a = 0;\n', "aclrtAbsentHandle"),
+                ("a.c", "int aclAbsent(void); int main(void) { return aclAbsent(); }\n", "aclAbsent"),
+                ("a.c", "int main(void) { return aclInit(0) + mine(); }\n", ""),
+            )
+        ],
+    )
+    def test_what_this_toolkit_does_not_have_is_named(
+        self, toolkit_root: Path, tmp_path: Path, compiler: str, name: str, text: str, missing: str
+    ) -> None:
+        """Only the compiler spoke, as if the program or the installation were wrong."""
+        if shutil.which(compiler) is None:
+            pytest.skip(f"{compiler} is not installed")
+        (tmp_path / name).write_text(text)
+        compilers = {"CC": compiler, "CXX": {"gcc": "g++"}.get(compiler, f"{compiler}++")}
+        environment = {"ACLNN_TOOLKIT_DIR": str(toolkit_root), "LC_ALL": "de_DE.UTF-8"}
+        refused = aclnn("run", tmp_path / name, status=2, **environment, **compilers)
+        last = refused.stderr.splitlines()[-1]
+        told = re.match("this toolkit does not have (.*); what it has is listed in docs/c-functions.md", last)
+        assert ", ".join(sorted(told[1].split(", "))) == missing if missing else told is None
+
     @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
     def test_after_set_env_a_plain_compiler_line_works(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
         if shutil.which(shell) is None:
@@ -82,14 +130,57 @@ class TestTree:
             folder = shutil.copytree(toolkit_root, tmp_path / "a folder with spaces", symlinks=True)
         script = (
             f'. "{folder}/set_env.sh" && . "{folder}/set_env.sh" && '
-            f'cc "{HOST}" -o host -lascendcl -lnnopbase -lopapi -lpthread && ./host compute && '
-            'echo "$ASCEND_HOME_PATH|$ASCEND_TOOLKIT_HOME|$ASCEND_OPP_PATH|$LD_LIBRARY_PATH|$CPATH|$LIBRARY_PATH"'
+            f'cc "{HOST}" -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_HOME_PATH/lib64" -o host '
+            "-lascendcl -lnnopbase -lopapi -lpthread && ./host compute && "
+            'echo "$ASCEND_HOME_PATH|$ASCEND_TOOLKIT_HOME|$ASCEND_CUSTOM_PATH|$ASCEND_OPP_PATH|$LD_LIBRARY_PATH"'
         )
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         command = [shell, "-euc", script]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-        values = f"{folder}|{folder}|{folder}/opp|{folder}/lib64|{folder}/include|{folder}/lib64\n"
+        values = f"{folder}|{folder}|{folder}|{folder}/opp|{folder}/lib64\n"
         assert done.stdout == COMPUTED + values
+
+    def test_set_env_tells_the_compiler_nothing(self, toolkit_root: Path, tmp_path: Path) -> None:
+        """A compiler line without -I and -L compiled, which no machine with the vendor's toolkit takes."""
+        script = f'. "{toolkit_root}/set_env.sh" && cc -c "{HOST}" -o host.o'
+        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert "acl/acl.h" in done.stderr
+
+    @pytest.mark.parametrize("shell", ["bash", "zsh"])
+    def test_setenv_of_older_releases(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
+        """No such file: bin/setenv.bash."""
+        if shutil.which(shell) is None:
+            pytest.skip(f"{shell} is not installed")
+        command = [shell, "-ec", f'source "{toolkit_root}/bin/setenv.bash"; echo "$ASCEND_HOME_PATH"']
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+        assert done.stdout == f"{toolkit_root}\n"
+
+    @pytest.mark.parametrize(
+        ("folder", "libraries"),
+        [
+            ("lib64", "opapi_math opapi_nn ascendcl nnopbase"),
+            ("lib64", "opapi_nn nnopbase acl_rt"),
+            (f"{platform.machine()}-linux/devlib", "opapi nnopbase ascendcl"),
+        ],
+    )
+    def test_names_of_libraries_in_the_vendors_scripts(
+        self, toolkit_root: Path, tmp_path: Path, folder: str, libraries: str
+    ) -> None:
+        """The linker: cannot find -lopapi_math, -lacl_rt, <arch>-linux/devlib."""
+        include = toolkit_root / "include"
+        folders = [f"-I{include}", f"-I{include / 'aclnnop'}", f"-L{toolkit_root / folder}"]
+        names = [f"-l{name}" for name in libraries.split()]
+        subprocess.run(["cc", HOST, *folders, "-o", tmp_path / "host", *names, "-lpthread"], check=True)
+        done = run(tmp_path / "host", "compute", env={"LD_LIBRARY_PATH": str(toolkit_root / "lib64")})
+        assert done.stdout == COMPUTED
+
+    @pytest.mark.parametrize("header", ["aclnn_silu.h", "aclnn_ops_nn.h", "acl_meta.h"])
+    def test_run_finds_headers_as_the_vendors_scripts_do(self, toolkit_root: Path, tmp_path: Path, header: str) -> None:
+        """No such file: what a program includes without a folder."""
+        program = tmp_path / "program.c"
+        program.write_text(f'#include "{header}"\nint main(void) {{ return ACL_SUCCESS; }}\n')
+        aclnn("run", program, ACLNN_TOOLKIT_DIR=str(toolkit_root))
 
     @pytest.mark.parametrize("name", ["dash", "-sh"])
     def test_set_env_is_not_misled_by_the_name_of_a_shell_or_the_current_folder(
@@ -143,6 +234,8 @@ class TestTrace:
         assert first[1:3] == ["deviceId=0", "0"]
         arguments = dict(zip(names, (row[1] for row in rows), strict=True))
         assert arguments["aclrtMalloc"].startswith("size=32, policy=0, devPtr -> 0x")
+        created = next(row for row in rows if row[0] == "aclCreateTensor")
+        assert re.fullmatch("0x[0-9a-f]+", created[2]), "a handle, as where it is an argument"
         assert arguments["aclCreateTensor"].startswith("viewDims=[8], viewDimsNum=1, dataType=0, stride=[1], offset=0")
         assert "workspaceSize -> 0, executor -> 0x" in arguments["aclnnHardswishBackwardGetWorkspaceSize"]
 
@@ -165,6 +258,14 @@ class TestTrace:
         run(compiled(program), env={"ACLNN_TRACE": str(file)})
         assert file.read_text().startswith("aclGetViewShape\ttensor=null, viewDims -> -, viewDimsNum -> -\t161001\t")
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    def test_a_full_disk_ends_the_trace_and_not_the_program(self, compiled: Compile) -> None:
+        """Every call was answered with 500000."""
+        done = run(compiled("host.c"), "compute", env={"ACLNN_TRACE": "/dev/full"})
+        assert done.stdout == run(compiled("host.c"), "compute").stdout
+        (line,) = done.stderr.splitlines()
+        assert line == "aclnn: ACLNN_TRACE: /dev/full: No space left on device; from here on no call is traced"
+
     def test_the_table(self, compiled: Compile, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         run(compiled("lifecycle.c"), env={"ACLNN_TRACE": str(file), "ACLNN_MEMORY_BYTES": str(1 << 28)})
@@ -176,6 +277,18 @@ class TestTrace:
         summary = aclnn("trace", "--summary", file, COLUMNS="40").stdout
         (row,) = (line for line in summary.splitlines() if " aclInit " in line)
         assert [cell.strip() for cell in row.split("│")[1:4]] == ["aclInit", "6", "2"]
+
+    def test_a_narrow_terminal_cuts_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Addresses ended in …"""
+        file, shown = tmp_path / "trace", io.StringIO()
+        file.write_text("aclrtFree\tdevPtr=0x7f2304e4e000\t0\t12.5\n")
+        monkeypatch.setattr(console, "out", console._Plain(file=shown, force_terminal=True, width=40))
+        trace_command(file)
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue()).splitlines()
+        assert max(map(len, lines)) <= 40
+        rows = [line.split("│")[1:5] for line in lines if line.startswith("│")]
+        cells = ["".join(map(str.strip, column)) for column in zip(*rows, strict=True)]
+        assert cells == ["aclrtFree", "devPtr=0x7f2304e4e000", "0", "12.5"]
 
     def test_another_file(self, tmp_path: Path) -> None:
         file = tmp_path / "notes"
@@ -250,6 +363,52 @@ class TestTwoProcesses:
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
         with pytest.raises(NotADirectoryError, match="file/tree"):
             tree.ensure(tmp_path / "file" / "tree")
+
+
+class TestATreeThatOthersCouldChange:
+    """It was taken for one's own if it had the right fingerprint, which anybody can compute."""
+
+    @pytest.fixture(autouse=True)
+    def _nothing_is_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def build(libraries: object, include: Path, lib: Path, work: Path) -> None:
+            (lib / "libopapi.so").write_text("")
+
+        monkeypatch.setattr(tree.compiler, "check", lambda: None)
+        monkeypatch.setattr(tree.libraries, "build", build)
+
+    @pytest.mark.parametrize("name", ["set_env.sh", "include/acl/acl.h"])
+    def test_a_file_that_others_may_write_is_made_again(self, tmp_path: Path, name: str) -> None:
+        root = tree.ensure(tmp_path / "tree")
+        own = (root / name).read_text()
+        (root / name).write_text("another's")
+        (root / name).chmod(0o646)
+        assert not tree.is_current(root)
+        assert tree.is_current(tree.ensure(root))
+        assert (root / name).read_text() == own
+
+    @pytest.mark.parametrize("name", ["tree", "tree/lib64", "."])
+    def test_a_folder_that_others_may_write_is_refused(self, tmp_path: Path, name: str) -> None:
+        root = tree.ensure(tmp_path / "tree")
+        (tmp_path / name).chmod(0o757)
+        with pytest.raises(PermissionError, match="expected no write permission for others, got drwxr-xrwx") as caught:
+            tree.ensure(root)
+        assert caught.value.filename == str(tmp_path / name)
+
+    def test_a_place_among_what_others_may_write_is_taken_only_where_it_is_named_to_build_in(
+        self, tmp_path: Path
+    ) -> None:
+        tmp_path.chmod(0o777)
+        with pytest.raises(PermissionError, match="expected no write permission"):
+            tree.ensure(tmp_path / "tree")
+        assert tree.build(tmp_path / "tree") == tmp_path / "tree"  # who names a place has chosen it
+
+    def test_a_umask_that_lets_everybody_write_does_not_apply(self, tmp_path: Path) -> None:
+        before = os.umask(0)
+        try:
+            assert tree.is_current(tree.ensure(tmp_path / "tree"))
+            assert os.umask(0) == 0
+        finally:
+            os.umask(before)
 
 
 class TestFilesThatAreOthers:

@@ -11,22 +11,24 @@ import pytest
 
 from aclnn.operators import OPERATORS
 from aclnn.status import CODES
+from aclnn.toolkit.stubs import STUBS, refusal
 from toolkit_support import Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 
 HEADERS = (
-    "acl/acl.h acl/acl_base.h acl/acl_rt.h acl/acl_op.h acl/acl_mdl.h aclnn/acl_meta.h aclnn/aclnn_base.h "
+    "acl/acl.h acl/acl_base.h acl/acl_rt.h acl/acl_op.h acl/acl_mdl.h acl/acl_op_compiler.h aclnn/acl_meta.h "
+    "aclnn/aclnn_base.h "
     "aclnnop/aclnn_fast_gelu_backward.h aclnnop/aclnn_silu_backward.h aclnnop/aclnn_gelu_backward_v2.h "
     "aclnnop/aclnn_hardswish_backward.h aclnnop/aclnn_layer_norm_backward.h aclnnop/aclnn_fast_gelu.h "
     "aclnnop/aclnn_silu.h aclnnop/aclnn_gelu.h aclnnop/aclnn_gelu_v2.h aclnnop/aclnn_hardswish.h "
-    "aclnnop/aclnn_layer_norm.h runtime/rt.h"
+    "aclnnop/aclnn_layer_norm.h aclnnop/aclnn_ops_nn.h aclnnop/aclnn_ops_math.h runtime/rt.h"
 )
 #: The documents' operators; each has two phases.
 OPERATOR_FUNCTIONS = (
     "aclnnFastGeluBackward aclnnSiluBackward aclnnGeluBackwardV2 aclnnHardswishBackward aclnnLayerNormBackward "
     "aclnnFastGelu aclnnSilu aclnnGelu aclnnGeluV2 aclnnHardswish aclnnInplaceHardswish aclnnLayerNorm "
-    "aclnnLayerNormWithImplMode"
+    "aclnnLayerNormWithImplMode aclnnFastLayerNorm"
 )
 #: The runtime's and the objects' functions that the documents name.
 FUNCTIONS = (
@@ -48,7 +50,11 @@ FUNCTIONS = (
     "aclGetScalarListSize aclSetAclOpExecutorRepeatable aclDestroyAclOpExecutor aclSetInputTensorAddr "
     "aclSetOutputTensorAddr aclSetTensorAddr aclSetDynamicInputTensorAddr aclSetDynamicOutputTensorAddr "
     "aclSetDynamicTensorAddr AclSetInputTensorAddr AclSetOutputTensorAddr AclSetTensorAddr "
-    "AclSetDynamicInputTensorAddr AclSetDynamicOutputTensorAddr AclSetDynamicTensorAddr"
+    "AclSetDynamicInputTensorAddr AclSetDynamicOutputTensorAddr AclSetDynamicTensorAddr "
+    "aclrtSetSysParamOpt aclrtGetSysParamOpt aclrtCtxSetSysParamOpt aclrtCtxGetSysParamOpt aclrtSetOpExecuteTimeOut "
+    "aclrtGetPrimaryCtxState aclrtDeviceCanAccessPeer aclrtDeviceEnablePeerAccess aclrtDeviceGetBareTgid "
+    "aclGetDeviceCapability aclSetCompileopt aclGetCompileoptSize aclGetCompileopt aclsysGetCANNVersion "
+    "aclsysGetVersionStr"
 )
 LOWER_RUNTIME = (
     "rtCtxCreate rtCtxDestroy rtStreamCreate rtStreamDestroy rtStreamDestroyForce rtStreamSynchronize "
@@ -124,12 +130,37 @@ def test_every_function_of_the_documents_is_declared(headers: dict[str, str]) ->
     assert set(OPERATOR_FUNCTIONS.split()) <= {operator.function for operator in OPERATORS}
 
 
-def test_what_is_declared_is_what_is_exported(toolkit_root: Path, headers: dict[str, str]) -> None:
+def test_what_is_declared_is_what_is_exported_but_for_stubs(toolkit_root: Path, headers: dict[str, str]) -> None:
     libraries = sorted(path for path in (toolkit_root / "lib64").glob("lib*.so") if not path.is_symlink())
     assert [path.name for path in libraries] == ["libascendcl.so", "libnnopbase.so", "libopapi.so", "libruntime.so"]
     exports = [name for library in libraries for name in exported(library)]
     assert len(exports) == len(set(exports)), "defined twice"
-    assert set(exports) == {name for text in headers.values() for name in declared(text)}
+    public = {name for text in headers.values() for name in declared(text)}
+    assert set(exports) - {stub.name for stub in STUBS} == public
+    assert not public & {stub.name for stub in STUBS}
+
+
+def test_stubs_are_where_programs_look_for_them(toolkit_root: Path) -> None:
+    for name in ("ascendcl", "runtime"):
+        found = exported(toolkit_root / "lib64" / f"lib{name}.so")
+        assert {stub.name for stub in STUBS if stub.library == name} <= found
+
+
+def test_stubs_refuse_with_a_text_or_do_nothing(compiled: Compile, tmp_path: Path) -> None:
+    program = tmp_path / "stubs.c"
+    program.write_text(
+        "#include <stdio.h>\n"
+        '#include "acl/acl.h"\n'
+        + "".join(f"{stub.prototype};\n" for stub in STUBS if stub.name in ("aclrtUnmapMem", "aclopCreateAttr"))
+        + "uint64_t MsprofGetHashId(const char *, size_t);\nuint64_t MsprofSysCycleTime(void);\n"
+        "void aclAppLog(int, const char *, const char *, uint32_t, const char *, ...);\n"
+        "int main(void) {\n"
+        'aclAppLog(3, "f", "file", 1, "%d", 1);\n'
+        'printf("%d ", aclrtUnmapMem(NULL));\nputs(aclGetRecentErrMsg());\n'
+        'return aclopCreateAttr() == NULL || MsprofGetHashId("a", 1) == MsprofGetHashId("b", 1)\n'
+        "|| MsprofSysCycleTime() == 0 ? 1 : 0; }\n"
+    )
+    assert run(compiled(program)).stdout == f"200001 {refusal('aclrtUnmapMem')} [200001]\n"
 
 
 def test_operators_are_in_libopapi_only(toolkit_root: Path, headers: dict[str, str]) -> None:

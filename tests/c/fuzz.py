@@ -1,7 +1,7 @@
 """Random sequences of calls through the C libraries: no crash, no hang, no status that is not documented.
 
     python -m tests.c.fuzz                     ten million calls, in processes of a quarter of a million
-    python -m tests.c.fuzz --calls 100000      what the tests run
+    python -m tests.c.fuzz --calls 10000       what the tests run
     python -m tests.c.fuzz --seed 7 --only     one process again, as a finding asks for
     python -m tests.c.fuzz --asan              under AddressSanitizer
 
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from aclnn.cann.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.declaration import Kind, Operator
-from aclnn.operators import OPERATORS
+from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
 from aclnn.toolkit.border import is_text, number_type, parameter_type
@@ -47,7 +47,7 @@ MOST_BYTES = 1 << 16
 ACLNN_STATUSES = frozenset({0, 161001, 161002, 361001, 561000, 561003, 561101, 561103})
 ACL_STATUSES = frozenset(
     {0, 100000, 100002, 100003, 100037, 200001, 500000}
-    | {107000, 107001, 107002, 107003, 107006, 107016, 207000, 207001, 507000, 507007, 507046, 507047}
+    | {107000, 107001, 107002, 107003, 107006, 107016, 107021, 207000, 207001, 507000, 507007, 507046, 507047}
 )
 
 #: What the parameters of object types point to, by the function that makes one.
@@ -208,6 +208,8 @@ class Fuzzer:
                 if count is not None:
                     declared = min(count, declared, len(values[parameter.name] or range(2**62)))
                 values[parameter.counted_by] = declared
+            elif parameter.is_buffer:
+                values[parameter.name] = self.random.choice((None, ctypes.addressof(self.host)))
             elif is_text(parameter):
                 values[parameter.name] = self.random.choice(TEXTS)
             elif parameter_type(parameter) == "uintptr_t":
@@ -288,12 +290,13 @@ class Fuzzer:
 
     def operator_call(self) -> None:
         """A call that fits together, sometimes with one thing wrong, in all its steps."""
-        operator = self.random.choice(OPERATORS)
+        operator = self.random.choice((self.random.choice(OPERATORS), self.random.choice(C_OPERATORS)))
         shape = [self.random.choice((1, 2, 3, 8, 16)) for _ in range(self.random.randrange(1, 4))]
         if self.random.random() < 0.05:
             shape[0] = self.random.choice((0, 1000))
         # One data type for LayerNorm, whose kernels take long to compile.
-        dtype = 0 if "layer_norm" in operator.name else self.random.choice((0, 0, 0, 1, 27))
+        dtypes = (0, 0, 0, 1, 27) if operator in OPERATORS else (0, 1, 2, 3, 4, 6, 9, 11, 12, 16, 17, 27)
+        dtype = 0 if "layer_norm" in operator.name else self.random.choice(dtypes)
         arguments, made = self.fitting(operator, shape, dtype)
         if self.random.random() < 0.25:
             self.spoil(operator, arguments)
@@ -318,7 +321,7 @@ class Fuzzer:
         made: list[tuple[str, int]] = []
 
         def tensor(dims: list[int]) -> int:
-            size = 4
+            size = 16
             for extent in dims:
                 size *= extent
             address = self.scratch_result("aclrtMalloc", size + 64, 0)
@@ -332,6 +335,8 @@ class Fuzzer:
             return int(handle)
 
         normalized = shape[-1:]
+        if "dim" in (p.name for p in operator.parameters) or operator.name == "reduce_sum":
+            normalized = [self.random.choice((-1, 0, 1))]
         dims = {"mean": shape[:-1] + [1], "rstd": shape[:-1] + [1], "meanOutOptional": shape[:-1] + [1]}
         dims["rstdOutOptional"] = dims["meanOutOptional"]
         for name in ("weightOptional", "biasOptional", "gradWeightOut", "gradBiasOut"):
@@ -351,6 +356,13 @@ class Fuzzer:
                 arguments.append(handle)
             elif parameter.kind is Kind.STRING:
                 arguments.append(self.random.choice((b"none", b"tanh")))
+            elif parameter.kind is Kind.SCALAR:
+                value = (ctypes.c_double * 2)(2.5, 0.0)
+                handle = self.call("aclCreateScalar", value, self.random.choice((dtype, 0, 9, 11, 12, 17)))
+                made.append(("aclScalar", handle))
+                arguments.append(handle)
+            elif parameter.kind is Kind.DTYPE:
+                arguments.append(dtype)
             else:
                 arguments.append(1e-5 if parameter.kind is Kind.DOUBLE else self.random.choice((0, 1)))
         return arguments, made
@@ -365,6 +377,8 @@ class Fuzzer:
         parameter = operator.parameters[at]
         if parameter.is_tensor:
             arguments[at] = self.handle("aclTensor")
+        elif parameter.kind is Kind.SCALAR:
+            arguments[at] = self.handle("aclScalar")
         elif parameter.kind in (Kind.INT_ARRAY, Kind.BOOL_ARRAY):
             arguments[at] = self.handle("aclIntArray")
         elif parameter.kind is Kind.STRING:
@@ -373,7 +387,7 @@ class Fuzzer:
             arguments[at] = self.random.choice(EXTREMES["int32_t"])
 
     def second_phase(self, operator: Operator, size: int, executor: int) -> None:
-        other = self.random.choice(OPERATORS) if self.random.random() < 0.05 else operator
+        other = self.random.choice(C_OPERATORS) if self.random.random() < 0.05 else operator
         if self.random.random() < 0.1:
             self.keep("aclOpExecutor", executor)
             return

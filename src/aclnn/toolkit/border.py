@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from aclnn.cann.prototype import HANDLES, CFunction, CParameter
 
-_NUMBERS = frozenset({"bool", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"})
+_NUMBERS = frozenset(
+    {"bool", "int8_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"}
+)
 _SYNONYMS = {"aclFloat16": "uint16_t"}
 _TEXT = "const char*"
 
@@ -29,12 +31,17 @@ def parameter_type(parameter: CParameter) -> str:
 
 def is_text(parameter: CParameter) -> bool:
     """Whether it is a string that the callee reads."""
-    return parameter.c_type in (_TEXT, "char*") and not parameter.is_output
+    return parameter.c_type in (_TEXT, "char*") and not parameter.is_output and not parameter.is_buffer
+
+
+def returns_text(function: CFunction) -> bool:
+    """True when the answer is a string."""
+    return function.returns == _TEXT
 
 
 def result_type(function: CFunction) -> str:
     """The C type in which Python's answer returns to C."""
-    return "const char *" if function.returns == _TEXT else number_type(function.returns)
+    return "const char *" if returns_text(function) else number_type(function.returns)
 
 
 def entry_declaration(function: CFunction) -> str:

@@ -1,6 +1,8 @@
 /* The part that is compiled against Python: starts an interpreter that nobody's environment variables can redirect. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,6 +10,48 @@
 #include "config.h"
 #include "entries.h"
 #include "start.h"
+
+/* Calls that have come from C, and those of them that Python has begun, while ``watch`` looks. */
+static atomic_ulong entered, begun;
+
+enum { PATIENCE_S = 10 };
+
+static void aclnn_begun(void)
+{
+    atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);
+}
+
+/* Python's lock cannot be waited for with a limit, so a thread without it looks whether calls come through. */
+static void *watch(void *unused)
+{
+    unsigned long last = 0;
+    int seconds = 0;
+
+    (void)unused;
+    for (;;) {
+        const unsigned long now = atomic_load_explicit(&begun, memory_order_relaxed);
+
+        if (now != last || now == atomic_load_explicit(&entered, memory_order_relaxed)) {
+            last = now;
+            seconds = 0;
+        } else if (++seconds == PATIENCE_S) {
+            fprintf(stderr, "aclnn: a call has waited %d s for Python's lock, which another thread holds. torch_npu waits "
+                    "for its launch thread with the lock held, in torch.npu.empty_cache for one: set "
+                    "TASK_QUEUE_ENABLE=0.\n", PATIENCE_S);
+        }
+        sleep(1);
+    }
+    return NULL;
+}
+
+static void aclnn_watch(void)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, watch, NULL) == 0) {
+        pthread_detach(thread);
+    }
+}
 
 /* Memory that a C++ program releases with delete[]. */
 void *_Znam(size_t size);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import stat
 import subprocess
 import tempfile
@@ -14,9 +15,9 @@ import typer
 
 from aclnn import console
 from aclnn.extras import MissingExtraError, require
-from aclnn.status import name_of
-from aclnn.toolkit import tree
-from aclnn.toolkit.compiler import ToolkitError, c_compiler, compile, cxx_compiler, words
+from aclnn.status import AclnnError, name_of
+from aclnn.toolkit import absent, tree
+from aclnn.toolkit.compiler import CompileError, ToolkitError, c_compiler, compile, cxx_compiler, words
 from aclnn.toolkit.trace import Record, read
 
 app = typer.Typer(
@@ -34,11 +35,12 @@ _CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".C")
 
 
 @contextmanager
-def _complaints() -> Iterator[None]:
+def complaints(command: str = "toolkit") -> Iterator[None]:
+    """Turn what is missing or refused into a text and exit status 2."""
     try:
         yield
-    except (ToolkitError, MissingExtraError, OSError, ValueError) as error:
-        typer.echo(f"aclnn toolkit: {console.text_of(error)}", err=True)
+    except (AclnnError, ToolkitError, MissingExtraError, OSError, ValueError) as error:
+        console.err.print(f"aclnn {command}: {console.text_of(error)}", soft_wrap=True)
         raise typer.Exit(2) from None
 
 
@@ -49,14 +51,14 @@ def build_command(
     ] = None,
 ) -> None:
     """Lay out headers, libraries and set_env.sh, and print where."""
-    with _complaints():
-        typer.echo(tree.build(directory or tree.default_root()))
+    with complaints():
+        typer.echo(tree.build(directory))
 
 
 @app.command("path")
 def path_command() -> None:
     """Print the tree's folder; lay it out first if it is not there."""
-    with _complaints():
+    with complaints():
         typer.echo(tree.ensure())
 
 
@@ -65,11 +67,22 @@ def run_command(
     program: Annotated[Path, typer.Argument(help="One C or C++ file.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]", help="The program's own.")] = None,
 ) -> None:
-    """Compile one file, link it and run it; the exit status is the program's."""
-    with _complaints(), tempfile.TemporaryDirectory(prefix="aclnn-run-") as folder:
+    """Compile one file, link it and run it; the exit status is the program's, 128 + n for one ended by signal n."""
+    with complaints(), tempfile.TemporaryDirectory(prefix="aclnn-run-") as folder:
         executable = compile_program(program, Path(folder) / program.stem)
         status = subprocess.run([executable, *(arguments or [])], check=False).returncode
-    raise typer.Exit(status if status >= 0 else 128 - status)
+    if status < 0:
+        ended = f"{program} was ended by {_signal(-status)}; exit status {128 - status}"
+        console.err.print(f"aclnn toolkit: {ended}", soft_wrap=True)
+        status = 128 - status
+    raise typer.Exit(status)
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def compile_program(source: Path, executable: Path, root: Path | None = None, options: Sequence[str] = ()) -> Path:
@@ -84,10 +97,25 @@ def compile_program(source: Path, executable: Path, root: Path | None = None, op
     is_c = source.suffix in _C_SUFFIXES
     standard = ["-std=gnu11"] if is_c else ["-std=c++17"]
     flags = words("CFLAGS" if is_c else "CXXFLAGS")
-    folders = [f"-I{root / 'include'}", f"-L{root / 'lib64'}", f"-Wl,-rpath,{root / 'lib64'}"]
+    # The folders that the vendor's scripts name for a single file.
+    include = [f"-I{root / folder}" for folder in ("include", "include/aclnn", "include/aclnnop")]
+    folders = [*include, f"-L{root / 'lib64'}", f"-Wl,-rpath,{root / 'lib64'}"]
     command = [*(c_compiler() if is_c else cxx_compiler()), *standard, "-O1", "-g", *flags, *options, *folders]
-    compile([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])
+    try:
+        compile([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])
+    except CompileError as error:
+        raise ToolkitError(f"{error}{_absence(error.output, root)}") from None
     return executable
+
+
+def _absence(output: str, root: Path) -> str:
+    names = absent.named_in(output)
+    if not names:
+        return ""
+    return (
+        f"this toolkit does not have {', '.join(names)}; what it has is listed in docs/c-functions.md, by 'aclnn info' "
+        f"(operators) and in {root / 'include'}"
+    )
 
 
 def _expect_program(source: Path) -> None:
@@ -106,7 +134,7 @@ def trace_command(
     summary: Annotated[bool, typer.Option("--summary", help="One row for each function instead of each call.")] = False,
 ) -> None:
     """Show a trace as a table."""
-    with _complaints():
+    with complaints():
         records = list(read(file))
         _print_table(*(_summary(records) if summary else _calls(records)))
 
@@ -149,7 +177,9 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     from aclnn.console import out
 
-    table = Table(*columns)
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")  # a terminal too narrow for an address breaks it, and cuts nothing
     for row in rows:
         table.add_row(*row)
     out.print(table)

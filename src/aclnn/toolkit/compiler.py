@@ -17,6 +17,15 @@ class ToolkitError(RuntimeError):
     """Something that the toolkit needs is missing or refuses; the text says what to do."""
 
 
+class CompileError(ToolkitError):
+    """A compiler's refusal."""
+
+    def __init__(self, command: str, output: str) -> None:
+        super().__init__(f"the compiler refused: {command}\n{output}")
+        self.output = output
+        """The text that it printed."""
+
+
 def c_compiler() -> list[str]:
     """The command of the C compiler: ``$CC``, else cc, gcc or clang.
 
@@ -120,9 +129,10 @@ def compile(command: Sequence[str | os.PathLike[str]]) -> None:
     """Run a compiler.
 
     Raises:
-        ToolkitError: it failed; the text has its own messages.
+        CompileError: it failed; the text has its own messages.
     """
-    result = subprocess.run([os.fspath(part) for part in command], capture_output=True, text=True, check=False)
+    parts = [os.fspath(part) for part in command]
+    in_english = os.environ | {"LC_ALL": "C.UTF-8"}  # as every other text here; ``absent`` reads it
+    result = subprocess.run(parts, capture_output=True, text=True, errors="replace", env=in_english, check=False)
     if result.returncode:
-        line = shlex.join(os.fspath(part) for part in command)
-        raise ToolkitError(f"the compiler refused: {line}\n{result.stderr}{result.stdout}")
+        raise CompileError(shlex.join(parts), f"{result.stderr}{result.stdout}")

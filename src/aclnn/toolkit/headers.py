@@ -9,17 +9,24 @@ from collections.abc import Callable, Iterable, Mapping
 from aclnn.cann.constants import ENUMS, FLAGS
 from aclnn.cann.prototype import FUNCTIONS, HANDLES, CFunction
 from aclnn.declaration import Operator
-from aclnn.operators import OPERATORS
+from aclnn.operators import C_OPERATORS
 from aclnn.status import CODES
 from aclnn.toolkit.lower_runtime import FORWARDS
 
 BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"
+OP_COMPILER = "acl/acl_op_compiler.h"
 META, ACLNN = "aclnn/acl_meta.h", "aclnn/aclnn_base.h"
 LOWER_RUNTIME = "runtime/rt.h"
+#: Each includes every operator's header: the vendor has one for each field, whose operators all lie together here.
+OF_A_FIELD = ("aclnnop/aclnn_ops_nn.h", "aclnnop/aclnn_ops_math.h")
 
 #: Functions whose header their name's beginning does not tell.
 _EXCEPTIONS = {
-    ACL: ("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
+    ACL: (
+        *("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
+        *("aclGetDeviceCapability", "aclsysGetCANNVersion", "aclsysGetVersionStr"),
+    ),
+    OP_COMPILER: ("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt"),
     BASE: ("aclDataTypeSize", "aclFloat16ToFloat", "aclFloatToFloat16"),
     ACLNN: ("aclnnInit", "aclnnFinalize"),
 }
@@ -30,7 +37,7 @@ _OBJECT = re.compile(r"\b(acl(?:Tensor|Scalar|IntArray|FloatArray|BoolArray|Tens
 
 def operator_header(function: CFunction) -> str | None:
     """The header of an operator's function; None for other functions."""
-    for operator in OPERATORS:
+    for operator in C_OPERATORS:
         if function.name in (operator.function, f"{operator.function}GetWorkspaceSize"):
             return f"aclnnop/{operator.header}"
     return None
@@ -59,6 +66,7 @@ def texts() -> dict[str, str]:
         BASE: _base,
         RUNTIME: _runtime,
         ACL: _acl,
+        OP_COMPILER: _op_compiler,
         META: _meta,
         ACLNN: _aclnn,
     }
@@ -69,7 +77,8 @@ def texts() -> dict[str, str]:
     for header, declared in functions.items():
         if header.startswith("aclnnop/"):
             result[header] = _file(header, _operators(header, declared))
-    return result
+    operators = [header for header in result if header.startswith("aclnnop/")]
+    return result | {header: _file(header, _includes(*operators)) for header in OF_A_FIELD}
 
 
 def _file(header: str, body: str) -> str:
@@ -140,8 +149,28 @@ def _runtime(functions: list[CFunction]) -> str:
     return "\n".join([_includes(BASE), enumerations, flags, _declarations(functions, _described)])
 
 
+_PACKAGE_VERSION = """\
+#define ACL_PKG_VERSION_MAX_SIZE 128
+#define ACL_PKG_VERSION_PARTS_MAX_SIZE 64
+
+typedef struct aclCANNPackageVersion {
+    char version[ACL_PKG_VERSION_MAX_SIZE];
+    char majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+    char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+    char releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+    char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+    char reserved[ACL_PKG_VERSION_MAX_SIZE];
+} aclCANNPackageVersion;
+"""
+
+
 def _acl(functions: list[CFunction]) -> str:
-    return _includes(BASE, RUNTIME, "acl/acl_op.h", "acl/acl_mdl.h") + "\n" + _declarations(functions, _described)
+    included = _includes(BASE, RUNTIME, "acl/acl_op.h", "acl/acl_mdl.h")
+    return "\n".join([included, _PACKAGE_VERSION, _declarations(functions, _described)])
+
+
+def _op_compiler(functions: list[CFunction]) -> str:
+    return _includes(RUNTIME) + "\n" + _declarations(functions, _described)
 
 
 def _meta(functions: list[CFunction]) -> str:
@@ -163,7 +192,7 @@ def _lower_runtime() -> str:
 
 
 def _operators(header: str, functions: list[CFunction]) -> str:
-    operators = {operator.function: operator for operator in OPERATORS if f"aclnnop/{operator.header}" == header}
+    operators = {operator.function: operator for operator in C_OPERATORS if f"aclnnop/{operator.header}" == header}
 
     def describe(function: CFunction) -> str:
         name = function.name.removesuffix("GetWorkspaceSize")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,18 @@ from pathlib import Path
 import aclnn
 from aclnn.cann.prototype import FUNCTIONS, CFunction
 from aclnn.extras import require
+from aclnn.replacing import replaced
 from aclnn.toolkit import border, trampolines
 from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
 from aclnn.toolkit.lower_runtime import Forward
-from aclnn.toolkit.places import replaced
+from aclnn.toolkit.stubs import Stub
 
 #: The module that serves the calls, inside of Python.
 SERVER = "aclnn.toolkit.server"
 
 _COMPILE = ("-std=c11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-c")
 _LINK = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN:$ORIGIN/aclnn", "-Wl,--allow-shlib-undefined")
+_INSTALLED = ("site-packages", "dist-packages")
 _NEEDED = ("-Wl,--no-as-needed", "-lstdc++")
 
 
@@ -31,7 +34,7 @@ class Library:
 
     name: str
     """As the linker knows it: ``ascendcl``."""
-    functions: tuple[CFunction | Forward, ...]
+    functions: tuple[CFunction | Forward | Stub, ...]
     headers: tuple[str, ...]
     """What declares them, as a program includes it."""
 
@@ -81,7 +84,7 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
 
 def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> None:
     names = [f"-Wl,-soname,{file.name}", f"-Wl,--version-script,{stem}.map"]
-    with replaced(file) as fresh:
+    with replaced(file) as (fresh,):
         compile([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
 
 
@@ -91,6 +94,7 @@ def _shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
         "entries.h": trampolines.entries_header(functions),
         "start.h": trampolines.source("start.h"),
         "start.c": trampolines.source("start.c"),
+        "stubs.h": trampolines.source("stubs.h"),
         "start.map": trampolines.exports(["aclnn_entries"]),
         "bridge.map": trampolines.exports(["aclnn_bridge_open"]),
     }
@@ -103,16 +107,19 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 
 def _machine() -> dict[str, str]:
     """Where this machine's Python is, for ``config.h``."""
-    import_paths = sorted({path for path in sys.path if path and Path(path).exists()}, key=sys.path.index)
-    here = str(Path(aclnn.__file__).parents[1])
+    # Folders of installed packages only: others are the current one, or whoever built the tree had them on PYTHONPATH.
+    installed = [path for path in sys.path if Path(path).name in _INSTALLED and Path(path).is_dir()]
+    # As bytes: the C program's Python may take another encoding for names of files than this one does.
+    import_paths, here = [*map(os.fsencode, dict.fromkeys(installed))], os.fsencode(Path(aclnn.__file__).parents[1])
     return {
         "ACLNN_LIBPYTHON": str(python_library()),
         "ACLNN_PYTHON": sys.executable,
         "ACLNN_PYTHON_VERSION": f"{sys.version_info.major}.{sys.version_info.minor}",
         # First for this package alone: a Python may have another aclnn installed than the one that built the tree.
         "ACLNN_IMPORT_SERVER": (
-            f"import sys\nsys.path += [path for path in {import_paths!r} if path not in sys.path]\n"
-            f"sys.path.insert(0, {here!r})\nimport aclnn\nsys.path.remove({here!r})\nimport {SERVER}\n"
+            f"import os, sys\npaths, here = [*map(os.fsdecode, {import_paths!r})], os.fsdecode({here!r})\n"
+            "sys.path += [path for path in paths if path not in sys.path]\n"
+            f"sys.path.insert(0, here)\nimport aclnn\nsys.path.remove(here)\nimport {SERVER}\n"
         ),
     }
 
@@ -121,8 +128,11 @@ def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     cffi = require("cffi", "toolkit")
     ffi = cffi.FFI()
     entries = [f"{border.entry_declaration(function)};" for function in functions]
-    ffi.embedding_api("\n".join([*entries, "void py_leave(void);"]))
-    ffi.cdef("void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);")
+    ffi.embedding_api("\n".join([*entries, f"{trampolines.NOTE_REFUSAL};", "void py_leave(void);"]))
+    ffi.cdef(
+        "void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);\n"
+        "void aclnn_watch(void);\nvoid aclnn_begun(void);"
+    )
     ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
     ffi.embedding_init_code(
         f"import {SERVER}\nimport _aclnn_bridge\n{SERVER}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
+from _thread import interrupt_main
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
 from aclnn import cann, kernels
 from aclnn.cann.prototype import FUNCTIONS, CFunction
-from aclnn.runtime import streams
+from aclnn.runtime import errors, streams
 from aclnn.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
+from aclnn.toolkit import stubs, task_queue
 from aclnn.toolkit.border import is_text, result_type
 from aclnn.toolkit.trace import Trace
 
@@ -66,13 +69,27 @@ def attach(ffi: Any, lib: Any) -> None:
     """Give every C entry point its Python function; cffi calls this once."""
     border = _Border(ffi, lib)
     wrap = _tracing(border)
+    is_queued = task_queue.is_used()
+    if is_queued:
+        lib.aclnn_watch()
     for function in FUNCTIONS.values():
         error = _fallback(function, border)
         entry = wrap(function, _entry(function, border))
+        if is_queued:
+            entry = task_queue.noted(function, entry, lib.aclnn_begun)
         ffi.def_extern(name=f"py_{function.name}", error=error, onerror=_onerror(function))(entry)
     ffi.def_extern(name="py_leave")(_leave)
+    ffi.def_extern(name="py_note_refusal")(_refusals(border))
     kernels.when_compiler_is_up.append(lib.aclnn_leave_first)
     lib.aclnn_leave_first()
+
+
+def _refusals(border: _Border) -> Entry:
+    def note(function: Any, code: int) -> None:
+        border.lib.aclnn_begun()
+        errors.record(code, stubs.refusal(border.string(function) or ""))
+
+    return note
 
 
 def _leave() -> None:
@@ -117,8 +134,13 @@ def _onerror(function: CFunction) -> Callable[..., None]:
         is_setting = kind is ValueError and str(value).startswith("ACLNN_")  # an environment variable's word
         text = f"{function.name}: {value if is_setting else f'internal error: {kind.__name__}: {value}'}"
         function.refuse(AclnnError(_failure(function), text))
-        if kind is not MemoryError:
+        if kind not in (MemoryError, KeyboardInterrupt):
             print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
+        interrupting = map(interrupt_main, (signal.SIGINT,))
+        if kind is KeyboardInterrupt:
+            # For the Python program that made the C call, once that has returned: interrupts come after calls, and
+            # unpacking is the last that happens here and none.
+            (_,) = interrupting
 
     return note
 

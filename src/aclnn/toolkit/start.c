@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "entries.h"
 #include "start.h"
 
 enum { PATH_BYTES = PATH_MAX + 32, REASON_BYTES = 1024 };
@@ -154,8 +155,13 @@ const struct aclnn_entries *aclnn_entries(void)
     const struct aclnn_entries *found = atomic_load_explicit(&entries, memory_order_acquire);
 
     if (found == NULL) {
-        return start();
+        found = start();
+    } else if (!python_is_initialized()) {
+        /* Exit handlers and destructors may still call when the interpreter of a Python program has ended. */
+        found = NULL;
     }
-    /* Exit handlers and destructors may still call when the interpreter of a Python program has ended. */
-    return python_is_initialized() ? found : NULL;
+    if (found != NULL) {
+        atomic_fetch_add_explicit(found->aclnn_entered, 1, memory_order_relaxed);
+    }
+    return found;
 }

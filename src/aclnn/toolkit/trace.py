@@ -6,6 +6,7 @@ A line has four fields with tabs between them: name, arguments, status (or value
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aclnn.cann.prototype import CFunction, CParameter
-from aclnn.toolkit.border import is_text, number_type
+from aclnn.toolkit.border import is_text, number_type, returns_text
 
 _SHOWN_ELEMENTS = 16
 
@@ -33,7 +34,8 @@ class Trace:
     """Appends to a file; lines of several threads and processes never mix."""
 
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._path = path
+        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def wrap(
         self,
@@ -51,18 +53,29 @@ class Trace:
             string: reads a string parameter.
         """
         describe = _description(function, elements, string)
-        is_status = function.returns_status
+        is_status, gives_text = function.returns_status, returns_text(function)
 
         def traced(*values: Any) -> Any:
             begin = time.perf_counter_ns()
             result = entry(*values)
             spent_us = (time.perf_counter_ns() - begin) / 1000
-            status = str(result) if isinstance(result, (int, float)) else repr(string(result))
+            status = repr(string(result)) if gives_text else _shown(result, number_type(function.returns))
             line = f"{function.name}\t{describe(values, not (is_status and result))}\t{status}\t{spent_us:.1f}\n"
-            os.write(self._file, line.encode("utf-8", "replace"))
+            self._append(line)
             return result
 
         return traced
+
+    def _append(self, line: str) -> None:
+        if self._file is None:
+            return
+        try:
+            os.write(self._file, line.encode("utf-8", "replace"))
+        except OSError as error:
+            file, self._file = self._file, None  # one step: of several threads one says so
+            if file is not None:
+                why = f"ACLNN_TRACE: {self._path}: {error.strerror}; from here on no call is traced"
+                print(f"aclnn: {why}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
 
 
 def _description(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +11,10 @@ from aclnn.cann.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
 from aclnn.toolkit.border import entry_declaration, parameter_type, result_type
 from aclnn.toolkit.lower_runtime import Forward
+from aclnn.toolkit.stubs import Stub
+
+#: What Python implements beside the functions: noting a refusal that C code makes.
+NOTE_REFUSAL = "void py_note_refusal(const char *function, int code)"
 
 #: What a call answers when Python cannot serve it, by the C type of its result.
 _FALLBACK = {
@@ -33,8 +37,12 @@ def entries_header(functions: Iterable[CFunction]) -> str:
         for function in functions
     )
     return (
-        "#ifndef ACLNN_ENTRIES_H\n#define ACLNN_ENTRIES_H\n\n#include <stdbool.h>\n#include <stddef.h>\n"
-        f"#include <stdint.h>\n\nstruct aclnn_entries {{\n{members}}};\n\n#endif\n"
+        "#ifndef ACLNN_ENTRIES_H\n#define ACLNN_ENTRIES_H\n\n"
+        "#include <stdatomic.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
+        f"struct aclnn_entries {{\n{members}"
+        "    void (*aclnn_note_refusal)(const char *function, int code);\n"
+        "    /* How many calls have come, of which some may wait for Python's lock. */\n"
+        "    atomic_ulong *aclnn_entered;\n};\n\n#endif\n"
     )
 
 
@@ -42,14 +50,31 @@ def table(functions: Sequence[CFunction]) -> str:
     """C code of the bridge: declares what Python implements and fills the table with it."""
     declarations = "".join(f"{entry_declaration(function)};\n" for function in functions)
     members = "".join(f"    .{function.name} = py_{function.name},\n" for function in functions)
+    declarations += f"{NOTE_REFUSAL};\n"
+    members += "    .aclnn_note_refusal = py_note_refusal,\n    .aclnn_entered = &entered,\n"
     return f"{declarations}\nstatic const struct aclnn_entries aclnn_table = {{\n{members}}};\n"
 
 
-def library(functions: Iterable[CFunction | Forward], headers: Iterable[str]) -> str:
+def library(functions: Iterable[CFunction | Forward | Stub], headers: Iterable[str]) -> str:
     """The C source of one library."""
     includes = "".join(f'#include "{header}"\n' for header in headers)
-    bodies = "\n".join(_forward(item) if isinstance(item, Forward) else _trampoline(item) for item in functions)
-    return f'#include <math.h>\n{includes}#include "entries.h"\n#include "start.h"\n\n{bodies}'
+    bodies = "\n".join(map(_body, functions))
+    ours = "".join(f'#include "{name}"\n' for name in ("entries.h", "start.h", "stubs.h"))
+    return f"#define _GNU_SOURCE\n#include <math.h>\n{includes}{ours}\n{bodies}"
+
+
+def _body(function: CFunction | Forward | Stub) -> str:
+    match function:
+        case Stub():
+            return f"{function.prototype}\n{{\n{_unused(function.parameters)}    return {function.expression};\n}}\n"
+        case Forward():
+            return _forward(function)
+        case _:
+            return _trampoline(function)
+
+
+def _unused(names: Iterable[str]) -> str:
+    return "".join(f"    (void){name};\n" for name in names)
 
 
 def _trampoline(function: CFunction) -> str:
@@ -63,7 +88,7 @@ def _trampoline(function: CFunction) -> str:
 def _forward(forward: Forward) -> str:
     given = [name.strip() for name in forward.arguments.split(",")]
     arguments = ", ".join(map(_border_argument, given, FUNCTIONS[forward.to].parameters))
-    unused = "".join(f"    (void){name};\n" for name in forward.parameters if name not in given)
+    unused = _unused(name for name in forward.parameters if name not in given)
     return _definition(forward.prototype, _FALLBACK["rtError_t"], f"entries->{forward.to}({arguments})", unused)
 
 
@@ -88,8 +113,14 @@ def exports(names: Iterable[str]) -> str:
 
 def config(values: Mapping[str, str]) -> str:
     """``config.h``: where this machine's Python is."""
-    lines = "".join(f"#define {name} {json.dumps(value)}\n" for name, value in values.items())
+    lines = "".join(f"#define {name} {_literal(value)}\n" for name, value in values.items())
     return f"#ifndef ACLNN_CONFIG_H\n#define ACLNN_CONFIG_H\n\n{lines}\n#endif\n"
+
+
+def _literal(text: str) -> str:
+    """A C string of the bytes that the system knows a path by; a question mark might begin a trigraph."""
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in os.fsencode(text))
+    return f'"{"".join(plain)}"'
 
 
 def source(name: str) -> str:

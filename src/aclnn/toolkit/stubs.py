@@ -1,0 +1,161 @@
+"""Functions that the libraries define so that programs that name them load, and that need no Python to answer.
+
+No header has them: what cannot be computed here does not compile.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aclnn.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, CODES
+
+#: Answers. What a status function refuses is told by aclGetRecentErrMsg.
+REFUSED, TAKEN, BLOCK, NOTHING = "refused", "0, without effect", "a block that says nothing", "nothing"
+UNDEFINED, ZERO, HASH, CLOCK = "undefined (-1)", "0", "a hash of the text", "nanoseconds of a clock"
+
+_C_OF = {
+    TAKEN: "0",
+    BLOCK: "&aclnn_block",
+    NOTHING: "",
+    UNDEFINED: "-1",
+    ZERO: "0",
+    HASH: "aclnn_hash(hashInfo, length)",
+    CLOCK: "aclnn_nanoseconds()",
+}
+
+
+@dataclass(frozen=True)
+class Stub:
+    """One function."""
+
+    prototype: str
+    """With ``int`` for enumerations and ``void *`` for opaque objects."""
+    answer: str
+    """One of the above."""
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        return self.prototype.split("(", 1)[0].split()[-1].lstrip("*")
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters' names."""
+        listed = self.prototype.split("(", 1)[1].rstrip(")").split(",")
+        return [re.findall(r"\w+", part)[-1] for part in listed if part.strip() not in ("void", "...")]
+
+    @property
+    def library(self) -> str:
+        """The library that has it."""
+        return "runtime" if self.name.startswith("rt") else "ascendcl"
+
+    @property
+    def code(self) -> int:
+        """The status of a refusal."""
+        is_lower = self.library == "runtime"
+        return ACL_ERROR_RT_FEATURE_NOT_SUPPORT if is_lower else CODES["ACL_ERROR_API_NOT_SUPPORT"]
+
+    @property
+    def expression(self) -> str:
+        """The C type of the result."""
+        if self.answer == REFUSED:
+            return f'aclnn_refuse("{self.name}", {self.code})'
+        return _C_OF[self.answer]
+
+
+def refusal(name: str) -> str:
+    """The text of a refusal."""
+    return f"{name}: expected a function that this toolkit implements, got one that it only names"
+
+
+STUBS = (
+    Stub(
+        "void aclAppLog(int logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)", NOTHING
+    ),
+    # Operators by name, which Atlas A2 and A3 products use for private formats.
+    Stub("void *aclCreateDataBuffer(void *data, size_t size)", BLOCK),
+    Stub("aclError aclDestroyDataBuffer(const void *dataBuffer)", TAKEN),
+    Stub("void *aclCreateTensorDesc(int dataType, int numDims, const int64_t *dims, int format)", BLOCK),
+    Stub("void aclDestroyTensorDesc(const void *desc)", NOTHING),
+    Stub("int aclGetTensorDescType(const void *desc)", UNDEFINED),
+    Stub("int aclGetTensorDescFormat(const void *desc)", UNDEFINED),
+    Stub("size_t aclGetTensorDescNumDims(const void *desc)", ZERO),
+    Stub("aclError aclGetTensorDescDimV2(const void *desc, size_t index, int64_t *dimSize)", REFUSED),
+    Stub("void aclSetTensorDescName(void *desc, const char *name)", NOTHING),
+    Stub("aclError aclSetTensorFormat(void *desc, int format)", TAKEN),
+    Stub("aclError aclSetTensorShape(void *desc, int numDims, const int64_t *dims)", TAKEN),
+    Stub("aclError aclSetTensorPlaceMent(void *desc, int memType)", TAKEN),
+    Stub("void *aclopCreateAttr(void)", BLOCK),
+    Stub("void aclopDestroyAttr(const void *attr)", NOTHING),
+    Stub("aclError aclopSetAttrBool(void *attr, const char *attrName, uint8_t attrValue)", TAKEN),
+    Stub("aclError aclopSetAttrInt(void *attr, const char *attrName, int64_t attrValue)", TAKEN),
+    Stub("aclError aclopSetAttrFloat(void *attr, const char *attrName, float attrValue)", TAKEN),
+    Stub("aclError aclopSetAttrString(void *attr, const char *attrName, const char *attrValue)", TAKEN),
+    Stub("aclError aclopSetAttrDataType(void *attr, const char *attrName, int attrValue)", TAKEN),
+    Stub(
+        "aclError aclopSetAttrListBool(void *attr, const char *attrName, int numValues, const uint8_t *values)", TAKEN
+    ),
+    Stub("aclError aclopSetAttrListInt(void *attr, const char *attrName, int numValues, const int64_t *values)", TAKEN),
+    Stub("aclError aclopSetAttrListFloat(void *attr, const char *attrName, int numValues, const float *values)", TAKEN),
+    Stub(
+        "aclError aclopSetAttrListListInt("
+        "void *attr, const char *attrName, int numLists, const int *numValues, const int64_t *const *values)",
+        TAKEN,
+    ),
+    Stub(
+        "aclError aclopCompileAndExecute(const char *opType, int numInputs, const void *const *inputDesc, "
+        "const void *const *inputs, int numOutputs, const void *const *outputDesc, void *const *outputs, "
+        "const void *attr, int engineType, int compileFlag, const char *opPath, void *stream)",
+        REFUSED,
+    ),
+    Stub("aclError aclmdlInitDump(void)", REFUSED),
+    Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REFUSED),
+    Stub("aclError aclmdlFinalizeDump(void)", REFUSED),
+    Stub("aclError aclrtProcessReport(int32_t timeout)", REFUSED),
+    # Virtual memory: expandable segments.
+    Stub("aclError aclrtMallocPhysical(void **handle, size_t size, const void *prop, uint64_t flags)", REFUSED),
+    Stub("aclError aclrtFreePhysical(void *handle)", REFUSED),
+    Stub("aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, void *handle, uint64_t flags)", REFUSED),
+    Stub("aclError aclrtUnmapMem(void *virPtr)", REFUSED),
+    Stub(
+        "aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expect, uint64_t flags)",
+        REFUSED,
+    ),
+    Stub("aclError aclrtReleaseMemAddress(void *virPtr)", REFUSED),
+    Stub(
+        "aclError aclrtMemExportToShareableHandle("
+        "void *handle, int handleType, uint64_t flags, uint64_t *shareableHandle)",
+        REFUSED,
+    ),
+    Stub(
+        "aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, void **handle)", REFUSED
+    ),
+    Stub("aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)", REFUSED),
+    # Kernels of one's own.
+    Stub(
+        "aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options, void **binHandle)",
+        REFUSED,
+    ),
+    Stub("aclError aclrtBinaryGetFunction(void *binHandle, const char *kernelName, void **funcHandle)", REFUSED),
+    Stub("aclError aclrtGetFunctionAddr(void *funcHandle, void **aicAddr, void **aivAddr)", REFUSED),
+    Stub("rtError_t rtDevBinaryRegister(const void *bin, void **hdl)", REFUSED),
+    Stub(
+        "rtError_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *stubName, "
+        "const void *kernelInfoExt, uint32_t funcMode)",
+        REFUSED,
+    ),
+    Stub(
+        "rtError_t rtKernelLaunch("
+        "const void *stubFunc, uint32_t blockDim, void *args, uint32_t argsSize, void *smDesc, void *stm)",
+        REFUSED,
+    ),
+    Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REFUSED),
+    # The profiler's reports go nowhere.
+    Stub("int32_t MsprofRegisterCallback(uint32_t moduleId, void *handle)", TAKEN),
+    Stub("int32_t MsprofReportApi(uint32_t agingFlag, const void *api)", TAKEN),
+    Stub("int32_t MsprofReportCompactInfo(uint32_t agingFlag, const void *data, uint32_t length)", TAKEN),
+    Stub("int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length)", TAKEN),
+    Stub("uint64_t MsprofGetHashId(const char *hashInfo, size_t length)", HASH),
+    Stub("uint64_t MsprofSysCycleTime(void)", CLOCK),
+)

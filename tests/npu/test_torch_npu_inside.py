@@ -1,0 +1,340 @@
+"""Tests for a Python that has torch_npu; test_torch_npu.py runs them by ``aclnn torch-npu run -m pytest``."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+if "ASCEND_HOME_PATH" not in os.environ:
+    pytest.skip("needs aclnn torch-npu run", allow_module_level=True)
+
+torch: Any = pytest.importorskip("torch")
+torch_npu: Any = pytest.importorskip("torch_npu")
+
+import aclnn  # noqa: E402
+from aclnn.products import current_product  # noqa: E402
+
+F = torch.nn.functional
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+#: Units in the last place.
+EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
+SUBNORMAL = {torch.float32: 2.0**-149, torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
+ON_950 = "950" in os.environ.get("ACLNN_SOC_NAME", "")
+
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def numpy_of(tensor: Any) -> Any:
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def bits(value: Any) -> bytes:
+    return bytes(np.ascontiguousarray(numpy_of(value) if isinstance(value, torch.Tensor) else value).tobytes())
+
+
+def sample(dtype: Any, *shape: int, seed: int = 0) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(*shape, generator=generator) * 3).to(dtype)
+
+
+def gelu_by_product(x: Any) -> Any:
+    """On 910B2 torch_npu sends GELU to the operator that approximates it by tanh."""
+    return F.gelu(x, approximate="none" if ON_950 else "tanh")
+
+
+ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any, Any], Any], Any]] = {
+    "silu": (F.silu, F.silu, aclnn.silu_backward, aclnn.silu),
+    "gelu": (
+        F.gelu,
+        gelu_by_product,
+        (lambda dy, x: aclnn.gelu_backward_v2(dy, x, "none")) if ON_950 else aclnn.gelu_backward,
+        (lambda x: aclnn.gelu_v2(x, 0)) if ON_950 else aclnn.gelu,
+    ),
+    "gelu by tanh": (
+        lambda x: F.gelu(x, approximate="tanh"),
+        lambda x: F.gelu(x, approximate="tanh"),
+        (lambda dy, x: aclnn.gelu_backward_v2(dy, x, "tanh")) if ON_950 else aclnn.gelu_backward,
+        (lambda x: aclnn.gelu_v2(x, 1)) if ON_950 else aclnn.gelu,
+    ),
+    "hardswish": (F.hardswish, F.hardswish, aclnn.hardswish_backward_v2, aclnn.hardswish),
+    "fast_gelu": (
+        lambda x: torch_npu.fast_gelu(x),
+        lambda x: x * torch.sigmoid(1.702 * x),
+        aclnn.fast_gelu_backward,
+        aclnn.fast_gelu,
+    ),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_forward_and_backward(name: str, dtype: Any) -> None:
+    ours, theirs, gradient, forward = ACTIVATIONS[name]
+    x = sample(dtype, 33, 65).clamp(-4, 4)  # in its tails PyTorch's own GELU in float64 loses digits
+    on_device = x.to("npu").requires_grad_()
+    y = ours(on_device)
+    y.sum().backward()
+    exact = x.double().requires_grad_()
+    wanted = theirs(exact)
+    wanted.sum().backward()
+    for got, want in ((y, wanted), (on_device.grad, exact.grad)):
+        error = (got.detach().cpu().double() - want.detach()).abs()
+        assert (error <= EPS[dtype] * want.detach().abs() + SUBNORMAL[dtype]).all(), error.max()
+    # The same bits as by the Python functions, which is to say the C functions.
+    assert bits(y) == bits(forward(numpy_of(x)))
+    assert bits(on_device.grad) == bits(gradient(np.ones_like(numpy_of(x)), numpy_of(x)))
+
+
+@every_dtype
+@pytest.mark.parametrize("affine", [True, False], ids=["with weight", "without"])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_layer_norm_forward_and_backward(dtype: Any, affine: bool, reduce: str) -> None:
+    x, weight, bias = sample(dtype, 12, 40), sample(dtype, 40, seed=1), sample(dtype, 40, seed=2)
+    results = []
+    for device, kind in (("npu", dtype), ("cpu", torch.float64)):
+        tensors = [t.to(kind).to(device).requires_grad_() for t in (x, weight, bias)]
+        y = F.layer_norm(tensors[0], (40,), *(tensors[1:] if affine else (None, None)))
+        getattr(y * sample(torch.float32, 12, 40, seed=3).to(y.dtype).to(device), reduce)().backward()
+        results.append([y, *(t.grad for t in tensors if t.grad is not None)])
+    assert len(results[0]) == len(results[1]) == (4 if affine else 2)
+    for got, want in zip(*results, strict=True):
+        assert got.dtype == dtype
+        torch.testing.assert_close(
+            got.detach().cpu().double(), want.detach(), rtol=8 * EPS[dtype], atol=12 * EPS[dtype]
+        )
+
+
+def test_what_a_device_is() -> None:
+    assert torch.npu.is_available()
+    assert torch.npu.device_count() == 1
+    torch.npu.set_device(0)
+    properties = torch.npu.get_device_properties(0)
+    assert properties.name == torch.npu.get_device_name(0)
+    assert properties.name == os.environ.get("ACLNN_SOC_NAME", "Ascend910B2")
+    assert properties.total_memory > 0
+    assert torch.npu.current_device() == 0
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [*DTYPES, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool],
+    ids=str,
+)
+def test_copies_of_every_type_and_layout(dtype: Any) -> None:
+    x = (torch.arange(24).reshape(2, 3, 4) - (0 if dtype in (torch.uint8, torch.bool) else 11)).to(dtype)
+    y = x.to("npu")
+    for view in (
+        lambda t: t,
+        lambda t: t.transpose(0, 2),
+        lambda t: t[:, 1:],
+        lambda t: t[..., ::2],
+        lambda t: t[0, 0, 0],
+    ):
+        assert torch.equal(view(y).contiguous().cpu(), view(x).contiguous())
+        assert torch.equal(view(y).cpu(), view(x))
+    z = torch.zeros(4, 3, 2, dtype=dtype, device="npu")
+    z.copy_(y.transpose(0, 2))
+    assert torch.equal(z.cpu(), x.transpose(0, 2))
+    assert torch.equal(y.clone().cpu(), x)
+
+
+@pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64, torch.bool])
+def test_conversions_on_the_device(target: Any) -> None:
+    x = torch.tensor([-2.5, -1.0, 0.0, 0.5, 3.75, 100.0])
+    assert torch.equal(x.to("npu").to(target).cpu(), x.to(target))
+
+
+def test_streams_and_events() -> None:
+    stream, begin, end = torch.npu.Stream(), *(torch.npu.Event(enable_timing=True) for _ in range(2))
+    x = sample(torch.float32, 1 << 16).to("npu")
+    with torch.npu.stream(stream):
+        begin.record()
+        y = F.silu(x)
+        end.record()
+    torch.npu.current_stream().wait_event(end)
+    z = F.silu(y)
+    torch.npu.synchronize()
+    assert end.query()
+    assert begin.elapsed_time(end) >= 0
+    wanted = F.silu(F.silu(x.cpu()))
+    torch.testing.assert_close(z.cpu(), wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_pinned_memory_and_copies_that_do_not_wait() -> None:
+    pinned = sample(torch.float32, 1000).pin_memory()
+    assert pinned.is_pinned()
+    device = pinned.to("npu", non_blocking=True)
+    back = torch.empty(1000).pin_memory()
+    back.copy_(device, non_blocking=True)
+    torch.npu.synchronize()
+    assert torch.equal(back, pinned)
+
+
+def test_threads_compute_at_once() -> None:
+    inputs = [sample(torch.float32, 500, seed=seed) for seed in range(4)]
+    results: dict[int, Any] = {}
+
+    def work(at: int) -> None:
+        torch.npu.set_device(0)
+        x = inputs[at].to("npu").requires_grad_()
+        for _ in range(20):
+            x.grad = None
+            F.silu(x).sum().backward()
+        results[at] = x.grad.cpu()
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for at, x in enumerate(inputs):
+        assert bits(results[at]) == bits(aclnn.silu_backward(np.ones(500, np.float32), x.numpy()))
+
+
+class _Numbers(torch.utils.data.Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((8,), float(index))
+
+
+def test_data_loaders_workers() -> None:
+    F.silu(torch.ones(4, device="npu"))  # before the workers are forked
+    loader = torch.utils.data.DataLoader(_Numbers(), batch_size=16, num_workers=2)
+    total = sum(F.hardswish(batch.to("npu")).sum().item() for batch in loader)
+    assert total == pytest.approx(sum(F.hardswish(torch.full((8,), float(i))).sum().item() for i in range(64)))
+
+
+def test_autocast() -> None:
+    x = sample(torch.float32, 4, 8).to("npu").requires_grad_()
+    with torch.autocast("npu", torch.bfloat16):
+        y = F.layer_norm(F.silu(x), (8,))
+    y.float().sum().backward()
+    assert torch.isfinite(x.grad.cpu()).all()
+
+
+def test_saving_and_loading() -> None:
+    x = sample(torch.bfloat16, 5, 5).to("npu")
+    file = io.BytesIO()
+    torch.save({"x": x}, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, map_location="cpu")["x"], x.cpu())
+    file.seek(0)
+    again = torch.load(file, map_location="npu:0")["x"]
+    assert again.device.type == "npu"
+    assert torch.equal(again.cpu(), x.cpu())
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor([1.0, -2.5, 1e-9, 3e8]),
+        torch.tensor([[1.0, float("nan")], [float("inf"), 2.0]]),
+        torch.arange(6).reshape(2, 3),
+        torch.tensor([True, False]),
+        torch.tensor([0.5, 2.0], dtype=torch.bfloat16),
+        torch.tensor([0.5, 2.0], dtype=torch.float16),
+        torch.tensor(2.5),
+        torch.linspace(-1, 1, 2000),
+        torch.zeros(0, 3),
+    ],
+    ids=lambda t: f"{t.dtype}-{list(t.shape)}",
+)
+def test_tensors_print_as_on_the_cpu(tensor: Any) -> None:
+    shown = repr(tensor.to("npu"))
+    assert "device='npu:0'" in shown
+    assert "".join(shown.split()).replace(",device='npu:0'", "") == "".join(repr(tensor).split())
+
+
+def test_plain_operators() -> None:
+    x, y = sample(torch.float32, 3, 4), sample(torch.float32, 4, seed=1)
+    a, b = x.to("npu"), y.to("npu")
+    for function in (
+        lambda x, y: x + y,
+        lambda x, y: x - 2 * y,
+        lambda x, y: x * y,
+        lambda x, y: x / y,
+        lambda x, y: x + 1.5,
+        lambda x, y: x * 3,
+        lambda x, y: x / 2,
+        lambda x, y: x.sum(0),
+        lambda x, y: x.mean(1, keepdim=True),
+        lambda x, y: x.abs().max(),
+        lambda x, y: x.min(),
+        lambda x, y: x.ceil(),
+        lambda x, y: torch.masked_select(x, x > 0),
+        lambda x, y: torch.cat((x, 2 * x), 1),
+        lambda x, y: (x != y) & (x < 1),
+        lambda x, y: torch.zeros_like(x).fill_(2.5).add_(x).mul_(y).div_(3.0),
+        lambda x, y: torch.add(x, y, alpha=0.5).sub_(y, alpha=2),
+        lambda x, y: torch.ones_like(x) * torch.isfinite(x),
+    ):
+        torch.testing.assert_close(function(a, b).cpu(), function(x, y), rtol=1e-6, atol=1e-6)
+
+
+def test_a_leaf_that_is_used_twice_adds_its_gradients() -> None:
+    x = sample(torch.float32, 50)
+    grads = []
+    for device in ("npu", "cpu"):
+        leaf = x.to(device).requires_grad_()
+        (F.silu(leaf).mean() + F.hardswish(leaf).sum()).backward()
+        grads.append(leaf.grad.cpu())
+    torch.testing.assert_close(*grads, rtol=1e-6, atol=1e-6)
+
+
+def _wrong_context() -> None:
+    torch.npu.set_device(5)
+
+
+ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
+    "integers": (lambda: F.silu(torch.ones(3, dtype=torch.int32, device="npu")), "self: expected data type"),
+    "double": (lambda: F.silu(torch.ones(3, dtype=torch.float64, device="npu")), "ACL_DOUBLE"),
+    "nine dimensions": (lambda: F.gelu(torch.ones((1,) * 9, device="npu")), "at most 8"),
+    "shapes that do not broadcast": (
+        lambda: torch.ones(3, device="npu") + torch.ones(4, device="npu"),
+        "must match|broadcast",
+    ),
+    "no such operator": (lambda: torch.ones(3, device="npu").cosh(), "Cosh"),
+    "no such device": (_wrong_context, "device|Device|invalid"),
+    "two devices": (lambda: torch.ones(3, device="npu") + torch.ones(3), "device"),
+    "too much memory": (lambda: torch.empty(1 << 50, device="npu"), "memory"),
+    "integer layer_norm": (
+        lambda: F.layer_norm(torch.ones(2, 3, dtype=torch.int32, device="npu"), (3,)),
+        "data type|dtype|Expected|161002",
+    ),
+    "hardswish of double": (
+        lambda: F.hardswish(torch.ones(3, dtype=torch.float64, device="npu")),
+        "ACL_DOUBLE",
+    ),
+}
+
+
+def _finish(function: Callable[[], Any]) -> None:
+    function()
+    torch.npu.synchronize()  # with a task queue the error comes here
+
+
+@pytest.mark.skipif(os.environ.get("TASK_QUEUE_ENABLE") == "2", reason="torch_npu runs nothing after a failed launch")
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_pythons_and_say_why(name: str) -> None:
+    function, text = ERRORS[name]
+    with pytest.raises((RuntimeError, AssertionError, ValueError), match=text):
+        _finish(function)
+    assert F.silu(torch.ones(3, device="npu")).cpu()[0] == pytest.approx(0.7310586)
+
+
+def test_the_product_is_the_one_asked_for() -> None:
+    assert current_product().title.startswith("Ascend 950" if ON_950 else "Atlas A2")
