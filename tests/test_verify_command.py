@@ -1,16 +1,18 @@
 """The command line: files of every kind, lists of cases, exit status 0, 1 and 2."""
 
 import csv
+import io
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aclnn import files, products
+from aclnn import console, files, products
 from aclnn.verify import command, golden
 from aclnn.verify.arguments import JUDGED
 from aclnn.verify.implementations import literal
@@ -76,8 +78,10 @@ def test_an_unwritten_end_that_no_standard_sees_fails_in_the_first_line(tmp_path
         result = run("silu_backward", *words, "--actual", tmp_path / "grad_input.npy", *standard)
         assert result.exit_code == 1
         first = result.stdout.splitlines()[0]
-        assert first.startswith("FAIL silu_backward: grad_input: the 200 elements at the end of the buffer are all 0")
-        assert first.endswith("although no standard that counts fails")
+        assert first.startswith(
+            "FAIL silu_backward: grad_input is wrong: the 200 elements at the end of the buffer are all 0"
+        )
+        assert ", although no standard that counts fails; worst error " in first
 
 
 def test_reports_are_written_and_agree(tmp_path):
@@ -130,7 +134,36 @@ def test_attributes_and_a_third_output(tmp_path):
     assert wrong.exit_code == 1
     assert 'computed with approximate "tanh" although "none" was asked for' in wrong.stdout
     assert run(*given, "--approximate", "Tanh").exit_code == 2
-    assert run(*given).exit_code == 2
+    assert run(*given).exit_code == 1  # "none" is the function's default
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("gradOutput=i.npy", "self=x.npy", "--actual", "x.npy"), "gradOutput: expected data type"),
+        (("gradOutput=x.npy", "self=y.npy", "--actual", "x.npy"), "self: expected shape [8] (that of gradOutput)"),
+        (("grad_output=x.npy", "self=x.npy", "--actual", "y.npy"), "--actual grad_input: expected shape [8], got [4]"),
+        (("grad_output=x.npy", "self=x.npy", "--actual", "gradInput=y.npy"), "--actual gradInput: expected shape"),
+        (("grad_output=x.npy", "self=x.npy", "--actual", "x.npy", "--third", "y.npy"), "--third grad_input: expected"),
+    ],
+)
+def test_a_refusal_named_an_argument_otherwise_than_it_was_typed(tmp_path, monkeypatch, words, text):
+    monkeypatch.chdir(tmp_path)
+    for name, array in {"x": np.ones(8, np.float32), "y": np.ones(4, np.float32), "i": np.ones(8, np.int32)}.items():
+        files.write(tmp_path / f"{name}.npy", array)
+    result = run("silu_backward", *words)
+    assert result.exit_code == 2
+    assert f"aclnn verify: aclnnSiluBackward: {text}" in result.stderr
+
+
+def test_a_mask_that_wants_an_output_that_is_not_given_spoke_of_null(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files.write(tmp_path / "x.npy", np.ones((2, 8), np.float32))
+    files.write(tmp_path / "s.npy", np.ones((2, 1), np.float32))
+    words = ["grad_out=x.npy", "input=x.npy", "normalized_shape=8", "mean=s.npy", "rstd=s.npy", "output_mask=1,1,0"]
+    result = run("layer_norm_backward", *words, "--actual", "grad_input=x.npy")
+    assert result.exit_code == 2
+    assert "--actual grad_weight: expected an array (output_mask[1] is true), got None" in result.stderr
 
 
 def test_layer_norm(tmp_path):
@@ -227,7 +260,8 @@ def test_listed_cases_serve_as_seeds(tmp_path):
     ("words", "text"),
     [
         (["relu_backward"], "operator: expected one of"),
-        (["silu", "self=a.npy"], "got 'silu': forward functions cannot be judged"),
+        (["silu", "self=a.npy"], "got 'silu': there are no golden values for it"),
+        (["gelu_backward", "self=a.npy"], "got 'gelu_backward': there are no golden values for it"),
         (["layer_norm", "input=a.npy"], "operator: expected one of silu_backward"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
@@ -313,7 +347,7 @@ def test_unusable_arguments_exit_with_2(tmp_path, words, text):
 def test_the_help_names_what_can_be_judged():
     shown = " ".join(run("--help").stdout.split())
     assert ", ".join(JUDGED) in shown
-    assert "not the forward functions" in shown
+    assert "Only the gradients named below can be judged" in shown
 
 
 def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
@@ -324,7 +358,7 @@ def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
     assert "commercial-L1 needs a third output" in result.stderr
     result = run(*words, "--standard", "classified")
     assert result.exit_code == 1
-    assert "FAIL silu_backward: grad_input: the 900 elements from index 100 on are all 0" in result.stdout
+    assert "FAIL silu_backward: grad_input is wrong: the 900 elements from index 100 on are all 0" in result.stdout
     files.write(tmp_path / "grad_input.npy", np.load(dump(tmp_path, ".npy")["grad_input"]) * np.float32(1.01))
     result = run(*words, "--standard", "classified")
     assert result.exit_code == 2
@@ -351,7 +385,7 @@ def test_a_json_value_of_another_kind_is_refused(tmp_path, value):
     case = {**inputs, "actual:grad_bias": "x.npy", "normalized_shape": value}
     result = run("layer_norm_backward", "--cases", lists(tmp_path, ".json", [case]))
     assert result.exit_code == 2
-    assert "normalizedShape: expected a sequence of integers" in result.stderr
+    assert "normalized_shape: expected a sequence of integers" in result.stderr
 
 
 def test_raw_files_are_described_by_c_names_too(tmp_path):
@@ -550,6 +584,62 @@ def test_hidden_folders_are_no_cases(tmp_path):
         (tmp_path / name).mkdir()
     dump(tmp_path / "one", ".npy")
     assert run("silu_backward", "--cases", tmp_path).exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+@pytest.mark.parametrize("read", ["self", "actual", "third", "cases", "of a case", "link"])
+def test_a_report_is_not_written_over_what_is_read(tmp_path, option, read):
+    """The input was gone, replaced by the page."""
+    words = dump(tmp_path, ".npy")
+    x, out = words["self"], words["grad_input"]
+    files.write(tmp_path / "third.npy", files.read(out))
+    (tmp_path / "list.csv").write_text(f"grad_output,self,actual\n{words['grad_output']},self.npy,{out}\n")
+    (tmp_path / "link.npy").symlink_to(x)
+    place = {"self": x, "actual": out, "third": tmp_path / "third.npy", "cases": tmp_path / "list.csv", "of a case": x}
+    path = Path(place.get(read, tmp_path / "link.npy"))
+    before = path.read_bytes()
+    if read in ("cases", "of a case"):
+        result = run("silu_backward", "--cases", tmp_path / "list.csv", option, path)
+    else:
+        third = ("--third", tmp_path / "third.npy")
+        given = (f"grad_output={words['grad_output']}", f"self={x}", "--actual", out)
+        result = run("silu_backward", *given, *third, option, path)
+    assert result.exit_code == 2
+    name = {"actual": "grad_input", "third": "grad_input", "cases": "--cases"}.get(read, "self")
+    case = "case 1: " if read == "of a case" else ""
+    expected = f"{case}{option}: expected a file that is no input, got {str(path)!r}, which {name} is read from"
+    assert expected in result.stderr
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["[/red]", "[bold", "x\x1b[31m\x9b2J\x07"])
+def test_a_case_may_be_called_anything(tmp_path, monkeypatch, name):
+    """A tag of markup ended a passing run with a MarkupError, and a terminal obeyed what was in a name."""
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "err", console._Plain(file=screen, force_terminal=True, width=200))
+    monkeypatch.setattr(console, "_PATIENCE_S", 0.0)
+    words = dump(tmp_path, ".npy")
+    case = {"name": name, "actual": words.pop("grad_input"), **words}
+    (tmp_path / "list.json").write_text(json.dumps([case]))
+    judge, asked = command.judge_case, time.monotonic() + 10
+    shown = "x\\x1b[31m\\x9b2J\\x07" if name.startswith("x") else name
+
+    def slowly(*arguments):
+        judged = judge(*arguments)
+        while f"judging {shown[0]}" not in screen.getvalue() and time.monotonic() < asked:
+            time.sleep(0.01)
+        return judged
+
+    monkeypatch.setattr(command, "judge_case", slowly)
+    result = run("silu_backward", "--cases", tmp_path / "list.json")
+    assert result.exit_code == 0, result.output
+    assert f"PASS {shown}" in result.stdout
+    assert f"judging {shown}" in screen.getvalue()
+    case["self"] = f"absent{name}.npy"
+    (tmp_path / "list.json").write_text(json.dumps([case]))
+    result = run("silu_backward", "--cases", tmp_path / "list.json")
+    assert result.exit_code == 2
+    assert f"absent{shown}.npy" in screen.getvalue()
 
 
 def test_a_path_is_printed_as_it_is(tmp_path):

@@ -435,6 +435,24 @@ def test_a_tie_far_out_is_settled_without_the_digits_of_a_huge_exponential(key, 
     assert (found.rounded == 1 + 2.0**-10).all()
 
 
+@pytest.mark.parametrize(("key", "name"), ACTIVATIONS, ids=IDS)
+def test_ties_that_a_tiny_x_decides_were_settled_one_by_one(key, name, monkeypatch):
+    """Half of a subnormal dy and dy·x more, for every element in rationals: a minute for 2^18 of them."""
+    rng = np.random.default_rng(7)
+    dy = rng.integers(1, 1 << 23, 4000).astype(np.uint32).view(np.float32)
+    x = np.float32(2.0) ** rng.integers(-149, -29, 4000).astype(np.float32) * rng.choice(np.float32([-1, 1]), 4000)
+    one_by_one = []
+    for function in ("slope", "product"):
+        original = getattr(certified, function)
+        monkeypatch.setattr(certified, function, lambda *args, of=original: (one_by_one.append(args), of(*args))[1])
+    found = of(*key, dy, x)
+    assert found.settled > 1500
+    assert not one_by_one
+    for i in range(0, 4000, 20):
+        exact = exact_product(name, float(dy[i]), float(x[i]))
+        assert float(found.rounded[i]) == FORMATS["float32"].round_exact(exact), (float(dy[i]), float(x[i]))
+
+
 def norm_arrays():
     return {
         "grad_out": np.ones((4, 8), np.float32), "input": np.ones((4, 8), np.float32),
@@ -478,3 +496,21 @@ def test_golden_takes_c_names_and_torch_tensors():
         assert np.allclose(found.astype(np.float32), expected, rtol=0.01, atol=0.01)
     with pytest.raises(ValueError, match="golden: silu_backward: grad_output: expected once"):
         golden("silu_backward", {"gradOutput": x, "grad_output": x, "self": x})
+
+
+def test_certifying_leaves_the_users_precision_alone():
+    """The process's was set and never set back, from several threads at once, and constants were cached with it."""
+    flint = pytest.importorskip("flint", reason="python-flint is not installed")
+    with flint.ctx.workprec(77):
+        certified._reals.cache_clear()
+        threads = [
+            threading.Thread(target=certified.interval, args=("gelu_tanh", 1.5, bits, "python-flint"))
+            for bits in (160, 320, 640, 1280)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert flint.ctx.prec == 77
+        lower, upper = certified.interval("gelu_tanh", -1.5, 1280, "python-flint")
+        assert upper - lower < abs(lower) / 2**1250

@@ -159,7 +159,7 @@ def test_the_page_says_what_stays_undecided():
     wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
     page = check("silu_backward", inputs, wrong, standards=["classified"]).to_html()
     assert "? UNDECIDED" in page
-    assert "leaves undecided 1 of 1 standards: classified" in page
+    assert "leaves undecided 1 of 1 standards (classified)" in page
 
 
 @pytest.mark.parametrize("draw", [histogram, by_x, match_map])
@@ -251,7 +251,7 @@ def test_the_page_on_a_phone(failing, tmp_path):
 
 def test_refusals_are_the_operators_own():
     inputs = uniform(size=12)
-    with pytest.raises(AclnnError, match=r"aclnnSiluBackward: gradOutput: expected shape") as caught:
+    with pytest.raises(AclnnError, match=r"aclnnSiluBackward: actual grad_input: expected shape") as caught:
         check("silu_backward", inputs, np.ones((3, 4), np.float32))
     assert caught.value.code == 161002
     with pytest.raises(AclnnError) as caught:
@@ -318,7 +318,7 @@ def test_functions_get_pythons_names():
 
 @pytest.mark.parametrize("shape", [40, True, [40.0], "40"])
 def test_a_normalized_shape_that_is_none_is_refused(shape):
-    with pytest.raises(AclnnError, match="aclnnLayerNormBackward: normalizedShape: expected a sequence of integers"):
+    with pytest.raises(AclnnError, match="aclnnLayerNormBackward: normalized_shape: expected a sequence of integers"):
         check("layer_norm_backward", norm_case(), {"grad_bias": np.ones(40, np.float32)}, normalized_shape=shape)
 
 
@@ -414,8 +414,8 @@ def test_tiny_gradients_that_were_never_written_are_no_pass(standards):
     (output,) = report.data["cases"][0]["outputs"]
     assert (output["verdict"], output["reason"]) == ("fail", text)
     assert [(cause["name"], cause["structural"]) for cause in output["causes"]] == [("constant-at-edge", True)]
-    headline = f"FAIL  silu_backward: grad_input: {text}, although no standard that counts fails"
-    assert report.brief().splitlines()[0] == headline
+    headline = f"FAIL silu_backward: grad_input is wrong: {text}, although no standard that counts fails; worst error "
+    assert report.brief().splitlines()[0].startswith(headline)
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     assert f"is wrong: {text}, although no standard that counts fails" in report.to_html()
 
@@ -623,6 +623,35 @@ def test_bit_patterns_of_every_kind_are_judged_without_a_warning(dtype):
     assert not check("layer_norm_backward", norm, (norm["input"], *sums), normalized_shape=(40,)).passed
 
 
+def test_verify_demanded_an_argument_that_run_has_a_default_for():
+    inputs = uniform(size=30)
+    report = check("gelu_backward_v2", inputs, aclnn.gelu_backward_v2(**inputs))
+    assert report.passed
+    assert report.data["cases"][0]["attributes"] == {"approximate": "none"}
+
+
+def test_an_actual_that_does_not_fit_was_the_fault_of_grad_output():
+    inputs = uniform(size=30)
+    with pytest.raises(AclnnError) as caught:
+        check("silu_backward", inputs, np.zeros(29, np.float32))
+    assert caught.value.message == "aclnnSiluBackward: actual grad_input: expected shape [30], got [29]"
+
+
+def test_the_first_line_named_neither_output_nor_error_nor_cause():
+    inputs = uniform(size=3000)
+    exact = golden("silu_backward", inputs)["grad_input"].rounded
+    (line, *_) = check("silu_backward", inputs, exact).brief().splitlines()
+    assert line == "PASS silu_backward: grad_input passes all 6 standards; no element is off"
+    wrong = exact.copy()
+    wrong[1000:1900] = 0
+    (line, *_) = check("silu_backward", inputs, wrong, standards=["mixed", "bitwise"]).brief().splitlines()
+    assert re.fullmatch(
+        r"FAIL silu_backward: grad_input fails 2 of 2 standards \(mixed, bitwise\); worst error \S+ ULP at \[1\d+\]; "
+        r"probable cause: the 900 elements from index 1000 on are all 0 instead of the gradient",
+        line,
+    )
+
+
 def test_the_pytest_helper_fails_with_the_brief_report():
     inputs = uniform(size=3000)
     exact = golden("silu_backward", inputs)["grad_input"].rounded
@@ -631,7 +660,7 @@ def test_the_pytest_helper_fails_with_the_brief_report():
         assert_close_to_golden("gelu_backward_v2", inputs, literal("gelu_backward_v2")(**inputs, approximate="tanh"),
                                approximate="none")  # fmt: skip
     text = str(caught.value)
-    assert "FAIL  gelu_backward_v2 approximate=none" in text
+    assert "FAIL gelu_backward_v2 approximate=none" in text
     assert "mere-mare" in text
     assert "[wrong-mode" in text
     assert re.search(r"expected \S+ \(0x[0-9a-f]{8}\), got \S+ \(0x[0-9a-f]{8}\): \S+ ULP", text)

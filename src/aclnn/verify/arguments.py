@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
 
 from aclnn.arrays import attribute
 from aclnn.declaration import ATTRIBUTES, Kind, Operator
-from aclnn.operators import BY_NAME
+from aclnn.operators import BY_NAME, signature_of
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.slopes import SLOPE_NAMES
 
@@ -23,12 +24,12 @@ def operator_named(name: str | Operator) -> Operator:
     """An operator that has golden values, by name or as it is.
 
     Raises:
-        ValueError: there is none of that name, or it is a forward function.
+        ValueError: there is none of that name.
     """
     found = name if isinstance(name, Operator) else BY_NAME.get(name)
     if found is None or found.name not in JUDGED:
         got = name.name if isinstance(name, Operator) else name
-        why = "" if found is None else ": forward functions cannot be judged"
+        why = "" if found is None else ": there are no golden values for it"
         raise ValueError(f"operator: expected one of {', '.join(JUDGED)}, got {got!r}{why}")
     return found
 
@@ -71,11 +72,19 @@ def _array(value: Any) -> Array:
 
 
 def attributes_of(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
-    """All attributes by Python's names, as the operator takes them; None for those not given.
+    """All attributes by Python's names, as the operator takes them; of those not given the Python function's defaults.
+
+    A mask that is not given is None: what there is to judge says what it was.
 
     Raises:
         ValueError: an unknown name, or an attribute twice.
         AclnnError: a value of another kind.
     """
     named = operator.by_name(values.items(), ATTRIBUTES)
-    return {p.python_name: attribute(operator, p, named.get(p.python_name)) for p in operator.attributes}
+    function = signature_of(operator).parameters
+    given = {
+        p.python_name: function[p.python_name].default
+        for p in operator.attributes
+        if p.kind is not Kind.BOOL_ARRAY and function[p.python_name].default is not Parameter.empty
+    } | named
+    return {p.python_name: attribute(operator, p, given.get(p.python_name)) for p in operator.attributes}

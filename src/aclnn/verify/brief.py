@@ -14,20 +14,33 @@ def brief(report: Json) -> str:
 
 
 def title(case: Json) -> str:
-    """What was judged; and what is wrong with it where no standard says so."""
+    """What was judged, and of each output what came of it, how far off it is at worst and why."""
     attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
     name = f"{case['name']}: " if case["name"] else ""
-    wrong = "; ".join(f"{output['name']}: {objection(output)}" for output in case["outputs"] if output["reason"])
-    return f"{name}{case['operator']}{attributes}{': ' if wrong else ''}{wrong}"
+    return f"{name}{case['operator']}{attributes}: {' · '.join(map(_headline, case['outputs']))}"
 
 
-def objection(output: Json) -> str:
-    """Why an output is wrong that no standard fails."""
-    return f"{output['reason']}, although no standard that counts fails"
+def _headline(output: Json) -> str:
+    worst, causes = output["worst"], output["causes"]
+    error = f"worst error {short(worst['ulp'])} ULP at {worst['coordinates']}" if worst else "no element is off"
+    cause = f"; probable cause: {causes[0]['text']}" if causes and not output["reason"] else ""
+    return f"{output['name']} {summary(output)}; {error}{cause}"
+
+
+def summary(output: Json) -> str:
+    """How many standards fail, or stay undecided, and which; or what is wrong although none fails."""
+    if output["reason"]:
+        return f"is wrong: {output['reason']}, although no standard that counts fails"
+    counting = [standard for standard in output["standards"] if standard["counts"]]
+    for verdict, verb in (("fail", "fails"), ("undecided", "leaves undecided")):
+        found = [standard["name"] for standard in counting if standard["verdict"] == verdict]
+        if found:
+            return f"{verb} {len(found)} of {len(counting)} standards ({', '.join(found)})"
+    return f"passes all {len(counting)} standards" if len(counting) != 1 else f"passes {counting[0]['name']}"
 
 
 def _case(case: Json) -> Iterator[str]:
-    yield f"{case['verdict'].upper()}  {title(case)}"
+    yield f"{case['verdict'].upper()} {title(case)}"
     for output in case["outputs"]:
         yield f"  {output['name']}: {output['dtype']} {output['shape']}"
         for standard in output["standards"]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.arrays import view
+from aclnn.arrays import in_callers_words, view
 from aclnn.declaration import Call, Kind, Operator
 from aclnn.executor import check_arguments
 from aclnn.products import current_product
@@ -41,6 +41,7 @@ def make_case(
     attributes: Mapping[str, Any] | None = None,
     name: str = "",
     sources: Mapping[str, str] | None = None,
+    roles: tuple[str, str] = ("actual", "third"),
 ) -> Case:
     """Bring names into Python's form, complete the attributes and run the operator's own checks.
 
@@ -52,9 +53,10 @@ def make_case(
         attributes: by C or Python name; layer_norm_backward's mask is by default what ``actual`` holds.
         name: of the case.
         sources: where each array came from.
+        roles: what the caller calls ``actual`` and ``third``.
 
     Raises:
-        AclnnError: what the operator refuses, with its code and text.
+        AclnnError: what the operator refuses, with its code and text, by the names that the caller used.
         ValueError: an unknown name, or one twice.
     """
     found = operator_named(operator)
@@ -63,29 +65,38 @@ def make_case(
     if "output_mask" in values and values["output_mask"] is None:
         values["output_mask"] = tuple(p.python_name in outputs for p in found.outputs)
     case = Case(found, given, values, outputs, outputs_of(found, third), name, dict(sources or {}))
-    _validate(case)
+    spelt = found.by_name((key, key) for key in (*inputs, *(attributes or {})))
+    if isinstance(actual, Mapping):
+        spelt |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
+    _validate(case, spelt, roles)
     return case
 
 
-def _validate(case: Case) -> None:
+def _validate(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> None:
     arguments: dict[str, Any] = {}
+    names: dict[str, str] = {}
     for parameter in case.operator.parameters:
+        name = spelt.get(parameter.python_name, parameter.python_name)
+        names[parameter.name] = name = f"{roles[0]} {name}" if parameter.kind is Kind.OUTPUT else name
         if parameter.is_tensor:
             array = (case.inputs if parameter.kind is Kind.INPUT else case.actual).get(parameter.python_name)
             try:
                 arguments[parameter.name] = None if array is None else view(array)
             except TypeError as error:
-                text = f"{case.operator.function}: {parameter.name}: {error}"
-                raise AclnnError(ACLNN_ERR_PARAM_INVALID, text) from None
+                raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {name}: {error}") from None
         else:
             arguments[parameter.name] = case.attributes[parameter.python_name]
-    check_arguments(Call(case.operator, arguments, current_product()))
+    call = Call(case.operator, arguments, current_product())
+    try:
+        check_arguments(call)
+    except AclnnError as error:
+        raise in_callers_words(error, call, names) from None
     if not case.actual:
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
     for name, array in case.third.items():
         complaint = _third_complaint(case, name, array)
         if complaint is not None:
-            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: third {name}: {complaint}")
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {roles[1]} {name}: {complaint}")
 
 
 def _third_complaint(case: Case, name: str, array: Array) -> str | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from aclnn.extras import require
+from aclnn.kernels.locks import lock_across_forks
 from aclnn.verify.number_formats import NumberFormat
 
 _MAX_BITS = 8192
@@ -79,13 +81,17 @@ _ONE_BEYOND = {"silu": 100.0, "fast_gelu": 60.0, "gelu_erf": 40.0, "gelu_tanh": 
 
 
 class _Arb:
-    """Arb's balls at the precision in force."""
+    """Arb's balls."""
 
     def __init__(self, bits: int) -> None:
         flint = require("flint", "verify")
-        flint.ctx.prec = bits
-        self._ball, self._ratio = flint.arb, flint.fmpq
-        self.pi = flint.arb.pi()
+        self._ball, self._ratio, self._context, self._bits = flint.arb, flint.fmpq, flint.ctx, bits
+        with self.precision():
+            self.pi = flint.arb.pi()
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Set the process's precision, and at the end back to the user's."""
+        return cast(AbstractContextManager[Any], self._context.workprec(self._bits))
 
     def number(self, value: Fraction) -> Any:
         return self._ball(self._ratio(value.numerator, value.denominator))
@@ -113,6 +119,10 @@ class _MultiplePrecision:
         self.exp, self.erfc, self.sqrt = self._context.exp, self._context.erfc, self._context.sqrt
         self.pi = +self._context.pi
 
+    def precision(self) -> AbstractContextManager[Any]:
+        """Nothing: the context is a clone with this precision."""
+        return nullcontext()
+
     def number(self, value: Fraction) -> Any:
         return self._context.mpf(value.numerator) / value.denominator
 
@@ -125,6 +135,10 @@ class _MultiplePrecision:
 
 def _dyadic(mantissa: Any, exponent: Any) -> Fraction:
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+#: Of the precision, which python-flint and a context of mpmath have one of for all threads.
+_lock = lock_across_forks()
 
 
 @cache
@@ -140,13 +154,12 @@ def backend() -> str:
 def interval(name: str, x: float, bits: int, library: str | None = None) -> tuple[Fraction, Fraction]:
     """An interval that contains the exact derivative at a finite x; that at _ONE_BEYOND for a larger one."""
     x = min(x, _ONE_BEYOND[name])
-    library = library or backend()
-    if library == "python-flint":
-        require("flint", "verify").ctx.prec = bits
-    reals = _reals(library, bits)
-    value = DEFINITIONS[name](reals, reals.number(Fraction(x)))
-    # Terms of the formulas are at most about 1 + |x|; near their cancellation that is the scale of an error.
-    ends: tuple[Fraction, Fraction] = reals.ends(value, 1 + abs(Fraction(x)))
+    with _lock:
+        reals = _reals(library or backend(), bits)
+        with reals.precision():
+            value = DEFINITIONS[name](reals, reals.number(Fraction(x)))
+            # Terms of the formulas are at most about 1 + |x|; near their cancellation that is the scale of an error.
+            ends: tuple[Fraction, Fraction] = reals.ends(value, 1 + abs(Fraction(x)))
     return ends
 
 

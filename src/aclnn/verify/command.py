@@ -15,16 +15,16 @@ from aclnn import console
 from aclnn.extras import require
 from aclnn.files import FileError
 from aclnn.products import set_soc_name
-from aclnn.required import expect_options, output_files
+from aclnn.required import expect_no_input, expect_options, output_files
 from aclnn.status import AclnnError
 from aclnn.verify.arguments import JUDGED, operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 from aclnn.verify.brief import details, figures, title
 from aclnn.verify.cases import Case
 from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
-from aclnn.verify.loading import Request, listed, load, named
+from aclnn.verify.loading import Request, files_of, listed, load, named
 from aclnn.verify.report import Report, document
-from aclnn.words import Raw, pairs
+from aclnn.words import Raw, named_file, pairs
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -81,7 +81,7 @@ def verify(
 ) -> None:
     """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
 
-    Only the gradients can be judged, not the forward functions.
+    Only the gradients named below can be judged.
 
     Exit status: 0 pass, 1 failure, 2 unusable arguments.
     """
@@ -101,6 +101,7 @@ def verify(
         expect_options(arguments or [], [operator_named(name) for name in judged], context)
         raw = Raw.of_words(dtype or [], shape or [])
         requests = _requests(operator, pairs(arguments or []), actual or [], third or [], cases)
+        _expect_no_inputs({"--json": json, "--html": html}, requests, cases)
         eps = checked_eps(eps, {request.operator for request in requests})
         report = _judge(requests, raw, standard, seeds, eps)
         if json != _PRINTED:
@@ -130,13 +131,27 @@ def _expect_writable(path: Path) -> None:
         raise OSError(code, os.strerror(code), str(path))
 
 
+def _expect_no_inputs(places: Mapping[str, Path | None], requests: Sequence[Request], cases: Path | None) -> None:
+    """Refuse a report where something is read from."""
+    for option, path in places.items():
+        if path is not None and path != _PRINTED:
+            expect_no_input(option, str(path), path, [("--cases", cases)] if cases else [])
+            for request in requests:
+                with _in_case(request):
+                    expect_no_input(option, str(path), path, files_of(request))
+
+
 def _requests(
     operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], cases: Path | None
 ) -> list[Request]:
     if cases is None:
         found = operator_named(operator)
-        values, outputs = named(found, words), output_files(found, actual, "--actual")
-        return [Request(operator, values, outputs, output_files(found, third, "--third") if third else {})]
+        named(found, words)
+        output_files(found, actual, "--actual")
+        if third:
+            output_files(found, third, "--third")
+        outputs, others = (dict(map(named_file, files)) for files in (actual, third))
+        return [Request(operator, words, outputs, others, roles=("--actual", "--third"))]
     if actual or third:
         raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
     return list(listed(cases, operator, words))

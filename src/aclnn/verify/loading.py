@@ -12,11 +12,11 @@ from typing import Any, TextIO
 import numpy as np
 
 from aclnn import files
-from aclnn.declaration import Kind, Operator, Parameter
+from aclnn.declaration import Kind, Operator
 from aclnn.required import expect_required
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.cases import Case, make_case
-from aclnn.words import Raw, attribute
+from aclnn.words import Raw, attribute, located
 
 Array = np.ndarray[Any, Any]
 
@@ -34,6 +34,8 @@ class Request:
     third: Mapping[str, str]
     name: str = ""
     folder: Path = Path()
+    roles: tuple[str, str] = ("actual", "third")
+    """Names as the user gave them."""
 
 
 def named(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,11 +44,10 @@ def named(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: an unknown name, one twice, or an output.
     """
-    found = operator.by_name(values.items())
-    for name, value in found.items():
+    for name, value in values.items():
         if operator.parameter(name).kind is Kind.OUTPUT:
             raise ValueError(f"{name}: is an output, expected --actual {name}={value}")
-    return found
+    return operator.by_name(values.items())
 
 
 def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
@@ -59,26 +60,41 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     """
     operator = operator_named(request.operator)
     values = named(operator, request.values)
-    parameters = {name: operator.parameter(name) for name in values}
-    words = {
-        "input": {name: str(values[name]) for name, parameter in parameters.items() if parameter.is_tensor},
-        "actual": operator.by_name(request.actual.items(), (Kind.OUTPUT,)),
-        "third": operator.by_name(request.third.items(), (Kind.OUTPUT,)),
-    }
+    words = _words(request, operator, values)
     described = raw.named(operator)
-    attributes = {name: _attribute(p, values[name]) for name, p in parameters.items() if not p.is_tensor}
+    attributes = {
+        name: attribute(operator.parameter(name), value, name) if isinstance(value, str) else value
+        for name, value in request.values.items()
+        if not operator.parameter(name).is_tensor
+    }
     expect_required(operator, values)
     arrays = {
         role: {name: described.read(text, operator, name, request.folder) for name, text in texts.items()}
         for role, texts in words.items()
     }
     sources = {f"{role} {name}": text for role, texts in words.items() for name, text in texts.items()}
-    inputs, actual, third = arrays.values()
-    return make_case(operator, inputs, actual, third, attributes, request.name, sources)
+    given = operator.by_name((name, name) for name in (*request.values, *filter(None, request.actual)))
+    inputs, actual, third = ({given.get(name, name): array for name, array in role.items()} for role in arrays.values())
+    return make_case(operator, inputs, actual, third, attributes, request.name, sources, request.roles)
 
 
-def _attribute(parameter: Parameter, value: Any) -> Any:
-    return attribute(parameter, value) if isinstance(value, str) else value
+def files_of(request: Request) -> Iterator[tuple[str, Path]]:
+    """What a case is read from: the names of inputs and outputs, and their files.
+
+    Raises:
+        ValueError: an unknown name, or one twice.
+    """
+    operator = operator_named(request.operator)
+    for texts in _words(request, operator, named(operator, request.values)).values():
+        yield from ((name, request.folder / located(text)[0]) for name, text in texts.items())
+
+
+def _words(request: Request, operator: Operator, values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    return {
+        "input": {name: str(value) for name, value in values.items() if operator.parameter(name).is_tensor},
+        "actual": operator.by_name(request.actual.items(), (Kind.OUTPUT,)),
+        "third": operator.by_name(request.third.items(), (Kind.OUTPUT,)),
+    }
 
 
 def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:

@@ -70,10 +70,9 @@ class NumberFormat:
 
     def ulp(self, values: Array) -> Array:
         """Distance between neighbours at the magnitude of float64 ``values``; of the largest binade for ±inf."""
-        finite = np.where(np.isfinite(values), values, self.largest)
-        exponents = np.frexp(finite)[1] - 1
-        clipped = np.clip(np.where(finite == 0, self.least_exponent, exponents), self.least_exponent, None)
-        spacing: Array = np.ldexp(1.0, np.minimum(clipped, self.greatest_exponent) - self.digits + 1)
+        exponents = (np.asarray(values, np.float64).view(np.int64) >> 52 & 0x7FF) - 1023  # 1024 for ±inf and NaN
+        clipped = np.clip(exponents, self.least_exponent, self.greatest_exponent)
+        spacing: Array = (clipped - self.digits + 1 + 1023 << 52).view(np.float64)
         return spacing
 
     def bits(self, values: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aclnn.extras import require
 from aclnn.verify import charts
-from aclnn.verify.brief import exact, figures, objection, short
+from aclnn.verify.brief import exact, figures, short, summary
 
 Json = dict[str, Any]
 
@@ -34,15 +34,3 @@ def render(report: Json) -> str:
 
 def _drawn(draw: Any, markup: Any) -> Any:
     return lambda output: markup(draw(output))
-
-
-def summary(output: Json) -> str:
-    """One sentence: how many standards fail, or stay undecided, and which; or what is wrong although none fails."""
-    if output["reason"]:
-        return f"is wrong: {objection(output)}"
-    counting = [standard for standard in output["standards"] if standard["counts"]]
-    for verdict, verb in (("fail", "fails"), ("undecided", "leaves undecided")):
-        found = [standard["name"] for standard in counting if standard["verdict"] == verdict]
-        if found:
-            return f"{verb} {len(found)} of {len(counting)} standards: {', '.join(found)}"
-    return f"passes all {len(counting)} standards" if len(counting) != 1 else f"passes {counting[0]['name']}"
