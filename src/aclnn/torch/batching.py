@@ -83,6 +83,7 @@ def _layer_norm_backward(call: Callable[..., Any]) -> Callable[..., Any]:
 _LAYER_NORM = {
     "layer_norm": _layer_norm,
     "layer_norm_with_impl_mode": _layer_norm,
+    "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
 }
 

@@ -2,5 +2,5 @@
 
 from aclnn.torch_ops import LIBRARY, torch
 
-for _name in ("layer_norm", "layer_norm_with_impl_mode"):
+for _name in ("layer_norm", "layer_norm_with_impl_mode", "fast_layer_norm"):
     torch.library.register_autocast(f"aclnn::{_name}", "cuda", torch.float32, lib=LIBRARY)

@@ -119,7 +119,7 @@ def _layer_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
     return None, dx, None, dw, db, *[None] * ctx.attributes
 
 
-for _name in ("layer_norm", "layer_norm_with_impl_mode"):
+for _name in ("layer_norm", "layer_norm_with_impl_mode", "fast_layer_norm"):
     _register(_name, _layer_norm, _setup_layer_norm)
 
 
@@ -174,15 +174,17 @@ def _silu_slope(x: Tensor) -> Tensor:
     return s * (1.0 + x * (1.0 - s))
 
 
-def _hardswish_slope(x: Tensor) -> Tensor:
+def _hardswish_slope(x: Tensor, outside: Tensor) -> Tensor:
     """In elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
-    return torch.where(x.abs() > 3.0, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
+    return torch.where(outside, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
 
 
 _second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))
 _second("silu_backward", lambda dy, x: dy * _silu_slope(x))
-_second("hardswish_backward", lambda dy, x: dy * _hardswish_slope(x))
+_second("hardswish_backward", lambda dy, x: dy * _hardswish_slope(x, x.abs() > 3.0))
+_second("hardswish_backward_v2", lambda dy, x: dy * _hardswish_slope(x, x.abs() >= 3.0))
 # PyTorch's own does not broadcast.
+_second("gelu_backward", lambda dy, x: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate="tanh"))
 _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))
 
 

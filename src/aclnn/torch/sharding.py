@@ -74,6 +74,7 @@ def _is_tensor(argument: Any) -> bool:
 _RULES: dict[str, Callable[..., list[Rule]]] = {
     "layer_norm": _layer_norm,
     "layer_norm_with_impl_mode": _layer_norm,
+    "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
 }
 
