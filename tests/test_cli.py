@@ -22,7 +22,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import aclnn
-from aclnn import console, files, products
+from aclnn import console, extras, files, products
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.cli import app as app_module
 from aclnn.cli.app import app
@@ -89,6 +89,24 @@ def test_names_and_attributes_in_every_spelling(words: list[str]) -> None:
     result = invoke("run", "gelu_backward_v2", *words)
     assert result.exit_code == 0, result.output
     np.testing.assert_array_equal(files.read("dx.npy"), aclnn.gelu_backward_v2(dy, x, "tanh"))
+
+
+@pytest.mark.parametrize(
+    ("word", "shape", "status", "text"),
+    [
+        ("gradOut=int.npy", "5", 1, "aclnnLayerNormBackward: gradOut: expected data type"),
+        ("gradOut=x.npy", "3,3,5", 1, "expected at least 3 dimensions (as normalizedShape), got 2"),
+        ("gradOut=x.npy", "five", 2, "normalizedShape: expected integers such as 4,8, got 'five'"),
+        ("gradInputOut=x.npy", "5", 2, "gradInputOut: is an output, expected --out gradInputOut=x.npy"),
+    ],
+)
+def test_a_refusal_named_an_argument_otherwise_than_it_was_typed(word: str, shape: str, status: int, text: str) -> None:
+    _, x = pair()
+    save(x=x, int=x.astype(np.int32), s=x[:, :1])
+    words = [word, "input=x.npy", f"normalizedShape={shape}", "mean=s.npy", "rstd=s.npy", "--out", "grad_input=dx.npy"]
+    result = invoke("run", "layer_norm_backward", *words)
+    assert result.exit_code == status
+    assert text in result.stderr
 
 
 def test_raw_files_are_described() -> None:
@@ -291,6 +309,14 @@ def test_a_pipe_is_written_to() -> None:
     np.testing.assert_array_equal(np.load(io.BytesIO(got[0])), aclnn.silu_backward(dy, x))
 
 
+@pytest.mark.parametrize("words", [["self=\x1b[31mx.npy"], ["\x1b[31mself=x.npy"]])
+def test_a_terminal_does_not_obey_the_names_of_files(words: list[str]) -> None:
+    result = invoke("run", "silu", *words, "--out", "y.npy")
+    assert result.exit_code in (1, 2)
+    assert "\x1b[31m" not in result.output
+    assert "\\x1b[31m" in result.output
+
+
 @pytest.mark.parametrize("out", ["x.npy", "./sub/../x.npy", "link.npy", "all.npz:x", "all.npz"])
 def test_an_input_is_not_written_over(out: str) -> None:
     """It was, without a word."""
@@ -403,10 +429,17 @@ def test_info_of_an_operator_is_its_declaration(operator: Any) -> None:
     assert operator.function in invoke("info", operator.function).stdout
 
 
-@pytest.mark.parametrize(("page", "file"), [("operators", "operators.md"), ("functions", "c-functions.md")])
+@pytest.mark.parametrize(
+    ("page", "file"),
+    [
+        ("operators", "docs/operators.md"),
+        ("functions", "docs/c-functions.md"),
+        ("stub", "src/aclnn/cann/__init__.pyi"),
+    ],
+)
 def test_the_pages_made_from_declarations_are_current(page: str, file: str) -> None:
-    text = (Path(__file__).parents[1] / "docs" / file).read_text(encoding="utf-8")
-    assert text == PAGES[page](), f"python -m aclnn.docs {page} > docs/{file}"
+    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    assert text == PAGES[page](), f"python -m aclnn.docs {page} > {file}"
 
 
 def test_the_page_of_functions_has_all_of_them() -> None:
@@ -549,4 +582,4 @@ def test_without_the_extra_there_is_a_hint(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"
     done = python("-c", code)
     assert done.returncode == 1
-    assert done.stderr == f"aclnn: {missing} is not installed: pip install 'aclnn[cli]', or '.[cli]' in a clone\n"
+    assert done.stderr == f"aclnn: {missing} is not installed: {extras.command('cli')}\n"

@@ -4,9 +4,34 @@
 under pyACL's names.
 """
 
-from aclnn.operators import *  # noqa: F403  (the operators' own list of names)
+from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
+from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
+from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
+from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
+from aclnn.operators.silu import silu, silu_backward
 from aclnn.products import set_soc_name, soc_name
 from aclnn.status import AclnnError
 from aclnn.version import __version__
 
-__all__ = ["AclnnError", "__version__", "set_soc_name", "soc_name"]
+__all__ = [
+    "AclnnError",
+    "__version__",
+    "fast_gelu",
+    "fast_gelu_backward",
+    "fast_layer_norm",
+    "gelu",
+    "gelu_backward",
+    "gelu_backward_v2",
+    "gelu_v2",
+    "hardswish",
+    "hardswish_backward",
+    "hardswish_backward_v2",
+    "inplace_hardswish",
+    "layer_norm",
+    "layer_norm_backward",
+    "layer_norm_with_impl_mode",
+    "set_soc_name",
+    "silu",
+    "silu_backward",
+    "soc_name",
+]

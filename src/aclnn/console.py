@@ -14,18 +14,27 @@ from typing import IO, Any
 
 import typer
 from rich.console import Console, ConsoleDimensions
+from rich.text import Text
 
 from aclnn.extras import MissingExtraError
 from aclnn.files import FileError
 from aclnn.status import ACL_ERROR_INVALID_FILE, ACL_ERROR_INVALID_PARAM, CODES, AclnnError
 
 _ANY_WIDTH = 1_000_000
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Instead of characters that command a terminal: files, tensors and cases may be called anything."""
+
+
+def visible(text: str) -> str:
+    """A text whose characters all show, but for the ends of lines and tabs."""
+    return text.translate(_VISIBLE)
 
 
 class _Plain(Console):
-    """Prints text as it is. Once the reader has left (| head), nobody is told: the status stays the command's.
+    """Prints text as it is, but for what would command the terminal.
 
-    Where no terminal is, in a file or a pipe, no line is wrapped, cut or filled up with blanks.
+    Once the reader has left (| head), nobody is told: the status stays the command's. Where no terminal is, in a file
+    or a pipe, no line is wrapped, cut or filled up with blanks.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -44,6 +53,10 @@ class _Plain(Console):
         with self.capture() as captured:
             super().print(*objects, **options)
         super().print("\n".join(map(str.rstrip, captured.get().split("\n"))), end="", soft_wrap=True)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Render a string as rich does for all that is printed, with control characters made visible."""
+        return super().render_str(visible(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Write into nothing from now on."""
@@ -136,7 +149,7 @@ class Progress:
         counted = [BarColumn(), MofNCompleteColumn()] if total else []
         self._bar = Bar(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             *counted,
             TimeElapsedColumn(),
             console=err,
@@ -154,7 +167,7 @@ class Progress:
 
     def step(self, name: str, advance: int = 1) -> None:
         """The step named begins; ``advance`` more are done."""
-        self._bar.update(self._task, description=name, advance=advance)
+        self._bar.update(self._task, description=visible(name), advance=advance)
 
     def close(self) -> None:
         """Draw no more."""

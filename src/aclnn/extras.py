@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 
@@ -15,8 +16,11 @@ _PACKAGES = {"sklearn": "scikit-learn"}
 
 
 def command(extra: str) -> str:
-    """What installs an extra."""
-    return f"pip install 'aclnn[{extra}]', or '.[{extra}]' in a clone"
+    """Name the command that installs an extra, beside a clone that is used in place or for an installed package."""
+    root = Path(__file__).parents[2]
+    if (root / "pyproject.toml").is_file():
+        return f"pip install --editable '{root}[{extra}]'"
+    return f"pip install 'aclnn[{extra}]'"
 
 
 def require(module: str, extra: str) -> ModuleType:

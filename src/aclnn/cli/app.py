@@ -14,7 +14,7 @@ from typer.main import get_command
 from aclnn.version import __version__
 
 # Commands with a family of options of their own: name, module (its ``app`` is a typer application).
-_PARTS = {"verify": "aclnn.verify.command", "toolkit": "aclnn.toolkit.command"}
+_PARTS = {"verify": "aclnn.verify.command", "toolkit": "aclnn.toolkit.command", "torch-npu": "aclnn.toolkit.torch_npu"}
 
 
 def _exists(module: str) -> bool:
@@ -39,7 +39,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    if wanted:
+    if wanted is True:  # a mixture of Typer and Click that passes "False" would end every command with status 0
         typer.echo(f"aclnn {__version__}")
         raise typer.Exit
 
@@ -106,7 +106,7 @@ def run(
     aclnn run silu_backward grad_output=dy.npy self=x.npy --out grad_input=dx.npy
     """
     from aclnn.cli.run import parse, run_on_files
-    from aclnn.console import refusals
+    from aclnn.console import refusals, visible
     from aclnn.required import expect_options
     from aclnn.words import Raw
 
@@ -116,7 +116,7 @@ def run(
         raw = Raw.of_words(dtype or [], shape or [])
         request = parse(found, arguments or [], out or [], raw)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(visible(str(error))) from None
     with refusals(json):
         _stand_for(soc_name)
         run_on_files(request, json)
@@ -136,6 +136,22 @@ def demo(
 
     with refusals(json):
         command.run(out, json)
+
+
+@app.command()
+def warm(soc_name: _Soc = None) -> None:
+    """Compile now what ordinary first calls would.
+
+    Kernels are kept in the cache (ACLNN_CACHE_DIR); exit status 1 where they cannot be. Takes two to three minutes.
+    """
+    from aclnn.cli.warm import warm
+    from aclnn.console import refusals
+
+    with refusals():
+        _stand_for(soc_name)
+        kept = warm()
+    if not kept:
+        raise typer.Exit(1)
 
 
 def _stand_for(soc_name: str | None) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from aclnn import console, files, operators, soc_name
+from aclnn.arrays import renamed
 from aclnn.declaration import Kind, Operator
-from aclnn.required import expect_required, output_files, required_arguments
+from aclnn.required import expect_no_input, expect_required, output_files, required_arguments
+from aclnn.status import AclnnError
 from aclnn.words import Raw, attribute, located, pairs
 
 
@@ -26,6 +28,8 @@ class Request:
     outs: Mapping[str, str]
     """Files by output."""
     raw: Raw
+    typed: Mapping[str, str]
+    """The arguments as the command line spells them."""
 
 
 def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Raw) -> Request:
@@ -37,19 +41,23 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
     described = raw.named(operator)
     inputs: dict[str, str] = {}
     attributes: dict[str, Any] = {}
-    for name, value in operator.by_name(pairs(words).items()).items():
-        parameter = operator.parameter(name)
+    named = pairs(words)
+    typed = operator.by_name((name, name) for name in named)
+    for name, spelt in typed.items():
+        parameter, value = operator.parameter(name), named[spelt]
         if parameter.kind is Kind.OUTPUT and name not in required_arguments(operator):
-            raise ValueError(f"{name}: is an output, expected --out {name}={value}")
+            raise ValueError(f"{spelt}: is an output, expected --out {spelt}={value}")
         if parameter.is_tensor:
             inputs[name] = value
         else:
-            attributes[name] = attribute(parameter, value)
+            attributes[name] = attribute(parameter, value, spelt)
     given = _outs(operator, outs)
-    _expect_no_input(given, inputs)
+    read = [(name, located(file)[0]) for name, file in inputs.items()]
+    for file in given.values():
+        expect_no_input("--out", file, located(file)[0], read)
     _complete_mask(operator, attributes, given)
     expect_required(operator, inputs | attributes)
-    return Request(operator, inputs, attributes, given, described)
+    return Request(operator, inputs, attributes, given, described, typed)
 
 
 def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
@@ -61,15 +69,6 @@ def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
     return found
-
-
-def _expect_no_input(outs: Mapping[str, str], inputs: Mapping[str, str]) -> None:
-    """An input is not written over, by whatever name its file goes."""
-    read = {os.path.realpath(located(file)[0]): name for name, file in inputs.items()}
-    for file in outs.values():
-        name = read.get(os.path.realpath(located(file)[0]))
-        if name is not None:
-            raise ValueError(f"--out: expected a file that is no input, got {file!r}, which {name} is read from")
 
 
 def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:
@@ -97,7 +96,10 @@ def run_on_files(request: Request, json: bool) -> None:
             arrays[name] = array.copy() if name in in_place else array
         bar.step(f"computing {operator.name}")
         begin = time.perf_counter()
-        computed = getattr(operators, operator.name)(**arrays, **request.attributes)
+        try:
+            computed = getattr(operators, operator.name)(**arrays, **request.attributes)
+        except AclnnError as error:
+            raise AclnnError(error.code, renamed(error.message, request.typed)) from None
         seconds = time.perf_counter() - begin
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}

@@ -1,0 +1,81 @@
+"""``aclnn warm``: make the calls that ordinary programs make, so that later ones find their kernels in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from aclnn import console, operators
+from aclnn.declaration import Kind, Operator, Parameter
+from aclnn.dtypes import DataType
+from aclnn.kernels.cpu import cache
+from aclnn.kernels.cpu.notice import notice
+from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.operators import OPERATORS
+from aclnn.products import current_product
+from aclnn.status import AclnnError
+
+_SHAPES = ((300, 8), (300, 50), (300, 300), (300, 1000), (40, 1000))
+"""Rows and columns: LayerNorm takes short, middling and long rows apart, and few from many."""
+
+_LAYOUTS = ("contiguous", "gaps between rows", "gaps between elements")
+
+_CHOICES: Mapping[Kind, tuple[Any, ...]] = {
+    Kind.STRING: ("none", "tanh"),
+    Kind.INT64: (0, 1),
+    Kind.BOOL_ARRAY: ((True, True, True), (False, True, True), (True, False, False)),
+}
+"""Attributes' values that choose what is computed; an operator refuses those that it does not have."""
+
+
+def warm() -> bool:
+    """Compile for every operator and data type of the product; True when all of it is kept."""
+    notice.wanted = False
+    pairs = [(op, dtype) for op in OPERATORS for dtype in sorted(op.support.get(current_product(), ()))]
+    with console.progress(len(pairs)) as bar:
+        for i, (operator, dtype) in enumerate(pairs):
+            bar.step("", advance=int(i > 0))
+            for arguments in _calls(operator, dtype):
+                bar.step(f"{operator.name} {dtype.numpy_name}, {_kernels()}", advance=0)
+                try:
+                    getattr(operators, operator.name)(**arguments)
+                except AclnnError:  # a choice that it does not have
+                    continue
+    kept = f"kept in {cache.directory()}"
+    if notice.lost:
+        kept = f"{len(notice.lost)} of them not kept: {notice.lost[0]}"
+    console.out.print(f"{_kernels()}, {kept}", soft_wrap=True)
+    return not notice.lost
+
+
+def _kernels() -> str:
+    return f"{notice.found + notice.compiled} kernels, {notice.compiled} compiled now"
+
+
+def _calls(operator: Operator, dtype: DataType) -> Iterator[dict[str, Any]]:
+    taken = [operator.parameter(name) for name in operators.signature_of(operator).parameters if name != "out"]
+    given, attributes = [p for p in taken if p.is_tensor], [p for p in taken if p.kind in _CHOICES]
+    large = -(-STREAM_BYTES // (1024 * dtype.itemsize)), 1024  # written around the cache
+    layouts = *product(_SHAPES, _LAYOUTS), (large, "contiguous")
+    weights = (dtype, DataType.FLOAT) if any(p.optional for p in given) else (dtype,)
+    for (shape, layout), weight, *values in product(layouts, weights, *(_CHOICES[p.kind] for p in attributes)):
+        yield (
+            {p.python_name: _tensor(p, shape, layout, dtype, weight) for p in given}
+            | {p.python_name: shape[1:] for p in taken if p.kind is Kind.INT_ARRAY}
+            | {p.python_name: value for p, value in zip(attributes, values, strict=True)}
+        )
+
+
+def _tensor(parameter: Parameter, shape: tuple[int, int], layout: str, dtype: DataType, weight: DataType) -> Any:
+    rows, columns = shape
+    if parameter.python_name in ("mean", "rstd"):
+        return np.ones((rows, 1), np.float32)
+    if parameter.optional:
+        return np.ones(columns, weight.numpy)
+    if layout == "contiguous":
+        return np.ones(shape, dtype.numpy)
+    array = np.ones((rows, 2 * columns), dtype.numpy)
+    return array[:, :columns] if layout == "gaps between rows" else array[:, ::2]
