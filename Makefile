@@ -3,13 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fix bench exhaustive toolkit fuzz gpu clean
+.PHONY: demo test long lowest lint fix bench exhaustive toolkit fuzz gpu clean
 
 demo: $(VENV)/demo
 	$(BIN)/aclnn demo
 
-test: $(VENV)/test
-	$(BIN)/python -m pytest $(ARGS)
+# Two processes, with a whole file in one: what its tests share is made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
+test: $(VENV)/test $(VENV)/npu
+	$(PYTEST) $(ARGS)
+
+long: $(VENV)/test $(VENV)/npu
+	$(PYTEST) -m long $(ARGS)
+
+# With the oldest dependencies allowed, for which it takes an environment of its own.
+lowest: $(VENV)/test
+	$(BIN)/python tests/lowest.py $(ARGS)
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
@@ -48,6 +58,10 @@ $(BIN)/python:
 # A stamp for each set of packages: made again when what they are made from changes.
 $(VENV)/demo: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+$(VENV)/npu: pyproject.toml constraints.txt | $(VENV)/test
+	$(BIN)/python tests/npu/environment.py $(VENV)/torch-npu
 	touch $@
 
 $(VENV)/test: pyproject.toml constraints.txt | $(BIN)/python

@@ -1,0 +1,100 @@
+"""What is installed: the versions allowed, and what a package without its clone says."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from aclnn.cli import app
+from lowest import LEFT_OUT, ROOT, lower_bounds
+
+REQUIREMENTS = [Requirement(line) for line in requires("aclnn") or ()]
+
+
+def test_every_lower_bound_is_one_that_is_tested() -> None:
+    names = {found.name for found in REQUIREMENTS} - {"aclnn"}
+    assert set(lower_bounds()) == names - LEFT_OUT
+
+
+@pytest.mark.parametrize("name", ["numpy", "numba", "torch"])
+def test_what_is_used_by_private_parts_has_an_upper_bound(name: str) -> None:
+    bounds = next(found.specifier for found in REQUIREMENTS if found.name == name)
+    assert {bound.operator for bound in bounds} == {">=", "<"}
+    if name != "torch":
+        assert bounds.contains(version(name))
+
+
+def test_a_flag_that_is_the_word_false_does_not_end_a_failing_verify_with_status_0() -> None:
+    """Typer 0.12.4 with Click 8.2 passed it to --version's callback, and every command printed the version."""
+    app._print_version("False")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> tarfile.TarFile:
+    folder = tmp_path_factory.mktemp("sdist")
+    program = f"from setuptools import build_meta; print(build_meta.build_sdist({str(folder)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return tarfile.open(folder / done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone")
+def test_an_sdist_lacks_no_file_that_the_clone_has(sdist: tarfile.TarFile) -> None:
+    """It had the tests' modules without tests/cases, tests/c, examples and documentation, so that none could run."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert set(tracked) <= {name.partition("/")[2] for name in sdist.getnames()}
+
+
+WITHOUT_EXTRAS = """
+import sys
+sys.path.insert(0, {wheel!r})
+for name in ("rich", "typer", "jinja2", "cffi", "flint", "mpmath", "torch", "sklearn", "matplotlib"):
+    sys.modules[name] = None
+import aclnn
+assert aclnn.__file__.startswith({wheel!r})
+from aclnn.extras import MissingExtraError, require
+for module, extra in (("cffi", "toolkit"), ("jinja2", "verify"), ("torch", "torch")):
+    try:
+        require(module, extra)
+    except MissingExtraError as error:
+        print(error)
+from aclnn.cli import main
+main()
+"""
+
+
+def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path) -> None:
+    """Texts named a clone, which who installed a wheel does not have."""
+    program = f"from setuptools import build_meta; print(build_meta.build_wheel({str(tmp_path)!r}))"
+    shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(".*", "docs", "benchmarks", "*.egg-info"))
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path / "clone", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / done.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(tmp_path / "site")
+    data = {path.name for path in (tmp_path / "site" / "aclnn").rglob("*") if path.is_file() and path.suffix != ".py"}
+    assert data == {
+        "py.typed",
+        "__init__.pyi",
+        "bridge.c",
+        "start.c",
+        "start.h",
+        "stubs.h",
+        "valgrind.supp",
+        "page.html",
+    }
+    program = WITHOUT_EXTRAS.format(wheel=str(tmp_path / "site"))
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "cffi is not installed: pip install 'aclnn[toolkit]'",
+        "jinja2 is not installed: pip install 'aclnn[verify]'",
+        "torch is not installed: pip install 'aclnn[torch]'",
+    ]
+    assert (done.returncode, done.stderr) == (1, "aclnn: rich is not installed: pip install 'aclnn[cli]'\n")
