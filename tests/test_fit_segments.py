@@ -37,6 +37,7 @@ def test_the_committed_module_is_what_is_printed_of_its_columns(kind: str) -> No
     assert Path(module.__file__).read_text(encoding="utf-8") == f"{printed}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "name", "i"), [("slopes", "gelu_tanh", 7), ("values", "gelu_tanh", 15)])
 def test_a_short_search_comes_near_the_committed_column(
     monkeypatch: pytest.MonkeyPatch, kind: str, name: str, i: int

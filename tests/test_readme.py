@@ -60,7 +60,14 @@ def test_the_pages_have_blocks_to_run() -> None:
     assert {language for language, _ in RUNNABLE} == {"python", "sh"}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+# It trains for two minutes; test_torch_docs takes twelve of its steps.
+LONG = {"torch_training"}
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem in LONG)) for path in EXAMPLES],
+)
 def test_example(example: Path, tmp_path: Path) -> None:
     need_torch_for(example.read_text())
     expect(run([sys.executable, str(example)], tmp_path), example.read_text())

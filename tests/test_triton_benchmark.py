@@ -164,6 +164,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(program, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: make gpu")
 def test_dry_run(tmp_path: Path) -> None:
     """All three parts by Triton's interpreter, the C API on a stand-in for the GPU among them."""
