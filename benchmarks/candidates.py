@@ -9,6 +9,7 @@ import numpy as np
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.tensor import Layout
 from benchmarks.references import EVERY, FORWARDS, Array
 from benchmarks.tensors import numpy_of, torch_of
@@ -25,7 +26,9 @@ def ours(name: str) -> Candidate:
     @cache
     def plan(dtype: np.dtype[Any], size: int) -> kernels.Plan:
         layout = Layout(DataType.of_numpy(dtype), (size,), (1,))
-        return kernels.elementwise(EVERY[name], (layout,) * (1 if name in FORWARDS else 2), layout)
+        forward = name in FORWARDS
+        formula = EVERY[name] if forward else Gradient(EVERY[name])
+        return kernels.elementwise(formula, (layout,) * (1 if forward else 2), (layout,))
 
     def run(x: Array, dy: Array | None = None) -> Array:
         inputs, out = [x] if name in FORWARDS else [np.ones_like(x) if dy is None else dy, x], np.empty_like(x)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu.elementwise import entries, sixteen_bit_coefficients
+from aclnn.kernels.cpu.elementwise import sixteen_bit_coefficients
 from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import (
     CENTRE_CARRIES,
     LAST_CARRIES,
@@ -31,7 +31,7 @@ from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import (
     SHORT_SEGMENTS,
     ShortSegments,
 )
-from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
+from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.silu import silu_slope
@@ -105,7 +105,7 @@ def segment(formula: Any, dtype: DataType, segments: ShortSegments, zero: float,
     low, middle, high = ((number + side) / segments.per_unit - segments.shift for side in (-0.5, 0.0, 0.5))
     x = np.unique(all_inputs(dtype)[np.isfinite(all_inputs(dtype))])
     x = x[(low <= x) & (x <= high) & (np.abs(x) <= segments.bound)]
-    return Segment(x, entries.evaluate(formula, x), zero if low < zero < high else middle, dtype)
+    return Segment(x, evaluate(formula, x), zero if low < zero < high else middle, dtype)
 
 
 def decisive(task: Task) -> NDArray[np.bool_]:

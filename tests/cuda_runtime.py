@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from aclnn import cann, handles
-from aclnn.kernels.cuda.elementwise import entries
+from aclnn.kernels.sixteen_bit import evaluate
 from aclnn.operators import BY_NAME
 from aclnn.runtime import cuda, memory
 from aclnn.runtime.streams import Stream
@@ -120,7 +120,7 @@ def check_elementwise() -> None:
         *given, result = (tensor(array, dtype, place) for array, place in zip((*inputs, out), places, strict=True))
         run(name, (*given, *attributes, result), stream)
         good(cann.aclrtSynchronizeStream(stream))
-        exact = entries.evaluate(FORMULAS[formula], wide(x, dtype).reshape(-1)).reshape(x.shape)
+        exact = evaluate(FORMULAS[formula], wide(x, dtype).reshape(-1)).reshape(x.shape)
         eps = {FLOAT: 2.0**-23, FLOAT16: 2.0**-11, BF16: 2.0**-8}[dtype]
         np.testing.assert_allclose(wide(loaded(places[-1], out), dtype), exact, rtol=2 * eps, atol=1e-6, err_msg=name)
         for place in places:

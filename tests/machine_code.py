@@ -25,14 +25,14 @@ from numba.core import config, types  # noqa: E402
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
 
 from aclnn.dtypes import DataType  # noqa: E402
-from aclnn.kernels.cpu.elementwise import contiguous, sixteen_bit_slopes, slopes, tiles  # noqa: E402
+from aclnn.kernels.cpu.elementwise import contiguous, sixteen_bit_slopes, slopes  # noqa: E402
 from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32  # noqa: E402
 
 for name, function in {
     "contiguous": contiguous.loop(slopes.silu, FLOAT32, True, slopes.NEAR["silu_slope"]),
     "table": contiguous.loop(None, FLOAT16, True),
     "bfloat16": contiguous.loop(None, BFLOAT16, True),
-    "tiles": tiles.loop(slopes.gelu_tanh, True),
+    "exact": contiguous.loop(slopes.gelu_tanh, FLOAT32, True),
     "near_float16": contiguous.loop(None, FLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.FLOAT16)),
     "near_bfloat16": contiguous.loop(None, BFLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.BF16)),
 }.items():

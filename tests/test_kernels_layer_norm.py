@@ -806,6 +806,7 @@ import ml_dtypes, numpy as np
 from aclnn import kernels
 from aclnn.kernels.cpu import compiler, pool, target
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.tensor import Layout
 
 pool.set_threads(2)
@@ -834,8 +835,8 @@ for rows in (64, target.STREAM_BYTES // 256 // dtype.itemsize + 1):
             lambda i, o: kernels.layer_norm_backward(i, o, 1), [x, x, *statistics, row], [out, tensor(256), tensor(256)]
         )
         made |= run(lambda i, o: kernels.layer_norm(i, o, 1, 1e-5), [x, row, row], [out, *statistics])
-        formula = lambda x: x
-        made |= run(lambda i, o: kernels.elementwise(formula, i, *o), [x, x], [out])
+        formula = Gradient(lambda x: x)
+        made |= run(lambda i, o: kernels.elementwise(formula, tuple(i), tuple(o)), [x, x], [out])
         turned = Layout(dtype, (256, rows), (1, 256)), x[1]
         statistics = [tensor(256, dtype=DataType.FLOAT) for _ in range(2)]
         made |= run(

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise import entries
 from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import SEGMENTS, SHORT_SEGMENTS, ShortSegments
 from aclnn.kernels.cpu.elementwise.sixteen_bit_slopes import near
-from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
+from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope
@@ -51,8 +52,8 @@ def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
 @BOTH
 def test_every_slope_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:
     x = all_inputs(dtype)[served(name, dtype)]
-    exact = entries.evaluate(FORMULAS[name], x)
-    got = entries.table(FORMULAS[name], dtype)[0][served(name, dtype)]
+    exact = evaluate(FORMULAS[name], x)
+    got = entries.table(Gradient(FORMULAS[name]), dtype, ())[0][served(name, dtype)]
     form = FORMS[dtype]
     wrong = got.astype(form) != round_to_odd(exact).astype(form)
     assert not x[wrong].size
@@ -69,14 +70,14 @@ def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> 
         for count in (65536, 64 * 3 + 17):
             inputs, out = [np.ascontiguousarray(array[:count]) for array in (dy, x)], np.empty(count, form)
             layout = Layout(dtype, (count,), (1,))
-            kernels.elementwise(formula, (layout, layout), layout).run(
+            kernels.elementwise(Gradient(formula), (layout, layout), (layout,)).run(
                 [array.ctypes.data for array in inputs], [out.ctypes.data], 0
             )
             np.testing.assert_array_equal(bits(out), bits(by_table(formula, dtype, *inputs)))
 
 
 def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
-    entry, lifted = entries.table(formula, dtype)[:, x.view(np.uint16)]
+    entry, lifted = entries.table(Gradient(formula), dtype, ())[:, x.view(np.uint16)]
     wide, step = dy.astype(np.float32), np.float32(2.0**-75)
     with np.errstate(all="ignore"):
         tiny = np.where(np.isinf(wide), wide * (lifted * step * step), wide * step * lifted * step)

@@ -104,18 +104,19 @@ def check_special() -> None:
 def check_names() -> None:
     """Interpreted: two formulas of one name, one after the other."""
     from aclnn import kernels
+    from aclnn.formula import Gradient
     from triton_interpreted import address, layout
 
     def formula(factor: float) -> Any:
         def scaled(x: float) -> float:
             return factor * x
 
-        return scaled
+        return Gradient(scaled)
 
     x = np.arange(-8, 8, dtype=np.float16)
     dy, out = np.ones_like(x), np.empty_like(x)
     for factor in (2.0, 3.0):
-        plan = kernels.elementwise(formula(factor), (layout(x), layout(x)), layout(out), "cuda")  # type: ignore[arg-type]  # none is None
+        plan = kernels.elementwise(formula(factor), (layout(x), layout(x)), (layout(out),), (), "cuda")  # type: ignore[arg-type]  # none is None
         plan.run([address(dy), address(x)], [address(out)], 0)
         np.testing.assert_array_equal(out, factor * x)
 
@@ -145,10 +146,12 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def formula(name: str) -> Any:
     import aclnn
+    from aclnn.formula import Gradient
 
     assert aclnn.operators is not None
     stem = name.removesuffix("_slope").removesuffix("_value").removesuffix("_erf").removesuffix("_tanh")
-    return getattr(sys.modules[f"aclnn.operators.{stem}"], name)
+    found = getattr(sys.modules[f"aclnn.operators.{stem}"], name)
+    return Gradient(found) if name.endswith("_slope") else found
 
 
 def described(shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None) -> Any:
@@ -162,7 +165,9 @@ def elementwise(launches: list[Any], name: str, *layouts: Any) -> Any:
     from aclnn import kernels
 
     *inputs, output = layouts
-    kernels.elementwise(formula(name), tuple(inputs), output, "cuda").run([SOMEWHERE] * len(inputs), [SOMEWHERE * 2], 0)
+    kernels.elementwise(formula(name), tuple(inputs), (output,), (), "cuda").run(
+        [SOMEWHERE] * len(inputs), [SOMEWHERE * 2], 0
+    )
     return launches[-1]
 
 
@@ -359,10 +364,10 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
     slope, value = formula("silu_slope"), formula("silu_value")
     # Plans, and where their tensors are, in KiB: 64 apart, or with some shared memory.
     plans = [
-        (kernels.elementwise(slope, (flat, flat), flat, "cuda"), (0, 64, 128)),
-        (kernels.elementwise(slope, (flat, gaps), flat, "cuda"), (0, 64, 128)),
-        (kernels.elementwise(slope, (gaps, flat), gaps, "cuda"), (0, 64, 1)),
-        (kernels.elementwise(value, (flat,), same, "cuda"), (0, 64)),
+        (kernels.elementwise(slope, (flat, flat), (flat,), (), "cuda"), (0, 64, 128)),
+        (kernels.elementwise(slope, (flat, gaps), (flat,), (), "cuda"), (0, 64, 128)),
+        (kernels.elementwise(slope, (gaps, flat), (gaps,), (), "cuda"), (0, 64, 1)),
+        (kernels.elementwise(value, (flat,), (same,), (), "cuda"), (0, 64)),
     ]
     for first in (flat, gaps, same):
         plan = kernels.layer_norm_backward((flat, flat, row, row, w), (first, w, w), 1, "cuda")
@@ -382,7 +387,7 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
         uploads.clear()
         plan.run(*given)
         assert not uploads, places
-    kernels.elementwise(slope, (w, w), w, "cuda").run([SOMEWHERE, SOMEWHERE * 2], [SOMEWHERE * 3], 0)
+    kernels.elementwise(slope, (w, w), (w,), (), "cuda").run([SOMEWHERE, SOMEWHERE * 2], [SOMEWHERE * 3], 0)
     assert not uploads, "neighbours need no description"
 
 
@@ -414,7 +419,7 @@ def test_descriptions_are_shared_by_any_number_of_rows_and_outlive_their_plans(
     kept = []
     for rows in (2, 3, 700):
         x, row, w = described((rows, 24), "FLOAT", (32, 1)), described((rows, 1), "FLOAT"), described((24,), "FLOAT")
-        kernels.elementwise(formula("silu_slope"), (x, x), x, "cuda").run(addresses[0][:2], addresses[1][:1], 0)
+        kernels.elementwise(formula("silu_slope"), (x, x), (x,), (), "cuda").run(addresses[0][:2], addresses[1][:1], 0)
         kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
         kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
         kept.append([tensor.data_ptr() for on in launch._descriptions.values() for tensor in on.values()])

@@ -18,12 +18,12 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu.elementwise import entries
+from aclnn.formula import Gradient
 from aclnn.kernels.cuda.elementwise import formulas
 from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
 from aclnn.kernels.cuda.layer_norm import backward
 from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
-from aclnn.kernels.sixteen_bit import round_to_odd
+from aclnn.kernels.sixteen_bit import evaluate, round_to_odd
 from aclnn.tensor import Layout
 from triton_hardware import BFLOAT16
 
@@ -48,7 +48,8 @@ def address(array: Any) -> int:
 
 def elementwise(name: str, inputs: Iterable[Any], out: Any, device: str) -> Any:
     inputs = tuple(inputs)
-    plan = kernels.elementwise(FORMULAS[name], tuple(map(layout, inputs)), layout(out), device)  # type: ignore[arg-type]  # none is None
+    formula = Gradient(FORMULAS[name]) if name.endswith("_slope") else FORMULAS[name]
+    plan = kernels.elementwise(formula, tuple(map(layout, inputs)), (layout(out),), (), device)  # type: ignore[arg-type]  # none is None
     plan.run([address(array) for array in inputs], [address(out)], 0)
     return out
 
@@ -80,7 +81,7 @@ def check_float32() -> None:
         else:
             theirs = elementwise(name, inputs, np.empty_like(x), "cpu")
             assert np.array_equal(np.signbit(ours[ours == 0.0]), np.signbit(theirs[ours == 0.0])), name
-        exact = entries.evaluate(FORMULAS[name], x.astype(np.float64))
+        exact = evaluate(FORMULAS[name], x.astype(np.float64))
         finite = np.isfinite(x)
         assert np.array_equal(np.isnan(ours), np.isnan(exact)), name
         with np.errstate(all="ignore"):
@@ -96,7 +97,7 @@ def check_16_bit() -> None:
         inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
         with np.errstate(all="ignore"):
             ours = elementwise(name, inputs, np.empty_like(x), "cuda")
-            exact = round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
+            exact = round_to_odd(evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
         assert same(ours, exact), (name, dtype)
 
 
@@ -133,7 +134,7 @@ def check_estimates() -> None:
             estimated[(64,)](
                 *map(torch.from_numpy, (x, found, doubts)), function=estimate, dropped=dropped, traits=tuple(traits)
             )
-            exact = round_to_odd(entries.evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
+            exact = round_to_odd(evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
             sure = doubts == 0
             assert same(found[sure].astype(dtype), exact[sure]), (name, dtype)
         normal = generator.normal(size=100_000).astype(dtype).view(np.uint16)
@@ -160,7 +161,7 @@ def check_layouts() -> None:
         for dtype in TYPES:
             out = np.full((*shape, 2), np.nan, dtype)[..., 0]
             ours = elementwise("silu_slope", (dy, x), out, "cuda")
-            slope = entries.evaluate(FORMULAS["silu_slope"], np.ascontiguousarray(x, np.float64).reshape(-1))
+            slope = evaluate(FORMULAS["silu_slope"], np.ascontiguousarray(x, np.float64).reshape(-1))
             exact = dy.astype(np.float64) * slope.reshape(shape)
             np.testing.assert_allclose(
                 ours.astype(np.float64), exact, rtol=2 * float(ml_dtypes.finfo(dtype).eps), atol=1e-7

@@ -13,6 +13,7 @@ import numpy as np
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
 from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
 from aclnn.operators.hardswish import hardswish_slope, hardswish_value
@@ -34,7 +35,8 @@ def main(stride: int, only: str = "") -> None:
             for target in inputs:
                 out = np.zeros(x.size, target.dtype)
                 *read, written = (Layout(DataType.of_numpy(a.dtype), a.shape, (1,)) for a in (*operands, out))
-                plan = kernels.elementwise(formula, tuple(read), written)
+                function = Gradient(formula) if formula in SLOPES else formula
+                plan = kernels.elementwise(function, tuple(read), (written,))
                 plan.run([operand.ctypes.data for operand in operands], [out.ctypes.data], 0)
                 nan = np.isnan(out.astype(np.float32))
                 digest.update(nan.tobytes())

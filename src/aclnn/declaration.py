@@ -103,12 +103,25 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Elementwise:
-    """``output = inputs[0]·formula(inputs[1])`` or, with one input, ``output = formula(inputs[0])``."""
+class Part:
+    """A range of a tensor's indices along one dimension, from begin to end."""
 
-    formula: Callable[[float], float]
-    inputs: tuple[str, ...]
-    output: str
+    tensor: str
+    dim: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """``outputs = formula(*inputs, *numbers)`` for each element of the outputs' shape, to which inputs broadcast."""
+
+    formula: Callable[..., Any]
+    """In the words of ``aclnn.formula``; returns a tuple for several outputs."""
+    inputs: tuple[str | Part, ...]
+    outputs: tuple[str | Part, ...]
+    numbers: tuple[float, ...] = ()
+    """Attributes: the formula's last arguments."""
     on_every_product: ClassVar[bool] = False
 
 

@@ -9,7 +9,7 @@ from operator import add, itemgetter
 from typing import Any, Protocol
 
 from aclnn import kernels
-from aclnn.declaration import Call, Elementwise, LayerNorm, Library, Operator, Work
+from aclnn.declaration import Call, Elementwise, LayerNorm, Library, Operator, Part, Work
 from aclnn.dtypes import DataType
 from aclnn.products import Product, current_product
 from aclnn.promotion import promote
@@ -340,17 +340,17 @@ def check_arguments(call: Call) -> None:
 
 def _plan(call: Call, work: Work, device: str) -> Prepared:
     if isinstance(work, Elementwise):
-        output = call[work.output].layout
-        operands = tuple(_broadcast(call[name].layout, output.shape) for name in work.inputs)
-        plan = _elementwise(call, work.formula, operands, output, device)
-        return Prepared(call, plan, work.inputs, (work.output,))
+        outputs = tuple(_operand_layout(call, operand) for operand in work.outputs)
+        inputs = tuple(_broadcast(_operand_layout(call, operand), outputs[0].shape) for operand in work.inputs)
+        plan = _elementwise(call, work, inputs, outputs, device)
+        return Prepared(call, plan, [*map(_tensor_of, work.inputs)], [*map(_tensor_of, work.outputs)])
     if isinstance(work, Library):
         return _library(call, work, device)
-    inputs, outputs = _layouts(call, work.inputs), _layouts(call, work.outputs)
+    read, written = _layouts(call, work.inputs), _layouts(call, work.outputs)
     if isinstance(work, LayerNorm):
-        plan = kernels.layer_norm(inputs, outputs, work.normalized_dims, work.eps, device)
+        plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device)
     else:
-        plan = kernels.layer_norm_backward(inputs, outputs, work.normalized_dims, device)
+        plan = kernels.layer_norm_backward(read, written, work.normalized_dims, device)
     return Prepared(call, plan, work.inputs, work.outputs)
 
 
@@ -377,18 +377,30 @@ def _library(call: Call, work: Library, device: str) -> Prepared:
     return Prepared(call, plan, names, work.outputs, work.sized_by_result)
 
 
+def _tensor_of(operand: str | Part) -> str:
+    return operand.tensor if isinstance(operand, Part) else operand
+
+
+def _operand_layout(call: Call, operand: str | Part) -> Layout:
+    layout: Layout = call[_tensor_of(operand)].layout
+    if not isinstance(operand, Part):
+        return layout
+    shape = (*layout.shape[: operand.dim], operand.end - operand.begin, *layout.shape[operand.dim + 1 :])
+    return layout._replace(shape=shape, offset=operand.begin * layout.strides[operand.dim])
+
+
 def _elementwise(
-    call: Call, formula: kernels.Formula, operands: tuple[Layout, ...], output: Layout, device: str
+    call: Call, work: Elementwise, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], device: str
 ) -> kernels.Plan:
     """Plan a formula, whose inputs of other than floating types are converted to the promoted type first."""
-    dtypes = [operand.dtype for operand in operands]
+    dtypes = [operand.dtype for operand in inputs]
     if set(dtypes) <= set(FLOATING):
-        return kernels.elementwise(formula, operands, output, device)
+        return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
     _expect_cpu(call, device)
-    promoted = reduce(_promoted, dtypes)
-    converted = Layout(promoted, output.shape, contiguous_strides(output.shape))
-    plan = kernels.elementwise(formula, (converted,) * len(operands), output, device)
-    return kernels.converting(plan, operands, (promoted,) * len(operands))
+    promoted, shape = reduce(_promoted, dtypes), outputs[0].shape
+    converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
+    plan = kernels.elementwise(work.formula, converted, outputs, work.numbers, device)
+    return kernels.converting(plan, inputs, (promoted,) * len(inputs))
 
 
 def _promoted(first: DataType, second: DataType) -> DataType:
@@ -407,4 +419,4 @@ def _broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
         0 if axis < missing or layout.shape[axis - missing] == 1 else layout.strides[axis - missing]
         for axis in range(len(shape))
     )
-    return Layout(layout.dtype, shape, strides)
+    return Layout(layout.dtype, shape, strides, layout.offset)

@@ -16,6 +16,8 @@ class Layout(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements, one for each dimension; zero and negative ones are fine."""
+    offset: int = 0
+    """Elements from the address that a plan is given to the first element."""
 
     @property
     def size(self) -> int:
@@ -24,13 +26,13 @@ class Layout(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Bytes that the elements occupy, as a half-open range relative to element 0; (0, 0) when there are none."""
+        """Bytes that the elements occupy, as a half-open range from a plan's address; (0, 0) when there are none."""
         if 0 in self.shape:
             return 0, 0
         reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
         itemsize = self.dtype.itemsize
         below, above = sum(step for step in reach if step < 0), sum(step for step in reach if step > 0)
-        return below * itemsize, (above + 1) * itemsize
+        return (self.offset + below) * itemsize, (self.offset + above + 1) * itemsize
 
     @property
     def distinct(self) -> bool:

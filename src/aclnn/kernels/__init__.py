@@ -15,8 +15,8 @@ from aclnn.dtypes import DataType
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.tensor import Layout
 
-#: A function of one variable over float, compiled for the device; its name finds a hand-tuned version where one exists.
-Formula = Callable[[float], float]
+#: A function of elements and numbers in the words of ``aclnn.formula``; a tuple for several results.
+Formula = Callable[..., Any]
 
 
 class Plan(Protocol):
@@ -70,13 +70,20 @@ def headers(arrays: tuple[Any, ...]) -> Headers:
     return cast(Headers, _module("cpu", "headers").Headers(arrays))
 
 
-def elementwise(formula: Formula, inputs: tuple[Layout, ...], output: Layout, device: str = "cpu") -> Plan:
-    """Plan ``out = dy·formula(x)`` for inputs (dy, x), or ``out = formula(x)`` for (x,).
+def elementwise(
+    formula: Formula,
+    inputs: tuple[Layout, ...],
+    outputs: tuple[Layout, ...],
+    numbers: tuple[float, ...] = (),
+    device: str = "cpu",
+) -> Plan:
+    """Plan ``outputs = formula(*inputs, *numbers)``.
 
     All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
-    float16 and bfloat16. The result is computed in float32 or better and rounded once.
+    float16 and bfloat16. A result is computed in float64 and rounded once, where the formula (or the derivative of a
+    ``Gradient``) has no fitted version that computes in float32.
     """
-    return cast(Plan, _module(device, "elementwise.plans").plan(formula, inputs, output))
+    return cast(Plan, _module(device, "elementwise.plans").plan(formula, inputs, outputs, numbers))
 
 
 def library(

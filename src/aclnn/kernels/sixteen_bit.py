@@ -7,6 +7,8 @@ product with dy = 1 and one rounding give the correctly rounded result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,11 @@ def all_inputs(dtype: DataType) -> NDArray[np.float64]:
         if dtype == DataType.BF16:  # the upper half of a float32
             return (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
         return patterns.view(np.float16).astype(np.float64)
+
+
+def evaluate(formula: Callable[[float], float], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Apply a formula to each element of an array, by Python's floats (about 0.5 µs each)."""
+    return np.fromiter(map(formula, x.reshape(-1).tolist()), np.float64, x.size).reshape(x.shape)
 
 
 def round_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient, Real, exp
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
 
 
-def fast_gelu_value(x: float) -> float:
+def fast_gelu_value(x: Real) -> Real:
     """x / (1 + e^(-1.702·x)); NaN at -inf."""
-    return x / (1.0 + math.exp(-1.702 * x))
+    return x / (1.0 + exp(-1.702 * x))
 
 
-def fast_gelu_slope(x: float) -> float:
+def fast_gelu_slope(x: Real) -> Real:
     """(s - 1)·(-1.702·x)·s + s with s = 1 / (e^(-1.702·x) + 1), as the document writes it; NaN at ±inf."""
     v = -1.702 * x
-    s = 1.0 / (math.exp(v) + 1.0)
+    s = 1.0 / (exp(v) + 1.0)
     return ((s - 1.0) * v + 1.0) * s
 
 
+fast_gelu_gradient = Gradient(fast_gelu_slope)
+
+
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(fast_gelu_value, ("self",), "out")
+    return None if call["self"].size == 0 else Elementwise(fast_gelu_value, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:
     if call["self"].size == 0:
         return None
-    return Elementwise(fast_gelu_slope, ("gradOutput", "self"), "gradInput")
+    return Elementwise(fast_gelu_gradient, ("gradOutput", "self"), ("gradInput",))
 
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)

@@ -8,6 +8,7 @@ from typing import Any
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Shape
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient, Real, absolute, erfc, exp, where
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.promotion import promote
 from aclnn.rules import (
@@ -36,37 +37,39 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
-def gelu_erf_value(x: float) -> float:
+def gelu_erf_value(x: Real) -> Real:
     """x·Phi(x), the distribution of the standard normal; NaN at -inf."""
     # erfc keeps the digits of the left tail that 1 + erf cancels.
-    return 0.5 * x * math.erfc(-x * _INV_SQRT_2)
+    return 0.5 * x * erfc(-x * _INV_SQRT_2)
 
 
-def gelu_tanh_value(x: float) -> float:
+def gelu_tanh_value(x: Real) -> Real:
     """x·(1 + tanh u)/2 = x / (1 + e^(-2u)) with u = sqrt(2/pi)·(x + 0.044715·x³); NaN at -inf."""
-    return x / (1.0 + math.exp(-2.0 * _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
+    return x / (1.0 + exp(-2.0 * _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
 
 
-def gelu_erf_slope(x: float) -> float:
+def gelu_erf_slope(x: Real) -> Real:
     """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
-    if -math.inf < x < -38.5:  # where all that is left is the sign, which a sum of two zeros loses
-        return -0.0
-    return 0.5 * math.erfc(-x * _INV_SQRT_2) + x * (_INV_SQRT_2PI * math.exp(-0.5 * x * x))
+    slope = 0.5 * erfc(-x * _INV_SQRT_2) + x * (_INV_SQRT_2PI * exp(-0.5 * x * x))
+    # Below -38.5 all that is left is the sign, which a sum of two zeros loses.
+    return where((x < -38.5) & (x > -math.inf), -0.0, slope)
 
 
-def gelu_tanh_slope(x: float) -> float:
+def gelu_tanh_slope(x: Real) -> Real:
     """(1 + tanh u)/2 + x·(1 - tanh² u)·u'/2 with u = sqrt(2/pi)·(x + 0.044715·x³); 0 at -inf, 1 at inf."""
-    if math.fabs(x) > 100.0:  # where the derivative is 0 or 1 to the last bit, and x³ may overflow
-        return 1.0 if x > 0.0 else -0.0
     # With p = e^(-2u): (1 + tanh u)/2 = 1/(1 + p) and (1 - tanh² u)/4 = p/(1 + p)², which do not cancel in the tail.
     u = _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)
-    e = math.exp(-2.0 * math.fabs(u))
+    e = exp(-2.0 * absolute(u))
     t = 1.0 / (1.0 + e)
     bend = 2.0 * x * t * _SQRT_2_OVER_PI * (1.0 + 3.0 * _CUBIC * x * x)
-    return t + e * t * bend if u > 0.0 else e * t * (1.0 + bend)
+    slope = where(u > 0.0, t + e * t * bend, e * t * (1.0 + bend))
+    # Beyond 100 the derivative is 0 or 1 to the last bit, and x³ may overflow.
+    return where(absolute(x) > 100.0, where(x > 0.0, 1.0, -0.0), slope)
 
 
-_SLOPES = {"none": gelu_erf_slope, "tanh": gelu_tanh_slope}
+gelu_erf_gradient = Gradient(gelu_erf_slope)
+gelu_tanh_gradient = Gradient(gelu_tanh_slope)
+_GRADIENTS = {"none": gelu_erf_gradient, "tanh": gelu_tanh_gradient}
 
 
 def _promoted(call: Call) -> DataType | None:
@@ -86,7 +89,7 @@ def _output_is_promoted(call: Call) -> str | None:
 def _work(call: Call) -> Elementwise | None:
     if call["self"].size == 0 or call["gradOutput"].size == 0:
         return None
-    return Elementwise(_SLOPES[call["approximate"]], ("gradOutput", "self"), "gradInput")
+    return Elementwise(_GRADIENTS[call["approximate"]], ("gradOutput", "self"), ("gradInput",))
 
 
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
@@ -105,7 +108,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(
 
 def _forward_v2_work(call: Call) -> Elementwise | None:
     formula = gelu_tanh_value if call["approximate"] == TANH else gelu_erf_value
-    return None if call["x"].size == 0 else Elementwise(formula, ("x",), "y")
+    return None if call["x"].size == 0 else Elementwise(formula, ("x",), ("y",))
 
 
 GELU = Operator(
@@ -126,7 +129,7 @@ GELU = Operator(
         limited_dims("self"),
         same_shape("out", "self"),
     ),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(gelu_tanh_value, ("self",), "out"),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(gelu_tanh_value, ("self",), ("out",)),
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
@@ -168,7 +171,7 @@ def _promoted_floating(call: Call) -> str | None:
 def _work_by_tanh(call: Call) -> Elementwise | None:
     if call["self"].size == 0 or call["gradOutput"].size == 0:
         return None
-    return Elementwise(gelu_tanh_slope, ("gradOutput", "self"), "gradInput")
+    return Elementwise(gelu_tanh_gradient, ("gradOutput", "self"), ("gradInput",))
 
 
 GELU_BACKWARD = Operator(
@@ -220,7 +223,7 @@ GELU_BACKWARD_V2 = Operator(
         rule("promoted data type: gradInput", _output_is_promoted),
         broadcastable("gradOutput", "self"),
         broadcast_shape_of("gradInput", "gradOutput", "self"),
-        one_of("approximate", *_SLOPES),
+        one_of("approximate", *_GRADIENTS),
     ),
     work=_work,
     infer=_infer,

@@ -6,6 +6,7 @@ from typing import Any
 
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.formula import Gradient, Real, where
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
     WITH_BFLOAT16,
@@ -19,35 +20,28 @@ from aclnn.rules import (
 )
 
 
-def hardswish_value(x: float) -> float:
+def hardswish_value(x: Real) -> Real:
     """0 up to -3, x from 3 on, x·(x + 3)/6 in between; NaN stays NaN."""
-    if x <= -3.0:
-        return 0.0
-    if x >= 3.0:
-        return x
-    return x * (x + 3.0) / 6.0
+    return where(x <= -3.0, 0.0, where(x >= 3.0, x, x * (x + 3.0) / 6.0))
 
 
-def hardswish_slope(x: float) -> float:
+def hardswish_slope(x: Real) -> Real:
     """0 below -3, 1 above 3, x/3 + 1/2 from -3 to 3 inclusive; NaN stays NaN."""
-    if x < -3.0:
-        return 0.0
-    if x > 3.0:
-        return 1.0
-    return (x + 1.5) / 3.0  # exact near the zero at -1.5, where x/3 + 0.5 cancels
+    # (x + 1.5)/3 is exact near the zero at -1.5, where x/3 + 0.5 cancels.
+    return where(x < -3.0, 0.0, where(x > 3.0, 1.0, (x + 1.5) / 3.0))
 
 
-def hardswish_v2_slope(x: float) -> float:
+def hardswish_v2_slope(x: Real) -> Real:
     """0 up to -3, 1 from 3 on, x/3 + 1/2 in between; NaN stays NaN."""
-    if x <= -3.0:
-        return 0.0
-    if x >= 3.0:
-        return 1.0
-    return (x + 1.5) / 3.0  # exact near the zero at -1.5, where x/3 + 0.5 cancels
+    return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, (x + 1.5) / 3.0))
+
+
+hardswish_gradient = Gradient(hardswish_slope)
+hardswish_v2_gradient = Gradient(hardswish_v2_slope)
 
 
 def _work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(hardswish_slope, ("gradOutput", "self"), "out")
+    return None if call["self"].size == 0 else Elementwise(hardswish_gradient, ("gradOutput", "self"), ("out",))
 
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16}
@@ -67,7 +61,7 @@ HARDSWISH = Operator(
         dtype_in(floating, "self", "out"),
         same_shape("out", "self"),
     ),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), "out"),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), ("out",)),
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
@@ -80,7 +74,7 @@ INPLACE_HARDSWISH = Operator(
     parameters=(Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),),
     support=_SUPPORT,
     checks=(present("self"), dtype_in(floating, "self")),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), "self"),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), ("self",)),
     infer=lambda call: {},
     in_header_of="hardswish",
 )
@@ -128,7 +122,7 @@ HARDSWISH_BACKWARD_V2 = Operator(
         same_shape("out", "self"),
     ),
     work=lambda call: (
-        None if call["self"].size == 0 else Elementwise(hardswish_v2_slope, ("gradOutput", "self"), "out")
+        None if call["self"].size == 0 else Elementwise(hardswish_v2_gradient, ("gradOutput", "self"), ("out",))
     ),
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from aclnn import arrays
 from aclnn.declaration import Call, Check, Elementwise, Kind, Operator, Parameter, Shape
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient, Real, exp
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
     FLOATING,
@@ -29,16 +29,18 @@ from aclnn.rules import (
 )
 
 
-def silu_value(x: float) -> float:
+def silu_value(x: Real) -> Real:
     """x / (1 + e^(-x)); NaN at -inf."""
-    return x / (1.0 + math.exp(-x))
+    return x / (1.0 + exp(-x))
 
 
-def silu_slope(x: float) -> float:
+def silu_slope(x: Real) -> Real:
     """s·(1 + x·(1 - s)) with s = 1 / (1 + e^(-x)); NaN at ±inf."""
-    s = 1.0 / (1.0 + math.exp(-x))
+    s = 1.0 / (1.0 + exp(-x))
     return s * (1.0 + x * (1.0 - s))
 
+
+silu_gradient = Gradient(silu_slope)
 
 _MIXED = f"gradOutput and self have different data types on {Product.ASCEND_950.title}"
 
@@ -61,13 +63,13 @@ def _unless_mixed(check: Check) -> Check:
 
 
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(silu_value, ("self",), "out")
+    return None if call["self"].size == 0 else Elementwise(silu_value, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:
     if call["gradOutput"].size == 0 or call["self"].size == 0:
         return None
-    return Elementwise(silu_slope, ("gradOutput", "self"), "gradInput")
+    return Elementwise(silu_gradient, ("gradOutput", "self"), ("gradInput",))
 
 
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:

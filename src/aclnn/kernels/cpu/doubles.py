@@ -1,4 +1,4 @@
-"""Sixteen float64 lanes in registers, for sums over float32 lanes and for what is made of them.
+"""Sixteen float64 lanes in registers: conversions from and to float32, sums over float32 lanes.
 
 Each operation is rounded once, in float64; nothing is fused or reassociated, so every machine gives the same bits.
 """
@@ -12,11 +12,22 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.addresses import pointer
-from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, Vector, by_halves
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.vector import (
+    DOUBLES,
+    FLOATS,
+    LANES,
+    MASK,
+    absolute,
+    bits,
+    by_halves,
+    call_llvm,
+    from_bits,
+    multiply_add,
+    select,
+)
 
 _INT32, _DOUBLE = ir.IntType(32), ir.DoubleType()
-
-DOUBLES = Vector("float64x16", _DOUBLE)
 
 
 def _splat(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
@@ -27,6 +38,85 @@ def _splat(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
 
 def _centred(builder: ir.IRBuilder, value: ir.Value, centre: ir.Value) -> ir.Value:
     return builder.fsub(builder.fpext(value, DOUBLES.llvm), _splat(builder, centre))
+
+
+@intrinsic
+def widen(typingctx: Any, value: Any) -> Any:
+    """Float32 lanes, or a number for every lane, in float64; float64 lanes as they are."""
+    if value is DOUBLES:
+        return DOUBLES(DOUBLES), lambda context, builder, sig, args: args[0]
+    if value is not FLOATS and not isinstance(value, (types.Number, types.Boolean)):
+        return None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        if value is FLOATS:
+            return builder.fpext(args[0], DOUBLES.llvm)
+        return _splat(builder, context.cast(builder, args[0], value, types.float64))
+
+    return DOUBLES(value), emit
+
+
+@intrinsic
+def mask_of(typingctx: Any, condition: Any) -> Any:
+    """A condition for every lane; a mask as it is."""
+    if condition is MASK:
+        return MASK(MASK), lambda context, builder, sig, args: args[0]
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        every = builder.sext(args[0], ir.IntType(LANES))
+        return builder.bitcast(every, MASK.llvm)
+
+    return (MASK(types.boolean), emit) if isinstance(condition, types.Boolean) else None
+
+
+@intrinsic
+def narrow(typingctx: Any, value: Any) -> Any:
+    """Float64 lanes rounded to float32, ties to even."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.fptrunc(args[0], FLOATS.llvm)
+
+    return FLOATS(DOUBLES), emit
+
+
+@intrinsic
+def root(typingctx: Any, value: Any) -> Any:
+    """The square root of float64 lanes, correctly rounded."""
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return call_llvm(builder, f"llvm.sqrt.v{LANES}f64", DOUBLES.llvm, args[0])
+
+    return DOUBLES(DOUBLES), emit
+
+
+def polynomial(*coefficients: str) -> Any:
+    """A function for compiled code: the polynomial with these float64 (as ``float.hex``), highest power first."""
+    first, *others = (ir.Constant(DOUBLES.llvm, [_DOUBLE(float.fromhex(text))] * LANES) for text in coefficients)
+
+    @intrinsic
+    def evaluate(typingctx: Any, x: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            value: ir.Value = first
+            for coefficient in others:
+                value = multiply_add(builder, value, args[0], coefficient)
+            return value
+
+        return DOUBLES(DOUBLES), emit
+
+    return evaluate
+
+
+@register_jitable
+def narrow_to_odd(value: Any) -> Any:
+    """Float64 lanes as float32 whose last bit is set where digits were lost, so that rounding once more is exact.
+
+    Towards zero first; an overflow becomes the largest number. NaN stays NaN.
+    """
+    rounded = narrow(value)
+    back = widen(rounded)
+    pattern = bits(rounded)
+    truncated = select(absolute(back) > absolute(value), pattern - 1, pattern)
+    return from_bits(select(back != value, truncated | 1, pattern))
 
 
 @intrinsic
@@ -75,16 +165,6 @@ def plus_square(typingctx: Any, total: Any, value: Any, centre: Any) -> Any:
         return builder.fadd(args[0], builder.fmul(difference, difference))
 
     return DOUBLES(DOUBLES, FLOATS, types.float64), emit
-
-
-@intrinsic
-def either(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
-    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.select(*args)
-
-    return DOUBLES(MASK, DOUBLES, DOUBLES), emit
 
 
 @intrinsic

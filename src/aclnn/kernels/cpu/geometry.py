@@ -9,14 +9,14 @@ from aclnn.tensor import Layout
 
 
 class Axis(NamedTuple):
-    """One dimension: its extent, and the bytes between neighbours for each operand, the output last."""
+    """One dimension: its extent, and the bytes between neighbours for each operand, outputs last."""
 
     extent: int
     steps: tuple[int, ...]
 
     @property
     def out(self) -> int:
-        """The output's step."""
+        """The last output's step."""
         return self.steps[-1]
 
 
@@ -68,9 +68,12 @@ def _merge(axes: Sequence[Axis]) -> tuple[Axis, ...]:
 
 
 def simplify(operands: Sequence[Layout]) -> Geometry:
-    """The common walk through operands of one shape without zeros; the last of them is the output."""
+    """The common walk through operands of one shape without zeros; the last of them is an output.
+
+    Elements of other outputs must not coincide.
+    """
     sizes = [operand.dtype.itemsize for operand in operands]
-    starts = [0] * len(operands)
+    starts = [operand.offset * operand.dtype.itemsize for operand in operands]
     axes = [
         Axis(extent, tuple(stride * size for stride, size in zip(strides, sizes, strict=True)))
         for extent, *strides in zip(operands[-1].shape, *(operand.strides for operand in operands), strict=True)

@@ -18,6 +18,7 @@ from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.vector import (
     FLOATS,
     LANES,
+    LONGS,
     VECTORS,
     call_llvm,
     constant_splat,
@@ -27,7 +28,8 @@ from aclnn.kernels.cpu.vector import (
     pieces,
 )
 
-_INT8, _INT32, _FLOAT = ir.IntType(8), ir.IntType(32), ir.FloatType()
+_INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
 class Tables:
@@ -42,7 +44,7 @@ class Tables:
 
 
 class Table(Tables):
-    """Float32 constants, 8, 16 or 32, that ``lookup`` selects from; they become part of the compiled code."""
+    """Constants that ``lookup`` selects from, part of the compiled code: 8, 16 or 32 float32, or 8 float64."""
 
     def __init__(self, *entries: float) -> None:
         super().__init__(entries)
@@ -111,15 +113,25 @@ def _lookup_neon(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -
     return joined(builder, found)
 
 
+def _lookup_doubles(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
+    eight = ir.VectorType(_DOUBLE, 8)
+    table = ir.Constant(eight, [_DOUBLE(entry) for entry in entries])
+    halves = pieces(builder, index, 8)
+    return joined(
+        builder, [call_llvm(builder, "llvm.x86.avx512.permvar.df.512", eight, table, half) for half in halves]
+    )
+
+
 def _bit(builder: ir.IRBuilder, index: ir.Value, bit: int) -> ir.Value:
     """Whether a bit is set, lane by lane."""
-    tested = builder.and_(index, constant_splat(_INT32, 1 << bit, index.type.count))
+    tested = builder.and_(index, constant_splat(index.type.element, 1 << bit, index.type.count))
     return builder.icmp_signed("!=", tested, ir.Constant(index.type, None))
 
 
 def _lookup_generic(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
     """A tree of selections by the three low bits of the index."""
-    choices: list[ir.Value] = [constant_splat(_FLOAT, entry, index.type.count) for entry in entries]
+    lane = _FLOAT if index.type.element == _INT32 else _DOUBLE
+    choices: list[ir.Value] = [constant_splat(lane, entry, index.type.count) for entry in entries]
     for bit in range(3):
         is_set = _bit(builder, index, bit)
         choices = [builder.select(is_set, choices[i + 1], choices[i]) for i in range(0, len(choices), 2)]
@@ -131,6 +143,8 @@ _LOOKUPS = {"avx512": _lookup_avx512, "avx2": _lookup_avx2, "neon": _lookup_neon
 
 def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], index: ir.Value) -> ir.Value:
     flavour = target.flavour(context)
+    if index.type.element == _INT64:
+        return (_lookup_doubles if flavour == "avx512" else _lookup_generic)(builder, list(entries), index)
     if flavour == "avx512" or len(entries) == 8:
         return _LOOKUPS[flavour](builder, list(entries), index)
     half = len(entries) // 2
@@ -140,14 +154,19 @@ def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], ind
 
 @intrinsic
 def lookup(typingctx: Any, table: Any, index: Any) -> Any:
-    """Entry ``index & 7``, ``& 15`` or ``& 31`` of a table for each lane; every flavour gives the same bits."""
-    if not isinstance(table, _TablesType) or len(table.rows) != 1 or not has_lanes(index, _INT32):
+    """Entry ``index & 7``, ``& 15`` or ``& 31`` of a table for each lane; every flavour gives the same bits.
+
+    INTS look up float32, LONGS one of eight float64.
+    """
+    if not isinstance(table, _TablesType) or len(table.rows) != 1:
+        return None
+    if not has_lanes(index, _INT32) and (index is not LONGS or len(table.rows[0]) != 8):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         return _lookup(context, builder, table.rows[0], args[1])
 
-    return VECTORS[_FLOAT, index.lanes](table, index), emit
+    return VECTORS[_FLOAT if index.lane == _INT32 else _DOUBLE, index.lanes](table, index), emit
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""Contiguous elements of one data type, the loop that all others come back to, written once for every formula.
+"""Contiguous elements of one data type by fitted versions in float32, or by tables for 16 bits.
 
 A binary loop computes out = dy·f(x), a unary one out = f(x) and ignores dy. It may work in place, the output being
 exactly an input.
@@ -15,14 +15,13 @@ from ml_dtypes import bfloat16
 from aclnn.kernels.cpu.addresses import scratch
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.chunks import Loop, shared
-from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, size_of
+from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, STREAMS, size_of
 from aclnn.kernels.cpu.elementwise.products import by_entries, by_gradient, times
 from aclnn.kernels.cpu.elementwise.slopes import Gradient, Near
+from aclnn.kernels.cpu.elementwise.strided import TILE
 from aclnn.kernels.cpu.elementwise.tails import tails_of
-from aclnn.kernels.cpu.elementwise.tiles import TILE
 from aclnn.kernels.cpu.ends import copy, copy_in
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import stream_bfloat16, stream_float16, stream_float32
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
 from aclnn.kernels.cpu.vector import LANES, WIDE, in_one_register, splat
 from aclnn.kernels.cpu.wide import (
@@ -46,8 +45,6 @@ _AHEAD = {FLOAT32: prefetch_ahead_32, FLOAT16: prefetch_ahead_16, BFLOAT16: pref
 _LINE = 64
 """Bytes that go to and from memory together."""
 _REST = 3 * _LINE
-
-_STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16}
 
 _WIDE_LOADS = {FLOAT32: load_wide_float32, FLOAT16: load_wide_float16, BFLOAT16: load_wide_bfloat16}
 _WIDE_STORES = {FLOAT32: store_wide_float32, FLOAT16: store_wide_float16, BFLOAT16: store_wide_bfloat16}
@@ -95,7 +92,7 @@ def loop(gradient: Gradient | None, kind: int, binary: bool, near: Near | None =
     The job is 0, or 1 to write around the cache, which wants ``out`` to be a multiple of the element's size; 2 is the
     same for a caller that finishes streams. ``near`` gives the same results, where it gives any.
     """
-    load, store, stream = LOADS[kind], STORES[kind], _STREAMS[kind]
+    load, store, stream = LOADS[kind], STORES[kind], STREAMS[kind]
     if gradient is None and near is not None and near.bound == math.inf:
         gradient = times(near.slope)
     product = by_entries if gradient is None else by_gradient(gradient, load)
@@ -116,7 +113,8 @@ def loop(gradient: Gradient | None, kind: int, binary: bool, near: Near | None =
                 dy_at, x_at, out_at = dy, x, out
             else:
                 here, around = min(left, head) if head else left, 0
-                copy_in(dy, here, rest)
+                if binary:
+                    copy_in(dy, here, rest)
                 copy_in(x, here, rest + _LINE)
                 dy_at, x_at, out_at = rest, rest + _LINE, rest + 2 * _LINE
             at, count = 0, (here + _LINE - 1) // _LINE

@@ -1,51 +1,52 @@
-"""Tables of a slope for every 16-bit input.
+"""Tables of a function of one variable for every 16-bit input.
 
 An entry is what wide vectors compute for that input, where they do, so that both give the same bits; else it is the
-formula's value in float64, rounded to odd (see ``aclnn.kernels.sixteen_bit``).
+formula's value in float64, rounded to odd, which rounding once more makes exact.
 
-A second table holds the slopes times 2^150, for those that are too small for all of their digits to fit into a float32.
+A second table holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import load_one_float64, store_one_float64
+from aclnn.kernels.cpu.addresses import load_one_float64
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.elementwise.formulas import fingerprint, jitable, near
+from aclnn.kernels.cpu.doubles import narrow_to_odd, widen
+from aclnn.kernels.cpu.elementwise.fitted import near
+from aclnn.kernels.cpu.elementwise.formulas import compilable, fingerprint
+from aclnn.kernels.cpu.elementwise.general import loads
 from aclnn.kernels.cpu.elementwise.kinds import KINDS, LOADS
 from aclnn.kernels.cpu.elementwise.slopes import Near
 from aclnn.kernels.cpu.memory import store_float32
 from aclnn.kernels.cpu.vector import LANES
 from aclnn.kernels.locks import lock_across_forks
-from aclnn.kernels.sixteen_bit import all_inputs, round_to_odd
+from aclnn.kernels.sixteen_bit import all_inputs
 
-_tables: dict[tuple[str, DataType], NDArray[np.float32]] = {}
+_MOST = 64
+"""Tables kept, of half a mebibyte each: attributes may take any number of values."""
+_tables: OrderedDict[tuple[Any, ...], NDArray[np.float32]] = OrderedDict()
 _lock = lock_across_forks()
 
 
-def _evaluation(formula: Formula) -> Any:
-    compiled = jitable(formula)
+def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
+    function, load, read_numbers = compilable(formula), LOADS[KINDS[dtype]], loads(numbers, load_one_float64)
 
-    def evaluate(source: int, destination: int, count: int) -> None:
-        for i in range(count):
-            store_one_float64(destination + 8 * i, compiled(load_one_float64(source + 8 * i)))
+    def evaluate(x: int, given: int, out: int) -> None:
+        values = read_numbers(given)
+        for i in range(0, 65536, LANES):
+            value = widen(function(widen(load(x + 2 * i)), *values))
+            store_float32(out + 4 * i, narrow_to_odd(value))
+            store_float32(out + 4 * (65536 + i), narrow_to_odd(value * 2.0**150))
 
     return evaluate
-
-
-def evaluate(formula: Formula, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The formula in float64 for each element of a contiguous array."""
-    result = np.empty_like(x)
-    key = (fingerprint(formula),)
-    run = kernel(f"evaluate-{formula.__name__}", key, lambda: _evaluation(formula))
-    run(x.ctypes.data, result.ctypes.data, x.size)
-    return result
 
 
 def _served(near: Near, dtype: DataType) -> Any:
@@ -72,13 +73,24 @@ def _take_near(entries: NDArray[np.float32], formula: Formula, dtype: DataType) 
     entries[served] = slopes[served]
 
 
-def table(formula: Formula, dtype: DataType) -> NDArray[np.float32]:
-    """The two tables, 2 × 65,536 slopes by bit pattern; made in milliseconds when first wanted."""
-    key = (fingerprint(formula), dtype)
+def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
+    """The two tables, 2 × 65,536 values by bit pattern, of a function of x or of a gradient's derivative."""
+    function = formula.derivative if isinstance(formula, Gradient) else formula
+    key = (fingerprint(function), dtype, numbers)
     with _lock:
-        if key not in _tables:
-            slopes = evaluate(formula, all_inputs(dtype))
-            with np.errstate(over="ignore"):
-                _tables[key] = round_to_odd(np.stack([slopes, np.ldexp(slopes, 150)]))
-            _take_near(_tables[key][0], formula, dtype)
-        return _tables[key]
+        if key in _tables:
+            _tables.move_to_end(key)
+            return _tables[key]
+        run = kernel(
+            f"table-{function.__name__}-{dtype.name}",
+            (key[0], len(numbers)),
+            lambda: _evaluation(function, dtype, len(numbers)),
+        )
+        patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
+        found = np.empty((2, 65536), np.float32)
+        run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
+        _take_near(found[0], formula, dtype)
+        _tables[key] = found
+        if len(_tables) > _MOST:
+            _tables.popitem(last=False)
+        return found

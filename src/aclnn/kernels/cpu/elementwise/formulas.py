@@ -1,25 +1,18 @@
-"""Plain Python formulas, made known to Numba."""
+"""Formulas made known to Numba: the same functions, with the lanes' words in place of the vocabulary's."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from functools import cache
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
-import numpy as np
-
-from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.elementwise import sixteen_bit_slopes
-from aclnn.kernels.cpu.elementwise.products import times
-from aclnn.kernels.cpu.elementwise.slopes import GRADIENTS, NEAR, Gradient, Near
-from aclnn.kernels.cpu.elementwise.values import VALUES
+from aclnn.kernels.cpu.elementwise.functions import WORDS
 from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.vector import LANES, lane, splat, with_lane
 
-_registered: set[Callable[..., Any]] = set()
+_compilable: dict[Callable[..., Any], Any] = dict(WORDS)
 
 
 def _names(code: Any) -> Iterator[str]:
@@ -52,46 +45,39 @@ def fingerprint(formula: Formula) -> str:
             elif isinstance(value, (int, float, str, tuple)):
                 digest.update(repr(value).encode())
 
+    if isinstance(formula, Gradient):
+        digest.update(b"gradient")
+        formula = formula.derivative
     assert isinstance(formula, FunctionType)
     add(formula, frozenset({formula}))
     return digest.hexdigest()
 
 
-def jitable(function: Any) -> Any:
-    """The function, made callable from compiled code together with the plain functions that it calls.
+def compilable(formula: Formula) -> Any:
+    """Return the formula as a function over float64 lanes, callable from compiled code.
 
     For one thread at a time, as ``compiler.kernel`` makes kernels.
     """
-    if function not in _registered:
-        _registered.add(function)
-        for value in _mentioned(function).values():
-            if isinstance(value, FunctionType):
-                jitable(value)
-        register_jitable(function)
-    return function
+    if formula not in _compilable:
+        made = _gradient(compilable(formula.derivative)) if isinstance(formula, Gradient) else _translated(formula)
+        _compilable[formula] = register_jitable(made)
+    return _compilable[formula]
 
 
-def near(formula: Formula, dtype: DataType) -> Near | None:
-    """What wide vectors evaluate for x of a type, if the formula has such a version."""
-    return NEAR.get(formula.__name__) if dtype == DataType.FLOAT else sixteen_bit_slopes.near(formula.__name__, dtype)
+def _gradient(derivative: Any) -> Any:
+    def gradient(dy: Any, x: Any, *numbers: Any) -> Any:
+        return dy * derivative(x, *numbers)
+
+    return gradient
 
 
-@cache
-def gradient(formula: Formula) -> Gradient:
-    """dy·formula(x) over sixteen lanes: a tuned version where there is one, else lane by lane in float64.
-
-    As ``jitable``, for one thread at a time.
-    """
-    if formula.__name__ in GRADIENTS:
-        return GRADIENTS[formula.__name__]
-    if formula.__name__ in VALUES:
-        return times(register_jitable(forceinline=True)(VALUES[formula.__name__]))
-    compiled = jitable(formula)
-
-    def lane_by_lane(x: Any, dy: Any) -> Any:
-        result = splat(0.0)
-        for i in range(LANES):
-            result = with_lane(result, i, np.float64(lane(dy, i)) * compiled(np.float64(lane(x, i))))
-        return result
-
-    return lane_by_lane
+def _translated(formula: Formula) -> Any:
+    """The function with every function that it mentions made compilable."""
+    assert isinstance(formula, FunctionType)
+    mentioned = {
+        name: compilable(value) if isinstance(value, FunctionType) else value
+        for name, value in _mentioned(formula).items()
+    }
+    code = formula.__code__
+    cells = tuple(CellType(mentioned[name]) for name in code.co_freevars)
+    return FunctionType(code, formula.__globals__ | mentioned, formula.__name__, formula.__defaults__, cells)

@@ -11,6 +11,9 @@ from aclnn.kernels.cpu.memory import (
     store_bfloat16,
     store_float16,
     store_float32,
+    stream_bfloat16,
+    stream_float16,
+    stream_float32,
 )
 
 FLOAT32, FLOAT16, BFLOAT16 = range(3)
@@ -18,6 +21,7 @@ KINDS = {DataType.FLOAT: FLOAT32, DataType.FLOAT16: FLOAT16, DataType.BF16: BFLO
 
 LOADS = {FLOAT32: load_float32, FLOAT16: load_float16, BFLOAT16: load_bfloat16}
 STORES = {FLOAT32: store_float32, FLOAT16: store_float16, BFLOAT16: store_bfloat16}
+STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16}
 
 
 @register_jitable

@@ -12,9 +12,6 @@ from aclnn.kernels.cpu.memory import transpose_16, transpose_32
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import LANES
 
-_LONG_RUN = 4 * 64
-"""Bytes of the shortest row that is copied as a whole."""
-
 
 def _movers(size: int, load: Any, store: Any, transpose: Any) -> tuple[Any, Any]:
     """How tiles of elements of one size come into a buffer and back."""
@@ -40,7 +37,7 @@ def _movers(size: int, load: Any, store: Any, transpose: Any) -> tuple[Any, Any]
         pitch = columns * size
         if row == size and column != size and column != 0:
             transposed(buffer, pitch, source, column, rows, columns)
-        elif column == size and pitch >= _LONG_RUN:
+        elif column == size:
             for r in range(rows):
                 copy(buffer + r * pitch, source + r * row, pitch)
         else:
@@ -59,6 +56,10 @@ def _movers(size: int, load: Any, store: Any, transpose: Any) -> tuple[Any, Any]
         """The reverse, each row in logical order: where elements coincide, the last one stays."""
         if row == size and column != size:
             transposed(destination, column, buffer, columns * size, columns, rows)
+            return
+        if column == size:
+            for r in range(rows):
+                copy(destination + r * row, buffer + r * columns * size, columns * size)
             return
         for r in range(rows):
             for c in range(columns):

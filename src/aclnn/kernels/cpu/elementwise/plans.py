@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
+from operator import add
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
-from aclnn.kernels.cpu.elementwise import contiguous, entries, formulas, movers, rows, tiles, tiling
+from aclnn.kernels.cpu.elementwise import contiguous, entries, fitted, general, movers, strided
+from aclnn.kernels.cpu.elementwise.formulas import fingerprint
 from aclnn.kernels.cpu.elementwise.kinds import KINDS
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.tensor import Layout
+from aclnn.tensor import Layout, contiguous_strides
 
 CHUNK = 1 << 14
 """Elements that a thread takes at a time: 4 to 10 µs of work."""
@@ -29,23 +33,68 @@ ALONE = 1 << 15
 """Up to this many elements the calling thread does everything: sharing costs 3 µs."""
 
 
-def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
+def plan(
+    formula: Formula, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], numbers: tuple[float, ...] = ()
+) -> Plan:
     """See ``aclnn.kernels.elementwise``."""
-    if 0 in output.shape:
+    if 0 in outputs[0].shape:
         return _Nothing()
-    geometry = simplify((*inputs, output))
-    # A 16-bit result from x of its own type takes its slopes from a table; any other evaluates the float32 slope.
-    x = inputs[-1]
-    table = entries.table(formula, x.dtype) if x.dtype == output.dtype != DataType.FLOAT else None
-    if len({operand.dtype for operand in (*inputs, output)}) == 1 and _is_contiguous(geometry, output.dtype.itemsize):
-        return _Contiguous(formula, len(inputs), output, geometry, table)
-    return _Strided(formula, inputs, output, geometry, table)
+    if len(outputs) > 1 and not all(output.distinct for output in outputs):
+        return _InOrder(formula, inputs, outputs, numbers)
+    geometry = simplify((*inputs, *outputs))
+    evaluator = _Evaluator(formula, inputs, outputs, numbers)
+    if len(outputs) == 1 and len(inputs) < strided.DIRECT and _is_contiguous(geometry, outputs[0].dtype.itemsize):
+        return _Contiguous(evaluator, geometry, outputs[0].dtype.itemsize)
+    return _Strided(evaluator, inputs, outputs, geometry)
 
 
 def _is_contiguous(geometry: Geometry, itemsize: int) -> bool:
     if any(geometry.starts) or geometry.ordered or len(geometry.axes) > 1:
         return False
     return all(step == itemsize for axis in geometry.axes for step in axis.steps)
+
+
+class _Evaluator:
+    """The kernel that computes contiguous elements, and the constants that it is given."""
+
+    def __init__(
+        self, formula: Formula, inputs: Sequence[Layout], outputs: Sequence[Layout], numbers: tuple[float, ...]
+    ) -> None:
+        self.constants: Any = None
+        x, output = inputs[-1], outputs[0]
+        of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
+        if of_one_variable and {operand.dtype for operand in inputs} == {output.dtype}:
+            if x.dtype != DataType.FLOAT:
+                self.constants = entries.table(formula, x.dtype, numbers)
+                self.kernel = _contiguous_kernel(formula, x.dtype)
+                return
+            if not numbers and fitted.gradient(formula) is not None:
+                self.kernel = _contiguous_kernel(formula, x.dtype)
+                return
+        if numbers:
+            self.constants = np.array(numbers, np.float64)
+        read, written = (tuple(KINDS[operand.dtype] for operand in operands) for operands in (inputs, outputs))
+        name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
+        key = (fingerprint(formula), len(numbers), len(outputs))
+        self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers)))
+
+    @property
+    def constants_address(self) -> int:
+        """The address of the constants, 0 for none."""
+        return 0 if self.constants is None else int(self.constants.ctypes.data)
+
+
+def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:
+    binary, kind = isinstance(formula, Gradient), KINDS[dtype]
+    form = "binary" if binary else "unary"
+    near = fitted.near(formula, dtype)
+    if dtype != DataType.FLOAT and near is None:
+        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(None, kind, binary))
+
+    def made() -> Loop:
+        return contiguous.loop(fitted.gradient(formula) if dtype == DataType.FLOAT else None, kind, binary, near)
+
+    return kernel(f"contiguous-{formula.__name__}-{dtype.name}-{form}", (fingerprint(formula),), made)
 
 
 class _Nothing:
@@ -58,20 +107,18 @@ class _Nothing:
 
 
 class _Contiguous:
-    """All operands contiguous and of one data type."""
+    """One or two inputs and an output, all contiguous and of one size of elements."""
 
-    __slots__ = ("_bytes", "_itemsize", "_kernel", "_size", "_table", "_table_address", "workspace_bytes")
+    __slots__ = ("_bytes", "_evaluator", "_itemsize", "_kernel", "_size", "_table", "workspace_bytes")
 
-    def __init__(
-        self, formula: Formula, arity: int, output: Layout, geometry: Geometry, table: NDArray[np.float32] | None
-    ) -> None:
+    def __init__(self, evaluator: _Evaluator, geometry: Geometry, itemsize: int) -> None:
         self.workspace_bytes = 0
         self._size = math.prod(axis.extent for axis in geometry.axes)
-        self._itemsize = output.dtype.itemsize
+        self._itemsize = itemsize
         self._bytes = self._size * self._itemsize
-        self._table = table  # keeps the address valid
-        self._table_address = 0 if table is None else table.ctypes.data
-        self._kernel = _contiguous_kernel(formula, arity == 2, output.dtype)
+        self._evaluator = evaluator  # keeps the constants' address valid
+        self._table = evaluator.constants_address
+        self._kernel = evaluator.kernel
         pool.prepare(1 if self._size <= ALONE else -(-self._size // CHUNK))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
@@ -80,7 +127,7 @@ class _Contiguous:
         reach = self._bytes
         if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
             (dy, x), _copies = Overlaps(((0, reach),) * 2, ((0, reach),), alike=(0, 1)).apart((dy, x), (out,))
-        run, table, size = self._kernel, self._table_address, self._size
+        run, table, size = self._kernel, self._table, self._size
         if size <= ALONE:
             run(0, dy, x, out, table, 0, size, size)
         else:
@@ -88,81 +135,77 @@ class _Contiguous:
             pool.sweep(run, (streamed, dy, x, out, table), CHUNK, size, size // PER_US)
 
 
-def _contiguous_kernel(formula: Formula, binary: bool, dtype: DataType) -> Kernel:
-    form, kind = "binary" if binary else "unary", KINDS[dtype]
-    near = formulas.near(formula, dtype) if binary else None
-    if dtype != DataType.FLOAT and near is None:
-        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(None, kind, binary))
-
-    def made() -> Loop:
-        return contiguous.loop(formulas.gradient(formula) if dtype == DataType.FLOAT else None, kind, binary, near)
-
-    return kernel(f"contiguous-{formula.__name__}-{dtype.name}-{form}", (formulas.fingerprint(formula),), made)
-
-
 class _Strided:
-    """Any layouts and data types."""
+    """Any layouts and data types, any number of operands."""
 
     __slots__ = (
-        "_description", "_kernel", "_overlaps", "_per_chunk", "_starts", "_table", "_tiles", "_work_us",
+        "_description", "_evaluator", "_kernel", "_overlaps", "_per_chunk", "_starts", "_tiles", "_work_us",
         "workspace_bytes",
     )  # fmt: skip
 
     def __init__(
-        self,
-        formula: Formula,
-        inputs: tuple[Layout, ...],
-        output: Layout,
-        geometry: Geometry,
-        table: NDArray[np.float32] | None,
+        self, evaluator: _Evaluator, inputs: Sequence[Layout], outputs: Sequence[Layout], geometry: Geometry
     ) -> None:
         self.workspace_bytes = 0
-        binary, itemsize = len(inputs) == 2, output.dtype.itemsize
-        if len({operand.dtype for operand in (*inputs, output)}) == 1 and tiling.in_rows(geometry, itemsize):
-            by_row = address_of(_contiguous_kernel(formula, binary, output.dtype))
-            found = tiling.rows(geometry, itemsize, by_row, STREAM_BYTES)
-            self._kernel = kernel("rows", (), rows.loop)
-        else:
-            found = tiling.tile(geometry, [KINDS[operand.dtype] for operand in (*inputs, output)], _mover)
-            self._kernel = _tiles_kernel(None if table is not None else formula, binary)
+        self._evaluator = evaluator  # keeps the constants' address valid
+        arity = len(inputs), len(outputs)
+        self._kernel = kernel("strided-{}-{}".format(*arity), (), lambda: strided.loop(*arity))
+        found = strided.tile(
+            geometry,
+            [operand.dtype.itemsize for operand in (*inputs, *outputs)],
+            len(outputs),
+            (address_of(evaluator.kernel), evaluator.constants_address),
+            _mover,
+            STREAM_BYTES,
+        )
         self._description = found.description
         self._tiles = found.tiles
         self._per_chunk = found.tiles if geometry.ordered else max(1, CHUNK // found.tile_elements)
         pool.prepare(-(-self._tiles // self._per_chunk))
         self._work_us = found.tiles * found.tile_elements // PER_US
         self._starts = geometry.starts
-        self._table = table
         # Reading and writing the same element is harmless only where nothing is written twice.
-        alone = not geometry.ordered and all(stride for extent, stride in zip(*output[1:], strict=True) if extent > 1)
+        output = outputs[0]
+        alone = not geometry.ordered and all(
+            stride for extent, stride in zip(output.shape, output.strides, strict=True) if extent > 1
+        )
         alike = {i for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
-        self._overlaps = Overlaps([layout.span for layout in inputs], (output.span,), alike)
+        self._overlaps = Overlaps([layout.span for layout in inputs], [layout.span for layout in outputs], alike)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
-        addresses, _copies = self._overlaps.apart(inputs, outputs)
-        dy, x, out = (
-            address + start
-            for address, start in zip(
-                (addresses[0], addresses[-1], outputs[0]), (self._starts[0], *self._starts[-2:]), strict=True
-            )
-        )
-        run, tiles, step = self._kernel, self._tiles, self._per_chunk
-        layout, table = self._description.ctypes.data, 0 if self._table is None else self._table.ctypes.data
-        pool.sweep(run, (layout, dy, x, out, table), step, tiles, self._work_us)
+        read, _copies = self._overlaps.apart(inputs, outputs)
+        addresses = map(add, (*read, *outputs), self._starts)
+        job = array("q", (self._description.ctypes.data, *addresses))
+        operands = (job.buffer_info()[0], 0, 0, 0, 0)
+        pool.sweep(self._kernel, operands, self._per_chunk, self._tiles, self._work_us)
+
+
+class _InOrder:
+    """Several outputs of which elements coincide: written one after the other, each in logical order."""
+
+    def __init__(
+        self, formula: Formula, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], numbers: tuple[float, ...]
+    ) -> None:
+        self.workspace_bytes = 0
+        shape = outputs[0].shape
+        between = tuple(Layout(output.dtype, shape, contiguous_strides(shape)) for output in outputs)
+        self._compute = plan(formula, inputs, between, numbers)
+        self._copies = [plan(_same, (result,), (output,)) for result, output in zip(between, outputs, strict=True)]
+        self._results = between
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        results = [np.empty(result.size * result.dtype.itemsize, np.uint8) for result in self._results]
+        self._compute.run(inputs, [result.ctypes.data for result in results], 0)
+        for copy, result, output in zip(self._copies, results, outputs, strict=True):
+            copy.run([result.ctypes.data], [output], 0)
+
+
+def _same(x: float) -> float:
+    return x
 
 
 def _mover(size: int) -> int:
     """The address of the kernel that moves tiles of elements of this many bytes."""
     return address_of(kernel(f"mover-{size}", (), lambda: movers.mover(size)))
-
-
-def _tiles_kernel(formula: Formula | None, binary: bool) -> Kernel:
-    """The loop over tiles for a formula, or for slopes from a table."""
-    form = "binary" if binary else "unary"
-    if formula is None:
-        return kernel(f"tiles-entries-{form}", (), lambda: tiles.loop(None, binary))
-    return kernel(
-        f"tiles-{formula.__name__}-{form}",
-        (formulas.fingerprint(formula),),
-        lambda: tiles.loop(formulas.gradient(formula), binary),
-    )

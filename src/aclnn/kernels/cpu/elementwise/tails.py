@@ -6,7 +6,7 @@ from typing import Any
 
 from aclnn.kernels.cpu.addresses import scratch
 from aclnn.kernels.cpu.elementwise.slopes import Near
-from aclnn.kernels.cpu.elementwise.tiles import BUFFER
+from aclnn.kernels.cpu.elementwise.strided import BUFFER
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.masked import count_lanes, load_chosen, store_chosen
 from aclnn.kernels.cpu.memory import load_float32, store_float32, stream_float32

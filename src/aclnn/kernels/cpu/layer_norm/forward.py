@@ -18,7 +18,7 @@ from aclnn.kernels.cpu.addresses import load_one_int64, scratch, store_one_float
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.doubles import either, no_doubles, plus, plus_square, standardized, sum_of
+from aclnn.kernels.cpu.doubles import no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.in_order import InOrder, Layouts, in_order
@@ -29,7 +29,7 @@ from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.overlaps import Overlaps
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.vector import LANES, splat
+from aclnn.kernels.cpu.vector import LANES, select, splat
 from aclnn.tensor import Layout
 
 _CHUNK_ELEMENTS = 1 << 16
@@ -110,7 +110,7 @@ def _variance(row: int, n: int, mean: float) -> Any:
         total = plus_square(total, load_float32(at), mean)
     if rest:
         added = plus_square(total, load_float32_part(row + 4 * (n - rest), rest), mean)
-        total = either(first_lanes(rest), added, total)
+        total = select(first_lanes(rest), added, total)
     return sum_of(total) / n
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.dtypes import DataType
+from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import launch
@@ -276,7 +277,7 @@ def memory_of(layout: Layout) -> Any:
 
 def copying(source: Layout, target: Layout) -> Plan:
     """What copies the elements of one tensor to another."""
-    return plan(_same, (source,), target)
+    return plan(_same, (source,), (target,))
 
 
 class _Nothing:
@@ -328,12 +329,21 @@ class _Scattered:
         )
 
 
-def plan(formula: Formula, inputs: tuple[Layout, ...], output: Layout) -> Plan:
+def plan(
+    formula: Formula, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], numbers: tuple[float, ...] = ()
+) -> Plan:
     """See ``aclnn.kernels.elementwise``.
 
     Raises:
-        NotImplementedError: the formula has no float32 version here.
+        NotImplementedError: the formula has no version here.
     """
+    output, *others = outputs
+    if isinstance(formula, Gradient):
+        formula = formula.derivative
+    elif len(inputs) > 1:
+        others.append(output)
+    if others or numbers:
+        raise NotImplementedError(f"{formula.__name__}: expected a function of one variable for a GPU, got another")
     if 0 in output.shape:
         return _Nothing()
     return (_Scattered if simplify((output,)).ordered else _Elementwise)(formula, inputs, output)

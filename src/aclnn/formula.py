@@ -1,0 +1,109 @@
+"""The vocabulary of scalar formulas.
+
+An operator writes its formula once, as a plain function of elements and attributes over ``+ - * /``, comparisons,
+``& | ~`` of comparisons, and the words below. The formula then runs on Python floats, on balls (``flint.arb``), whose
+methods the words call, and, with kernels' words in place of these, on the lanes of a processor.
+
+On floats no word raises: what exceeds the largest float is infinite, a logarithm or root of a negative number NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+Real = Any
+"""What a formula is evaluated on: floats, balls, lanes."""
+
+
+def _apply(function: Callable[[float], float], x: Real) -> Real:
+    if not isinstance(x, (float, int)):
+        return getattr(x, function.__name__)()
+    try:
+        return function(x)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # outside the domain: a pole's infinity, or NaN
+        return -math.inf if x in (0, -1) else math.nan
+
+
+def exp(x: Real) -> Real:
+    """e^x."""
+    return _apply(math.exp, x)
+
+
+def expm1(x: Real) -> Real:
+    """e^x - 1 without cancellation."""
+    return _apply(math.expm1, x)
+
+
+def log(x: Real) -> Real:
+    """Natural logarithm."""
+    return _apply(math.log, x)
+
+
+def log1p(x: Real) -> Real:
+    """Natural logarithm of 1 + x without cancellation."""
+    return _apply(math.log1p, x)
+
+
+def tanh(x: Real) -> Real:
+    """Hyperbolic tangent."""
+    return _apply(math.tanh, x)
+
+
+def erf(x: Real) -> Real:
+    """Error function."""
+    return _apply(math.erf, x)
+
+
+def erfc(x: Real) -> Real:
+    """1 - erf(x) without cancellation."""
+    return _apply(math.erfc, x)
+
+
+def sqrt(x: Real) -> Real:
+    """Square root."""
+    return _apply(math.sqrt, x)
+
+
+def sigmoid(x: Real) -> Real:
+    """1 / (1 + e^(-x))."""
+    return 1.0 / (1.0 + exp(-x))
+
+
+def absolute(x: Real) -> Real:
+    """x without its sign."""
+    return abs(x)
+
+
+def where(condition: Any, chosen: Real, otherwise: Real) -> Real:
+    """``chosen`` where the condition holds, else ``otherwise``; both are evaluated."""
+    return chosen if condition else otherwise
+
+
+def minimum(x: Real, y: Real) -> Real:
+    """Return the smaller of two numbers, NaN if either is."""
+    return where((x <= y) | (x != x), x, y)
+
+
+def maximum(x: Real, y: Real) -> Real:
+    """Return the larger of two numbers, NaN if either is."""
+    return where((x >= y) | (x != x), x, y)
+
+
+class Gradient:
+    """The function ``dy·derivative(x, *numbers)`` of (dy, x, *numbers).
+
+    Kernels tell it from other functions of two tensors: they look derivatives at 16-bit x up in a table, and evaluate
+    those that have a fitted float32 version by that.
+    """
+
+    def __init__(self, derivative: Callable[..., Any]) -> None:
+        self.derivative = derivative
+        self.__name__ = derivative.__name__
+
+    def __call__(self, dy: Real, x: Real, *numbers: Real) -> Real:
+        """Multiply dy by the derivative."""
+        return dy * self.derivative(x, *numbers)

@@ -1,0 +1,207 @@
+"""The words of ``aclnn.formula`` over sixteen float64 lanes, within a few units of the last place.
+
+Every result has the same bits on every processor: fused operations are written out, nothing is estimated. The
+polynomials come from ``benchmarks.fit_functions``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aclnn import formula
+from aclnn.kernels.cpu.doubles import mask_of, polynomial, root, widen
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.tables import Table, lookup
+from aclnn.kernels.cpu.vector import absolute as absolute_lanes
+from aclnn.kernels.cpu.vector import bits, fma, from_bits, select
+
+_INTEGERS = 1.5 * 2.0**52
+"""Added to a float64 below 2^51 it leaves the nearest integer in the low bits."""
+_ONE = 0x3FF << 52
+
+_POWERS = Table(*(2.0 ** (j / 8) for j in range(8)))
+_PER_EIGHTH, _EIGHTH = 8.0 / math.log(2.0), math.log(2.0) / 8.0
+_LOWEST, _HIGHEST = -708.8, 710.0
+"""From there on the factor 2^k of an exponential is 0, or infinite."""
+
+_exponential = polynomial(
+    "0x1.a01e2e013e538p-13",
+    "0x1.6c1b735ab0459p-10",
+    "0x1.1111110e0d900p-7",
+    "0x1.5555554e8d709p-5",
+    "0x1.555555555556ap-3",
+    "0x1.000000000002ep-1",
+)
+"""(e^r - 1 - r) / r² for abs(r) ≤ ln 2 / 16."""
+
+
+@register_jitable
+def _power(x: Any) -> Any:
+    """(t, s, q) with e^x = s·t·(1 + q), t one of eight powers of two from 1 to 2, s another of any size."""
+    x = select(x > _HIGHEST, _HIGHEST, x)
+    x = select(x < _LOWEST, _LOWEST, x)
+    shifted = fma(x, _PER_EIGHTH, _INTEGERS)
+    r = fma(shifted - _INTEGERS, -_EIGHTH, x)
+    pattern = bits(shifted)
+    scale = from_bits(((pattern & -8) << 49) + _ONE)
+    return lookup(_POWERS, pattern), scale, fma(_exponential(r), r * r, r)
+
+
+@register_jitable
+def exp(x: Any) -> Any:
+    """e^x; 0 below -708.8, where results are subnormal."""
+    t, s, q = _power(widen(x))
+    return fma(t, q, t) * s
+
+
+@register_jitable
+def expm1(x: Any) -> Any:
+    """e^x - 1."""
+    x = widen(x)
+    t, s, q = _power(x)
+    y = select(x > 700.0, fma(t, q, t) * s, fma(t * s, q, t * s - 1.0))
+    return select(x == 0.0, x, y)
+
+
+_logarithmic = polynomial(
+    "0x1.0c039c49989c6p-3",
+    "0x1.0fbe95d716020p-3",
+    "0x1.3b1c355a8f7a2p-3",
+    "0x1.745cf9048dd95p-3",
+    "0x1.c71c720159177p-3",
+    "0x1.2492492476cccp-2",
+    "0x1.9999999999a38p-2",
+    "0x1.5555555555555p-1",
+)
+"""(2·artanh(s)/s - 2) / z with z = s², for 1/√2 ≤ (1 + s)/(1 - s) ≤ √2."""
+_LN2 = math.log(2.0)
+_ROOT_HALF = 0x3FE6A09E667F3BCD
+_EXPONENT = -1 << 52
+_OFFSET = 1 << 62
+
+
+@register_jitable
+def _logarithm(x: Any) -> Any:
+    """Logarithm of a normal positive number."""
+    above = bits(x) - _ROOT_HALF
+    k = from_bits(((above + _OFFSET) >> 52) + 0x4330000000000000) - (2.0**52 + 1024.0)
+    f = from_bits(bits(x) - (above & _EXPONENT)) - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    return fma(k, _LN2, fma(s * z, _logarithmic(z), s + s))
+
+
+@register_jitable
+def log(x: Any) -> Any:
+    """Natural logarithm; of subnormal numbers it is not defined."""
+    x = widen(x)
+    y = select(x < math.inf, _logarithm(x), x)
+    return select(x > 0.0, y, select(x == 0.0, widen(-math.inf), math.nan))
+
+
+@register_jitable
+def log1p(x: Any) -> Any:
+    """Natural logarithm of 1 + x."""
+    x = widen(x)
+    total = x + 1.0
+    y = select(x < math.inf, _logarithm(total) + (x - (total - 1.0)) / total, x)
+    y = select(x > -1.0, y, select(x == -1.0, widen(-math.inf), math.nan))
+    return select(x == 0.0, x, y)
+
+
+@register_jitable
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+    x = widen(x)
+    e = expm1(select(x > 20.0, 40.0, x + x))
+    return e / (e + 2.0)
+
+
+_beyond_one = polynomial(
+    "-0x1.cd353848c3dbcp-28",
+    "0x1.ce774a9629135p-29",
+    "0x1.a369a96de632dp-24",
+    "-0x1.d3ff452cc28a4p-25",
+    "-0x1.9e44e8c0a7776p-21",
+    "0x1.26cc3cd713f83p-20",
+    "0x1.3618fd6c9310ap-18",
+    "-0x1.0a20140bf0cbdp-16",
+    "-0x1.1ebb1b89a5966p-17",
+    "0x1.4dcfdbcce4e9ap-13",
+    "-0x1.77d68117c8dedp-12",
+    "-0x1.a2bf21b1ce2f6p-12",
+    "0x1.63f260a2f9e90p-8",
+    "-0x1.625ed072eb7d3p-6",
+    "0x1.e1a956424d52fp-5",
+    "-0x1.00428c9044d36p-3",
+    "0x1.c0398cb6f3a45p-3",
+    "-0x1.47938f4c71784p-2",
+    "0x1.8d4ecb405c5abp-2",
+    "-0x1.7d8f1c4524785p-2",
+    "0x1.dd2c8b74febf7p-3",
+)
+"""(e^(a²)·erfc(a)·(1 + 2a) - 1) / (t + 1) with t = (a - 4)/(a + 4), for 0 ≤ a ≤ 28."""
+_near_zero = polynomial(
+    "0x1.8b4b60851826bp-20",
+    "-0x1.f224dfc5409afp-17",
+    "0x1.f98db34e8872ep-14",
+    "-0x1.c02d4f6e4921ap-11",
+    "0x1.565bcbf8e0365p-8",
+    "-0x1.b82ce30f2b28fp-6",
+    "0x1.ce2f21a03d814p-4",
+    "-0x1.812746b0379b5p-2",
+    "0x1.20dd750429b6dp+0",
+)
+"""erf(x)/x by powers of x², for abs(x) ≤ 1/2."""
+
+
+@register_jitable
+def _complement(a: Any) -> Any:
+    """Erfc of a number from 0 on."""
+    a = select(a > 28.0, 28.0, a)
+    shifted, steep = a + 4.0, fma(a, 2.0, 1.0)
+    share = 1.0 / (shifted * steep)
+    t = (a - 4.0) * (steep * share)
+    return exp(-(a * a)) * (fma(_beyond_one(t), t + 1.0, 1.0) * (shifted * share))
+
+
+@register_jitable
+def erfc(x: Any) -> Any:
+    """1 - erf(x)."""
+    x = widen(x)
+    y = _complement(absolute_lanes(x))
+    return select(x < 0.0, 2.0 - y, y)
+
+
+@register_jitable
+def erf(x: Any) -> Any:
+    """Error function."""
+    x = widen(x)
+    a = absolute_lanes(x)
+    y = 1.0 - _complement(a)
+    return select(a < 0.5, x * _near_zero(x * x), select(x < 0.0, -y, y))
+
+
+@register_jitable
+def sqrt(x: Any) -> Any:
+    """Square root."""
+    return root(widen(x))
+
+
+@register_jitable
+def absolute(x: Any) -> Any:
+    """x without its sign."""
+    return absolute_lanes(widen(x))
+
+
+@register_jitable
+def where(condition: Any, chosen: Any, otherwise: Any) -> Any:
+    """``chosen`` where the condition holds, else ``otherwise``."""
+    return select(mask_of(condition), widen(chosen), widen(otherwise))
+
+
+WORDS: dict[Any, Any] = {
+    getattr(formula, word.__name__): word for word in (exp, expm1, log, log1p, tanh, erf, erfc, sqrt, absolute, where)
+}
+"""What the words mean here; those that are not among them are written in these."""

@@ -1,0 +1,147 @@
+"""Any formula over contiguous elements: sixteen float64 lanes, rounded once to each output's data type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aclnn.kernels import Formula
+from aclnn.kernels.cpu.addresses import load_one_float64, load_one_int64, scratch
+from aclnn.kernels.cpu.atomics import finish_streams
+from aclnn.kernels.cpu.chunks import Loop, shared
+from aclnn.kernels.cpu.doubles import narrow, narrow_to_odd, widen
+from aclnn.kernels.cpu.elementwise.formulas import compilable
+from aclnn.kernels.cpu.elementwise.kinds import FLOAT32, LOADS, STORES, STREAMS, size_of
+from aclnn.kernels.cpu.elementwise.strided import DIRECT
+from aclnn.kernels.cpu.ends import copy_in, copy_out
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.vector import LANES
+
+_LINE = 64
+
+
+def loads(count: int, load: Any) -> Any:
+    """A function of an address giving ``count`` numbers of eight bytes from there on as a tuple."""
+    if count == 0:
+        return register_jitable(lambda address: ())
+    others = loads(count - 1, load)
+    return register_jitable(lambda address: (load(address), *others(address + 8)))
+
+
+def _inputs(kinds: tuple[int, ...]) -> Any:
+    """A function giving the sixteen elements of each input from number ``at`` on."""
+    if not kinds:
+        return register_jitable(lambda addresses, at: ())
+    load, size, others = LOADS[kinds[0]], size_of(kinds[0]), _inputs(kinds[1:])
+    prefetch_ahead = prefetch_ahead_32 if kinds[0] == FLOAT32 else prefetch_ahead_16
+
+    @register_jitable
+    def inputs(addresses: Any, at: int) -> Any:
+        address = addresses[0] + at * size
+        prefetch_ahead(address)
+        return widen(load(address)), *others(addresses[1:], at)
+
+    return inputs
+
+
+def _outputs(kinds: tuple[int, ...]) -> Any:
+    """A function that writes sixteen elements of each output from number ``at`` on."""
+    if not kinds:
+        return register_jitable(lambda addresses, at, streamed, values: None)
+    kind, others = kinds[0], _outputs(kinds[1:])
+    store, stream, size = STORES[kind], STREAMS[kind], size_of(kind)
+    rounded = narrow if kind == FLOAT32 else narrow_to_odd
+
+    @register_jitable
+    def outputs(addresses: Any, at: int, streamed: int, values: Any) -> None:
+        value = rounded(widen(values[0]))
+        if streamed:
+            stream(addresses[0] + at * size, value)
+        else:
+            store(addresses[0] + at * size, value)
+        others(addresses[1:], at, streamed, values[1:])
+
+    return outputs
+
+
+def _copies(kinds: tuple[int, ...], back: bool) -> Any:
+    """A function that copies ``count`` elements of each operand to consecutive lines, or back."""
+    if not kinds:
+        return register_jitable(lambda addresses, at, count, lines: None)
+    size, others = size_of(kinds[0]), _copies(kinds[1:], back)
+
+    @register_jitable
+    def copies(addresses: Any, at: int, count: int, lines: Any) -> None:
+        address = addresses[0] + at * size
+        if back:
+            copy_out(lines[0], count * size, address)
+        else:
+            copy_in(address, count * size, lines[0])
+        others(addresses[1:], at, count, lines[1:])
+
+    return copies
+
+
+def _consecutive(count: int) -> Any:
+    """A function of an address giving ``count`` addresses of consecutive lines."""
+    if count == 0:
+        return register_jitable(lambda address: ())
+    others = _consecutive(count - 1)
+    return register_jitable(lambda address: (address, *others(address + _LINE)))
+
+
+def _operands(inputs: int, outputs: int) -> Any:
+    """A function of a kernel's first arguments giving whether to stream, the inputs' and the outputs' addresses."""
+    if inputs + outputs > DIRECT:
+        read, written = loads(inputs, load_one_int64), loads(outputs, load_one_int64)
+        return register_jitable(lambda job, a, b, c: (a, read(job), written(job + 8 * inputs)))
+    begin, end = DIRECT - inputs - outputs, DIRECT - outputs
+
+    @register_jitable
+    def operands(job: int, a: int, b: int, c: int) -> Any:
+        given = (a, b, c)
+        return job, given[begin:end], given[end:]
+
+    return operands
+
+
+def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], numbers: int) -> Loop:
+    """Compute formula(*inputs, *numbers) for contiguous elements; inputs and outputs are kinds.
+
+    Up to ``DIRECT`` operands are a, b and c, the output last; the job is 1 to write around the cache (2: the caller
+    finishes streams), which wants the outputs to lie alike within lines. More operands: the job is the address of
+    theirs, and a says whether to stream. The table is the address of the numbers, float64.
+    """
+    function, several = compilable(formula), len(outputs) > 1
+    take, put = _inputs(inputs), _outputs(outputs)
+    bring, take_back = _copies(inputs, False), _copies(outputs, True)
+    read_numbers, operands = loads(numbers, load_one_float64), _operands(len(inputs), len(outputs))
+    input_lines, output_lines = _consecutive(len(inputs)), _consecutive(len(outputs))
+    input_bytes, lines, size = _LINE * len(inputs), _LINE * (len(inputs) + len(outputs)), size_of(outputs[0])
+
+    def part(job: int, a: int, b: int, c: int, table: int, first: int, last: int) -> None:
+        streamed, read, written = operands(job, a, b, c)
+        given = read_numbers(table)
+        buffer = scratch(lines)
+        read_lines, written_lines = input_lines(buffer), output_lines(buffer + input_bytes)
+        at = first
+        while at < last:
+            # Up to the first output's first whole line, whole vectors, what is left: parts go through a buffer.
+            head = (-(written[0] + at * size) & (_LINE - 1)) // size if streamed else 0
+            whole = head == 0 and last - at >= LANES
+            if whole:
+                count, begin, around, source, target = (last - at) & -LANES, at, streamed, read, written
+            else:
+                count = min(last - at, LANES - 1, head) if head else last - at
+                bring(read, at, count, read_lines)
+                begin, around, source, target = 0, 0, read_lines, written_lines
+            for i in range(begin, begin + count, LANES):
+                values = function(*(take(source, i) + given))
+                put(target, i, around, values if several else (values,))
+            if not whole:
+                take_back(written, at, count, written_lines)
+            at += count
+        if streamed == 1:
+            finish_streams()
+
+    return shared(part)
