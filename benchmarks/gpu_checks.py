@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -344,18 +341,6 @@ def _gradients_agree(torch: Any, ours: Callable[..., Any], leaf: Any, exact: Cal
     return all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(*found, strict=True))
 
 
-def runtime(at: Any) -> Iterator[Row]:
-    """The C API with the GPU as the runtime's device, in a process of its own."""
-    path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
-    environment = os.environ | {"ACLNN_DEVICE": "cuda", "PYTHONPATH": path}
-    program = [sys.executable, str(ROOT / "tests" / "cuda_runtime.py")]
-    run = subprocess.run(program, env=environment, capture_output=True, text=True)
-    for name in run.stdout.split():
-        yield {"check": f"ACLNN_DEVICE=cuda {name}", "passed": True}
-    if run.returncode:
-        yield {"check": "ACLNN_DEVICE=cuda", "passed": False, "text": run.stderr[-2000:]}
-
-
 def timed(section: Callable[[Any], Iterator[Row]]) -> Callable[[Any, float], Iterator[Row]]:
     """A section that stops when its time is up, which is a failure."""
 
@@ -377,5 +362,4 @@ SECTIONS = {
     **{f"layer_norm {dtype}": timed(partial(layer_norm, dtype)) for dtype in _DTYPES},
     "layer_norm beyond float32": timed(beyond_float32),
     "door": timed(door),
-    "runtime": timed(runtime),
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from aclnn import cann, handles
-from aclnn.runtime import backend, devices, errors, lifecycle, memory
+from aclnn.runtime import devices, errors, lifecycle, memory
 from aclnn.runtime.streams import Stream
 
 MEMORY_BYTES = 1 << 26
@@ -19,7 +19,7 @@ PATIENCE_S = 10.0
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", "2")
     monkeypatch.setenv("ACLNN_MEMORY_BYTES", str(MEMORY_BYTES))
-    monkeypatch.setattr(memory, "_table", memory._Table(backend.create("cpu")))
+    monkeypatch.setattr(memory, "_table", memory._Table())
     monkeypatch.setattr(devices, "_process", devices._Process())
     monkeypatch.setattr(lifecycle, "_state", lifecycle._State())
     monkeypatch.setattr(errors, "_recent", errors._Recent())

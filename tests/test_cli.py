@@ -415,12 +415,6 @@ def test_every_extra_that_a_hint_names_exists() -> None:
     assert {"cli", "torch", "verify"} <= named <= set(metadata("aclnn").get_all("Provides-Extra"))
 
 
-def test_info_says_which_device_the_runtime_has() -> None:
-    for device in ("cpu", "cuda"):
-        document = json.loads(python("-m", "aclnn", "info", "--json", ACLNN_DEVICE=device).stdout)
-        assert document["runtime_device"] == device
-
-
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
 def test_info_of_an_operator_is_its_declaration(operator: Any) -> None:
     document = json.loads(invoke("info", operator.name, "--json").stdout)
@@ -544,7 +538,7 @@ def test_a_variable_that_makes_no_sense_is_refused() -> None:
 
 
 def test_an_empty_variable_is_one_that_is_not_set() -> None:
-    for variable in ("ACLNN_NUM_THREADS", "ACLNN_VECTOR", "ACLNN_SOC_NAME", "ACLNN_DEVICE"):
+    for variable in ("ACLNN_NUM_THREADS", "ACLNN_VECTOR", "ACLNN_SOC_NAME"):
         assert python("-m", "aclnn", "info", **{variable: ""}).returncode == 0
 
 

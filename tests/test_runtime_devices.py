@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +17,8 @@ from hypothesis import strategies as st
 from aclnn import cann, handles, products
 from aclnn.cann.prototype import CALLS, FUNCTIONS
 from aclnn.dtypes import DataType
-from aclnn.runtime import backend, devices
-from aclnn.status import CODES, AclnnError
+from aclnn.runtime import arena, devices
+from aclnn.status import CODES
 from fresh_runtime import pass_gate, queue, refusal
 
 
@@ -321,23 +319,6 @@ def test_texts_of_a_thread_that_never_asks_do_not_pile_up(fresh: None) -> None:
     assert len(cann.aclGetRecentErrMsg().splitlines()) == 64
 
 
-def test_kinds_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert backend.create().memory_bytes() > 0
-    monkeypatch.setenv("ACLNN_DEVICE", "abacus")
-    with pytest.raises(AclnnError, match=r"ACLNN_DEVICE: expected cpu.*, got 'abacus'"):
-        backend.create()
-
-
-@pytest.mark.parametrize("call", ["aclInit()", "aclrtSetDevice(0)"])
-def test_an_unknown_kind_of_device_is_refused_by_the_first_call(call: str) -> None:
-    """It was a ValueError of ``import aclnn.cann``."""
-    program = f"from aclnn import cann; print(cann.{call}, cann.aclGetRecentErrMsg())"
-    environment = os.environ | {"ACLNN_DEVICE": "abacus"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    text = f"{call.split('(')[0]}: ACLNN_DEVICE: expected cpu or cuda, got 'abacus' [207004]"
-    assert done.stdout == f"207004 {text}\n", done.stderr
-
-
 def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytest.MonkeyPatch) -> None:
     class SlowDevice(devices.Device):
         def __init__(self, number: int) -> None:
@@ -380,7 +361,7 @@ def test_bad_settings(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     with pytest.raises(ValueError, match=f"ACLNN_DEVICE_COUNT: expected .*, got '{text}'"):
         devices.device_count()
     with pytest.raises(ValueError, match=f"ACLNN_MEMORY_BYTES: expected .*, got '{text}'"):
-        backend.create("cpu").memory_bytes()
+        arena.memory_bytes()
 
 
 def test_saturation_is_not_offered(fresh: None) -> None:

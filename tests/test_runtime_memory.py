@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -102,7 +103,7 @@ def test_exhaustion_and_memory_info(device: None) -> None:
 def test_an_allocation_that_the_machine_cannot_serve_is_not_charged(
     device: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory.backend(), "allocate", lambda nbytes, huge: None)
+    monkeypatch.setattr(memory._table.arenas, "allocate", lambda nbytes, huge: None)
     for _ in range(2):
         assert cann.aclrtMalloc(MEMORY_BYTES, 0) == (207001, 0)
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES, MEMORY_BYTES)
@@ -434,7 +435,7 @@ def test_an_address_inside_an_allocation_will_do(device: None) -> None:
 
 @given(data=st.data())
 def test_resolve_agrees_with_a_plain_search(data: st.DataObject) -> None:
-    table = memory._Table(memory.backend())
+    table = memory._Table()
     ranges: list[memory.Allocation] = []
     cursor = 1000
     for gap, nbytes in data.draw(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), max_size=12)):
@@ -613,7 +614,7 @@ def test_an_allocation_that_raises_is_not_paid_for(
     def broken(nbytes: int, huge: bool) -> None:
         raise failure
 
-    monkeypatch.setattr(memory.backend(), "allocate", broken)
+    monkeypatch.setattr(memory._table.arenas, "allocate", broken)
     with pytest.raises(failure):
         malloc(1000)
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES, MEMORY_BYTES)
@@ -623,13 +624,13 @@ def test_freed_pages_are_given_back() -> None:
     wide = arena.Arena(1 << 24, 512)
     block = wide.allocate(1 << 22)
     assert block is not None
-    memory.backend().fill(block.address, 7, block.nbytes)
+    ctypes.memset(block.address, 7, block.nbytes)
     address, nbytes = block.address, block.nbytes
     del block
     gc.collect()
     wide.reclaim()
     # A page given back reads as zeros.
-    assert not np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * nbytes).from_address(address)).any()
+    assert not np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address)).any()
 
 
 def test_allocations_from_many_threads(device: None) -> None:

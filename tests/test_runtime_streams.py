@@ -14,13 +14,13 @@ import pytest
 
 from aclnn import cann
 from aclnn.runtime import devices
-from aclnn.runtime.host_streams import HostStream
+from aclnn.runtime.streams import Stream
 from aclnn.status import AclnnError
 from fresh_runtime import PATIENCE_S, pass_gate, queue, refusal, stream_behind
 
 
 def test_tasks_run_in_order_wherever_they_run() -> None:
-    stream = HostStream()
+    stream = Stream()
     seen: list[int] = []
     for number in range(2000):
         stream.enqueue(lambda number=number: seen.append(number), short=number % 3 == 0)
@@ -31,7 +31,7 @@ def test_tasks_run_in_order_wherever_they_run() -> None:
 
 
 def test_enqueue_returns_before_the_work_is_done() -> None:
-    stream, gate, done = HostStream(), threading.Event(), threading.Event()
+    stream, gate, done = Stream(), threading.Event(), threading.Event()
     stream.enqueue(lambda: pass_gate(gate))
     stream.enqueue(done.set, short=True)
     assert not stream.idle()
@@ -44,7 +44,7 @@ def test_enqueue_returns_before_the_work_is_done() -> None:
 
 
 def test_a_short_task_runs_in_place_on_an_idle_stream_only() -> None:
-    stream, gate = HostStream(), threading.Event()
+    stream, gate = Stream(), threading.Event()
     ran_in: list[int] = []
     stream.enqueue(lambda: ran_in.append(threading.get_ident()), short=True)
     assert ran_in == [threading.get_ident()]
@@ -59,7 +59,7 @@ def test_a_short_task_runs_in_place_on_an_idle_stream_only() -> None:
 
 def test_two_streams_overlap() -> None:
     # Each task opens the other's gate: in one queue, or one after the other, the first would wait in vain.
-    first, second = HostStream(), HostStream()
+    first, second = Stream(), Stream()
     here, there = threading.Event(), threading.Event()
     first.enqueue(lambda: (there.set(), pass_gate(here)))
     second.enqueue(lambda: (here.set(), pass_gate(there)))
@@ -70,7 +70,7 @@ def test_two_streams_overlap() -> None:
 
 
 def test_a_waiting_thread_works_off_the_queue() -> None:
-    stream = HostStream()
+    stream = Stream()
     threads = {threading.get_ident()}
     for _ in range(200):
         stream.enqueue(lambda: threads.add(threading.get_ident()))
@@ -80,7 +80,7 @@ def test_a_waiting_thread_works_off_the_queue() -> None:
 
 
 def test_waiting_for_a_ticket_does_not_wait_for_later_tasks() -> None:
-    stream, gate = HostStream(), threading.Event()
+    stream, gate = Stream(), threading.Event()
     ticket = stream.enqueue(lambda: None)
     stream.enqueue(lambda: pass_gate(gate))
     assert stream.wait(ticket)
@@ -90,7 +90,7 @@ def test_waiting_for_a_ticket_does_not_wait_for_later_tasks() -> None:
 
 
 def test_a_failure_is_told_once_and_later_tasks_run() -> None:
-    stream, seen = HostStream(), []
+    stream, seen = Stream(), []
     stream.enqueue(lambda: 1 // 0)
     stream.enqueue(lambda: seen.append(1))
     with pytest.raises(AclnnError, match="ZeroDivisionError") as caught:
@@ -103,7 +103,7 @@ def test_a_failure_is_told_once_and_later_tasks_run() -> None:
 
 @pytest.mark.parametrize("short", [False, True])
 def test_of_several_failures_the_first_is_told(short: bool) -> None:
-    stream = HostStream()
+    stream = Stream()
     stream.enqueue(lambda: 1 // 0, short)
     stream.enqueue(lambda: [][0], short)
     with pytest.raises(AclnnError, match="ZeroDivisionError"):
@@ -113,7 +113,7 @@ def test_of_several_failures_the_first_is_told(short: bool) -> None:
 
 
 def test_dropped_tasks_are_told_as_a_failure() -> None:
-    stream, gate = HostStream(), threading.Event()
+    stream, gate = Stream(), threading.Event()
     stream.enqueue(lambda: pass_gate(gate))
     while stream._pending:  # until its thread has come to it
         time.sleep(0.001)
@@ -143,7 +143,7 @@ def test_a_failure_through_the_c_calls(device: None, short: bool) -> None:
 
 
 def test_an_interrupt_reaches_the_waiting_thread_and_spares_the_stream() -> None:
-    stream = HostStream()
+    stream = Stream()
 
     def interrupted() -> None:
         if threading.current_thread() is threading.main_thread():
@@ -161,7 +161,7 @@ def test_an_interrupt_reaches_the_waiting_thread_and_spares_the_stream() -> None
 
 
 def test_what_an_interrupted_wait_leaves_is_done_by_the_streams_thread() -> None:
-    stream, done = HostStream(), threading.Event()
+    stream, done = Stream(), threading.Event()
 
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -176,7 +176,7 @@ def test_what_an_interrupted_wait_leaves_is_done_by_the_streams_thread() -> None
 
 
 def test_whoever_waits_for_a_task_that_runs_in_place_is_told() -> None:
-    stream, running, gate = HostStream(), threading.Event(), threading.Event()
+    stream, running, gate = Stream(), threading.Event(), threading.Event()
     task = threading.Thread(target=lambda: stream.enqueue(lambda: (running.set(), pass_gate(gate)), short=True))
     task.start()
     running.wait(PATIENCE_S)
@@ -196,7 +196,7 @@ def test_whoever_waits_for_a_task_that_runs_in_place_is_told() -> None:
 
 _INTERRUPTS = """
 import random, signal, sys, threading, time
-from aclnn.runtime.host_streams import HostStream
+from aclnn.runtime.streams import Stream
 
 class Stop(BaseException):
     pass
@@ -231,7 +231,7 @@ def again(step, *arguments):
 signal.signal(signal.SIGALRM, stop)
 interrupts, dead, end = 0, 0, time.monotonic() + 3
 while time.monotonic() < end:
-    stream = HostStream()
+    stream = Stream()
     if sys.version_info >= (3, 14):  # else threading's own lock may be left held, and no thread starts any more
         stream.enqueue(nothing)
         stream.wait()
@@ -410,7 +410,7 @@ def test_destroyed_streams_leave_no_threads(device: None) -> None:
 
 
 def test_a_stream_closed_while_a_task_runs_in_place_leaves_no_thread() -> None:
-    stream, running, gate = HostStream(), threading.Event(), threading.Event()
+    stream, running, gate = Stream(), threading.Event(), threading.Event()
     before = set(threading.enumerate())
     started = threading.Event()
     stream.enqueue(started.set)
@@ -435,7 +435,7 @@ def test_where_no_thread_can_be_started_tasks_run_in_place(monkeypatch: pytest.M
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    stream, seen = HostStream(), []
+    stream, seen = Stream(), []
     stream.enqueue(lambda: (seen.append(1), stream.enqueue(lambda: seen.append(2))))
     assert seen == [1, 2]
     assert stream.synchronize(0.0)
@@ -462,7 +462,7 @@ def test_fork_starts_afresh(device: None) -> None:
     assert cann.aclDestroyTensor(tensor) == 0
 
 
-def _in_the_child(stream: int, address: int, tensor: int, inherited: HostStream) -> int:
+def _in_the_child(stream: int, address: int, tensor: int, inherited: Stream) -> int:
     """0 when the child sees nothing of its parent's and can work; else which expectation failed."""
     expectations = [
         lambda: cann.aclrtGetDevice()[0] == 107002,
@@ -514,7 +514,7 @@ ENDINGS: dict[str, tuple[str, list[str]]] = {
     "a stream that waits for a stuck one": (
         """
         from aclnn.runtime.events import Event
-        other, event = HostStream(), Event()
+        other, event = Stream(), Event()
         stream.enqueue(lambda: time.sleep(0.2))
         event.record(stream)
         event.hold_up(other)
@@ -556,10 +556,10 @@ atexit.register(lambda: last())
 import time
 from aclnn import cann
 from aclnn.runtime import devices
-from aclnn.runtime.host_streams import HostStream
+from aclnn.runtime.streams import Stream
 cann.aclInit(); cann.aclrtSetDevice(0)
 _, address = cann.aclrtMalloc(1 << 20, 0)
-stream = HostStream()
+stream = Stream()
 """
 
 
@@ -575,12 +575,12 @@ def test_the_interpreter_ends(ending: str, printed: list[str]) -> None:
 
 def test_overhead_of_a_short_task_is_small() -> None:
     # Measured 1.0 µs (Zen 3); the bound leaves room for a busy machine but not for a thread switch per task.
-    stream = HostStream()
+    stream = Stream()
     best = min(_enqueue_us(stream) for _ in range(20))
     assert best < 8
 
 
-def _enqueue_us(stream: HostStream) -> float:
+def _enqueue_us(stream: Stream) -> float:
     def nothing() -> None:
         pass
 

@@ -14,9 +14,9 @@ import pytest
 from aclnn import cann, handles, kernels, products
 from aclnn.cann.prototype import FUNCTIONS
 from aclnn.products import Product
-from aclnn.runtime import host
-from aclnn.runtime.events import Event, Record
-from aclnn.runtime.host_streams import HostStream
+from aclnn.runtime import arena
+from aclnn.runtime.events import Event
+from aclnn.runtime.streams import Record, Stream
 from toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 
@@ -105,15 +105,15 @@ def test_a_handle_that_is_destroyed_while_it_is_described(monkeypatch: pytest.Mo
 
 
 def test_an_address_is_judged_while_another_thread_reserves_the_second_range() -> None:
-    backend = host.Backend()
+    arenas = arena.Arenas()
 
     class Reserving:
         def __contains__(self, address: int) -> bool:
-            backend._arenas[1] = backend._arenas[0]
+            arenas._arenas[1] = arenas._arenas[0]
             return False
 
-    backend._arenas[0] = Reserving()  # type: ignore[assignment]  # no dict, but asked like one
-    assert not backend.owns(4096)
+    arenas._arenas[0] = Reserving()  # type: ignore[assignment]  # no dict, but asked like one
+    assert 4096 not in arenas
 
 
 def test_the_default_product_does_not_replace_a_chosen_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_an_event_that_a_stream_resets_while_it_is_queried() -> None:
         def latest(self, record: Record | None) -> None:
             self._record = record
 
-    event, stream = Reset(), HostStream()
+    event, stream = Reset(), Stream()
     event.record(stream)
     assert event.complete()
     event.record(stream)
@@ -183,12 +183,12 @@ def test_streams_are_found_while_other_threads_make_them() -> None:
 
     def make() -> None:
         while not ended.is_set():
-            list(map(HostStream, range(50)))
+            list(map(Stream, range(50)))
 
     threads = [threading.Thread(target=make) for _ in range(2)]
     for thread in threads:
         thread.start()
-    mine = HostStream()
+    mine = Stream()
     try:
         assert all(mine in streams._live() for _ in range(300))
     finally:

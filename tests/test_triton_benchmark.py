@@ -167,17 +167,13 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: make gpu")
 def test_dry_run(tmp_path: Path) -> None:
-    """All three parts by Triton's interpreter, the C API on a stand-in for the GPU among them."""
+    """All three parts by Triton's interpreter."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
     result = run("--dry-run", "--out", str(tmp_path), TRITON_INTERPRET="1")
     assert result.returncode == 0, result.stdout + result.stderr
     found = {path.stem: json.loads(path.read_text()) for path in tmp_path.iterdir()}
     assert set(found) == set(gpu.PARTS)
     assert all(part["machine"]["gpu"] == "none: Triton's interpreter" for part in found.values())
-    checked = [row["check"] for row in found["checks"]["results"]]
-    assert [name.split()[1] for name in checked if name.startswith("ACLNN_DEVICE=cuda")] == [
-        "elementwise", "layer_norm", "copies", "events", "lifetimes", "refusals",
-    ]  # fmt: skip
     assert {row["operator"] for row in found["exhaustive"]["results"]} == {*gpu_checks.SLOPES, *gpu_checks.VALUES}
     speed = found["speed"]["results"]
     assert {row["what"] for row in speed} >= {"copy", "aclnn", "PyTorch"}

@@ -256,21 +256,18 @@ class _Operand:
 _ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))
 
 
-def prepare(
-    operator: Operator, arguments: Mapping[str, Any], product: Product | None = None, device: str = "cpu"
-) -> Executor:
+def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product | None = None) -> Executor:
     """Phase one: run the operator's checks in order, choose the kernel, size the workspace.
 
     Args:
         operator: what to compute.
         arguments: by C name; every parameter of the operator must be there, absent ones as None.
         product: whose checks to run; None for the one in force.
-        device: whose kernels to use.
 
     Raises:
         AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
     """
-    return Executor(prepare_layouts(operator, arguments, product or current_product(), device), arguments)
+    return Executor(prepare_layouts(operator, arguments, product or current_product()), arguments)
 
 
 def prepare_layouts(
@@ -345,7 +342,7 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
         plan = _elementwise(call, work, inputs, outputs, device)
         return Prepared(call, plan, [*map(_tensor_of, work.inputs)], [*map(_tensor_of, work.outputs)])
     if isinstance(work, Library):
-        return _library(call, work, device)
+        return _library(call, work)
     read, written = _layouts(call, work.inputs), _layouts(call, work.outputs)
     if isinstance(work, LayerNorm):
         plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device)
@@ -354,14 +351,7 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
     return Prepared(call, plan, work.inputs, work.outputs)
 
 
-def _expect_cpu(call: Call, device: str) -> None:
-    if device != "cpu":
-        text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
-        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text)
-
-
-def _library(call: Call, work: Library, device: str) -> Prepared:
-    _expect_cpu(call, device)
+def _library(call: Call, work: Library) -> Prepared:
     tensors = dict(call.tensors())
     for name in (*work.inputs, *work.outputs):
         dtype = (tensors.get(name) or call[name]).dtype
@@ -396,7 +386,9 @@ def _elementwise(
     dtypes = [operand.dtype for operand in inputs]
     if set(dtypes) <= set(FLOATING):
         return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
-    _expect_cpu(call, device)
+    if device != "cpu":
+        text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text)
     promoted, shape = reduce(_promoted, dtypes), outputs[0].shape
     converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
     plan = kernels.elementwise(work.formula, converted, outputs, work.numbers, device)

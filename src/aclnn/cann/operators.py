@@ -17,7 +17,7 @@ from aclnn.declaration import Kind, Operator, Parameter
 from aclnn.dtypes import DataType
 from aclnn.executor import Executor, prepare
 from aclnn.operators import C_OPERATORS
-from aclnn.runtime import devices, memory
+from aclnn.runtime import devices
 from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.tensor import Scalar, Tensor
 
@@ -51,7 +51,7 @@ def _enter_first_phase(operator: Operator) -> None:
             parameter.name: _value(parameter, value)
             for parameter, value in zip(operator.parameters, given, strict=True)
         }
-        executor = prepare(operator, arguments, device=memory.backend().kernels)
+        executor = prepare(operator, arguments)
         return executor.workspace_bytes, handles.add(executor)
 
     name = f"{operator.function}GetWorkspaceSize"

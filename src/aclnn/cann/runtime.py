@@ -8,7 +8,7 @@ import struct
 from aclnn import handles, products
 from aclnn.cann.prototype import c_function, c_value_function
 from aclnn.dtypes import DataType
-from aclnn.runtime import devices, errors, events, lifecycle, memory
+from aclnn.runtime import devices, errors, events, lifecycle
 from aclnn.runtime.events import Event
 from aclnn.status import (
     ACL_ERROR_INVALID_PARAM,
@@ -26,12 +26,11 @@ _INFNAN = 1
 
 
 def _check_settings() -> None:
-    """Refuse a wrong ACLNN_SOC_NAME or ACLNN_DEVICE where a program begins, before it asks for what they name."""
+    """Refuse a wrong ACLNN_SOC_NAME where a program begins, before it asks for what that names."""
     try:
         products.soc_name()
     except AclnnError as error:
         raise AclnnError(ACL_ERROR_RT_SOC_VERSION, error.message) from None
-    memory.backend()
 
 
 @c_function("aclError aclInit(const char *configPath)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -32,7 +31,7 @@ _OPTIONAL = {
 
 
 def describe_installation(json: bool) -> None:
-    """Print version, product, processor, the runtime's device, threads, vector width, cache and optional parts."""
+    """Print version, product, processor, threads, vector width, cache and optional parts."""
     facts = _installation()
     if json:
         console.print_json(facts)
@@ -60,7 +59,6 @@ def _installation() -> dict[str, Any]:
         "soc_name": soc_name(),
         "architecture": product.architecture,
         "processor": f"{_processor()} ({platform.machine()})",
-        "runtime_device": os.environ.get("ACLNN_DEVICE") or "cpu",
         "threads": pool.shared().threads,
         "vector": _vector(),
         "cache_directory": None if cache.directory() is None else str(cache.directory()),

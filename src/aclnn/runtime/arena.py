@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 import weakref
 from bisect import bisect_right
 from collections import deque
 
+from aclnn import control_group
 from aclnn.runtime.locks import Lock
+from aclnn.settings import integer
 
 # Python names it from 3.13 on only. macOS never reserves swap for untouched pages.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
@@ -24,6 +27,17 @@ _LEAST_BYTES = 1 << 26
 SMALL_GRANULE = 512
 #: Alignment and size unit of large blocks: one huge page.
 LARGE_GRANULE = 1 << 21
+
+# Programs need room beside the device's memory.
+_SHARE_OF_RAM = 3 / 4
+# Reserved addresses cost nothing but page tables (1/512 of what was touched); the more of them, the later one returns.
+_ADDRESSES_PER_BYTE = 4
+
+
+def memory_bytes() -> int:
+    """ACLNN_MEMORY_BYTES, or three quarters of what this process may use of the machine's memory."""
+    ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return integer("ACLNN_MEMORY_BYTES", int(min(ram, control_group.memory_bytes() or ram) * _SHARE_OF_RAM))
 
 
 class Block:
@@ -146,6 +160,40 @@ class Arena:
         last = min(free_end // page, -(-end // page)) * page
         if last > first and hasattr(mmap, "MADV_DONTNEED"):
             self._mapping.madvise(mmap.MADV_DONTNEED, first - self._begin, last - first)
+
+
+class Arenas:
+    """One range for small blocks and one, backed by huge pages, for large ones; each reserved when first needed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._arenas: dict[int, Arena] = {}
+
+    def __contains__(self, address: int) -> bool:
+        # A copy: another thread may be reserving the second range.
+        return any(address in arena for arena in tuple(self._arenas.values()))
+
+    def allocate(self, nbytes: int, huge: bool) -> Block | None:
+        """A block, in huge pages if wanted and it fills one; None when there is no more."""
+        try:
+            return self._arena(LARGE_GRANULE if huge and nbytes >= LARGE_GRANULE else SMALL_GRANULE).allocate(nbytes)
+        except OSError:  # No addresses left to reserve.
+            return None
+
+    def reclaim(self) -> None:
+        """Hand the pages of the blocks that have ended back to the system."""
+        for arena in tuple(self._arenas.values()):
+            arena.reclaim()
+
+    def _arena(self, granule: int) -> Arena:
+        arena = self._arenas.get(granule)
+        if arena is None:
+            with self._lock:
+                if granule not in self._arenas:
+                    nbytes = memory_bytes() * _ADDRESSES_PER_BYTE
+                    self._arenas[granule] = Arena(nbytes, granule, huge_pages=granule == LARGE_GRANULE)
+                arena = self._arenas[granule]
+        return arena
 
 
 def _reserve(nbytes: int) -> mmap.mmap:

@@ -9,6 +9,7 @@ from typing import Any
 
 from aclnn import handles
 from aclnn.runtime import memory
+from aclnn.runtime.arena import memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
 from aclnn.settings import Memo, integer
@@ -46,7 +47,7 @@ class Context:
 
     def new_stream(self, priority: int, flags: int) -> Stream:
         """A stream of this context."""
-        stream = memory.backend().stream(priority, flags)
+        stream = Stream(priority, flags)
         stream.context = self
         self.streams.add(stream)
         return stream
@@ -64,7 +65,7 @@ class Device:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.budget = memory.Budget(memory.backend().memory_bytes())
+        self.budget = memory.Budget(memory_bytes())
         self.count = 0
         self.default: Context | None = None
         self.contexts: set[Context] = set()

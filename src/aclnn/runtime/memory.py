@@ -13,8 +13,7 @@ from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
 
-from aclnn.runtime import backend as backends
-from aclnn.runtime.backend import Backend
+from aclnn.runtime.arena import Arenas, memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.settings import Memo
 from aclnn.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
@@ -61,27 +60,14 @@ class _Table:
     An interrupt or a finalizer may come between any two calls, so each change is one assignment to ``allocations``.
     """
 
-    def __init__(self, backend: Backend | None = None) -> None:
-        self.chosen = backend
-        """None until ACLNN_DEVICE's is first needed."""
+    def __init__(self) -> None:
+        self.arenas = Arenas()
         self.lock = Lock()
         self.allocations: dict[int, Allocation] = {}
         """The live ones by their addresses."""
         self.starts: list[int] = []
         """Those addresses, sorted; an interrupt may leave one too many."""
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
-
-    @property
-    def backend(self) -> Backend:
-        """The machine behind the devices.
-
-        Raises:
-            AclnnError: 207004, ACLNN_DEVICE names none, or one that lacks a package.
-        """
-        if self.chosen is None:
-            with self.lock:
-                self.chosen = self.chosen or backends.create()
-        return self.chosen
 
     def find(self, address: int) -> Allocation | None:
         # Without the lock: a concurrent change moves the starts, which can only hide an allocation (what is found is
@@ -131,20 +117,11 @@ def _start_afresh() -> None:
     # What the parent allocated stays mapped, in case somebody still looks at it; a child's device starts empty.
     global _table, judged
     _inherited.append(_table)
-    _table = _Table(None if _table.chosen is None else type(_table.chosen)())
+    _table = _Table()
     judged = Memo()
 
 
 os.register_at_fork(after_in_child=_start_afresh)
-
-
-def backend() -> Backend:
-    """The machine behind the devices.
-
-    Raises:
-        AclnnError: 207004, ACLNN_DEVICE names none, or one that lacks a package.
-    """
-    return _table.backend
 
 
 def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> Allocation:
@@ -167,7 +144,7 @@ def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> 
             if budget.used + charged <= budget.total:
                 budget.used += charged
                 reserved = charged
-        block = table.backend.allocate(nbytes, huge) if reserved else None
+        block = table.arenas.allocate(nbytes, huge) if reserved else None
         if block is None:
             raise _exhausted(budget, nbytes, reserved)
         allocation = Allocation(block.address, nbytes, DEVICE, block, budget, charged)
@@ -190,14 +167,14 @@ def _exhausted(budget: Budget, nbytes: int, reserved: int) -> AclnnError:
 
 
 def allocate_host(nbytes: int) -> Allocation:
-    """Pinned host memory, 64-byte aligned.
+    """Pinned host memory, 64-byte aligned: no different here, but stale pointers to it are recognised as well.
 
     Raises:
         AclnnError: 207001, there is not that much left.
     """
     table = _table
-    total = table.backend.memory_bytes()
-    block = table.backend.allocate_host(nbytes) if nbytes <= total else None
+    total = memory_bytes()
+    block = table.arenas.allocate(nbytes, huge=True) if nbytes <= total else None
     if block is None:
         raise AclnnError(
             ACL_ERROR_RT_MEMORY_ALLOCATION, f"size: expected at most {total} bytes of host memory, got {nbytes}"
@@ -224,7 +201,7 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
             )
         table.remove(allocation)
     del allocation
-    table.backend.reclaim()
+    table.arenas.reclaim()
 
 
 def find(address: int) -> Allocation | None:
@@ -272,7 +249,7 @@ def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:
     """
     allocation = _table.find(address)
     if allocation is None:
-        if address < _LOWEST or address + nbytes > _BEYOND_HIGHEST or _table.backend.owns(address):
+        if address < _LOWEST or address + nbytes > _BEYOND_HIGHEST or address in _table.arenas:
             raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected live memory, {_what(address, nbytes)}")
     elif address + nbytes > allocation.end:
         raise AclnnError(

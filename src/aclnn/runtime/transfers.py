@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from aclnn.products import Product, current_product
 from aclnn.runtime import devices, memory
 from aclnn.status import (
@@ -32,7 +34,7 @@ def copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -
         return
     devices.current()
     held = _ranges(destination, source, nbytes)
-    memory.backend().copy(destination, source, nbytes)
+    ctypes.memmove(destination, source, nbytes)  # without the interpreter's lock
     del held
 
 
@@ -51,10 +53,9 @@ def copy_async(destination: int, capacity: int, source: int, nbytes: int, kind: 
             "kind: expected a copy from or to the device, got ACL_MEMCPY_HOST_TO_HOST (0)",
         )
     held = _ranges(destination, source, nbytes)
-    backend = memory.backend()
 
     def task(held: object = held) -> None:
-        backend.copy(destination, source, nbytes)
+        ctypes.memmove(destination, source, nbytes)
 
     ticket = stream.enqueue(task, short=nbytes <= _SHORT_BYTES)
     if None in held:
@@ -93,7 +94,7 @@ def fill(address: int, capacity: int, value: int, nbytes: int) -> None:
     if _nothing_to_fill(address, capacity, nbytes):
         return
     held = memory.check_range(address, nbytes, "devPtr")
-    memory.backend().fill(address, value & 0xFF, nbytes)
+    ctypes.memset(address, value & 0xFF, nbytes)
     del held
 
 
@@ -107,10 +108,9 @@ def fill_async(address: int, capacity: int, value: int, nbytes: int, stream_hand
         return
     stream = devices.own_stream_of(stream_handle)
     held = memory.check_range(address, nbytes, "devPtr")
-    backend = memory.backend()
 
     def task(held: object = held) -> None:
-        backend.fill(address, value & 0xFF, nbytes)
+        ctypes.memset(address, value & 0xFF, nbytes)
 
     ticket = stream.enqueue(task, short=nbytes <= _SHORT_BYTES)
     if held is None:

@@ -28,17 +28,8 @@ _HOST = torch.device("cpu")
 
 
 def device() -> Any:
-    """Where tables and scratch memory go: the current CUDA device.
-
-    Raises:
-        RuntimeError: there is none.
-    """
-    if INTERPRETED:
-        return _HOST
-    try:
-        return torch.device("cuda", torch.cuda.current_device())
-    except (AssertionError, RuntimeError) as error:
-        raise RuntimeError(f"aclnn: expected an NVIDIA GPU that PyTorch can use, got none ({error})") from error
+    """Where tables and scratch memory go: the current CUDA device."""
+    return _HOST if INTERPRETED else torch.device("cuda", torch.cuda.current_device())
 
 
 def shared_bytes() -> int:
