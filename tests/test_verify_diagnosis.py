@@ -624,7 +624,7 @@ STATISTICS = {
 }
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("shape", [(256, 768), (96, 256), (64, 1024)])
 @pytest.mark.parametrize(
     ("dtype", "fault"), [("float16", "eps"), ("float16", "ddof"), ("float32", "mean"), ("bfloat16", "eps")]
