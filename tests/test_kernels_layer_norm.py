@@ -869,7 +869,7 @@ print(*sorted(made))
 """
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 def test_phase_two_compiles_nothing(dtype: str) -> None:
     """Large results took kernels of their own, compiled when the first of them was written."""
     assert python("-c", _PHASES, dtype).split() == []
