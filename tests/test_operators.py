@@ -27,10 +27,13 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("case", "accepted"), EDGES)
-def test_edges_are_computed(case: Case, accepted: Accepted) -> None:
+@pytest.mark.parametrize("float16", [False, pytest.param(True, marks=pytest.mark.long)], ids=["others", "float16"])
+def test_edges_are_computed(case: Case, accepted: Accepted, float16: bool) -> None:
     rng = np.random.default_rng(4)
     for product in accepted.products[:1] + accepted.products[-1:]:
         for dtype in case.dtypes.get(product, ()):
+            if float16 != (dtype == DataType.FLOAT16):
+                continue
             arguments = changed(case.call(dtype), accepted.change)
             check(case, arguments, memory(case, arguments, rng), product)
 
