@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 test: $(VENV)/test $(VENV)/npu
 	$(PYTEST) $(ARGS)
 
-long: $(VENV)/test $(VENV)/npu
+long: $(VENV)/long $(VENV)/npu
 	$(PYTEST) -m long $(ARGS)
 
 # With the oldest dependencies allowed, for which it takes an environment of its own.
@@ -62,6 +62,10 @@ $(VENV)/demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/npu: pyproject.toml constraints.txt | $(VENV)/test
 	$(BIN)/python tests/npu/environment.py $(VENV)/torch-npu
+	touch $@
+
+$(VENV)/long: pyproject.toml constraints.txt | $(VENV)/test
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[long]'
 	touch $@
 
 $(VENV)/test: pyproject.toml constraints.txt | $(BIN)/python

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from aclnn.products import set_soc_name, soc_name
 from fresh_runtime import device, fresh  # noqa: F401  (fixtures)
+from stand_in_plan import without_kernels  # noqa: F401  (fixture)
 from toolkit_support import compiled, toolkit_root  # noqa: F401  (fixtures)
 
 # HYPOTHESIS_PROFILE=thorough looks for longer; the default keeps the whole suite within minutes on two cores.

@@ -103,7 +103,8 @@ def test_each_machine_has_its_page_and_all_stand_side_by_side(tmp_path: Path) ->
     assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"speed-light.svg", "shares-dark.svg"}
 
 
-def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path) -> None:
+def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *arguments, **options: None)
     figures.write(figures.RESULTS, tmp_path / "benchmarks.md")
     pages = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.md")}
     assert len(pages) > 1
@@ -111,7 +112,7 @@ def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path) -
         assert (tmp_path / page).read_text() == (figures.PAGE.parent / page).read_text()
 
 
-@pytest.mark.parametrize("program", ["first_call_ms", "call_us", "layer_us"])
+@pytest.mark.parametrize("program", ["first_call_ms", "call_us", pytest.param("layer_us", marks=pytest.mark.long)])
 def test_costs_are_measured(program: str) -> None:
     """That of the executor was refused its memory, which nothing else gives it this way."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -34,6 +34,18 @@ ROUNDING = {
 }
 
 
+def types_and_masks(whole: tuple[bool, ...], *parts: tuple[bool, ...]) -> list[Any]:
+    """Every data type with a mask; the others with float32, and in the long half with the rest.
+
+    Each pair compiles kernels of its own, for seconds; how elements are read and written is the same for every mask.
+    """
+    return [
+        *((dtype, whole) for dtype in DTYPES),
+        *((DTYPES[0], mask) for mask in parts),
+        *(pytest.param(dtype, mask, marks=pytest.mark.long) for dtype in DTYPES[1:] for mask in parts),
+    ]
+
+
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
     before = pool.shared().threads
@@ -490,9 +502,11 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
                 cases += 1
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [6, 8, 15, 16, 17, 24, 31, 48, 64, 100, 112, 250, 256, 272, 500, 512])
-@pytest.mark.parametrize("mask", [(True, True, True), (True, False, True), (False, True, True), (False, False, True)])
+@pytest.mark.parametrize(
+    ("dtype", "mask"),
+    types_and_masks((True, True, True), (True, False, True), (False, True, True), (False, False, True)),
+)
 def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
     """Rows that are not evenly spaced are taken in groups of four; the others in sets, unless one is extraordinary."""
     rng = np.random.default_rng(n)
@@ -563,9 +577,10 @@ def test_dw_and_db_hold_what_overflows_where_tiny_weights_hide_it_from_dx(n: int
     assert np.allclose(dw, (exact * xhat).sum(0), rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129, 1023, 1024, 1030, 2080])
-@pytest.mark.parametrize("mask", [(False, True, True), (False, True, False), (False, False, True)])
+@pytest.mark.parametrize(
+    ("dtype", "mask"), types_and_masks((False, True, True), (False, True, False), (False, False, True))
+)
 def test_dw_and_db_alone_have_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
     """Rows that are evenly spaced, with gaps or not, are summed down strips of columns; others in groups of four."""
     dy, x, mean, rstd, weight = inputs = rows(np.random.default_rng(n), 310, n, dtype)
@@ -644,12 +659,12 @@ def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) 
     assert not Plan(tiny, (np.empty((600, 8), np.float32), None, None), 1).plan._template[jobs.STREAMED]
 
 
-def digest(masks: Sequence[tuple[bool, ...]]) -> str:
-    """Of up to a thousand results: ordinary, huge and tiny rows of every data type."""
+def digest(masks: Sequence[tuple[bool, ...]], dtypes: Sequence[str]) -> str:
+    """Of up to a thousand results: ordinary, huge and tiny rows."""
     rng = np.random.default_rng(12)
     found = hashlib.sha256()
     for case in range(340):
-        dtype = DTYPES[case % 3]
+        dtype = np.dtype(dtypes[case % len(dtypes)])
         m, n = int(rng.integers(1, 300)), int(rng.choice([1, 3, 16, 31, 64, 100, 256, 512, 700]))
         inputs = rows(rng, m + 256 * (case % 5 == 0), n, dtype)
         if case % 4 == 0:
@@ -663,10 +678,17 @@ def digest(masks: Sequence[tuple[bool, ...]]) -> str:
 
 @EVERY_OTHER_SET
 @pytest.mark.parametrize(
-    "masks", [MASKS[:1], pytest.param(MASKS[1:], marks=pytest.mark.long)], ids=["all three", "one or two"]
+    ("masks", "dtypes"),
+    [
+        pytest.param(MASKS[:1], ["float32"], id="all three"),
+        pytest.param(MASKS[:1], ["float16", "bfloat16"], marks=pytest.mark.long, id="all three of 16 bits"),
+        pytest.param(MASKS[1:], ["float32", "float16", "bfloat16"], marks=pytest.mark.long, id="one or two"),
+    ],
 )
-def test_every_instruction_set_gives_the_same_bits(masks: list[tuple[bool, ...]], elsewhere: dict[str, str]) -> None:
-    assert digest_elsewhere(__name__, elsewhere, masks) == digest(masks)
+def test_every_instruction_set_gives_the_same_bits(
+    masks: list[tuple[bool, ...]], dtypes: list[str], elsewhere: dict[str, str]
+) -> None:
+    assert digest_elsewhere(__name__, elsewhere, masks, dtypes) == digest(masks, dtypes)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4])
@@ -848,7 +870,7 @@ print(*sorted(made))
 """
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 def test_phase_two_compiles_nothing(dtype: str) -> None:
     """Large results took kernels of their own, compiled when the first of them was written."""
     assert python("-c", _PHASES, dtype).split() == []

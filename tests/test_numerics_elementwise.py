@@ -77,6 +77,7 @@ def around(value: float, count: int) -> Array:
     return np.concatenate([magnitudes, -magnitudes])
 
 
+@pytest.mark.long
 @ALL
 def test_these_are_the_bits_that_were_walked(name: str) -> None:
     """What the committed walk found holds for other bits only once it has been made again."""

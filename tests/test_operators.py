@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import arrays
+from aclnn.dtypes import DataType
 from aclnn.executor import prepare
 from aclnn.products import Product
+from aclnn.tensor import Tensor
 from calls import bound, check, memory, run, wanted
 from cases import CASES
 from cases.table import Accepted, Case, Example, T, changed
@@ -25,12 +27,33 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("case", "accepted"), EDGES)
-def test_edges_are_computed(case: Case, accepted: Accepted) -> None:
+@pytest.mark.parametrize("float16", [False, pytest.param(True, marks=pytest.mark.long)], ids=["others", "float16"])
+def test_edges_are_computed(case: Case, accepted: Accepted, float16: bool) -> None:
     rng = np.random.default_rng(4)
     for product in accepted.products[:1] + accepted.products[-1:]:
         for dtype in case.dtypes.get(product, ()):
+            if float16 != (dtype == DataType.FLOAT16):
+                continue
             arguments = changed(case.call(dtype), accepted.change)
             check(case, arguments, memory(case, arguments, rng), product)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_extent_of_one_may_have_any_stride(case: Case) -> None:
+    arguments = {
+        name: Tensor(value.dtype, value.shape, format=value.format) if isinstance(value, T) else value
+        for name, value in case.call(DataType.FLOAT).items()
+    }
+    for name, value in arguments.items():
+        if isinstance(value, Tensor) and value.shape == (2, 3):
+            arguments[name] = Tensor(value.dtype, (2, 3), (3, 1))
+    for tensor in arguments.values():
+        if isinstance(tensor, Tensor) and 1 in tensor.shape:
+            tensor.strides = tuple(
+                2**63 - 1 if extent == 1 else stride
+                for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
+            )
+    prepare(case.operator, arguments, Product.ATLAS_A2)
 
 
 @pytest.mark.parametrize(("case", "example"), EXAMPLES)

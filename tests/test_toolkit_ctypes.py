@@ -77,6 +77,7 @@ def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Refusal) -> 
     assert tried
 
 
+@pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize(("case", "edge"), EDGES)
 def test_edges_are_accepted(lib: ctypes.CDLL, case: Case, edge: Accepted) -> None:
     for product in edge.products:
@@ -88,6 +89,7 @@ def test_edges_are_accepted(lib: ctypes.CDLL, case: Case, edge: Accepted) -> Non
                 assert lib.aclDestroyAclOpExecutor(executor) == 0
 
 
+@pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_products_without_a_kernel(lib: ctypes.CDLL, case: Case, product: Product) -> None:

@@ -105,7 +105,13 @@ def test_modules_on_somebody_elses_path_are_not_imported(compiled: Compile, tmp_
     run(compiled("host.c"), "compute", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
 
 
-@pytest.mark.parametrize(("name", "lib"), [("other", "tree"), ("o\x07ther ??'", "tree\udcff")], ids=["plain", "odd"])
+@pytest.mark.parametrize(
+    ("name", "lib"),
+    [
+        pytest.param("other", "tree", id="plain", marks=pytest.mark.long),
+        pytest.param("o\x07ther ??'", "tree\udcff", id="odd"),
+    ],
+)
 def test_another_aclnn_that_is_installed_is_not_the_one_that_built_the_tree(
     host: Path, tmp_path: Path, name: str, lib: str
 ) -> None:

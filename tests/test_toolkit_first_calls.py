@@ -43,7 +43,7 @@ def meet(*calls: Callable[[], Any]) -> list[Any]:
 @needs_toolkit
 @pytest.mark.toolkit
 class TestPrograms:
-    @pytest.mark.parametrize("shift", range(0, 11, 2))
+    @pytest.mark.parametrize("shift", [0, 4, 8, *(pytest.param(shift, marks=pytest.mark.long) for shift in (2, 6, 10))])
     def test_eight_threads_begin_with_different_calls(self, compiled: Compile, shift: int) -> None:
         done = run(compiled("first_calls.cpp"), shift)
         assert (done.stdout, done.stderr) == ("ok\n", "")

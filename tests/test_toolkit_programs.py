@@ -78,7 +78,7 @@ def test_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
-@pytest.mark.parametrize("mode", ["flush", "toward zero", "trap"])
+@pytest.mark.parametrize("mode", ["flush", pytest.param("toward zero", marks=pytest.mark.long), "trap"])
 def test_the_programs_floating_point_mode_changes_no_result(compiled: Compile, tmp_path: Path, mode: str) -> None:
     # A cache of its own: what is computed while kernels are compiled must not depend on the mode either.
     done = run(compiled("modes.c"), mode, env={"ACLNN_CACHE_DIR": str(tmp_path)})
@@ -111,6 +111,7 @@ def test_calls_under_valgrind(toolkit_root: Path, compiled: Compile) -> None:
     assert under_valgrind(toolkit_root, compiled("host.c"), "statuses").endswith("statuses: 0\n")
 
 
+@pytest.mark.long
 def test_a_sample_under_valgrind_with_the_documented_options(toolkit_root: Path, compiled: Compile) -> None:
     # One; python -m tests.c.memcheck runs them all.
     program = compiled(sample("hardswish_backward"), "-w")

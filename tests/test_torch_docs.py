@@ -129,7 +129,7 @@ def test_fast_gelu_and_unknown_mode() -> None:
         aclnn.torch.functional.gelu(x, "sigmoid")
 
 
-@pytest.mark.parametrize("task", ["digits", "characters"])
+@pytest.mark.parametrize("task", [pytest.param("digits", marks=pytest.mark.long), "characters"])
 def test_training_gives_the_same_losses(task: str) -> None:
     if task == "digits":
         pytest.importorskip("sklearn", reason="scikit-learn is not installed")

@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 PYTHON = os.environ.get("TORCH_NPU_PYTHON") or str(Path(sys.prefix) / "torch-npu" / "bin" / "python")
 needs_wheel = pytest.mark.skipif(not Path(PYTHON).exists(), reason="no environment with torch_npu (npu/environment.py)")
 SOC_NAMES = ["Ascend950DT_9571", "Ascend910B2"]
+EVERY_SOC = pytest.mark.parametrize("soc_name", [SOC_NAMES[0], pytest.param(SOC_NAMES[1], marks=pytest.mark.long)])
 
 
 class Package:
@@ -145,10 +146,10 @@ for _ in range(400):
 @needs_toolkit
 @pytest.mark.toolkit
 class TestWheel:
-    @pytest.mark.parametrize("soc_name", SOC_NAMES)
+    @EVERY_SOC
     def test_devices_streams_events_and_memory(self, soc_name: str) -> None:
         cores = {"Ascend950DT_9571": (28, 56), "Ascend910B2": (24, 48)}[soc_name]
-        out, _ = run(
+        out, err = run(
             "import torch, torch_npu\n"
             "assert torch.npu.is_available() and torch.npu.device_count() == 1\n"
             "x = torch.empty(4, device='npu')\n"
@@ -167,11 +168,13 @@ class TestWheel:
             ACLNN_MEMORY_BYTES=str(1 << 30),
         )
         assert out == f"{soc_name} {cores[0]} {cores[1]} {1 << 30}\n"
+        if soc_name == SOC_NAMES[0]:  # of older products torch_npu warns that its allocator pads
+            assert err == ""
 
     @pytest.mark.parametrize(
         "mode", ["0", pytest.param("1", marks=pytest.mark.long), pytest.param("2", marks=pytest.mark.long)]
     )
-    @pytest.mark.parametrize("soc_name", SOC_NAMES)
+    @EVERY_SOC
     def test_what_programs_use(self, soc_name: str, mode: str) -> None:
         options = ["-q", "--noconftest", "-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", str(HERE / "npu")]
         out, _ = run(
@@ -192,10 +195,9 @@ class TestWheel:
         assert done.returncode
         assert "libhccl.so" in done.stderr or "ASCEND" in done.stderr
 
-    def test_no_warning_at_import(self) -> None:
-        assert run("import torch, torch_npu; torch.npu.is_available()", ACLNN_SOC_NAME=SOC_NAMES[0]) == ("", "")
-
-    @pytest.mark.parametrize("mode", ["0", "1", "2"])
+    @pytest.mark.parametrize(
+        "mode", [pytest.param("0", marks=pytest.mark.long), pytest.param("1", marks=pytest.mark.long), "2"]
+    )
     def test_a_process_with_operators_queued_ends(self, mode: str) -> None:
         """At 2 five of six hung: torch_npu waits for its launch thread with Python's lock."""
         assert run(f"{QUEUED}print('end')", TASK_QUEUE_ENABLE=mode)[0] == "end\n"

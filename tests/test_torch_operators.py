@@ -406,7 +406,9 @@ def test_inductor_compiles_every_operator(tmp_path: Path) -> None:
     parameters = [x.requires_grad_(), torch.randn(8, requires_grad=True), torch.randn(8, requires_grad=True)]
     given = (x, dy, *parameters[1:], mean, rstd)
     expected = model(*given)
-    with torch._inductor.utils.fresh_cache(dir=str(tmp_path)):
+    # Trying out vector instructions, processes and headers compiled ahead took longer than they save for one graph.
+    quick = {"compile_threads": 1, "cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
+    with torch._inductor.utils.fresh_cache(dir=str(tmp_path)), torch._inductor.config.patch(quick):
         compiled = torch.compile(model, fullgraph=True)
         got = compiled(*given)
         gradients = torch.autograd.grad(got[0].square().sum(), parameters)

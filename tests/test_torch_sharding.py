@@ -14,7 +14,7 @@ torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch is built without torch.distributed")
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_sharded_equals_whole(world: int, tmp_path: Path) -> None:
     program = str(Path(__file__).with_name("torch_sharded.py"))
     environment = os.environ | {"ACLNN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -82,6 +82,7 @@ def test_mypy_knew_none_of_the_names(client: Path) -> None:
     assert lines_complained_of("mypy", client) == ALL_BAD_LINES
 
 
+@pytest.mark.long
 def test_pyright_knew_none_of_the_names(client: Path) -> None:
     options = ["--level", "error", "--pythonpath", sys.executable]
     assert lines_complained_of("basedpyright", client, *options) == ALL_BAD_LINES

@@ -466,7 +466,7 @@ def hard_inputs(dtype):
                 yield {"grad_output": dy.astype(kind(dtype)), "self": x.astype(kind(dtype))}
 
 
-@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.long), "bfloat16"])
 @pytest.mark.parametrize(("operator", "given"), OPERATORS[:-1])
 def test_no_sound_implementation_is_structurally_wrong(operator, given, dtype):
     for inputs in hard_inputs(dtype):
@@ -486,7 +486,7 @@ def norm_grads(shape):
     yield from (dy * (rows < shape[0] // 2), dy * (columns < shape[1] // 2))
 
 
-@pytest.mark.parametrize("dtype", list(FORMATS))
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.long), "bfloat16"])
 @pytest.mark.parametrize("shape", [(64, 48), (3, 500)])
 def test_no_sound_layer_norm_is_structurally_wrong(shape, dtype):
     """Its sums may be exactly 0 in float32 where the exact ones are not quite."""

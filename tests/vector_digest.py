@@ -1,6 +1,7 @@
 """Print a digest of everything the elementwise engine computes, for tests to compare between instruction sets.
 
-python vector_digest.py STRIDE [float32]: every STRIDE-th float32 and every 16-bit number, or float32 alone.
+python vector_digest.py STRIDE [float32] [FORMULA]: every STRIDE-th float32 and every 16-bit number, or float32 alone;
+of every formula, or of one.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, sil
 VALUES = (fast_gelu_value, gelu_erf_value, gelu_tanh_value, hardswish_value, silu_value)
 
 
-def main(stride: int, only: str = "") -> None:
+def main(stride: int, *only: str) -> None:
     x32 = np.arange(0, 1 << 32, stride, dtype=np.uint32).view(np.float32)
     x16 = np.arange(1 << 16, dtype=np.uint16)
-    inputs = [x for x in (x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)) if only in ("", x.dtype.name)]
+    inputs = [x32] if "float32" in only else [x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)]
+    formulas = (*SLOPES, *VALUES)
     digest = hashlib.sha256()
-    for formula in (*SLOPES, *VALUES):
+    for formula in [formula for formula in formulas if formula.__name__ in only] or formulas:
         for x in inputs:
             operands = [np.roll(x, 7), x] if formula in SLOPES else [x]
             for target in inputs:
