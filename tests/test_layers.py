@@ -18,7 +18,7 @@ SOURCE = Path(aclnn.__file__).parent
 # From the bottom up; a part may import its own modules and those of the layers below it. The engine stands twice:
 # arrays is how Python functions enter the executor.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "extras", "settings", "control_group", "trust", "replacing", "status", "handles"),
+    ("version", "extras", "settings", "control_group", "trust", "replacing", "status", "handles", "formula"),
     ("products", "dtypes"),
     ("tensor", "promotion"),
     ("declaration", "kernels"),
@@ -42,17 +42,20 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 STANDARD = frozenset(sys.stdlib_module_names)
 ONLY: dict[str, tuple[frozenset[str], frozenset[str] | None]] = {
     "kernels": (
-        frozenset({"kernels", "tensor", "dtypes", "extras", "settings", "control_group", "trust", "replacing"}),
+        frozenset(
+            {"kernels", "formula", "tensor", "dtypes", "extras", "settings", "control_group", "trust", "replacing"}
+        ),
         None,
     ),
     "operators": (
-        frozenset({"operators", "declaration", "rules", "arrays", "dtypes", "products", "promotion", "status"}),
+        frozenset({"operators", "formula", "declaration", "rules", "arrays", "dtypes", "products", "promotion", "status"}),
         STANDARD,
     ),
     "declaration": (frozenset({"declaration", "tensor", "dtypes", "products"}), STANDARD),
     "rules": (frozenset({"rules", "declaration", "tensor", "dtypes", "products", "promotion", "status"}), STANDARD),
     "tensor": (frozenset({"tensor", "dtypes"}), STANDARD),
     "status": (frozenset({"status"}), STANDARD),
+    "formula": (frozenset({"formula"}), STANDARD),
 }
 
 
