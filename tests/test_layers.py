@@ -48,7 +48,9 @@ ONLY: dict[str, tuple[frozenset[str], frozenset[str] | None]] = {
         None,
     ),
     "operators": (
-        frozenset({"operators", "formula", "declaration", "rules", "arrays", "dtypes", "products", "promotion", "status"}),
+        frozenset(
+            {"operators", "formula", "declaration", "rules", "arrays", "dtypes", "products", "promotion", "status"}
+        ),
         STANDARD,
     ),
     "declaration": (frozenset({"declaration", "tensor", "dtypes", "products"}), STANDARD),

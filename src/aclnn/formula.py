@@ -17,15 +17,15 @@ Real = Any
 """What a formula is evaluated on: floats, balls, lanes."""
 
 
-def _apply(function: Callable[[float], float], x: Real) -> Real:
+def _apply(function: Callable[[float], float], x: Real, pole: float = math.nan) -> Real:
     if not isinstance(x, (float, int)):
         return getattr(x, function.__name__)()
     try:
         return function(x)
     except OverflowError:
         return math.inf
-    except ValueError:  # outside the domain: a pole's infinity, or NaN
-        return -math.inf if x in (0, -1) else math.nan
+    except ValueError:  # outside the domain
+        return -math.inf if x == pole else math.nan
 
 
 def exp(x: Real) -> Real:
@@ -40,12 +40,12 @@ def expm1(x: Real) -> Real:
 
 def log(x: Real) -> Real:
     """Natural logarithm."""
-    return _apply(math.log, x)
+    return _apply(math.log, x, pole=0.0)
 
 
 def log1p(x: Real) -> Real:
     """Natural logarithm of 1 + x without cancellation."""
-    return _apply(math.log1p, x)
+    return _apply(math.log1p, x, pole=-1.0)
 
 
 def tanh(x: Real) -> Real:

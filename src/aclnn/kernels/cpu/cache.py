@@ -68,7 +68,8 @@ def directory() -> Path | None:
 def sources() -> list[Path]:
     """The files whose code and constants are compiled into kernels."""
     package = Path(__file__).parents[2]
-    return sorted([package / "dtypes.py", package / "formula.py", *package.glob("kernels/*.py"), *package.glob("kernels/cpu/**/*.py")])
+    single = package / "dtypes.py", package / "formula.py"
+    return sorted([*single, *package.glob("kernels/*.py"), *package.glob("kernels/cpu/**/*.py")])
 
 
 def stamp_of(paths: Iterable[Path]) -> str | None:

@@ -1,0 +1,149 @@
+"""The vocabulary of formulas: on Python's floats, on balls and on lanes, whose bits are the same everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aclnn import formula
+from aclnn.formula import Gradient
+from aclnn.kernels.cpu.compiler import kernel
+from aclnn.kernels.cpu.doubles import load_doubles, store_doubles
+from aclnn.kernels.cpu.elementwise.formulas import compilable, fingerprint
+from aclnn.kernels.cpu.elementwise.functions import WORDS
+from instruction_sets import EVERY_OTHER_SET, digest_elsewhere
+
+EVERYWHERE = "a43871a569ae4397016fcb18244d110f287a8c021d6543d1341dd63c51b16492"
+
+RANGES = {
+    "exp": (-700.0, 700.0),
+    "expm1": (-40.0, 40.0),
+    "log": (0.0, 1e6),
+    "log1p": (-0.99, 1e6),
+    "tanh": (-30.0, 30.0),
+    "sigmoid": (-600.0, 600.0),
+    "erf": (-7.0, 7.0),
+    "erfc": (-6.0, 26.0),
+    "sqrt": (0.0, 1e6),
+    "absolute": (-9.0, 9.0),
+}
+"""The words of one variable, and where they are tried."""
+
+SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-300, -1e-300, 1.0, -1.0, -2.0, 720.0, -720.0, 1e-45, 5e300]
+
+
+def lanes(word: Any, *arguments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A function of float64 lanes, for arrays of a multiple of sixteen elements."""
+    function, arity = compilable(word), len(arguments)
+
+    def loop(x: int, y: int, out: int, count: int) -> None:
+        for at in range(0, 8 * count, 128):
+            if arity == 1:
+                store_doubles(out + at, function(load_doubles(x + at)))
+            else:
+                store_doubles(out + at, function(load_doubles(x + at), load_doubles(y + at)))
+
+    x, y = arguments[0], arguments[-1]
+    out = np.full_like(x, np.nan)
+    run = kernel(f"word-{word.__name__}", (fingerprint(word), arity), lambda: loop)
+    run(x.ctypes.data, y.ctypes.data, out.ctypes.data, x.size)
+    return out
+
+
+def sample(name: str, count: int = 4096) -> np.ndarray[Any, Any]:
+    """Numbers of all sizes in a word's range."""
+    rng = np.random.default_rng(1)
+    low, high = RANGES[name]
+    even = rng.uniform(low, high, count // 2)
+    small = np.exp2(rng.uniform(-60, 3, count // 2)) * rng.choice([-1, 1], count // 2)
+    return np.concatenate([even, np.clip(np.abs(small) if low == 0 else small, low, high)])
+
+
+def digest() -> str:
+    """Compute one of every word's bits."""
+    found = hashlib.sha256()
+    for name in RANGES:
+        values = lanes(getattr(formula, name), sample(name))
+        found.update(np.where(np.isnan(values), 0.0, values).tobytes())
+    return found.hexdigest()
+
+
+def test_every_word_has_a_meaning_on_lanes() -> None:
+    words = {name for name, value in vars(formula).items() if callable(value) and value.__module__ == formula.__name__}
+    assert words - {"Gradient", "_apply"} == {*RANGES, "where", "minimum", "maximum"}
+    assert {word.__name__ for word in WORDS} == {word.__name__ for word in WORDS.values()}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_lanes_are_within_2e_minus_13_of_the_exact_value(name: str) -> None:
+    word, x = getattr(formula, name), sample(name)
+    with ctx.workprec(300):
+        for at, got in zip(x.tolist(), lanes(word, x).tolist(), strict=True):
+            exact = word(arb(at))
+            assert abs(arb(got) - exact) <= abs(exact) * 2e-13, at
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_special_numbers_give_on_lanes_what_they_give_on_floats(name: str) -> None:
+    word, x = getattr(formula, name), np.array([*SPECIAL, 2.0, 3.0])
+    for at, got in zip(x.tolist(), lanes(word, x).tolist(), strict=True):
+        expected = word(at)
+        if name == "log" and 0 < abs(at) < 1e-307:
+            continue
+        assert math.isnan(got) == math.isnan(expected), at
+        assert math.isnan(expected) or math.isclose(got, expected, rel_tol=1e-12, abs_tol=1e-307), (at, got, expected)
+        assert math.isnan(expected) or math.copysign(1, got) == math.copysign(1, expected), (at, got, expected)
+
+
+@pytest.mark.parametrize("word", [formula.minimum, formula.maximum], ids=["minimum", "maximum"])
+def test_the_smaller_and_the_larger_are_those_of_numpy(word: Any) -> None:
+    x, y = (grid.reshape(-1) for grid in np.meshgrid(np.array([*SPECIAL, 2.0, 3.0]), np.array([*SPECIAL, 2.0, 3.0])))
+    expected = getattr(np, word.__name__)(x, y)
+    np.testing.assert_array_equal(lanes(word, x, y), expected)
+    np.testing.assert_array_equal([word(*pair) for pair in zip(x.tolist(), y.tolist(), strict=True)], expected)
+
+
+@given(st.floats(), st.sampled_from(sorted(RANGES)))
+def test_no_word_raises_on_a_float(x: float, name: str) -> None:
+    value = getattr(formula, name)(x)
+    assert isinstance(value, float)
+    assert math.isnan(value) or not math.isnan(x)
+
+
+def test_the_logarithms_have_a_pole() -> None:
+    assert formula.log(0.0) == formula.log1p(-1.0) == -math.inf
+    assert math.isnan(formula.log(-1.0))
+    assert math.isnan(formula.log1p(-2.0))
+    assert math.isnan(formula.sqrt(-1.0))
+
+
+def test_bits_are_those_of_every_processor() -> None:
+    assert digest() == EVERYWHERE
+
+
+@EVERY_OTHER_SET
+def test_bits_are_the_same_with_other_instructions(elsewhere: dict[str, str]) -> None:
+    assert digest_elsewhere("test_formula", elsewhere) == EVERYWHERE
+
+
+def _outer(x: float) -> float:
+    return _inner(x) + 1.0
+
+
+def _inner(x: float) -> float:
+    return 2.0 * x
+
+
+def test_a_fingerprint_tells_functions_apart_by_what_they_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(_outer), fingerprint(Gradient(_outer))
+    assert len({*before, fingerprint(_inner)}) == 3
+    monkeypatch.setitem(globals(), "_inner", lambda x: 3.0 * x)
+    assert fingerprint(_outer) != before[0]
+    assert fingerprint(Gradient(_outer)) != before[1]
