@@ -1,4 +1,4 @@
-"""Kernels in Python, compiled by Numba, over vectors of sixteen float32.
+"""Kernels in Python, compiled by Numba, over vectors of sixteen float32 or float64.
 
 ``elementwise`` and ``layer_norm`` plan and compute. They are written over ``vector`` (arithmetic on lanes), ``wide``
 (several vectors at once), ``tables`` (look-ups in registers), ``memory``, ``masked`` and ``ends`` (loads and stores:

@@ -1,4 +1,4 @@
-"""Sixteen float32 lanes as one Numba value, on every machine.
+"""Sixteen lanes as one Numba value, on every machine: of float32, or of float64 (``DOUBLES``).
 
 LLVM cuts a ``<16 x float>`` into whatever the target has: one AVX-512 register, two of AVX2, four of SSE or NEON.
 Kernels are written once over sixteen lanes, so their order of operations, and with it every bit they produce, is the
@@ -8,7 +8,7 @@ What a formula needs also works on ``WIDE`` times as many lanes, which LLVM cuts
 each operation of a chain then waits for the one before while the other registers' turns fill the time.
 
 Inside compiled functions ``+ - * /``, comparisons and ``& | ^ ~ << >>`` work on vectors of equal type, and between a
-vector and a Python constant, which is rounded to float32 (integers stay integers). Shifts of integer lanes are logical.
+vector and a number, which is converted to the lanes' type. Shifts of integer lanes are logical.
 Comparisons are false for NaN, ``!=`` is true. Addresses are ordinary integers (int64); a load or store needs no
 alignment except ``stream``. Compiled by Numba without its process-wide settings.
 """
@@ -337,19 +337,6 @@ def lane(typingctx: Any, value: Any, index: Any) -> Any:
         return builder.extract_element(args[0], position)
 
     return scalars[value](value, index), emit
-
-
-@intrinsic
-def with_lane(typingctx: Any, vector: Any, index: Any, value: Any) -> Any:
-    """FLOATS with one lane replaced."""
-    if vector is not FLOATS or not isinstance(index, types.Integer) or not isinstance(value, types.Number):
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        position = context.cast(builder, args[1], sig.args[1], types.int32)
-        return builder.insert_element(args[0], context.cast(builder, args[2], sig.args[2], types.float32), position)
-
-    return FLOATS(vector, index, value), emit
 
 
 @intrinsic

@@ -1,9 +1,11 @@
-"""Elementwise operators on the CPU: a function of x, or dy times a derivative at x.
+"""Elementwise operators on the CPU: any formula of any number of elements, over any layouts and data types.
 
-``plans`` chooses the loop: ``contiguous`` for elements side by side, ``rows`` for rows of them with gaps between, and
-``tiles`` for any other layout, cut by ``tiling`` and brought into buffers by ``movers``. ``formulas`` finds what a loop
-evaluates: a slope (``slopes``, of ``pieces`` with ``slopes_coefficients`` and, in the tails, ``coefficients``), a value
-(``values``, ``values_coefficients``), a slope of 16-bit x (``sixteen_bit_slopes``, ``sixteen_bit_coefficients``), or
-the plain formula, lane by lane.
-``entries`` are tables of all 65,536 slopes of 16-bit x; ``products`` and ``tails`` are parts of the loops.
+``plans`` chooses. What computes contiguous elements is ``general``, any formula over sixteen float64 lanes (``formulas``
+translates it, ``functions`` says what its words mean), or ``contiguous``, the ``fitted`` version of a formula in
+float32 or a table of its values at all 16-bit x (``entries``). ``strided`` brings any layout to contiguous tiles, by
+``movers``.
+
+A fitted version is a slope (``slopes``, of ``pieces`` with ``slopes_coefficients`` and, in the tails, ``coefficients``),
+a value (``values``, ``values_coefficients``) or a slope of 16-bit x (``sixteen_bit_slopes``,
+``sixteen_bit_coefficients``); ``products`` and ``tails`` are parts of its loop.
 """
