@@ -192,3 +192,18 @@ def test_every_formula_of_the_house_is_within_half_a_unit_everywhere(name: str) 
     exact = golden(name, ones, x, format_of(x.dtype)).value
     unit = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
     assert np.max(np.abs(got - exact) / unit) <= 0.51
+
+
+def stretched(x: Any, p: Any) -> Any:
+    """A product that float32 cannot hold."""
+    return x * p
+
+
+@pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
+def test_what_lies_just_beside_the_middle_of_two_16_bit_numbers_is_rounded_once(dtype: D) -> None:
+    """Float32 has no digits for the difference: rounded to that first, half of these went to the wrong side."""
+    numbers = np.arange(0x3C00, 0x4400, dtype=np.uint16).view(dtype.numpy).astype(np.float32)
+    middles = (numbers[:-1] + numbers[1:]) / 2
+    for factor, want in ((1 + 2.0**-45, numbers[1:]), (1 - 2.0**-45, numbers[:-1])):
+        out = run(stretched, [np.empty(middles.size, dtype.numpy)], [middles], factor)[0]
+        np.testing.assert_array_equal(out.astype(np.float32), want)

@@ -25,7 +25,7 @@ def test_kernels_from_the_caches_of_several_processes(tmp_path: Path) -> None:
         )
         return done.stdout
 
-    # Both are computed by a formula in float64, lane by lane: the same loop around different inner functions.
+    # Both have the same loop around different inner functions.
     apart = call("fast_gelu") + call("hardswish")
     assert call("fast_gelu", "hardswish") == apart
     assert apart == "fast_gelu 0.84579575 1.9356586\nhardswish 0.6666667 1.6666666\n"
