@@ -51,8 +51,8 @@ def gelu_tanh_value(x: Real) -> Real:
 def gelu_erf_slope(x: Real) -> Real:
     """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
     slope = 0.5 * erfc(-x * _INV_SQRT_2) + x * (_INV_SQRT_2PI * exp(-0.5 * x * x))
-    # Below -38.5 all that is left is the sign, which a sum of two zeros loses.
-    return where((x < -38.5) & (x > -math.inf), -0.0, slope)
+    # Below -37.5 (1e-300) all that is left is the sign, which a sum of two zeros loses.
+    return where((x < -37.5) & (x > -math.inf), -0.0, slope)
 
 
 def gelu_tanh_slope(x: Real) -> Real:
