@@ -7,7 +7,7 @@ from typing import Any
 from aclnn import arrays
 from aclnn.declaration import Call, Check, Elementwise, Kind, Operator, Parameter, Shape
 from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, exp
+from aclnn.formula import Gradient, Real, sigmoid
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
     FLOATING,
@@ -30,14 +30,14 @@ from aclnn.rules import (
 
 
 def silu_value(x: Real) -> Real:
-    """x / (1 + e^(-x)); NaN at -inf."""
-    return x / (1.0 + exp(-x))
+    """x·s with s = 1 / (1 + e^(-x)); NaN at -inf."""
+    return x * sigmoid(x)
 
 
 def silu_slope(x: Real) -> Real:
-    """s·(1 + x·(1 - s)) with s = 1 / (1 + e^(-x)); NaN at ±inf."""
-    s = 1.0 / (1.0 + exp(-x))
-    return s * (1.0 + x * (1.0 - s))
+    """s·(1 + x·(1 - s)) with s = 1 / (1 + e^(-x)), written so that little is lost near its zero; NaN at ±inf."""
+    s = sigmoid(x)
+    return s * (s + (1.0 + x) * (1.0 - s))
 
 
 silu_gradient = Gradient(silu_slope)
