@@ -22,13 +22,14 @@ HEADERS = (
     "aclnnop/aclnn_fast_gelu_backward.h aclnnop/aclnn_silu_backward.h aclnnop/aclnn_gelu_backward_v2.h "
     "aclnnop/aclnn_hardswish_backward.h aclnnop/aclnn_layer_norm_backward.h aclnnop/aclnn_fast_gelu.h "
     "aclnnop/aclnn_silu.h aclnnop/aclnn_gelu.h aclnnop/aclnn_gelu_v2.h aclnnop/aclnn_hardswish.h "
+    "aclnnop/aclnn_swi_glu.h aclnnop/aclnn_swi_glu_grad.h "
     "aclnnop/aclnn_layer_norm.h aclnnop/aclnn_ops_nn.h aclnnop/aclnn_ops_math.h runtime/rt.h"
 )
 #: The documents' operators; each has two phases.
 OPERATOR_FUNCTIONS = (
     "aclnnFastGeluBackward aclnnSiluBackward aclnnGeluBackwardV2 aclnnHardswishBackward aclnnLayerNormBackward "
     "aclnnFastGelu aclnnSilu aclnnGelu aclnnGeluV2 aclnnHardswish aclnnInplaceHardswish aclnnLayerNorm "
-    "aclnnLayerNormWithImplMode aclnnFastLayerNorm"
+    "aclnnLayerNormWithImplMode aclnnFastLayerNorm aclnnSwiGlu aclnnSwiGluGrad"
 )
 #: The runtime's and the objects' functions that the documents name.
 FUNCTIONS = (

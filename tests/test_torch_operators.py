@@ -39,9 +39,16 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
     if name.startswith("layer_norm_backward"):
         mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
         return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]
+    if "swi_glu" in name:
+        return [x, 1] if name == "swi_glu" else [tensor(3, 2, 5), x, 1]
     if "layer_norm" in name:
         return [x, [4, 5], tensor(4, 5), tensor(4, 5)]
     return [tensor(3, 4, 5), x] if "backward" in name else [x]
+
+
+def swi_glu(x: Any, dim: int) -> Any:
+    a, b = x.chunk(2, dim)
+    return torch.nn.functional.silu(a) * b
 
 
 def results(value: Any) -> tuple[Any, ...]:
@@ -96,6 +103,7 @@ PEERS: dict[str, Callable[..., Any]] = {
     "hardswish": torch.nn.functional.hardswish,
     "fast_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     "layer_norm": lambda x, shape, weight, bias: torch.nn.functional.layer_norm(x, shape, weight, bias),
+    "swi_glu": swi_glu,
 }
 
 
@@ -107,8 +115,8 @@ def test_gradients(name: str, dtype: Any) -> None:
         for mine, other in zip(ours, theirs, strict=True):
             if isinstance(mine, torch.Tensor):
                 other.copy_(mine)
-    weights = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(3)).to(dtype)
     value, expected = results(getattr(A, name)(*ours))[0], PEERS[name](*theirs)
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3)).to(dtype)
     assert value.dtype is dtype
     (value * weights).sum().backward()
     (expected * weights.double()).sum().backward()
@@ -287,6 +295,30 @@ def test_vmap_elementwise(name: str) -> None:
         dy, x = given
         once = torch.func.vmap(getattr(A, name), in_dims=(None, 0))(dy[0], x)
         assert torch.equal(once, torch.stack([getattr(A, name)(dy[0], row) for row in x]))
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, -2])
+def test_vmap_swi_glu(dim: int) -> None:
+    x = torch.randn(3, 4, 6)
+    assert torch.equal(
+        torch.func.vmap(A.swi_glu, (0, None))(x, dim), torch.stack([A.swi_glu(member, dim) for member in x])
+    )
+    slope = torch.func.grad(lambda x: A.swi_glu(x, dim).sin().sum())
+    assert torch.equal(torch.func.vmap(slope)(x), torch.stack([slope(member) for member in x]))
+
+
+@pytest.mark.parametrize("dim", [2, -3])
+def test_vmap_swi_glu_does_not_halve_the_batch(dim: int) -> None:
+    with pytest.raises(RuntimeError, match=f"dim: expected from -2 to 1, got {dim}"):
+        torch.func.vmap(A.swi_glu, (0, None))(torch.randn(4, 2, 6), dim)
+
+
+@pytest.mark.parametrize("dim", [0, 4, -1])
+def test_gradient_of_swi_glu_of_nine_dimensions(dim: int) -> None:
+    """Its gradient takes eight."""
+    x = torch.randn(2, 1, 2, 1, 4, 1, 2, 1, 2, requires_grad=True)
+    ours, theirs = (torch.autograd.grad(f(x, dim).sin().sum(), x)[0] for f in (A.swi_glu, swi_glu))
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_vmap_layer_norm() -> None:

@@ -46,6 +46,17 @@ def check_elementwise(mesh: Any) -> None:
     assert torch.equal(whole(A.gelu_backward_v2(*parts, "tanh")), A.gelu_backward_v2(dy, narrow, "tanh"))
 
 
+def check_halves(mesh: Any) -> None:
+    x, dy = seeded(8, 4, 12, seed=1), seeded(8, 4, 6, seed=2)
+    for dim in (-1, 2):
+        for placement in (Shard(0), Shard(1), Shard(2), Replicate()):
+            x_, dy_ = (distribute_tensor(tensor, mesh, [placement]) for tensor in (x, dy))
+            assert torch.equal(whole(A.swi_glu(x_, dim)), A.swi_glu(x, dim))
+            assert torch.equal(whole(A.swi_glu_grad(dy_, x_, dim)), A.swi_glu_grad(dy, x, dim))
+    # Another dimension over the same tensor must not reuse the rule made for the first.
+    assert torch.equal(whole(A.swi_glu(distribute_tensor(x, mesh, [Shard(0)]), 0)), A.swi_glu(x, 0))
+
+
 def check_single_extents(meshes: list[Any]) -> None:
     """A replicated dimension of extent 1 was said to be sharded, and the sum counted it once for each process."""
     for mesh, shape in itertools.product(meshes, [(1,), (1, 8), (1, 4, 8), (4, 1, 8)]):
@@ -163,6 +174,7 @@ def main(rank: int, world: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     mesh = init_device_mesh("cpu", (world,))
     check_elementwise(mesh)
+    check_halves(mesh)
     check_single_extents([mesh, *([init_device_mesh("cpu", (2, world // 2))] if world > 2 else [])])
     check_second_derivatives(mesh)
     check_outputs_given(mesh)

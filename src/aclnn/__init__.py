@@ -9,6 +9,7 @@ from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
 from aclnn.operators.silu import silu, silu_backward
+from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
 from aclnn.products import set_soc_name, soc_name
 from aclnn.status import AclnnError
 from aclnn.version import __version__
@@ -34,4 +35,6 @@ __all__ = [
     "silu",
     "silu_backward",
     "soc_name",
+    "swi_glu",
+    "swi_glu_grad",
 ]

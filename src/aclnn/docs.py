@@ -29,7 +29,8 @@ Made from the declarations by `python -m aclnn.docs operators > docs/operators.m
 where it is declared: `src/aclnn/operators/`.
 
 A data type is listed where the product's kernel takes it. On a product that is not listed, phase one refuses: with the
-checks' own code where they look at the product, else with 561103 after all checks, unless the tensors are empty.
+checks' own code where they look at the product (561003 at once where they ask for its kernel), else with 561103 after
+all checks, unless the tensors are empty.
 """
 
 _PRODUCTS = """\

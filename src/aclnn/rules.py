@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 
 from aclnn.declaration import Call, Check
-from aclnn.dtypes import DataType
+from aclnn.dtypes import DataType, Format
 from aclnn.products import Product
 from aclnn.promotion import castable, promote
-from aclnn.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.tensor import Tensor
 
 FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
@@ -163,6 +163,56 @@ def public_format(*names: str) -> Check:
         return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
 
     return each("no private format", names, complain)
+
+
+_ND_FORMATS = (
+    Format.FORMAT_ND,
+    Format.FORMAT_NCHW,
+    Format.FORMAT_NHWC,
+    Format.FORMAT_NCDHW,
+    Format.FORMAT_NCL,
+    Format(41),  # DHWCN
+)
+
+
+def nd_format(*names: str) -> Check:
+    """Each tensor's storage format is one that generated interfaces take for ND."""
+
+    def complain(call: Call, name: str) -> str | None:
+        got = call[name].format
+        return None if got in _ND_FORMATS else f"expected a format that counts as ACL_FORMAT_ND, got {got.c_name}"
+
+    return each("format that counts as ND", names, complain)
+
+
+def _without_kernel(call: Call) -> str | None:
+    if call.product in call.operator.support:
+        return None
+    expected = listing(product.title for product in Product if product in call.operator.support)
+    return f"product: expected one with a kernel, {expected}, got {call.product.title}"
+
+
+#: Of generated interfaces, which look for a kernel before they look at data types.
+KERNEL_OF_THE_PRODUCT = rule("kernel of the product", _without_kernel, ACLNN_ERR_INNER_FIND_KERNEL_ERROR)
+
+
+def some_dims(*names: str) -> Check:
+    """Each tensor has a dimension."""
+
+    def complain(call: Call, name: str) -> str | None:
+        return None if call[name].shape else "expected at least 1 dimension, got 0"
+
+    return each("at least 1 dimension", names, complain)
+
+
+def axis(name: str, tensor: str) -> Check:
+    """An attribute is the number of one of the tensor's dimensions, from the end if negative."""
+
+    def complain(call: Call) -> str | None:
+        dim, rank = call[name], len(call[tensor].shape)
+        return None if -rank <= dim < rank else f"{name}: expected from {-rank} to {rank - 1}, got {dim}"
+
+    return rule(f"dimension of {tensor}: {name}", complain)
 
 
 def limited_dims(*names: str) -> Check:

@@ -46,7 +46,7 @@ from cases.table import (
 )
 
 
-def _silu(x: Any) -> Any:
+def silu(x: Any) -> Any:
     return x / (1 + (-x).exp())
 
 
@@ -72,7 +72,7 @@ SILU_BACKWARD = Case(
     unsupported=dict.fromkeys((Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE), (NO_KERNEL, "product")),
     curves={
         "silu": Curve(
-            _silu,
+            silu,
             {},
             (-1.27846454276,),
             (float("nan"), float("nan")),
@@ -231,7 +231,7 @@ SILU = Case(
     unsupported=dict.fromkeys(OLDEST, (NO_KERNEL, "product")),
     curves={
         "silu": Curve(
-            _silu,
+            silu,
             {},
             (0.0,),
             (NAN, INFINITE),

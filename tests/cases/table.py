@@ -15,6 +15,8 @@ from aclnn.products import Product
 from exact import Forward
 
 NULL, INVALID, NO_KERNEL = 161001, 161002, 561103
+#: Of generated interfaces: a shape fault, and a product without a kernel, which they find before anything but nulls.
+TILING, NO_KERNEL_FOUND = 561002, 561003
 
 SOC_NAMES = {
     Product.ASCEND_950: "Ascend950DT_9571",

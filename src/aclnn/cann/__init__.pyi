@@ -1093,6 +1093,36 @@ def aclnnSiluBackward(workspace: int | None, workspaceSize: int, executor: int |
     Phase two: queues the work.
     """
 
+def aclnnSwiGluGetWorkspaceSize(x: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """SwiGLU: Silu of the first half along a dimension times the second half.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwiGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU: Silu of the first half along a dimension times the second half.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwiGluGradGetWorkspaceSize(
+    yGrad: int | None, x: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of SwiGLU with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwiGluGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of SwiGLU with respect to its input.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:

@@ -38,6 +38,7 @@ from aclnn.operators.layer_norm import (
 )
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
+from aclnn.operators.swi_glu import SWI_GLU, SWI_GLU_GRAD, swi_glu, swi_glu_grad
 
 __all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "signature_of"]
 

@@ -55,6 +55,20 @@ def _is_deep(in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> boo
     return any(isinstance(a, torch.Tensor) and a.dim() - (d is not None) >= MOST_DIMS for a, d in pairs)
 
 
+def _halves(call: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Of operators whose last argument is the dimension along which the last tensor has two halves."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        *tensors, dim = arguments
+        moved = [_leading(tensor, at, info.batch_size) for tensor, at in zip(tensors, in_dims, strict=False)]
+        rank = moved[-1].dim() - 1
+        if not -rank <= dim < rank:  # which would be the batch's
+            return _one_by_one(call, info, in_dims, arguments)
+        return call(*moved, dim + 1 if dim >= 0 else dim), 0
+
+    return rule
+
+
 def _layer_norm(call: Callable[..., Any]) -> Callable[..., Any]:
     def rule(info: Any, in_dims: Any, x: Tensor, shape: Any, weight: Any, bias: Any, *rest: Any) -> Any:
         if in_dims[2] is not None or in_dims[3] is not None:
@@ -80,16 +94,18 @@ def _layer_norm_backward(call: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-_LAYER_NORM = {
+_RULES = {
     "layer_norm": _layer_norm,
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
+    "swi_glu": _halves,
+    "swi_glu_grad": _halves,
 }
 
 
 def _register(operator: Operator) -> None:
-    make: Callable[..., Callable[..., Any]] = _LAYER_NORM.get(operator.name, _elementwise)
+    make: Callable[..., Callable[..., Any]] = _RULES.get(operator.name, _elementwise)
     call = getattr(torch.ops.aclnn, operator.name).default
     rule, defaults = make(call), default_arguments(operator)
 

@@ -1,7 +1,8 @@
 """DTensor rules: how each operator runs on tensors that are spread over several processes.
 
-Elementwise operators take any sharding, the same for all arguments. LayerNorm takes any over its rows: results follow
-the rows, the gradients of weight and bias are partial sums, and the normalised dimensions are whole everywhere.
+Elementwise operators take any sharding, the same for all arguments; gated ones any but along the dimension of the
+halves. LayerNorm takes any over its rows: results follow the rows, the gradients of weight and bias are partial sums,
+and the normalised dimensions are whole everywhere.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ def _elementwise(*arguments: Any) -> list[Rule]:
 
     whole: list[Rule] = [([Replicate()], [Replicate() if _is_tensor(a) else None for a in arguments])]
     return whole + [([Shard(dim)], [placement(a, dim) for a in arguments]) for dim in range(len(shape))]
+
+
+def _halves(*arguments: Any) -> list[Rule]:
+    """Of operators whose tensors are halves along one dimension, or have two: whole along it, which comes last."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    tensors = [argument for argument in arguments if _is_tensor(argument)]
+    dim = -1 if len(tensors) == len(arguments) else arguments[-1]
+    rank = len(tensors[-1].shape)
+    placements = [Replicate(), *(Shard(other) for other in range(rank) if other not in (dim, dim + rank))]
+    return [([p], [p if _is_tensor(argument) else None for argument in arguments]) for p in placements]
 
 
 def _layer_norm(x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, *rest: Any) -> list[Rule]:
@@ -76,6 +88,8 @@ _RULES: dict[str, Callable[..., list[Rule]]] = {
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
+    "swi_glu": _halves,
+    "swi_glu_grad": _halves,
 }
 
 

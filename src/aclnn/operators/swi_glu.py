@@ -1,0 +1,196 @@
+"""aclnnSwiGlu, SiLU of a tensor's first half times its second half, and aclnnSwiGluGrad, its gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Part, Shape
+from aclnn.formula import Real, absolute, where
+from aclnn.operators.silu import silu_slope, silu_value
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.rules import (
+    KERNEL_OF_THE_PRODUCT,
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    axis,
+    dtype_in,
+    each,
+    extents,
+    floating,
+    limited_dims,
+    nd_format,
+    on,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    some_dims,
+)
+from aclnn.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
+
+_LARGEST_ZERO = 2.0**-150
+"""What float32 rounds to zero."""
+
+
+def swi_glu_value(a: Real, b: Real) -> Real:
+    """silu(a)·b; for infinite b even where silu(a) is too small for a float64."""
+    value = silu_value(a)
+    return where((value == 0.0) & (absolute(b) == math.inf), a, value) * b
+
+
+def _times(factor: Real, other: Real) -> Real:
+    """The product, NaN for an infinity and what is zero in float32, as the vendor's kernels compute it."""
+    finite = absolute(other) < math.inf
+    return where(finite | (absolute(factor) > _LARGEST_ZERO), factor, 0.0) * other
+
+
+def swi_glu_gradient(dy: Real, a: Real, b: Real) -> tuple[Real, Real]:
+    """dy·silu'(a)·b and dy·silu(a)."""
+    return _times(silu_slope(a), dy * b), _times(silu_value(a), dy)
+
+
+def _halved(call: Call) -> Shape:
+    """The shape of a half of x; x's own for a dim that it does not have."""
+    shape, dim = call["x"].shape, call["dim"]
+    if not -len(shape) <= dim < len(shape):
+        return tuple(shape)
+    dim %= len(shape)
+    return (*shape[:dim], shape[dim] // 2, *shape[dim + 1 :])
+
+
+def _half_is_aligned(call: Call) -> str | None:
+    """A kernel takes whole lines; there are none to take of an empty tensor."""
+    nbytes = math.prod(call["x"].shape[call["dim"] :]) // 2 * call["x"].dtype.itemsize
+    if nbytes % 64 == 0 or call["out"].size == 0:
+        return None
+    return f"x: expected halves of rows (all from dimension dim on) in multiples of 64 bytes, got {nbytes}"
+
+
+def _even(call: Call) -> str | None:
+    size = call["x"].shape[call["dim"]]
+    return None if size % 2 == 0 else f"x: expected an even size along dimension {call['dim']}, got {size}"
+
+
+def _half_shape(call: Call, name: str) -> str | None:
+    expected, got = _halved(call), call[name].shape
+    return None if got == expected else f"expected shape {extents(expected)} (half of x), got {extents(got)}"
+
+
+_ALIGNED = rule("halves in multiples of 64 bytes: x", _half_is_aligned, ACLNN_ERR_INNER_TILING_ERROR)
+_EVEN = rule("even size along dim: x", _even, ACLNN_ERR_INNER_TILING_ERROR)
+
+
+def _halves(call: Call, tensor: str) -> tuple[Part, Part]:
+    shape, dim = call["x"].shape, call["dim"] % len(call["x"].shape)
+    half = shape[dim] // 2
+    return Part(tensor, dim, 0, half), Part(tensor, dim, half, shape[dim])
+
+
+def _work(call: Call) -> Elementwise | None:
+    return None if call["x"].size == 0 else Elementwise(swi_glu_value, _halves(call, "x"), ("out",))
+
+
+def _gradient_work(call: Call) -> Elementwise | None:
+    if call["x"].size == 0:
+        return None
+    return Elementwise(swi_glu_gradient, ("yGrad", *_halves(call, "x")), _halves(call, "out"))
+
+
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
+
+SWI_GLU = Operator(
+    name="swi_glu",
+    function="aclnnSwiGlu",
+    summary="SwiGLU: Silu of the first half along a dimension times the second half.",
+    formula="out = a / (1 + exp(-a)) * b,  [a | b] = x",
+    parameters=(
+        Parameter("x", "x", Kind.INPUT, "[a | b]"),
+        Parameter("dim", "dim", Kind.INT64, "the dimension along which a and b lie"),
+        Parameter("out", "out", Kind.OUTPUT, "the result, half of x", c_type="const aclTensor *"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("x", "out"),
+        KERNEL_OF_THE_PRODUCT,
+        dtype_in(floating, "x"),
+        same_dtype("out", "x"),
+        nd_format("x", "out"),
+        some_dims("x"),
+        axis("dim", "x"),
+        *on((Product.ATLAS_INFERENCE,), _ALIGNED),
+        _EVEN,
+        each("half of x", ("out",), _half_shape, ACLNN_ERR_PARAM_INVALID),
+    ),
+    work=_work,
+    infer=lambda call: {"out": (call["x"].dtype, _halved(call))},
+)
+
+SWI_GLU_GRAD = Operator(
+    name="swi_glu_grad",
+    function="aclnnSwiGluGrad",
+    summary="Gradient of SwiGLU with respect to its input.",
+    formula="dx = [dy * s * (1 + a * (1 - s)) * b | dy * a * s],  s = 1 / (1 + exp(-a)),  [a | b] = x",
+    parameters=(
+        Parameter("yGrad", "y_grad", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("x", "x", Kind.INPUT, "[a | b], the forward input"),
+        Parameter("dim", "dim", Kind.INT64, "the dimension along which a and b lie"),
+        Parameter("out", "out", Kind.OUTPUT, "dx", c_type="const aclTensor *"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("yGrad", "x", "out"),
+        KERNEL_OF_THE_PRODUCT,
+        dtype_in(floating, "x"),
+        same_dtype("yGrad", "x"),
+        same_dtype("out", "x"),
+        nd_format("yGrad", "x", "out"),
+        some_dims("x"),
+        axis("dim", "x"),
+        *on((Product.ATLAS_INFERENCE,), _ALIGNED),
+        _EVEN,
+        each("half of x", ("yGrad",), _half_shape, ACLNN_ERR_INNER_TILING_ERROR),
+        same_shape("out", "x"),
+        limited_dims("x"),
+    ),
+    work=_gradient_work,
+    infer=lambda call: {"out": (call["x"].dtype, call["x"].shape)},
+)
+
+
+def swi_glu(x: Any, dim: int = -1, out: Any = None) -> Any:
+    """SwiGLU: ``a / (1 + exp(-a))·b``, where a and b are the halves of x along a dimension.
+
+    Args:
+        x: a and b; float32, float16 or bfloat16, at least 1 dimension. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        dim: the dimension along which a and b lie, an even number of elements; from the end if negative.
+        out: where to write the result, same data type, half of x's shape; a new NumPy array by default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnSwiGlu refuses, with its status code.
+    """
+    return arrays.call(SWI_GLU, (x,), (dim,), (out,))
+
+
+def swi_glu_grad(y_grad: Any, x: Any, dim: int = -1, out: Any = None) -> Any:
+    """Gradient of SwiGLU: ``[dy·s·(1 + a·(1 - s))·b | dy·a·s]`` with ``s = 1 / (1 + exp(-a))``, a and b halves of x.
+
+    Args:
+        y_grad: dy; half of x's shape, same data type.
+        x: the forward input; float32, float16 or bfloat16, 1 to 8 dimensions. A NumPy array, or anything on the CPU
+            with ``__dlpack__`` or ``__array_interface__``; any strides.
+        dim: the dimension along which a and b lie, an even number of elements; from the end if negative.
+        out: where to write dx, shape and data type of x; a new NumPy array by default.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnSwiGluGrad refuses, with its status code.
+    """
+    return arrays.call(SWI_GLU_GRAD, (y_grad, x), (dim,), (out,))
