@@ -123,6 +123,29 @@ def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.V
     return builder.bitcast(builder.shuffle_vector(words, words, order), INTS.llvm)
 
 
+def _unless_zero(builder: ir.IRBuilder, rounded: ir.Value, by_bits: Callable[[], ir.Value]) -> ir.Value:
+    """What the instruction rounded to bfloat16; ``by_bits`` where it made zeros, perhaps of small numbers."""
+    # Apart: LLVM would compare them as bfloat16, which takes a detour through float32.
+    words = apart(builder, builder.bitcast(rounded, ir.VectorType(_INT16, rounded.type.count)))
+    magnitudes = builder.and_(words, ir.Constant(words.type, [_INT16(0x7FFF)] * words.type.count))
+    zeros = builder.icmp_unsigned("==", magnitudes, ir.Constant(words.type, None))
+    fast = builder.block
+    with builder.if_then(unlikely(builder, zeros)):
+        slow, exact = builder.block, by_bits()
+    chosen = builder.phi(words.type)
+    chosen.add_incoming(words, fast)
+    chosen.add_incoming(exact, slow)
+    return chosen
+
+
+def round_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """As ``narrow_bfloat16``; by an instruction, but for what it makes zero."""
+    if not target.rounds_bfloat16(context):
+        return narrow_bfloat16(context, builder, value)
+    rounded = call_llvm(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", ir.VectorType(_BFloat(), LANES), value)
+    return _unless_zero(builder, rounded, lambda: narrow_bfloat16(context, builder, value))
+
+
 def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
     """Two vectors as bfloat16, one after the other; rounded by an instruction, but for what it makes zero."""
 
@@ -133,14 +156,4 @@ def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high
     if not target.rounds_bfloat16(context):
         return by_bits()
     both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir.VectorType(_BFloat(), 2 * LANES), high, low)
-    # Apart: LLVM would compare them as bfloat16, which takes a detour through float32.
-    words = apart(builder, builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES)))
-    magnitudes = builder.and_(words, ir.Constant(words.type, [_INT16(0x7FFF)] * words.type.count))
-    zeros = builder.icmp_unsigned("==", magnitudes, ir.Constant(words.type, None))
-    fast = builder.block
-    with builder.if_then(unlikely(builder, zeros)):
-        slow, exact = builder.block, by_bits()
-    chosen = builder.phi(words.type)
-    chosen.add_incoming(words, fast)
-    chosen.add_incoming(exact, slow)
-    return chosen
+    return _unless_zero(builder, both, by_bits)

@@ -21,6 +21,7 @@ from aclnn.kernels.cpu.conversions import (
     narrow_bfloat16,
     narrow_float16,
     narrow_two_bfloat16,
+    round_bfloat16,
     widen_bfloat16,
     widen_float16,
 )
@@ -56,7 +57,7 @@ def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: 
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             raw = args[1] if narrow is None else narrow(context, builder, args[1])
-            if streamed and narrow is narrow_bfloat16 and target.flavour(context) == "avx512":
+            if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
                 # LLVM merges the rounding with the store, and that instruction cannot stream.
                 raw = apart(builder, raw)
             write(builder, raw, args[0], alignment, streamed)
@@ -77,6 +78,8 @@ store_bfloat16 = _store(narrow_bfloat16, "Sixteen values rounded to bfloat16.")
 stream_float32 = _store(None, "Sixteen float32 to a 64-byte aligned address, around the cache.", True, 64)
 stream_float16 = _store(narrow_float16, "The same for float16; 32-byte aligned.", True, 32)
 stream_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16; 32-byte aligned.", True, 32)
+store_rounded_bfloat16 = _store(round_bfloat16, "As store_bfloat16; quicker, and more code.")
+stream_rounded_bfloat16 = _store(round_bfloat16, "As stream_bfloat16; quicker, and more code.", True, 32)
 trickle_float32 = _store(None, "The same for an address aligned to 16 bytes, 16 bytes at a time.", True, 16)
 trickle_float16 = _store(narrow_float16, "The same for float16.", True, 16)
 trickle_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16.", True, 16)

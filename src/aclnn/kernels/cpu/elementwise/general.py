@@ -18,10 +18,13 @@ from aclnn.kernels.cpu.elementwise.sixteen_bit_gates import Short
 from aclnn.kernels.cpu.elementwise.strided import DIRECT
 from aclnn.kernels.cpu.ends import copy_in, copy_out
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.memory import store_rounded_bfloat16, stream_rounded_bfloat16
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
 from aclnn.kernels.cpu.vector import LANES, any_lane, bits, select
 
 _LINE = 64
+_STORES = STORES | {BFLOAT16: store_rounded_bfloat16}
+_STREAMS = STREAMS | {BFLOAT16: stream_rounded_bfloat16}
 
 
 def loads(count: int, load: Any) -> Any:
@@ -117,7 +120,7 @@ def _outputs(kinds: tuple[int, ...]) -> Any:
     if not kinds:
         return register_jitable(lambda addresses, at, streamed, values: None)
     kind, others = kinds[0], _outputs(kinds[1:])
-    store, stream, size = STORES[kind], STREAMS[kind], size_of(kind)
+    store, stream, size = _STORES[kind], _STREAMS[kind], size_of(kind)
 
     @register_jitable
     def outputs(addresses: Any, at: int, streamed: int, values: Any) -> None:
