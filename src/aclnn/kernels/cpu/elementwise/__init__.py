@@ -7,6 +7,5 @@ float32, or a table of its values at all 16-bit x (``entries``). ``strided`` bri
 
 A fitted version is a slope (``slopes``, of ``pieces`` with ``slopes_coefficients`` and, in the tails,
 ``coefficients``), a value (``values``, ``values_coefficients``) or a slope of 16-bit x (``sixteen_bit_slopes``,
-``sixteen_bit_coefficients``); ``products`` and ``tails`` are parts of its loop. ``general`` asks for versions of 16-bit
-elements alone (``sixteen_bit_gates``).
+``sixteen_bit_coefficients``); ``products`` and ``tails`` are parts of its loop.
 """

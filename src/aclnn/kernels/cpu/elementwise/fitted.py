@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from aclnn import formula as words
 from aclnn.dtypes import DataType
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.elementwise import sixteen_bit_slopes
 from aclnn.kernels.cpu.elementwise.products import times
-from aclnn.kernels.cpu.elementwise.sixteen_bit_gates import SHORT, Short
 from aclnn.kernels.cpu.elementwise.slopes import GRADIENTS, NEAR, Gradient, Near
 from aclnn.kernels.cpu.elementwise.values import VALUES
 from aclnn.kernels.cpu.inner import register_jitable
@@ -21,12 +18,6 @@ def near(formula: Formula, dtype: DataType) -> Near | None:
         return None
     name = formula.__name__
     return NEAR.get(name) if dtype == DataType.FLOAT else sixteen_bit_slopes.near(name, dtype)
-
-
-def short(formula: Formula, dtypes: Collection[DataType]) -> Short | None:
-    """What evaluates most lanes where all operands have one 16-bit type, if there is such a version of the formula."""
-    dtype, *others = set(dtypes)
-    return None if others else SHORT.get((formula.__name__, dtype))
 
 
 def gradient(formula: Formula) -> Gradient | None:

@@ -1,7 +1,4 @@
-"""Any formula over contiguous elements: sixteen float64 lanes, rounded once to each output's data type.
-
-Some formulas have a version for 16-bit operands that computes in float32, for most elements.
-"""
+"""Any formula over contiguous elements: sixteen float64 lanes, rounded once to each output's data type."""
 
 from __future__ import annotations
 
@@ -14,13 +11,12 @@ from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.doubles import narrow, narrow_to_odd, widen
 from aclnn.kernels.cpu.elementwise.formulas import compilable
 from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, STREAMS, size_of
-from aclnn.kernels.cpu.elementwise.sixteen_bit_gates import Short
 from aclnn.kernels.cpu.elementwise.strided import DIRECT
 from aclnn.kernels.cpu.ends import copy_in, copy_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import store_rounded_bfloat16, stream_rounded_bfloat16
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
-from aclnn.kernels.cpu.vector import LANES, any_lane, bits, select
+from aclnn.kernels.cpu.vector import LANES, any_lane, bits
 
 _LINE = 64
 _STORES = STORES | {BFLOAT16: store_rounded_bfloat16}
@@ -46,7 +42,7 @@ def _inputs(kinds: tuple[int, ...]) -> Any:
     def inputs(addresses: Any, at: int) -> Any:
         address = addresses[0] + at * size
         prefetch_ahead(address)
-        return load(address), *others(addresses[1:], at)
+        return widen(load(address)), *others(addresses[1:], at)
 
     return inputs
 
@@ -63,56 +59,8 @@ def _narrow_for_bfloat16(value: Any) -> Any:
     return nearest
 
 
-def _widened(count: int) -> Any:
-    """A function that gives each of so many float32 lanes in float64."""
-    if count == 0:
-        return register_jitable(lambda lanes: ())
-    others = _widened(count - 1)
-    return register_jitable(lambda lanes: (widen(lanes[0]), *others(lanes[1:])))
-
-
-def _rounded(kinds: tuple[int, ...]) -> Any:
-    """A function that gives each of some float64 lanes as the float32 to store as a kind."""
-    if not kinds:
-        return register_jitable(lambda values: ())
-    others = _rounded(kinds[1:])
-    rounded = {FLOAT32: narrow, FLOAT16: narrow_to_odd, BFLOAT16: _narrow_for_bfloat16}[kinds[0]]
-    return register_jitable(lambda values: (rounded(widen(values[0])), *others(values[1:])))
-
-
-def _chosen(count: int) -> Any:
-    """A function that takes each of so many results from the first or the second tuple of them, lane by lane."""
-    if count == 0:
-        return register_jitable(lambda mask, chosen, otherwise: ())
-    others = _chosen(count - 1)
-
-    @register_jitable
-    def select_each(mask: Any, chosen: Any, otherwise: Any) -> Any:
-        return select(mask, chosen[0], otherwise[0]), *others(mask, chosen[1:], otherwise[1:])
-
-    return select_each
-
-
-def _evaluation(formula: Formula, inputs: int, outputs: tuple[int, ...], short: Short | None) -> Any:
-    """A function of the inputs' lanes and the numbers giving the float32 to store as kinds."""
-    function, several = compilable(formula), len(outputs) > 1
-    widened, rounded, chosen = _widened(inputs), _rounded(outputs), _chosen(len(outputs))
-
-    @register_jitable
-    def exact(lanes: Any, numbers: Any) -> Any:
-        values = function(*(widened(lanes) + numbers))
-        return rounded(values if several else (values,))
-
-    if short is None:
-        return exact
-
-    @register_jitable(forceinline=True)
-    def evaluate(lanes: Any, numbers: Any) -> Any:
-        near, results = short(*lanes)
-        # Lane by lane: what else lies in a vector depends on how work is shared.
-        return chosen(near, results, exact(lanes, numbers)) if any_lane(~near) else results
-
-    return evaluate
+_ROUNDINGS = {FLOAT32: narrow, FLOAT16: narrow_to_odd, BFLOAT16: _narrow_for_bfloat16}
+"""Float64 lanes as the float32 to store as a kind."""
 
 
 def _outputs(kinds: tuple[int, ...]) -> Any:
@@ -120,14 +68,15 @@ def _outputs(kinds: tuple[int, ...]) -> Any:
     if not kinds:
         return register_jitable(lambda addresses, at, streamed, values: None)
     kind, others = kinds[0], _outputs(kinds[1:])
-    store, stream, size = _STORES[kind], _STREAMS[kind], size_of(kind)
+    store, stream, size, rounded = _STORES[kind], _STREAMS[kind], size_of(kind), _ROUNDINGS[kind]
 
     @register_jitable
     def outputs(addresses: Any, at: int, streamed: int, values: Any) -> None:
+        value = rounded(widen(values[0]))
         if streamed:
-            stream(addresses[0] + at * size, values[0])
+            stream(addresses[0] + at * size, value)
         else:
-            store(addresses[0] + at * size, values[0])
+            store(addresses[0] + at * size, value)
         others(addresses[1:], at, streamed, values[1:])
 
     return outputs
@@ -174,17 +123,14 @@ def _operands(inputs: int, outputs: int) -> Any:
     return operands
 
 
-def loop(
-    formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], numbers: int, short: Short | None = None
-) -> Loop:
+def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], numbers: int) -> Loop:
     """Compute formula(*inputs, *numbers) for contiguous elements; inputs and outputs are kinds.
 
     Up to ``DIRECT`` operands are a, b and c, the output last; the job is 1 to write around the cache (2: the caller
     finishes streams), which wants the outputs to lie alike within lines. More operands: the job is the address of
-    theirs, and a says whether to stream. The table is the address of the numbers, float64. ``short`` is evaluated
-    first, and the formula only where that is not good.
+    theirs, and a says whether to stream. The table is the address of the numbers, float64.
     """
-    evaluate = _evaluation(formula, len(inputs), outputs, short)
+    function, several = compilable(formula), len(outputs) > 1
     take, put = _inputs(inputs), _outputs(outputs)
     bring, take_back = _copies(inputs, False), _copies(outputs, True)
     read_numbers, operands = loads(numbers, load_one_float64), _operands(len(inputs), len(outputs))
@@ -208,7 +154,8 @@ def loop(
                 bring(read, at, count, read_lines)
                 begin, around, source, target = 0, 0, read_lines, written_lines
             for i in range(begin, begin + count, LANES):
-                put(target, i, around, evaluate(take(source, i), given))
+                values = function(*(take(source, i) + given))
+                put(target, i, around, values if several else (values,))
             if not whole:
                 take_back(written, at, count, written_lines)
             at += count

@@ -76,8 +76,7 @@ class _Evaluator:
         read, written = (tuple(KINDS[operand.dtype] for operand in operands) for operands in (inputs, outputs))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
         key = (fingerprint(formula), len(numbers), len(outputs))
-        short = fitted.short(formula, [operand.dtype for operand in (*inputs, *outputs)])
-        self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers), short))
+        self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers)))
 
     @property
     def constants_address(self) -> int:
