@@ -16,20 +16,23 @@ from aclnn.dtypes import DataType as D
 Forward = Callable[[Any], Any]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-NUMPY: dict[D, np.dtype[Any]] = {D.FLOAT: np.dtype(np.float32), D.FLOAT16: np.dtype(np.float16), D.BF16: BFLOAT16}
+NUMPY: dict[D, np.dtype[Any]] = {
+    D.FLOAT: np.dtype(np.float32),
+    D.FLOAT16: np.dtype(np.float16),
+    D.BF16: BFLOAT16,
+    D.DOUBLE: np.dtype(np.float64),
+}
 
 # Bits of the significand, exponent of the largest and of the smallest normal numbers.
-_FORMATS = {D.FLOAT: (24, 127, -126), D.FLOAT16: (11, 15, -14), D.BF16: (8, 127, -126)}
+_FORMATS = {D.FLOAT: (24, 127, -126), D.FLOAT16: (11, 15, -14), D.BF16: (8, 127, -126), D.DOUBLE: (53, 1022, -1022)}
 
-# Beyond this every forward here is 0 or x to within 1e-400, whatever dy multiplies it.
+# Beyond this every forward that flint finds no quotient of is 0 or x to within 1e-400, whatever dy multiplies it.
 _FAR = 1000.0
 
 
 @cache
 def derivative(forward: Forward, x: float, order: int = 1) -> float:
     """forward'(x) for finite x (forward(x) for order 0), rounded once to float64; its limit where |x| is large."""
-    if abs(x) > _FAR:
-        return x ** (1 - order) if x > 0 else -0.0
     precision = ctx.prec, ctx.cap
     try:
         ctx.cap = 2
@@ -38,6 +41,10 @@ def derivative(forward: Forward, x: float, order: int = 1) -> float:
             # Certified digits, or certified to be nothing in float32 even after the largest dy.
             if value.rel_accuracy_bits() >= 60 or abs(value) < 1e-100:
                 return float(value)
+    except ValueError:
+        if abs(x) > _FAR:
+            return x ** (1 - order) if x > 0 else -0.0
+        raise
     finally:
         ctx.prec, ctx.cap = precision
     raise ArithmeticError(f"no certified value at {x!r}")

@@ -15,7 +15,7 @@ from aclnn.tensor import Layout, Tensor, contiguous_strides
 GUARD = 70  # elements before and after a view: more than a vector and a cache line
 
 # NaNs with a payload, so that a poisoned input shows in the result and a written guard in its bits.
-_POISON = {4: np.uint32(0x7FC0DEAD), 2: np.uint16(0x7FDE), 1: np.uint8(0xA5)}
+_POISON = {8: np.uint64(0x7FF8DEADDEADDEAD), 4: np.uint32(0x7FC0DEAD), 2: np.uint16(0x7FDE), 1: np.uint8(0xA5)}
 
 
 class Guarded:

@@ -154,6 +154,19 @@ def test_a_switched_off_output_cannot_be_asked_for() -> None:
     assert "grad_bias is switched off by output_mask" in result.stderr
 
 
+def test_numbers_and_truth_values_of_a_run() -> None:
+    dy, y = pair()
+    save(dy=dy, y=y)
+    words = ("grad_output=dy.npy", "self_or_result=y.npy", "--alpha", "2", "--scale", "0.5", "--input-scale", "1")
+    for word, value in (("true", True), ("0", False)):
+        assert invoke("run", "elu_backward", *words, "--is-result", word, "--out", "dx.npy").exit_code == 0
+        np.testing.assert_array_equal(np.load("dx.npy"), aclnn.elu_backward(dy, 2, 0.5, 1, value, y))
+    for name, word, wanted in (("is_result", "2", "true or false"), ("alpha", "two", "a number")):
+        done = invoke("run", "elu_backward", *words[:2], f"{name}={word}", "--out", "dx.npy")
+        assert done.exit_code == 2
+        assert f"{name}: expected {wanted}, got '{word}'" in done.stderr
+
+
 def test_json_of_a_run() -> None:
     dy, x = pair(np.float16, (2, 3))
     save(dy=dy, x=x)
@@ -345,7 +358,7 @@ def test_what_works_in_place_leaves_its_file_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["run", "swish", "--out", "dx.npy"], "operator: expected one of fast_gelu"),
+        (["run", "swish", "--out", "dx.npy"], "operator: expected one of elu, "),
         (["run", "silu_backward", "self=x.npy", "--out", "dx.npy"], "expected grad_output=FILE, got none"),
         (["run", "silu_backward", "grad_output=dy.npy", "self=x.npy"], "--out: expected name=FILE"),
         (["run", "silu_backward", "x=x.npy", "--out", "dx.npy"], "got 'x'"),

@@ -22,7 +22,7 @@ from aclnn.operators.silu import silu_slope
 from aclnn.verify.golden import elementwise as golden
 from aclnn.verify.number_formats import format_of
 from exact import rounded
-from test_kernels_elementwise import DTYPES, SHAPES, bits, layout, views
+from test_kernels_elementwise import DTYPES, EVERY, SHAPES, bits, layout, views
 
 Array = np.ndarray[Any, Any]
 
@@ -65,7 +65,7 @@ def test_any_layouts_and_data_types_are_rounded_once_and_nothing_else_is_touched
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("shift", [0, 1, 5])
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
 def test_halves_of_rows_of_any_length_and_alignment(
     monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], shift: int, streamed: bool
 ) -> None:
@@ -120,7 +120,7 @@ def scaled_bell(x: Any, width: Any) -> Any:
     return exp(-(x * x) / (width * width))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
 def test_a_new_number_compiles_nothing(dtype: np.dtype[Any]) -> None:
     gradient = Gradient(scaled_bell)
     x = np.linspace(-9, 9, 1000).astype(dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aclnn import arrays
 from aclnn.dtypes import DataType as D
 from cases import CASES
 from cases.table import FLOATS, Case, Curve
@@ -26,7 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cas
 
 
 def gradient(case: Case, curve: Curve, dy: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    result: np.ndarray[Any, Any] = case.python(dy, x, *curve.attributes.values())
+    attributes = tuple(curve.attributes[p.name] for p in case.operator.attributes)
+    result: np.ndarray[Any, Any] = arrays.call(case.operator, (dy, x), attributes, (None,))
     return result
 
 
@@ -101,7 +103,7 @@ def test_every_16_bit_slope_is_correctly_rounded(case: Case, curve: Curve, dtype
 
 
 @pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16], ids=lambda d: d.name)
-@pytest.mark.parametrize(("case", "curve"), [c for c in CURVES if "hardswish" not in str(c.id)])
+@pytest.mark.parametrize(("case", "curve"), [c for c in CURVES if not str(c.id).startswith(("hardswish", "elu"))])
 def test_slopes_too_small_for_their_type_are_negative_zeros(case: Case, curve: Curve, dtype: D) -> None:
     """GELU's were positive below -38.6 in 16 bits."""
     x = np.array([-2, -20, -38, -39, -40, -100, -700, -3e4, -6e4]).astype(NUMPY[dtype])
@@ -191,9 +193,11 @@ def test_the_value_in_float32(case: Case, curve: Curve) -> None:
 def test_every_16_bit_value_is_correctly_rounded(case: Case, curve: Curve, dtype: D) -> None:
     x = every_16_bit(dtype)
     result = value(case, curve, x)
-    expected = rounded(elementwise(curve, [x.astype(np.float64)]), dtype)
-    wrong = ~((result == expected) | (np.isnan(result) & np.isnan(expected)))
-    assert not wrong.any(), (x[wrong], result[wrong], expected[wrong])
+    exact = elementwise(curve, [x.astype(np.float64)])
+    # Of a value within 2^-53 of a tie float64 does not know the side.
+    wrong = ~((result == rounded(exact, dtype)) | (np.isnan(result) & np.isnan(exact)))
+    wrong[wrong] = ~(ulps(result[wrong], exact[wrong], dtype) <= 0.5 + 2.0**-40)
+    assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
 
 
 @pytest.mark.parametrize(("case", "curve"), FORWARDS)

@@ -55,6 +55,8 @@ def handles(lib: ctypes.CDLL, case: Case, arguments: Arguments) -> Iterator[list
             assert lib.aclDestroyIntArray(handle) == 0
         elif parameter.kind is Kind.BOOL_ARRAY:
             assert lib.aclDestroyBoolArray(handle) == 0
+        elif parameter.kind is Kind.SCALAR:
+            assert lib.aclDestroyScalar(handle) == 0
 
 
 @pytest.mark.parametrize(("case", "row"), ROWS)
@@ -108,7 +110,9 @@ def test_products_without_a_kernel(lib: ctypes.CDLL, case: Case, product: Produc
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_results_of_the_first_phase_come_before_the_operators_own_checks(lib: ctypes.CDLL, case: Case) -> None:
     entry = getattr(lib, f"{case.operator.function}GetWorkspaceSize")
-    nothing = [0 if p.kind in (Kind.DOUBLE, Kind.INT32, Kind.INT64) else None for p in case.operator.parameters]
+    nothing = [
+        0 if p.kind in (Kind.BOOL, Kind.DOUBLE, Kind.INT32, Kind.INT64) else None for p in case.operator.parameters
+    ]
     value = ctypes.c_uint64()
     for results, name in (((None, ctypes.byref(value)), "workspaceSize"), ((ctypes.byref(value), None), "executor")):
         assert entry(*nothing, *results) == 161001

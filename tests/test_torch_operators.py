@@ -43,7 +43,12 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return [x, 1] if name == "swi_glu" else [tensor(3, 2, 5), x, 1]
     if "layer_norm" in name:
         return [x, [4, 5], tensor(4, 5), tensor(4, 5)]
-    return [tensor(3, 4, 5), x] if "backward" in name else [x]
+    return gradient_arguments(name, tensor(3, 4, 5), x) if "backward" in name else [x]
+
+
+def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:
+    """Those of an elementwise gradient."""
+    return [dy, 1.5, 2, 0.5, False, x] if name == "elu_backward" else [dy, x]
 
 
 def swi_glu(x: Any, dim: int) -> Any:
@@ -74,10 +79,11 @@ def test_opcheck_out(name: str) -> None:
         torch.library.opcheck(overload, tuple(given), outs, test_utils=checks)
 
 
-def test_opcheck_in_place() -> None:
+@pytest.mark.parametrize(("name", "attributes"), [("inplace_hardswish", ()), ("inplace_elu", (1.5, 2))])
+def test_opcheck_in_place(name: str, attributes: tuple[float, ...]) -> None:
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    for overload in (A.inplace_hardswish.default, A.inplace_hardswish.into):
-        torch.library.opcheck(overload, (torch.randn(3, 4),), test_utils=checks)
+    for overload in (getattr(A, name).default, getattr(A, name).into):
+        torch.library.opcheck(overload, (torch.randn(3, 4), *attributes), test_utils=checks)
 
 
 @pytest.mark.parametrize("mask", [[bool(bits & 1), bool(bits & 2), bool(bits & 4)] for bits in range(8)])
@@ -97,6 +103,7 @@ def test_same_bits_as_the_python_function(name: str) -> None:
 
 
 PEERS: dict[str, Callable[..., Any]] = {
+    "elu": torch.nn.functional.elu,
     "silu": torch.nn.functional.silu,
     "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "gelu_v2": torch.nn.functional.gelu,
@@ -146,7 +153,7 @@ def test_second_derivatives(name: str) -> None:
 def test_derivatives_by_grad_output_are_the_slope(name: str) -> None:
     """Those of Hardswish's gradient were PyTorch's slope, which differs from ours at -3 and 3."""
     x, dy = torch.tensor([-4.0, -3.0, -1.0, 0.0, 3.0, 4.0]), torch.ones(6, requires_grad=True)
-    slope = getattr(A, name)(dy, x)
+    slope = getattr(A, name)(*gradient_arguments(name, dy, x))
     torch.testing.assert_close(torch.autograd.grad(slope.sum(), dy)[0], slope.detach())
 
 
@@ -266,6 +273,35 @@ def test_inference_tensors_are_written_in_inference_mode_only() -> None:
     with pytest.raises(RuntimeError, match="expected inference mode"):
         A.inplace_hardswish(out)
     assert torch.equal(out, expected)
+
+
+def test_numbers_are_told_apart_by_more_than_equality() -> None:
+    """0.0 from -0.0, and a real number from a complex one."""
+    x = torch.tensor([-1.0])
+    assert [bool(torch.signbit(A.elu(x, zero))) for zero in (0.0, -0.0)] == [True, False]
+    A.elu(x, 1)
+    with pytest.raises(RuntimeError, match="alpha: expected a real number, got one of ACL_COMPLEX128"):
+        A.elu(x, 1 + 0j)
+
+
+def test_numbers_of_an_operator_in_place() -> None:
+    x = torch.randn(4, 6, dtype=torch.float64)
+    expected = A.elu(x, 1.5, input_scale=2)
+    written = torch._neg_view(-x)
+    A.inplace_elu(written, 1.5, input_scale=2)
+    assert A.inplace_elu(x, 1.5, 1, 2) is x
+    assert torch.equal(x, expected)
+    assert torch.equal(written, expected)
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_second_derivatives_of_elu(is_result: bool) -> None:
+    dy, v = (torch.randn(40, generator=torch.Generator().manual_seed(seed), requires_grad=True) for seed in (1, 2))
+    given = (1.5, 2.0, 0.5, is_result)
+    ours = torch.autograd.grad(A.elu_backward(dy, *given, v).sin().sum(), (dy, v))
+    theirs = torch.autograd.grad(N.elu_backward(dy, *given, v).sin().sum(), (dy, v))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
 
 
 def test_out_and_in_place_write_negated_views() -> None:
@@ -425,12 +461,13 @@ def test_inductor_compiles_every_operator(tmp_path: Path) -> None:
     """
 
     def model(x: Any, dy: Any, weight: Any, bias: Any, mean: Any, rstd: Any) -> Any:
-        y = A.silu(x * 1.5) + A.gelu(x) + A.hardswish(x) + A.fast_gelu(x) + A.gelu_v2(x) + A.gelu_v2(x, 1)
+        y = A.silu(x * 1.5) + A.gelu(x) + A.hardswish(x) + A.fast_gelu(x) + A.gelu_v2(x) + A.gelu_v2(x, 1) + A.elu(x)
         y = A.layer_norm(y, [8], weight, bias)[0] + A.layer_norm_with_impl_mode(x, [8], weight)[0]
         written = torch.empty_like(x)
         A.gelu_v2.out(x.detach(), out=written)
         A.inplace_hardswish(written)
-        slopes = [getattr(A, name)(dy, x.detach()) for name in SLOPES]
+        A.inplace_elu(written, 1.5)
+        slopes = [getattr(A, name)(*gradient_arguments(name, dy, x.detach())) for name in SLOPES]
         masked = A.layer_norm_backward(dy, x.detach(), [8], mean, rstd, None, None, [True, False, True])
         return y, written, *slopes, masked[0], masked[2]
 

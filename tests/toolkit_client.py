@@ -76,6 +76,8 @@ def argument(library: ctypes.CDLL, kind: Kind, value: Any) -> Any:
         return library.aclCreateIntArray(int64s(value), len(value))
     if kind is Kind.BOOL_ARRAY:
         return library.aclCreateBoolArray((ctypes.c_bool * max(len(value), 1))(*value), len(value))
+    if kind is Kind.SCALAR:
+        return library.aclCreateScalar(value.data, value.dtype)
     return value.encode() if kind is Kind.STRING else value
 
 

@@ -4,6 +4,7 @@
 under pyACL's names.
 """
 
+from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
@@ -17,6 +18,8 @@ from aclnn.version import __version__
 __all__ = [
     "AclnnError",
     "__version__",
+    "elu",
+    "elu_backward",
     "fast_gelu",
     "fast_gelu_backward",
     "fast_layer_norm",
@@ -27,6 +30,7 @@ __all__ = [
     "hardswish",
     "hardswish_backward",
     "hardswish_backward_v2",
+    "inplace_elu",
     "inplace_hardswish",
     "layer_norm",
     "layer_norm_backward",

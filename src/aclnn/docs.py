@@ -17,7 +17,7 @@ from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.products import Product
-from aclnn.rules import FLOATING
+from aclnn.rules import computed
 from aclnn.status import name_of
 from aclnn.toolkit.lower_runtime import FORWARDS
 from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
@@ -136,7 +136,7 @@ def _section(operator: Operator) -> str:
             f"```c\n{_prototypes(operator)}\n```\n",
             f"```text\n{_python_signature(operator)}\n```\n",
             _table(("C", "Python", "takes", "may be null", "meaning"), parameters),
-            _table(("product", *(dtype.numpy_name or "" for dtype in FLOATING)), _support(operator)),
+            _table(("product", *(dtype.numpy_name or "" for dtype in computed(operator))), _support(operator)),
             "Checks, the first that fails decides:\n",
             _table(("no.", "what must hold", "else"), checks),
         ]
@@ -166,7 +166,7 @@ def _support(operator: Operator) -> Iterator[tuple[str, ...]]:
     for product in Product:
         if product in operator.support:
             taken = operator.support[product]
-            yield (product.title, *("yes" if dtype in taken else "" for dtype in FLOATING))
+            yield (product.title, *("yes" if dtype in taken else "" for dtype in computed(operator)))
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -98,6 +98,16 @@ class DataType(IntEnum):
         """
         return np.frombuffer(data, self.numpy)[0]
 
+    def encode(self, number: Any) -> bytes:
+        """Return a number converted to this type, as bytes; one that exceeds a floating type becomes infinite.
+
+        Raises:
+            OverflowError: an integer exceeds an integer type.
+            TypeError: neither NumPy nor ml_dtypes has an equivalent.
+        """
+        with np.errstate(over="ignore"):
+            return np.array(number, self.numpy).tobytes()
+
     @classmethod
     def of_numpy(cls, dtype: np.dtype[Any]) -> DataType:
         """The data type equivalent to a NumPy one.

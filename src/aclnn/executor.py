@@ -12,7 +12,7 @@ from aclnn import kernels
 from aclnn.declaration import Call, Elementwise, LayerNorm, Library, Operator, Part, Work
 from aclnn.dtypes import DataType
 from aclnn.products import Product, current_product
-from aclnn.promotion import promote
+from aclnn.promotion import castable, promote
 from aclnn.rules import FLOATING, sane_view
 from aclnn.settings import Memo, integer
 from aclnn.status import (
@@ -384,7 +384,11 @@ def _elementwise(
 ) -> kernels.Plan:
     """Plan a formula, whose inputs of other than floating types are converted to the promoted type first."""
     dtypes = [operand.dtype for operand in inputs]
-    if set(dtypes) <= set(FLOATING):
+    for name, dtype in zip(map(_tensor_of, work.outputs), (output.dtype for output in outputs), strict=True):
+        _expect_kernel(call, name, dtype, dtype in _COMPUTED)
+    for name, dtype in zip(map(_tensor_of, work.inputs), dtypes, strict=True):
+        _expect_kernel(call, name, dtype, castable(dtype, DataType.DOUBLE))
+    if set(dtypes) <= set(FLOATING) or (device == "cpu" and set(dtypes) <= set(_COMPUTED)):
         return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
     if device != "cpu":
         text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
@@ -393,6 +397,16 @@ def _elementwise(
     converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
     plan = kernels.elementwise(work.formula, converted, outputs, work.numbers, device)
     return kernels.converting(plan, inputs, (promoted,) * len(inputs))
+
+
+_COMPUTED = (*FLOATING, DataType.DOUBLE)
+
+
+def _expect_kernel(call: Call, name: str, dtype: DataType, found: bool) -> None:
+    """Refuse a data type that the operator's checks take and no kernel does."""
+    if not found:
+        text = f"{name}: expected a data type with a kernel for it, got {dtype.c_name}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, f"{call.operator.function}: {text}")
 
 
 def _promoted(first: DataType, second: DataType) -> DataType:

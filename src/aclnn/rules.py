@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 
-from aclnn.declaration import Call, Check
+from aclnn.declaration import Call, Check, Operator
 from aclnn.dtypes import DataType, Format
 from aclnn.products import Product
 from aclnn.promotion import castable, promote
@@ -17,6 +17,13 @@ FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
 #: What the operators' kernels take: bfloat16 exists on the A2, A3 and 950 products only.
 WITH_BFLOAT16 = frozenset(FLOATING)
 WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
+
+
+def computed(operator: Operator) -> tuple[DataType, ...]:
+    """The data types that an operator has kernels for on some product, and float32, float16 and bfloat16 before."""
+    taken = frozenset[DataType]().union(*operator.support.values())
+    return (*FLOATING, *sorted(taken - WITH_BFLOAT16))
+
 
 #: How many dimensions a tensor may have where an operator states a limit.
 MOST_DIMS = 8
@@ -123,6 +130,16 @@ def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
         return f"expected a data type to which {computed.c_name} (that of the result) converts, got {mine.c_name}"
 
     return each("holds the result", names, complain)
+
+
+def real(*names: str) -> Check:
+    """Each scalar is a truth value, an integer or a real floating number."""
+
+    def complain(call: Call, name: str) -> str | None:
+        dtype = call[name].dtype
+        return None if castable(dtype, DataType.DOUBLE) else f"expected a real number, got one of {dtype.c_name}"
+
+    return each("real number", names, complain)
 
 
 def same_dtype(name: str, other: str) -> Check:

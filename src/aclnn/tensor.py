@@ -61,6 +61,10 @@ class Scalar(NamedTuple):
         """The number, as NumPy's scalar."""
         return self.dtype.decode(self.data)
 
+    def rounded(self, dtype: DataType) -> float:
+        """The number's real part, rounded to a floating data type."""
+        return float(dtype.decode(dtype.encode(self.value.real)))
+
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides in elements."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aclnn import extras, operators
+from aclnn.arrays import attribute
 from aclnn.declaration import Call, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
 from aclnn.executor import Picker, prepare_layouts, run_checks
@@ -37,6 +38,8 @@ _SCHEMA_TYPES = {
     Kind.INT_ARRAY: "SymInt[]",
     Kind.BOOL_ARRAY: "bool[]",
     Kind.STRING: "str",
+    Kind.SCALAR: "Scalar",
+    Kind.BOOL: "bool",
     Kind.DOUBLE: "float",
     Kind.INT64: "int",
     Kind.INT32: "int",
@@ -61,14 +64,14 @@ def is_functional(operator: Operator) -> bool:
 
 
 def arguments_of(operator: Operator) -> tuple[Parameter, ...]:
-    """The torch operator's positional arguments, in order; none but its output for one that works in place."""
+    """The torch operator's positional arguments, in order; behind its output for one that works in place."""
     return tuple(p for p in operator.parameters if p.kind is not Kind.OUTPUT)
 
 
 def schema(operator: Operator) -> str:
     """Its schema, such as ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     if not is_functional(operator):
-        return f"{operator.name}({_outputs_schema(operator)}) -> Tensor(a!)"
+        return f"{operator.name}({_written_schema(operator)}) -> Tensor(a!)"
     returns = ", ".join(["Tensor"] * len(operator.outputs))
     return f"{operator.name}({_arguments_schema(operator)}) -> {_tuple(returns, operator)}"
 
@@ -85,8 +88,8 @@ def into_schema(operator: Operator) -> str:
 
 
 def _written_schema(operator: Operator) -> str:
-    outputs = _outputs_schema(operator)
-    return f"{_arguments_schema(operator)}, *, {outputs}" if is_functional(operator) else outputs
+    outputs, given = _outputs_schema(operator), _arguments_schema(operator)
+    return f"{given}, *, {outputs}" if is_functional(operator) else ", ".join(filter(None, (outputs, given)))
 
 
 def _letters(operator: Operator) -> str:
@@ -141,9 +144,12 @@ def evaluator(operator: Operator, device: str) -> Evaluate:
     """What runs the operator on tensors of one device type."""
     # Judging takes 0.1 to 0.6 ms; equal calls are judged once.
     recipes: Memo[tuple[Any, ...], _Recipe] = Memo()
+    has_scalars = any(p.kind is Kind.SCALAR for p in operator.attributes)
 
     def evaluate(arguments: Arguments, outs: Outs, devices: Any = None) -> Sequence[Any]:
         """``devices`` are those of all tensors where the type leaves a choice."""
+        if has_scalars:  # whose bytes tell 0.0 from -0.0, and 1 from 1 + 0j
+            arguments = _with_scalars(operator, arguments)
         key = [current_product(), devices]
         addresses = [0]
         for argument in arguments if outs is None else (*arguments, *outs):
@@ -171,6 +177,13 @@ def evaluator(operator: Operator, device: str) -> Evaluate:
         return outs
 
     return evaluate
+
+
+def _with_scalars(operator: Operator, arguments: Arguments) -> Arguments:
+    return [
+        attribute(operator, parameter, argument) if parameter.kind is Kind.SCALAR else argument
+        for parameter, argument in zip(arguments_of(operator), arguments, strict=True)
+    ]
 
 
 def _cpu(operator: Operator) -> Evaluate:
@@ -289,7 +302,7 @@ def _elementwise_arguments(operator: Operator, arguments: Arguments) -> list[Any
 def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]:
     """Judge the arguments' descriptions alone, and make results without memory."""
     where = _device_of(operator, arguments, outs)
-    call, fresh = _describe_call(operator, arguments, outs)
+    call, fresh = _describe_call(operator, _with_scalars(operator, arguments), outs)
     run_checks(call)
     if outs is not None:
         return outs
@@ -316,14 +329,15 @@ def _functional(evaluate: Evaluate, operator: Operator) -> Callable[..., Any]:
 def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
     """The kernel of the overload that writes tensors given by keyword, or by position for an in-place operator."""
     defaults, names, functional = default_arguments(operator), out_names(operator), is_functional(operator)
+    count = len(names)
     increment_version = torch.autograd.graph.increment_version
 
     def kernel(*arguments: Any, **outs: Any) -> None:
         if functional:
             written: Sequence[Any] = [outs[name] for name in names]
-            arguments += defaults[len(arguments) :]
         else:
-            written, arguments = arguments, ()
+            written, arguments = arguments[:count], arguments[count:]
+        arguments += defaults[len(arguments) :]
         versioned = [tensor for tensor in written if not tensor.is_inference()]
         if len(versioned) < len(written) and not torch.is_inference_mode_enabled():
             _refuse_inference(operator, written)
@@ -349,7 +363,7 @@ def into_by_copying(operator: Operator) -> Callable[..., None]:
     def evaluate(arguments: Arguments, outs: Outs) -> Sequence[Any]:
         assert outs is not None
         _fake(operator, arguments, outs)
-        results = call(*(arguments or outs))
+        results = call(*(arguments if is_functional(operator) else (*outs, *arguments)))
         for out, result in zip(outs, results if isinstance(results, tuple) else [results], strict=True):
             if result is not None:
                 out.copy_(result)

@@ -57,7 +57,9 @@ def attribute(parameter: Parameter, text: str, name: str) -> Any:
                 return tuple(map(int, _items(text)))
             case Kind.BOOL_ARRAY:
                 return tuple(_TRUTH[word.lower()] for word in _items(text))
-            case Kind.DOUBLE:
+            case Kind.BOOL:
+                return _TRUTH[text.strip().lower()]
+            case Kind.DOUBLE | Kind.SCALAR:
                 return float(text)
             case _:
                 return int(text)
@@ -75,7 +77,9 @@ _TRUTH = {"1": True, "true": True, "0": False, "false": False}
 _SPELLING = {
     Kind.INT_ARRAY: "integers such as 4,8",
     Kind.BOOL_ARRAY: "truth values such as 1,1,0",
+    Kind.BOOL: "true or false",
     Kind.DOUBLE: "a number",
+    Kind.SCALAR: "a number",
 }
 
 

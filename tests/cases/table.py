@@ -12,6 +12,7 @@ from aclnn.declaration import Operator
 from aclnn.dtypes import DataType as D
 from aclnn.dtypes import Format
 from aclnn.products import Product
+from aclnn.tensor import Scalar
 from exact import Forward
 
 NULL, INVALID, NO_KERNEL = 161001, 161002, 561103
@@ -70,6 +71,10 @@ def other(tensor: T) -> D:
 
 def dtype(new: D | Callable[[T], D], *names: str) -> Change:
     return {name: {"dtype": new} for name in names}
+
+
+def scalar(value: Any, dtype: D = D.DOUBLE) -> Scalar:
+    return Scalar(dtype, dtype.encode(value))
 
 
 def shape(new: tuple[int, ...], *names: str) -> Change:

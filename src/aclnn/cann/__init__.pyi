@@ -813,6 +813,60 @@ def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
     Returns ``(ret, free, total)``.
     """
 
+def aclnnEluGetWorkspaceSize(
+    self: int | None, alpha: int | None, scale: int | None, inputScale: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Exponential linear unit.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnElu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponential linear unit.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEluBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    alpha: int | None,
+    scale: int | None,
+    inputScale: int | None,
+    isResult: int,
+    selfOrResult: int | None,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the exponential linear unit, by its argument or by its result.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the exponential linear unit, by its argument or by its result.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceEluGetWorkspaceSize(
+    selfRef: int | None, alpha: int | None, scale: int | None, inputScale: int | None
+) -> tuple[int, int, int]:
+    """Exponential linear unit, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceElu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponential linear unit, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFastGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """FastGelu: x times the logistic function of 1.702 x.
 

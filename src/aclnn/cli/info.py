@@ -14,7 +14,7 @@ from aclnn.declaration import Operator
 from aclnn.operators import OPERATORS
 from aclnn.products import Product, current_product, soc_name
 from aclnn.required import required_arguments
-from aclnn.rules import FLOATING
+from aclnn.rules import computed
 from aclnn.version import __version__
 
 # Distribution, and the extra that brings it.
@@ -141,7 +141,7 @@ def _operator(operator: Operator) -> dict[str, Any]:
             for parameter in operator.parameters
         ],
         "support": {
-            product.title: [dtype.numpy_name for dtype in FLOATING if dtype in operator.support[product]]
+            product.title: [dtype.numpy_name for dtype in computed(operator) if dtype in operator.support[product]]
             for product in Product
             if product in operator.support
         },

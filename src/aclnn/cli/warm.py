@@ -26,6 +26,8 @@ _LAYOUTS = ("contiguous", "gaps between rows", "gaps between elements")
 _CHOICES: Mapping[Kind, tuple[Any, ...]] = {
     Kind.STRING: ("none", "tanh"),
     Kind.INT64: (0, 1),
+    Kind.BOOL: (False, True),
+    Kind.SCALAR: (1.0,),
     Kind.BOOL_ARRAY: ((True, True, True), (False, True, True), (True, False, False)),
 }
 """Attributes' values that choose what is computed; an operator refuses those that it does not have."""

@@ -80,8 +80,8 @@ def elementwise(
     """Plan ``outputs = formula(*inputs, *numbers)``.
 
     All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
-    float16 and bfloat16. A result is computed in float64 and rounded once, where the formula (or the derivative of a
-    ``Gradient``) has no fitted version that computes in float32.
+    float16, bfloat16 and, on the CPU, float64. A result is computed in float64 and rounded once, where the formula (or
+    the derivative of a ``Gradient``) has no fitted version that computes in float32.
     """
     return cast(Plan, _module(device, "elementwise.plans").plan(formula, inputs, outputs, numbers))
 

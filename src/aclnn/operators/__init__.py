@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import Signature, signature
 
 from aclnn.declaration import Operator
+from aclnn.operators.elu import ELU, ELU_BACKWARD, INPLACE_ELU, elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import FAST_GELU, FAST_GELU_BACKWARD, fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import (
     GELU,

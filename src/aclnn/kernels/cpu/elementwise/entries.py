@@ -94,3 +94,8 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
         if len(_tables) > _MOST:
             _tables.popitem(last=False)
         return found
+
+
+def overflows(table: NDArray[np.float32]) -> bool:
+    """Whether a finite value exceeds float32: a small dy may bring its product back."""
+    return bool((np.abs(table[0]) == np.finfo(np.float32).max).any())

@@ -10,9 +10,18 @@ from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.doubles import narrow, narrow_to_odd, widen
 from aclnn.kernels.cpu.elementwise.formulas import compilable
-from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, STREAMS, size_of
+from aclnn.kernels.cpu.elementwise.kinds import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    LOADS,
+    STORES,
+    STREAMS,
+    size_of,
+)
 from aclnn.kernels.cpu.elementwise.strided import DIRECT
-from aclnn.kernels.cpu.ends import copy_in, copy_out
+from aclnn.kernels.cpu.ends import copy, copy_in, copy_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import store_rounded_bfloat16, stream_rounded_bfloat16
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
@@ -36,7 +45,7 @@ def _inputs(kinds: tuple[int, ...]) -> Any:
     if not kinds:
         return register_jitable(lambda addresses, at: ())
     load, size, others = LOADS[kinds[0]], size_of(kinds[0]), _inputs(kinds[1:])
-    prefetch_ahead = prefetch_ahead_32 if kinds[0] == FLOAT32 else prefetch_ahead_16
+    prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
 
     @register_jitable
     def inputs(addresses: Any, at: int) -> Any:
@@ -59,8 +68,8 @@ def _narrow_for_bfloat16(value: Any) -> Any:
     return nearest
 
 
-_ROUNDINGS = {FLOAT32: narrow, FLOAT16: narrow_to_odd, BFLOAT16: _narrow_for_bfloat16}
-"""Float64 lanes as the float32 to store as a kind."""
+_ROUNDINGS = {FLOAT64: widen, FLOAT32: narrow, FLOAT16: narrow_to_odd, BFLOAT16: _narrow_for_bfloat16}
+"""Float64 lanes as those to store as a kind."""
 
 
 def _outputs(kinds: tuple[int, ...]) -> Any:
@@ -83,15 +92,17 @@ def _outputs(kinds: tuple[int, ...]) -> Any:
 
 
 def _copies(kinds: tuple[int, ...], back: bool) -> Any:
-    """A function that copies ``count`` elements of each operand to consecutive lines, or back."""
+    """A function that copies ``count`` < 16 elements of each operand to consecutive rooms, or back."""
     if not kinds:
         return register_jitable(lambda addresses, at, count, lines: None)
-    size, others = size_of(kinds[0]), _copies(kinds[1:], back)
+    size, others, fit_a_line = size_of(kinds[0]), _copies(kinds[1:], back), kinds[0] != FLOAT64
 
     @register_jitable
     def copies(addresses: Any, at: int, count: int, lines: Any) -> None:
         address = addresses[0] + at * size
-        if back:
+        if not fit_a_line:
+            copy(address if back else lines[0], lines[0] if back else address, count * size)
+        elif back:
             copy_out(lines[0], count * size, address)
         else:
             copy_in(address, count * size, lines[0])
@@ -100,12 +111,12 @@ def _copies(kinds: tuple[int, ...], back: bool) -> Any:
     return copies
 
 
-def _consecutive(count: int) -> Any:
-    """A function of an address giving ``count`` addresses of consecutive lines."""
+def _consecutive(count: int, room: int) -> Any:
+    """A function of an address giving ``count`` addresses, ``room`` bytes apart."""
     if count == 0:
         return register_jitable(lambda address: ())
-    others = _consecutive(count - 1)
-    return register_jitable(lambda address: (address, *others(address + _LINE)))
+    others = _consecutive(count - 1, room)
+    return register_jitable(lambda address: (address, *others(address + room)))
 
 
 def _operands(inputs: int, outputs: int) -> Any:
@@ -134,8 +145,9 @@ def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], nu
     take, put = _inputs(inputs), _outputs(outputs)
     bring, take_back = _copies(inputs, False), _copies(outputs, True)
     read_numbers, operands = loads(numbers, load_one_float64), _operands(len(inputs), len(outputs))
-    input_lines, output_lines = _consecutive(len(inputs)), _consecutive(len(outputs))
-    input_bytes, lines, size = _LINE * len(inputs), _LINE * (len(inputs) + len(outputs)), size_of(outputs[0])
+    room = max(_LINE, *(LANES * size_of(kind) for kind in (*inputs, *outputs)))
+    input_lines, output_lines = _consecutive(len(inputs), room), _consecutive(len(outputs), room)
+    input_bytes, lines, size = room * len(inputs), room * (len(inputs) + len(outputs)), size_of(outputs[0])
 
     def part(job: int, a: int, b: int, c: int, table: int, first: int, last: int) -> None:
         streamed, read, written = operands(job, a, b, c)

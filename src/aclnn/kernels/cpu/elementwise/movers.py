@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu.addresses import load_one_uint16, load_one_uint32, store_one_uint16, store_one_uint32
+from aclnn.kernels.cpu.addresses import (
+    load_one_int64,
+    load_one_uint16,
+    load_one_uint32,
+    store_one_int64,
+    store_one_uint16,
+    store_one_uint32,
+)
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.ends import copy_in, copy_out
 from aclnn.kernels.cpu.inner import register_jitable
@@ -93,7 +100,16 @@ def _movers(size: int, load: Any, store: Any, transpose: Any) -> tuple[Any, Any]
     return gather, scatter
 
 
+@register_jitable
+def _transpose_64(corner: int, pitch: int, origin: int, step: int) -> None:
+    """As ``transpose_32``, element by element."""
+    for i in range(LANES):
+        for k in range(LANES):
+            store_one_int64(corner + k * pitch + 8 * i, load_one_int64(origin + i * step + 8 * k))
+
+
 _MOVERS = {
+    8: _movers(8, load_one_int64, store_one_int64, _transpose_64),
     4: _movers(4, load_one_uint32, store_one_uint32, transpose_32),
     2: _movers(2, load_one_uint16, store_one_uint16, transpose_16),
 }

@@ -63,12 +63,14 @@ class _Evaluator:
         self.constants: Any = None
         x, output = inputs[-1], outputs[0]
         of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
-        if of_one_variable and {operand.dtype for operand in inputs} == {output.dtype}:
+        if of_one_variable and {operand.dtype for operand in inputs} == {output.dtype} != {DataType.DOUBLE}:
             if x.dtype != DataType.FLOAT:
-                self.constants = entries.table(formula, x.dtype, numbers)
-                self.kernel = _contiguous_kernel(formula, x.dtype)
-                return
-            if not numbers and fitted.gradient(formula) is not None:
+                table = entries.table(formula, x.dtype, numbers)
+                if not (isinstance(formula, Gradient) and entries.overflows(table)):
+                    self.constants = table
+                    self.kernel = _contiguous_kernel(formula, x.dtype)
+                    return
+            elif not numbers and fitted.gradient(formula) is not None:
                 self.kernel = _contiguous_kernel(formula, x.dtype)
                 return
         if numbers:

@@ -20,7 +20,8 @@ from aclnn.kernels.cpu.geometry import Axis, Geometry
 from aclnn.kernels.cpu.inner import register_jitable
 
 TILE = 1024
-"""Elements of a tile: three buffers of it, 12 KiB, leave room in an L1 cache of 32 KiB for what they come from."""
+"""Elements of a tile, half as many where some have eight bytes: three buffers of it, 12 KiB, leave room in an L1 cache
+of 32 KiB for what they come from."""
 
 BUFFER = 4 * TILE
 
@@ -42,11 +43,11 @@ STREAMED_ROW = 4096
 """Bytes of the shortest row that is written around the cache. On Zen 4, of rows 2, 4 and 8 KiB long with gaps, 16 MiB
 take 1.24 ms through the cache and 1.67 ms around it, 1.86 and 1.71, 1.63 and 1.56."""
 
-(LOOP, CONSTANTS, STREAMED, MOVER_2, MOVER_4, ROWS, COLUMNS, TILE_ROWS, TILE_COLUMNS, BAND, OPERANDS) = range(11)
+(LOOP, CONSTANTS, STREAMED, MOVERS, _, _, ROWS, COLUMNS, TILE_ROWS, TILE_COLUMNS, BAND, OPERANDS) = range(12)
 """Places in the description. LOOP: the address of a kernel over contiguous elements (see ``general.loop``), CONSTANTS:
-that of its table. MOVER: addresses of the kernels ``mover``. BAND: tiles side by side that are done before the tiles
-below. From OPERANDS on, of each operand: size of an element, distance between rows, between columns; then the number of
-outer dimensions, followed by extent and each operand's distance, the last dimension first."""
+that of its table. MOVERS: addresses of the kernels ``mover`` for 2, 4 and 8 bytes. BAND: tiles side by side that are
+done before those below. From OPERANDS on, of each operand: size of an element, distance between rows, between columns;
+then the number of outer dimensions, followed by extent and each operand's distance, the last dimension first."""
 
 
 class Tiling(NamedTuple):
@@ -78,14 +79,15 @@ def _rows_and_columns(axes: Sequence[Axis], ordered: bool) -> tuple[int | None, 
     return (others[-1] if others else max(axis for axis in range(len(axes)) if axis != columns)), columns
 
 
-def _tile_shape(rows: int, columns: int, transposed: bool) -> tuple[int, int]:
+def _tile_shape(rows: int, columns: int, most: int, transposed: bool) -> tuple[int, int]:
+    """Rows and columns of a tile of ``most`` elements."""
     if not transposed:
-        width = min(columns, TILE)
+        width = min(columns, most)
     elif rows < _SQUARE:
-        width = min(columns, TILE // rows)
+        width = min(columns, most // rows)
     else:
         width = min(columns, _SQUARE)
-    return min(rows, max(1, TILE // width)), width
+    return min(rows, max(1, most // width)), width
 
 
 def tile(
@@ -110,7 +112,7 @@ def tile(
     chosen = _rows_and_columns(geometry.axes, geometry.ordered)
     rows, columns = (unit if axis is None else geometry.axes[axis] for axis in chosen)
     outer = [axis for i, axis in enumerate(geometry.axes) if i not in chosen]
-    streamed = 0
+    streamed, most = 0, BUFFER // max(4, *sizes)
     if not geometry.ordered and columns.extent >= LONG and columns.steps == tuple(sizes):
         height, width = 1, min(columns.extent, PIECE)
         row_bytes = columns.extent * sizes[-1]
@@ -119,13 +121,13 @@ def tile(
         streamed = int(alike and row_bytes >= STREAMED_ROW and count * row_bytes >= stream_bytes)
         transposed = False
     elif geometry.ordered:
-        height, width, transposed = 1, min(columns.extent, TILE), False
+        height, width, transposed = 1, min(columns.extent, most), False
     else:
         transposed = any(0 < abs(row) < abs(column) for row, column in zip(rows.steps, columns.steps, strict=True))
-        height, width = _tile_shape(rows.extent, columns.extent, transposed)
+        height, width = _tile_shape(rows.extent, columns.extent, most, transposed)
     across, down = -(-columns.extent // width), -(-rows.extent // height)
     band = max(1, _BAND // width) if transposed else across
-    description = [*evaluator, streamed, *(mover(size) if size in sizes else 0 for size in (2, 4))]
+    description = [*evaluator, streamed, *(mover(size) if size in sizes else 0 for size in (2, 4, 8))]
     description += [rows.extent, columns.extent, height, width, band]
     for operand in zip(sizes, rows.steps, columns.steps, strict=True):
         description += operand
@@ -195,7 +197,7 @@ def loop(inputs: int, outputs: int) -> Loop:
         Of tiles of whole rows, prefetch a few rows ahead.
         """
         steps = layout + 8 * (OPERANDS + 3 * k)
-        mover = load_one_int64(layout + 8 * (MOVER_4 if load_one_int64(steps) == 4 else MOVER_2))
+        mover = load_one_int64(layout + 8 * (MOVERS + (load_one_int64(steps) >> 2)))
         row, column = load_one_int64(steps + 8), load_one_int64(steps + 16)
         ahead = _ROWS_AHEAD * row if width == load_one_int64(layout + 8 * COLUMNS) else after - place
         invoke(mover, back, buffer, place, height, width, row, column, ahead)
