@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,14 @@ def short_and_long(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
 @pytest.mark.parametrize("part", short_and_long(SHORT, LONG))
 def test_interpreted(part: str) -> None:
     interpret(Path(__file__).with_name("triton_interpreted.py"), part)
+
+
+def test_rms_norm_says_that_it_has_no_kernel() -> None:
+    from aclnn import kernels
+
+    for plan in (partial(kernels.layer_norm, eps=0.0), kernels.layer_norm_backward):
+        with pytest.raises(NotImplementedError, match="RMSNorm: expected tensors on the CPU"):
+            plan((), (), 1, device="cuda", centred=False)
 
 
 @pytest.mark.long

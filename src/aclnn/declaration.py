@@ -127,18 +127,20 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class LayerNormBackward:
-    """The gradients of LayerNorm; names are None for tensors that are absent or not wanted."""
+    """The gradients of LayerNorm or RMSNorm; names are None for tensors that are absent or not wanted."""
 
     inputs: tuple[str | None, ...]
     outputs: tuple[str | None, ...]
     normalized_dims: int
     on_every_product: bool = False
     """Needs no kernel of the product (there is nothing but zeros to write)."""
+    centred: bool = True
+    """False for RMSNorm, which has no mean."""
 
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """LayerNorm; names are None for tensors that are absent or not wanted."""
+    """LayerNorm or RMSNorm; names are None for tensors that are absent or not wanted."""
 
     inputs: tuple[str | None, ...]
     """x, weight, bias."""
@@ -148,6 +150,8 @@ class LayerNorm:
     eps: float
     on_every_product: bool = False
     """Needs no kernel of the product (there are no columns, only mean and rstd to fill)."""
+    centred: bool = True
+    """False for RMSNorm, which has neither mean nor bias."""
 
 
 @dataclass(frozen=True)

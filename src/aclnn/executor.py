@@ -345,9 +345,9 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
         return _library(call, work)
     read, written = _layouts(call, work.inputs), _layouts(call, work.outputs)
     if isinstance(work, LayerNorm):
-        plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device)
+        plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device, work.centred)
     else:
-        plan = kernels.layer_norm_backward(read, written, work.normalized_dims, device)
+        plan = kernels.layer_norm_backward(read, written, work.normalized_dims, device, work.centred)
     return Prepared(call, plan, work.inputs, work.outputs)
 
 

@@ -118,33 +118,41 @@ def layer_norm(
     normalized_dims: int,
     eps: float,
     device: str = "cpu",
+    centred: bool = True,
 ) -> Plan:
-    """Plan LayerNorm over M rows of N columns.
+    """Plan LayerNorm over M rows of N columns, or RMSNorm.
 
     Args:
         inputs: x (M, N), weight (N) or None for ones, bias (N) or None for zeros.
-        outputs: out (M, N), mean (M), rstd (M), the last two None when they are not wanted.
+        outputs: out (M, N), mean (M), rstd (M), the last two None when they are not wanted. Of one with more elements
+            the first are written.
         normalized_dims: how many trailing dimensions of x make up the N columns.
         eps: added to the variance of each row.
         device: whose kernels to use.
+        centred: False for RMSNorm, which subtracts no mean (nor writes one) and adds no bias.
 
     Strides, data types and shapes are as free as in ``layer_norm_backward``. With N = 0 mean is 0 and rstd NaN.
     """
-    return cast(Plan, _module(device, "layer_norm.forward").plan(inputs, outputs, normalized_dims, eps))
+    return cast(Plan, _module(device, "layer_norm.forward").plan(inputs, outputs, normalized_dims, eps, centred))
 
 
 def layer_norm_backward(
-    inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, device: str = "cpu"
+    inputs: tuple[Layout | None, ...],
+    outputs: tuple[Layout | None, ...],
+    normalized_dims: int,
+    device: str = "cpu",
+    centred: bool = True,
 ) -> Plan:
-    """Plan the gradients of LayerNorm over M rows of N columns.
+    """Plan the gradients of LayerNorm over M rows of N columns, or those of RMSNorm.
 
     Args:
         inputs: dy (M, N), x (M, N), mean (M), rstd (M), weight (N) or None for ones.
         outputs: dx (M, N), dw (N), db (N), each None when it is not wanted.
         normalized_dims: how many trailing dimensions of x make up the N columns.
         device: whose kernels to use.
+        centred: False for RMSNorm, which has no mean, and no Σ g in dx.
 
     Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
     shape with that many elements.
     """
-    return cast(Plan, _module(device, "layer_norm.backward").plan(inputs, outputs, normalized_dims))
+    return cast(Plan, _module(device, "layer_norm.backward").plan(inputs, outputs, normalized_dims, centred))

@@ -19,7 +19,7 @@ from aclnn.kernels.cpu.layer_norm.calls import addresses, aligned, columns_kerne
 from aclnn.kernels.cpu.layer_norm.in_order import in_order
 from aclnn.kernels.cpu.layer_norm.job import Job
 from aclnn.kernels.cpu.layer_norm.rows import LONGEST, SHORT
-from aclnn.kernels.cpu.layer_norm.segments import Wanted
+from aclnn.kernels.cpu.layer_norm.segments import NormSpec
 from aclnn.kernels.cpu.layer_norm.tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
@@ -64,17 +64,21 @@ class LayerNormPlan:
     """
 
     def __init__(
-        self, inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int
+        self,
+        inputs: tuple[Layout | None, ...],
+        outputs: tuple[Layout | None, ...],
+        normalized_dims: int,
+        centred: bool,
     ) -> None:
         dy, x, mean, rstd, weight = inputs
         dx, dw, db = outputs
         assert dy is not None
         assert x is not None
-        assert mean is not None
         assert rstd is not None
-        self.wanted = Wanted(dx is not None, dw is not None, db is not None)
+        assert centred == (mean is not None)
+        self.spec = NormSpec(dx is not None, dw is not None, db is not None, centred)
         self._matrices = [View(layout, normalized_dims) for layout in (dy, x, dx) if layout is not None]
-        self._statistics = [rows_of(mean), rows_of(rstd)]
+        self._statistics = [None if mean is None else rows_of(mean), rows_of(rstd)]
         self._weight = columns_of(weight) if weight is not None and dx is not None else None
         self._gradients = [columns_of(layout) if layout is not None else None for layout in (dw, db)]
         split = len(dy.shape) - normalized_dims
@@ -103,22 +107,27 @@ class LayerNormPlan:
         ascending = not self._direct or all(
             stride >= self.n * view.itemsize for view in self._matrices for _, stride in view.rows
         )
-        in_sets = taken_in_sets(self.wanted, self.n, self._dtype.itemsize, ascending)
+        in_sets = taken_in_sets(self.spec, self.n, self._dtype.itemsize, ascending)
         self._sets = even and not self._batched and in_sets
         self._regions = self._lay_out()
         self._kernels: dict[tuple[bool, bool, str], tuple[list[Kernel], dict[int, int]]] = {}
         self.workspace_bytes = 0 if self._empty else self._regions.end
         self._template, self.packed_template = self._job(packed=False), self._job(packed=True)
         fields = (*MATRICES[:2], jobs.MEAN, jobs.RSTD, jobs.DX, jobs.DW, jobs.DB)
-        self._places = [(which, at // 8) for which, field in enumerate(fields) if (at := self._template[field])]
+        given = (*inputs[:4], *outputs)
+        self._places = [
+            (which, at // 8)
+            for which, field in enumerate(fields)
+            if (at := self._template[field]) and given[which] is not None
+        ]
         """Where in the job the addresses of inputs, without the weight, and outputs go."""
-        self._careful = self._batched or (self.wanted.dx and (self._sets or not self._direct))
+        self._careful = self._batched or (self.spec.dx and (self._sets or not self._direct))
         self._one_by_one = not self._sets and not self._batched and SHORT < self.n <= jobs.SEGMENT
         self._ways = self._ways_to_write()
         self._prepare()
 
     def _lay_out(self) -> _Regions:
-        partials = aligned(4 * self.n) if self.wanted.dx and not self._weight_is_ready() else 0
+        partials = aligned(4 * self.n) if self.spec.dx and not self._weight_is_ready() else 0
         records = partials + self._partial_bytes() * self._blocks
         batch = -(-self._batch // jobs.GROUP) * jobs.GROUP if self._batched else 0
         coefficients = aligned(records + jobs.RECORD * self._segments * batch)
@@ -137,13 +146,13 @@ class LayerNormPlan:
 
     def _db_offset(self) -> int:
         """Bytes from a block's sums of dw to those of db."""
-        if not (self.wanted.dw and self.wanted.db):
+        if not (self.spec.dw and self.spec.db):
             return 0
         return self._sum_bytes() + (jobs.APART - self._sum_bytes()) % 4096
 
     def _partial_bytes(self) -> int:
         """Bytes of a block's partial sums."""
-        return self._db_offset() + self._sum_bytes() * (self.wanted.dw or self.wanted.db)
+        return self._db_offset() + self._sum_bytes() * (self.spec.dw or self.spec.db)
 
     def _job(self, packed: bool) -> Job:
         """What compiled code reads, addresses still missing; ``packed`` for tiles in place of dy, x and dx."""
@@ -158,10 +167,12 @@ class LayerNormPlan:
             if view is not None:
                 job[field] = 8 * len(job)
                 job += view.fields()
+        if not self.spec.centred:
+            job[jobs.MEAN] = job[jobs.RSTD]  # is loaded, and not used
         for field, matrix in zip(MATRICES, self._matrices, strict=False):
             job[field] = 8 * len(job)
             job += [0, int(DataType.FLOAT), 4, 0, 1, 0, 1, 0, 0] if packed else matrix.fields()
-        if self.wanted.dx:
+        if self.spec.dx:
             job[jobs.STREAMED] = int(self._direct and self._streams(self._matrices[2]))
         return Job.of(job)
 
@@ -193,7 +204,7 @@ class LayerNormPlan:
             return
         for way in self._ways:
             self._compiled(self._careful, self._one_by_one, way)
-        if self.wanted.dx:
+        if self.spec.dx:
             columns_kernel("top_weight")
         weight = self._weight
         if not self._direct or (weight is not None and not (weight.direct and weight.dtype == DataType.FLOAT)):
@@ -205,7 +216,7 @@ class LayerNormPlan:
             return
         inputs, _copies = self._overlaps.apart(inputs, outputs)
         job = self._filled(inputs, outputs, workspace)
-        in_place = self.wanted.dx and outputs[0] in inputs[:2]
+        in_place = self.spec.dx and outputs[0] in inputs[:2]
         if self._empty:
             self._finish(job, 0)
         elif self._batched:
@@ -224,7 +235,7 @@ class LayerNormPlan:
         job[jobs.RECORDS] = workspace + regions.records
         job[jobs.COEFFICIENTS] = workspace + regions.coefficients
         job[jobs.FRESH] = 1
-        if self.wanted.dx and not self._empty:
+        if self.spec.dx and not self._empty:
             job[jobs.STREAMED] &= outputs[0] % 16 == 0
             job[jobs.WEIGHT] = weight = self._ready_weight(inputs[4], workspace)
             columns_kernel("top_weight")(weight, self.n, job.address + 8 * jobs.TOP_WEIGHT)
@@ -259,8 +270,8 @@ class LayerNormPlan:
             if self._batched:
                 names = ["batch_sums", "batch_dx"]
             drivers = [driver(name) for name in names]
-            sets = self._sets and (self.wanted.dx or not careful)
-            found = drivers, addresses(self._dtype, self.wanted, self.n, careful, one_by_one, sets, self._batched, way)
+            sets = self._sets and (self.spec.dx or not careful)
+            found = drivers, addresses(self._dtype, self.spec, self.n, careful, one_by_one, sets, self._batched, way)
             self._kernels[careful, one_by_one, way] = found
         return found
 
@@ -322,7 +333,7 @@ class LayerNormPlan:
             last = min(self._m, first + self._batch)
             job[jobs.FRESH], job[jobs.SLOW_ROWS] = first == 0, 0
             self._share(job, sums, (first, last, first, 0))
-            if self.wanted.dx:
+            if self.spec.dx:
                 dx(job.address, steps.VERDICTS, first, last, first, 0, 1, 1)
                 if job[jobs.SLOW_ROWS]:
                     self._do(job, dx, (steps.EXACT, first, last, first), 0, self._segments)
@@ -379,6 +390,11 @@ class LayerNormPlan:
                 pool.sweep(driver("finish"), operands, chunk, self.n, partial_count * self.n // jobs.PER_US)
 
 
-def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
+def plan(
+    inputs: tuple[Layout | None, ...],
+    outputs: tuple[Layout | None, ...],
+    normalized_dims: int,
+    centred: bool = True,
+) -> Plan:
     """See ``aclnn.kernels.layer_norm_backward``."""
-    return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims), outputs, places=(0,))
+    return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims, centred), outputs, places=(0,))

@@ -16,7 +16,7 @@ from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.kernels.cpu.layer_norm.batches import batch_dx, batch_sums
 from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.rows import SHORT, blocks
-from aclnn.kernels.cpu.layer_norm.segments import Wanted
+from aclnn.kernels.cpu.layer_norm.segments import NormSpec
 from aclnn.kernels.cpu.vector import LANES
 
 
@@ -61,12 +61,12 @@ def driver(name: str) -> Kernel:
     return kernel(f"layer_norm_{name}", (), DRIVERS[name])
 
 
-def taken_in_sets(wanted: Wanted, columns: int, size: int, ascending: bool) -> bool:
+def taken_in_sets(spec: NormSpec, columns: int, size: int, ascending: bool) -> bool:
     """Whether sets are made of evenly spaced rows of so many columns, with elements of so many bytes.
 
     ``ascending``: each row is in memory behind the one before.
     """
-    if wanted.dx:
+    if spec.dx:
         whole = columns % LANES == 0
         return columns <= short.LONGEST_BYTES // size and (whole or ascending)
     return down.SHORTEST <= columns < down.LONG
@@ -74,7 +74,7 @@ def taken_in_sets(wanted: Wanted, columns: int, size: int, ascending: bool) -> b
 
 def addresses(
     dtype: DataType,
-    wanted: Wanted,
+    spec: NormSpec,
     columns: int,
     careful: bool,
     one_by_one: bool,
@@ -86,38 +86,38 @@ def addresses(
 
     ``way`` is how dx is written: ``store``, ``stream`` in whole vectors, or ``trickle``, 16 bytes at a time.
     """
-    element = ELEMENTS[dtype]
+    element, centred = ELEMENTS[dtype], spec.centred
+    three = element, element, element
 
     def made(name: str, key: tuple[object, ...], make: Callable[[], segments.Kernel]) -> int:
         return address_of(kernel(f"layer_norm_{name}", (int(dtype), *key), make))
 
-    def made_sum_row(wanted: Wanted, careful: bool, last: bool) -> int:
-        make = partial(segments.sum_row, element, element, wanted, careful, last)
-        return made("sum_row", (*wanted, careful, last), make)
+    def made_sum_row(spec: NormSpec, careful: bool, last: bool) -> int:
+        make = partial(segments.sum_row, element, element, spec, careful, last)
+        return made("sum_row", (*spec, careful, last), make)
 
     found = {jobs.FINISH: address_of(driver("finish"))}
     if one_by_one:
-        found[jobs.SUM_ROW] = made_sum_row(wanted, careful, last=False)
-        found[jobs.SUM_LAST_ROW] = made_sum_row(wanted, careful, last=True)
+        found[jobs.SUM_ROW] = made_sum_row(spec, careful, last=False)
+        found[jobs.SUM_LAST_ROW] = made_sum_row(spec, careful, last=True)
     else:
-        make = partial(segments.sum_group, element, element, wanted, careful)
-        found[jobs.SUM_GROUP] = made("sum_group", (*wanted, careful), make)
-    if sets and wanted.dx:
-        found[jobs.SETS] = made("sets", (*wanted, way), lambda: short.sets(element, element, element, wanted, way))
+        make = partial(segments.sum_group, element, element, spec, careful)
+        found[jobs.SUM_GROUP] = made("sum_group", (*spec, careful), make)
+    if sets and spec.dx:
+        found[jobs.SETS] = made("sets", (*spec, way), lambda: short.sets(element, element, element, spec, way))
         found[jobs.SET_ROWS] = short.rows_of_a_set(columns)
     elif sets:
         narrow = columns <= down.NARROW
-        found[jobs.SETS] = made("sums_down", (*wanted, narrow), lambda: down.sums(element, element, wanted, narrow))
+        found[jobs.SETS] = made("sums_down", (*spec, narrow), lambda: down.sums(element, element, spec, narrow))
         found[jobs.SET_ROWS] = down.SET
-    if wanted.dx and not careful:
-        found[jobs.MEASURE] = made_sum_row(Wanted(dx=True, dw=False, db=False), careful=True, last=False)
-    if wanted.dx:
+    if spec.dx and not careful:
+        found[jobs.MEASURE] = made_sum_row(spec._replace(dw=False, db=False), careful=True, last=False)
+    if spec.dx:
         found[jobs.JUDGE] = address_of(driver("judge"))
-        found[jobs.WRITE_ROW] = made("write_row", (way,), lambda: segments.write_row(element, element, element, way))
-        found[jobs.ADD_EXACTLY] = made("add_exactly", (), lambda: exact.add_exactly(element, element))
-        found[jobs.WRITE_EXACTLY] = made("write_exactly", (), lambda: exact.write_exactly(element, element, element))
+        found[jobs.WRITE_ROW] = made("write_row", (way, centred), partial(segments.write_row, *three, way, centred))
+        found[jobs.ADD_EXACTLY] = made("add_exactly", (centred,), partial(exact.add_exactly, *three[:2], centred))
+        found[jobs.WRITE_EXACTLY] = made("write_exactly", (centred,), partial(exact.write_exactly, *three, centred))
         if columns <= SHORT and not sets and not batched:
-            found[jobs.WRITE_GROUP] = made(
-                "write_group", (way,), lambda: segments.write_group(element, element, element, way)
-            )
+            make = partial(segments.write_group, *three, way, centred)
+            found[jobs.WRITE_GROUP] = made("write_group", (way, centred), make)
     return found

@@ -16,7 +16,7 @@ from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X, of
-from aclnn.kernels.cpu.layer_norm.segments import Wanted
+from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer
 from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, places, statistics, step
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import LANES, fma, splat
@@ -69,10 +69,11 @@ def _fetch(at: int, stride: int) -> None:
     prefetch(at + 3 * stride)
 
 
-def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) -> Any:
+def _strip(dy: Element, x: Element, spec: NormSpec, narrow: bool, vectors: int) -> Any:
     """The function that adds a strip of one, two or four vectors to its float64 sums, over a multiple of four rows."""
     load_dy, load_x, dy_size, x_size, width = dy.load, x.load, dy.size, x.size, LANES * vectors
-    _, wants_dw, wants_db = wanted
+    _, wants_dw, wants_db, centred = spec
+    standardize = standardizer(centred)
     two, four = vectors > 1, vectors > 2
     whole_lines = max(dy.size, x.size) == 4  # a vector is a line, not half of one
 
@@ -91,7 +92,7 @@ def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) 
     def add_row(dys: Any, xs: Any, k: int, j: int, row: Any, terms: Any) -> Any:
         y, dw = load_dy(dys[0] + k * dys[1] + j * dy_size), terms[0]
         if wants_dw:
-            dw = fma(y, (load_x(xs[0] + k * xs[1] + j * x_size) - row[0]) * row[1], dw)
+            dw = fma(y, standardize(load_x(xs[0] + k * xs[1] + j * x_size), row), dw)
         return dw, terms[1] + y
 
     @register_jitable(forceinline=True)
@@ -152,12 +153,12 @@ def _strip(dy: Element, x: Element, wanted: Wanted, narrow: bool, vectors: int) 
     return sum_strip
 
 
-def sums(dy: Element, x: Element, wanted: Wanted, narrow: bool) -> Loop:
+def sums(dy: Element, x: Element, spec: NormSpec, narrow: bool) -> Loop:
     """The kernel, with the parameters of ``short.sets``; it leaves rows that are no whole group."""
-    dy_size, x_size, wants_dw = dy.size, x.size, wanted.dw
+    dy_size, x_size, wants_dw = dy.size, x.size, spec.dw
     vectors = WITH_DW if wants_dw else ALONE
     width = LANES * vectors
-    sum_strip, sum_sixteen = (_strip(dy, x, wanted, narrow, count) for count in (vectors, 1))
+    sum_strip, sum_sixteen = (_strip(dy, x, spec, narrow, count) for count in (vectors, 1))
 
     @register_jitable
     def sum_set(job: int, row: int, rows: int, dw_at: int, db_at: int, room: int) -> None:

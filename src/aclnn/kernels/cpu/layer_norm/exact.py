@@ -37,7 +37,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     W,
     of,
 )
-from aclnn.kernels.cpu.layer_norm.segments import Kernel, field
+from aclnn.kernels.cpu.layer_norm.segments import Kernel, field, standardizer
 from aclnn.kernels.cpu.vector import lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
@@ -72,7 +72,8 @@ def judge(job: int, records: int, row: int, whole: int) -> None:
         store_one_float64(row + EXACT_GX, 0.0)
 
 
-def _terms(dy: Element, x: Element) -> Any:
+def _terms(dy: Element, x: Element, centred: bool) -> Any:
+    standardize = standardizer(centred)
     load_dy, load_x, dy_size, x_size = dy.load_part, x.load_part, dy.size, x.size
 
     @register_jitable
@@ -81,15 +82,15 @@ def _terms(dy: Element, x: Element) -> Any:
         w = load_one_float32(field(frame, W) + 4 * j)
         g = np.float64(lane(load_dy(field(frame, DYS) + j * dy_size, 1), 0)) * np.float64(w)
         row = field(frame, ROW)
-        mean, rstd = np.float64(load_one_float32(row + ROW_MEAN)), np.float64(load_one_float32(row + ROW_RSTD))
-        return g, (np.float64(lane(load_x(field(frame, XS) + j * x_size, 1), 0)) - mean) * rstd
+        statistics = np.float64(load_one_float32(row + ROW_MEAN)), np.float64(load_one_float32(row + ROW_RSTD))
+        return g, standardize(np.float64(lane(load_x(field(frame, XS) + j * x_size, 1), 0)), statistics)
 
     return terms
 
 
-def add_exactly(dy: Element, x: Element) -> Kernel:
+def add_exactly(dy: Element, x: Element, centred: bool) -> Kernel:
     """The kernel that adds columns to the float64 sums of the frame's first row."""
-    terms = _terms(dy, x)
+    terms = _terms(dy, x, centred)
 
     def run(frame: int) -> None:
         row = field(frame, ROW)
@@ -104,13 +105,14 @@ def add_exactly(dy: Element, x: Element) -> Kernel:
     return run
 
 
-def write_exactly(dy: Element, x: Element, dx: Element) -> Kernel:
+def write_exactly(dy: Element, x: Element, dx: Element, centred: bool) -> Kernel:
     """The kernel that writes columns of that row's dx; ALL_COLUMNS is how many the row has."""
-    terms, store_dx, dx_size = _terms(dy, x), dx.store_part, dx.size
+    terms, store_dx, dx_size = _terms(dy, x, centred), dx.store_part, dx.size
 
     def run(frame: int) -> None:
         row, n, dx_at = field(frame, ROW), field(frame, ALL_COLUMNS), field(frame, DXS)
-        c1, c2 = load_one_float64(row + EXACT_G) / n, load_one_float64(row + EXACT_GX) / n
+        c1 = load_one_float64(row + EXACT_G) / n if centred else 0.0
+        c2 = load_one_float64(row + EXACT_GX) / n
         rstd = np.float64(load_one_float32(row + ROW_RSTD))
         for j in range(field(frame, COLUMNS)):
             g, xhat = terms(frame, j)

@@ -176,14 +176,14 @@ def _fill(row: int, row_bytes: int, value: np.float32) -> None:
         store_float32(at, splat(value))
 
 
-def _make(kinds: _Kinds) -> Loop:
+def _make(kinds: _Kinds, centred: bool) -> Loop:
     """Rows, shared by threads as in ``chunks``.
 
     The operands: the job, the threads' memory, of three rows in float32 each (one of x or of the result, the weights,
     the biases), the bytes of a row, and how many threads have such memory.
     """
     read, write, normalize = _reader(kinds.x), _writer(kinds.out), _normalizer(kinds.out)
-    into_row = _normalizer(DataType.FLOAT)
+    into_row, no_bias = _normalizer(DataType.FLOAT), np.float32(0.0 if centred else -0.0)  # -0 keeps a result's sign
     read_weight, read_bias = _reader(kinds.weight), _reader(kinds.bias)
     write_mean, write_rstd = _writer(kinds.mean), _writer(kinds.rstd)
     x_size, out_size, as_it_is = kinds.x.itemsize, kinds.out.itemsize, kinds.x == DataType.FLOAT
@@ -205,9 +205,9 @@ def _make(kinds: _Kinds) -> Loop:
                 read(x, x_columns, n, row)
             origin = 0.0
             while True:
-                mean = _mean(source, n) if n else 0.0
+                mean = _mean(source, n) if centred and n else 0.0
                 variance = _variance(source, n, mean) if n else math.nan
-                if not 16.0 * n * variance < mean * mean:
+                if not centred or not 16.0 * n * variance < mean * mean:
                     break
                 # All of x is within a quarter of the mean: differences from a float32 there are exact, and far smaller.
                 origin += np.float32(mean)
@@ -245,7 +245,7 @@ def _make(kinds: _Kinds) -> Loop:
         if of(job, BIAS):
             read_bias(of(job, BIAS), of(job, BIAS_COLUMNS), n, bias)
         else:
-            _fill(bias, row_bytes, np.float32(0.0))
+            _fill(bias, row_bytes, no_bias)
         first = fetch_add(begun, step) if begun else 0
         while first < end:
             rows(job, row, weight, bias, first, min(end, first + step))
@@ -265,6 +265,7 @@ class LayerNormPlan:
         outputs: tuple[Layout | None, ...],
         normalized_dims: int,
         eps: float,
+        centred: bool,
     ) -> None:
         x, weight, bias = inputs
         out, mean, rstd = outputs
@@ -303,7 +304,7 @@ class LayerNormPlan:
         )
         self._row_bytes = 4 * LANES * (self._n // LANES + 1)  # the last vector is read and written whole
         self._step = max(1, _CHUNK_ELEMENTS // max(1, self._n))
-        self._normalize = kernel("layer_norm_forward", tuple(map(repr, kinds)), lambda: _make(kinds))
+        self._normalize = kernel("layer_norm_forward", (*map(repr, kinds), centred), lambda: _make(kinds, centred))
         pool.prepare(-(-self._m // self._step))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
@@ -319,12 +320,29 @@ class LayerNormPlan:
         pool.sweep(self._normalize, operands, self._step, self._m, self._m * self._n // PER_US)
 
 
+def _of_rows(layout: Layout | None, rows: int) -> Layout | None:
+    """A statistic's first elements, one a row, where they are evenly spaced; else all, of which the others are left."""
+    if layout is None or layout.size == rows or len(dims := dims_of(layout.shape, layout.strides, 1)) > 1:
+        return layout
+    return layout._replace(shape=(rows,), strides=(dims[0][1],))
+
+
 def plan(
-    inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
+    inputs: tuple[Layout | None, ...],
+    outputs: tuple[Layout | None, ...],
+    normalized_dims: int,
+    eps: float,
+    centred: bool = True,
 ) -> Plan:
     """See ``aclnn.kernels.layer_norm``."""
 
     def make(outputs: Layouts) -> Plan:
-        return in_order(lambda outputs: LayerNormPlan(inputs, outputs, normalized_dims, eps), outputs, places=(0, 1, 2))
+        def straight(outputs: Layouts) -> Plan:
+            return LayerNormPlan(inputs, outputs, normalized_dims, eps, centred)
 
-    return InOrder(make, outputs)
+        return in_order(straight, outputs, places=(0, 1, 2))
+
+    x = inputs[0]
+    assert x is not None
+    rows = math.prod(x.shape[: len(x.shape) - normalized_dims])
+    return InOrder(make, (outputs[0], *(_of_rows(layout, rows) for layout in outputs[1:])))

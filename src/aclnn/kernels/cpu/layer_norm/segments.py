@@ -63,12 +63,14 @@ ENDS = 2 * 64 * GROUP
 """Room for what is left of each row of dy and x behind whole vectors."""
 
 
-class Wanted(NamedTuple):
-    """Which outputs a kernel computes."""
+class NormSpec(NamedTuple):
+    """Which gradients a kernel computes, and of which norm."""
 
     dx: bool
     dw: bool
     db: bool
+    centred: bool = True
+    """False for RMSNorm: x̂ = x·rstd, and dx has no c1."""
 
     @property
     def x(self) -> bool:
@@ -147,11 +149,22 @@ def fetch_near(rows: Any, at: int) -> None:
     prefetch_near(rows[3] + at + NEAR)
 
 
-def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
+def standardizer(centred: bool) -> Any:
+    """A function of x and a row's statistics: x̂."""
+
+    @register_jitable(forceinline=True)
+    def standardize(x: Any, row: Any) -> Any:
+        return (x - row[0]) * row[1] if centred else x * row[1]
+
+    return standardize
+
+
+def _adding(dy: Element, x: Element, spec: NormSpec, careful: bool) -> Adding:
     """How sixteen columns of a row are added, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
-    dy_size, x_size, wants_x = dy.size, x.size, wanted.x
-    wants_dx, wants_dw, wants_db = wanted
+    dy_size, x_size, wants_x = dy.size, x.size, spec.x
+    wants_dx, wants_dw, wants_db, _ = spec
+    centred, standardize = spec.centred, standardizer(spec.centred)
     most = np.float32(x.most)
     measured = careful or not np.isfinite(most)
 
@@ -160,7 +173,7 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
         """What the sums of a row begin with: zeros, but for bounds that its statistics give already."""
         zero = splat(np.float32(0.0))
         if wants_dx and not measured:
-            xhat = (absolute(row[0]) + most) * row[1]
+            xhat = (absolute(row[0]) + most) * row[1] if centred else most * row[1]
             return zero, zero, zero, xhat * xhat * np.float32(SEGMENT // 16)
         return zero, zero, zero, zero
 
@@ -174,7 +187,9 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
             dw = fma(y, xhat, dw)
         if wants_dx:
             g = y * w
-            sum_g, sum_gx = sum_g + g, fma(g, xhat, sum_gx)
+            if centred:
+                sum_g = sum_g + g
+            sum_gx = fma(g, xhat, sum_gx)
             if careful:
                 size = size + absolute(y)
             if measured:
@@ -184,7 +199,7 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
     @register_jitable
     def sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
         y = load_dy(dy_at)
-        xhat = (load_x(x_at) - row[0]) * row[1] if wants_x else y
+        xhat = standardize(load_x(x_at), row) if wants_x else y
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
@@ -192,7 +207,7 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
         y = load_dy(dy_at)
         xhat = y
         if wants_x:
-            xhat = select(first_lanes(count), (load_x(x_at) - row[0]) * row[1], 0.0)
+            xhat = select(first_lanes(count), standardize(load_x(x_at), row), 0.0)
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
@@ -226,10 +241,10 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
                 exact_db += np.float64(lane(y, 0))
                 if wants_dw:
                     x = load_x_part(field(frame, XS + 8 * k) + j * x_size, 1)
-                    mean, rstd = statistics(field(frame, ROW), k)
-                    dw = fma(y, (x - mean) * rstd, dw)
-                    exact_xhat = (np.float64(lane(x, 0)) - np.float64(lane(mean, 0))) * np.float64(lane(rstd, 0))
-                    exact_dw += np.float64(lane(y, 0)) * exact_xhat
+                    row = statistics(field(frame, ROW), k)
+                    dw = fma(y, standardize(x, row), dw)
+                    exact_row = np.float64(lane(row[0], 0)), np.float64(lane(row[1], 0))
+                    exact_dw += np.float64(lane(y, 0)) * standardize(np.float64(lane(x, 0)), exact_row)
             if wants_dw and lane(dw - dw != 0.0, 0):
                 store_one_float64(dw_at + 8 * j, exact_dw)
             if wants_db and lane(db - db != 0.0, 0):
@@ -238,13 +253,13 @@ def _adding(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Adding:
     return Adding(begin, sixteen, some, add_terms, add_lost_terms)
 
 
-def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
+def sum_group(dy: Element, x: Element, spec: NormSpec, careful: bool) -> Kernel:
     """The kernel that makes the records of four rows and adds their dy·x̂ and dy to the float64 sums.
 
     Its columns may be any number of segments, each of which gets its record.
     """
-    begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted, careful)
-    dy_size, x_size, wants_x, wants_dx = dy.size, x.size, wanted.x, wanted.dx
+    begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, spec, careful)
+    dy_size, x_size, wants_x, wants_dx = dy.size, x.size, spec.x, spec.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
 
     def run(frame: int) -> None:
@@ -301,12 +316,12 @@ def sum_group(dy: Element, x: Element, wanted: Wanted, careful: bool) -> Kernel:
     return run
 
 
-def sum_row(dy: Element, x: Element, wanted: Wanted, careful: bool, last: bool) -> Kernel:
+def sum_row(dy: Element, x: Element, spec: NormSpec, careful: bool, last: bool) -> Kernel:
     """The kernel for one row of a group: its terms are added to those before it, the last row's to the float64 sums."""
-    begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, wanted, careful)
-    dy_size, x_size, wants_x = dy.size, x.size, wanted.x
+    begin, add_sixteen, add_some, add_terms, add_lost_terms = _adding(dy, x, spec, careful)
+    dy_size, x_size, wants_x = dy.size, x.size, spec.x
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
-    wants_dx, wants_dw, wants_db = wanted
+    wants_dx, wants_dw, wants_db, _ = spec
 
     @register_jitable
     def load_terms(at: int) -> Any:
@@ -358,11 +373,17 @@ def sum_row(dy: Element, x: Element, wanted: Wanted, careful: bool, last: bool) 
     return run
 
 
-@register_jitable
-def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
-    """Sixteen columns of a row's dx, by its ``constants``."""
-    mean, rstd, minus_c1, minus_c2 = row
-    return fma((x - mean) * rstd, minus_c2, y * w + minus_c1) * rstd
+def _gradient(centred: bool) -> Any:
+    standardize = standardizer(centred)
+
+    @register_jitable
+    def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
+        """Sixteen columns of a row's dx, by its ``constants``."""
+        _, rstd, minus_c1, minus_c2 = row
+        g = y * w
+        return fma(standardize(x, row), minus_c2, g + minus_c1 if centred else g) * rstd
+
+    return gradient
 
 
 class Writing(NamedTuple):
@@ -377,8 +398,9 @@ class Writing(NamedTuple):
     out: Any
 
 
-def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
+def writing(dy: Element, x: Element, dx: Element, way: str, centred: bool) -> Writing:
     """How dx is written, ``way`` being one of ``elements.WAYS``."""
+    gradient = _gradient(centred)
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[way]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
     write_out = copy_out if way == "store" else stream_out
@@ -409,9 +431,9 @@ def writing(dy: Element, x: Element, dx: Element, way: str) -> Writing:
     return Writing(sixteen, write_line, write_end, write_out)
 
 
-def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
+def write_row(dy: Element, x: Element, dx: Element, way: str, centred: bool) -> Kernel:
     """The kernel that writes dx of one row, the first of the frame's, a line at a time."""
-    _, write_line, write_end, _ = writing(dy, x, dx, way)
+    _, write_line, write_end, _ = writing(dy, x, dx, way, centred)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:
@@ -431,9 +453,9 @@ def write_row(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
     return run
 
 
-def write_group(dy: Element, x: Element, dx: Element, way: str) -> Kernel:
+def write_group(dy: Element, x: Element, dx: Element, way: str, centred: bool) -> Kernel:
     """The kernel that writes dx of four rows, a line of each at a time."""
-    _, write_line, write_end, _ = writing(dy, x, dx, way)
+    _, write_line, write_end, _ = writing(dy, x, dx, way, centred)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
 
     def run(frame: int) -> None:

@@ -46,7 +46,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     of,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import halves
-from aclnn.kernels.cpu.layer_norm.segments import Wanted, writing
+from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer, writing
 from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
@@ -211,17 +211,19 @@ def fetch(dy_at: int, x_at: int) -> None:
     prefetch(x_at + AHEAD)
 
 
-def _sums(dy: Element, x: Element, wants_dw: bool, wants_db: bool) -> Any:
+def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
+    _, wants_dw, wants_db, centred = spec
+    standardize = standardizer(centred)
     load_dy, load_x, dy_size, x_size = dy.load, x.load, dy.size, x.size
 
     @register_jitable(forceinline=True)
     def add_sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any, square: Any) -> Any:
         fetch(dy_at, x_at)
-        y, xhat = load_dy(dy_at), (load_x(x_at) - row[0]) * row[1]
+        y, xhat = load_dy(dy_at), standardize(load_x(x_at), row)
         g = y * w
         dw = fma(y, xhat, terms[0]) if wants_dw else terms[0]
         db = terms[1] + y if wants_db else terms[1]
-        sums = sums[0] + g, fma(g, xhat, sums[1])
+        sums = sums[0] + g if centred else sums[0], fma(g, xhat, sums[1])
         return (dw, db), sums, fma(xhat, xhat, square)
 
     @register_jitable
@@ -303,10 +305,10 @@ def _verdicts(dy: Element) -> Any:
     return none_is_slow
 
 
-def _writes(dy: Element, x: Element, dx: Element, way: str) -> Any:
+def _writes(dy: Element, x: Element, dx: Element, way: str, centred: bool) -> Any:
     dy_size, x_size, dx_size = dy.size, x.size, dx.size
     write_sixteen, store_sixteen, line, streamed = getattr(dx, way), dx.store, 64 // dx.size, way != "store"
-    sixteen, write_line, _, write_some = writing(dy, x, dx, way)
+    sixteen, write_line, _, write_some = writing(dy, x, dx, way, centred)
 
     @register_jitable
     def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
@@ -347,7 +349,7 @@ def _writes(dy: Element, x: Element, dx: Element, way: str) -> Any:
     return write_set
 
 
-def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop:
+def sets(dy: Element, x: Element, dx: Element, spec: NormSpec, way: str) -> Loop:
     """The kernel that goes through sets of evenly spaced rows whose elements lie side by side.
 
     The parameters: the job, the first row, the row after the last, rows of a set, where the float64 sums of dw and db
@@ -355,8 +357,8 @@ def sets(dy: Element, x: Element, dx: Element, wanted: Wanted, way: str) -> Loop
     many rows there are behind the last. What is left of rows behind whole vectors is read as a whole one: what
     follows them has weight 0, and its terms of dw and db are beyond the last column.
     """
-    _, wants_dw, wants_db = wanted
-    sum_set, none_is_slow, write_set = _sums(dy, x, wants_dw, wants_db), _verdicts(dy), _writes(dy, x, dx, way)
+    _, wants_dw, wants_db, centred = spec
+    sum_set, none_is_slow, write_set = _sums(dy, x, spec), _verdicts(dy), _writes(dy, x, dx, way, centred)
 
     def run(job: int, first: int, stop: int, rows: int, dw_at: int, db_at: int, reached: int, more: int) -> None:
         room, groups, n = scratch(ROOM), rows // GROUP, of(job, N)

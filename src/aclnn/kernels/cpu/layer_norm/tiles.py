@@ -28,7 +28,7 @@ class Tile:
         self._tiles = [start + i * size for i in range(3)]
         self._offsets = start + 3 * size
         self._views = [job.address + job[field] if job[field] else 0 for field in MATRICES]
-        self._reads_x = owner.wanted.x
+        self._reads_x = owner.spec.x
         self.job = packed = owner.packed_template.copy()
         for field in (*range(jobs.JOB_FIELDS - len(MATRICES)), *range(jobs.JOB_FIELDS, job[jobs.DY] // 8)):
             packed[field] = job[field]

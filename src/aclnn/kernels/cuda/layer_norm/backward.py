@@ -392,7 +392,14 @@ class _LayerNormBackward:
             )  # fmt: skip
 
 
-def plan(inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int) -> Plan:
-    """See ``aclnn.kernels.layer_norm_backward``."""
+def plan(
+    inputs: tuple[Layout | None, ...],
+    outputs: tuple[Layout | None, ...],
+    normalized_dims: int,
+    centred: bool = True,
+) -> Plan:
+    """See ``aclnn.kernels.layer_norm_backward``; LayerNorm's alone."""
+    if not centred:
+        raise NotImplementedError("RMSNorm: expected tensors on the CPU, got a GPU's, for which there is no kernel yet")
     make = partial(_LayerNormBackward, normalized_dims=normalized_dims)
     return anywhere(make, inputs, outputs, replaceable=2)

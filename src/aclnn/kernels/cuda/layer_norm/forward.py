@@ -199,8 +199,14 @@ class _LayerNorm:
 
 
 def plan(
-    inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
+    inputs: tuple[Layout | None, ...],
+    outputs: tuple[Layout | None, ...],
+    normalized_dims: int,
+    eps: float,
+    centred: bool = True,
 ) -> Plan:
-    """See ``aclnn.kernels.layer_norm``."""
+    """See ``aclnn.kernels.layer_norm``; LayerNorm alone."""
+    if not centred:
+        raise NotImplementedError("RMSNorm: expected tensors on the CPU, got a GPU's, for which there is no kernel yet")
     make = partial(_LayerNorm, normalized_dims=normalized_dims, eps=eps)
     return anywhere(make, inputs, outputs, replaceable=1)
