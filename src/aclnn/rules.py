@@ -9,7 +9,12 @@ from aclnn.declaration import Call, Check, Operator
 from aclnn.dtypes import DataType, Format
 from aclnn.products import Product
 from aclnn.promotion import castable, promote
-from aclnn.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.status import (
+    ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+)
 from aclnn.tensor import Tensor
 
 FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
@@ -319,6 +324,57 @@ def _titles(products: Collection[Product]) -> str:
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
     """The check, in force for some calls only; ``when`` says in its name for which."""
     return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
+
+
+#: Data types of an operator's required tensors, inputs before outputs, that have a kernel together.
+Column = tuple[DataType, ...]
+
+
+def generated(
+    inputs: Sequence[str], outputs: Sequence[str], columns: Callable[[Product], Collection[Column]], *tiling: Check
+) -> tuple[Check, ...]:
+    """The checks of an interface that the vendor generates from an operator's definition.
+
+    Args:
+        inputs: the required input tensors, in order.
+        outputs: the output tensors.
+        columns: of a product that the definition names, the data types that go together.
+        tiling: what the tiling function demands, which is not asked where every output is empty.
+    """
+    names = (*inputs, *outputs)
+
+    def types_match(call: Call) -> str | None:
+        fitting = list(columns(call.product))
+        for place, name in enumerate(names):
+            dtype, known = call[name].dtype, {column[place] for column in fitting}
+            fitting = [column for column in fitting if column[place] == dtype]
+            if not fitting:
+                expected = listing(member.c_name for member in DataType if member in known)
+                where = f"on {call.product.title}" if place == 0 else f"beside {listing(names[:place], 'and')}"
+                return f"{name}: expected data type {expected} {where}, got {dtype.c_name}"
+        return None
+
+    return (
+        present(*names),
+        KERNEL_OF_THE_PRODUCT,
+        rule(f"data types that go together: {', '.join(names)}", types_match),
+        nd_format(*names),
+        *(_unless_empty(check, outputs) for check in tiling),
+    )
+
+
+def _unless_empty(check: Check, outputs: Sequence[str]) -> Check:
+    def find(call: Call) -> str | None:
+        # In this order, because of a symbolic size it may not be known whether it is 0.
+        text = check.complaint(call)
+        return None if text is None or nothing_to_write(call, outputs) else text
+
+    return Check(f"{check.name} (unless every output is empty)", ACLNN_ERR_INNER_TILING_ERROR, find)
+
+
+def nothing_to_write(call: Call, outputs: Sequence[str]) -> bool:
+    """Whether every output is empty."""
+    return all(call[name].size == 0 for name in outputs)
 
 
 _LARGEST_EXTENT_BYTES = 2**63 - 1
