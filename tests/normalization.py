@@ -67,6 +67,47 @@ def forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[st
     return {name: _allowed(*exact[name], outputs[name]) for name in outputs}
 
 
+def _rows(arguments: Mapping[str, Any]) -> tuple[Array, Array]:
+    """RMSNorm's x as M rows of N columns, and gamma."""
+    gamma = arguments["gamma"]
+    columns, shape = gamma.size, arguments["x"].shape
+    return _wide(arguments["x"], math.prod(shape[: len(shape) - gamma.ndim]), columns), _wide(gamma, 1, columns)
+
+
+def rms_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """RMSNorm's result and reciprocal root mean square; NaN, as it was before, where nothing is written."""
+    if not any(math.prod(output.shape) for output in outputs.values()):
+        return {name: _allowed(np.empty(0), np.empty(0), output) for name, output in outputs.items()}
+    x, gamma = _rows(arguments)
+    eps = float(np.float32(arguments["epsilon"]))
+    rstd = 1 / np.sqrt((x * x).mean(1, keepdims=True) + eps)
+    y = x * rstd * gamma
+    shown = np.full(outputs["rstdOut"].shape, np.nan)
+    shown.flat[: rstd.size] = rstd
+    exact = {"yOut": (y, _TERM * np.abs(y)), "rstdOut": (shown, _TERM * shown)}
+    return {name: _allowed(*exact[name], outputs[name]) for name in outputs}
+
+
+def rms_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """RMSNorm's gradients for rstd as given."""
+    if not any(math.prod(output.shape) for output in outputs.values()):
+        return {name: _allowed(np.empty(0), np.empty(0), output) for name, output in outputs.items()}
+    x, gamma = _rows(arguments)
+    dy, rstd = _wide(arguments["dy"], *x.shape), _wide(arguments["rstd"], len(x), 1)
+    g, xhat = dy * gamma, x * rstd
+    share = 1 / x.shape[1]
+    c2, c2_size = ((terms.sum(1, keepdims=True) * share) for terms in (g * xhat, np.abs(g * xhat)))
+    size = (_TERM * (np.abs(g) + np.abs(xhat * c2)) + _SUM * np.abs(xhat) * c2_size) * np.abs(rstd)
+    # What vanishes from g is far below the other terms of the row, though not below each.
+    size = size + 2.0**-60 * np.abs(g).mean(1, keepdims=True) * np.abs(rstd) / _EPS
+    dgamma = (dy * xhat).sum(0) if len(x) else np.full(x.shape[1], np.nan)
+    exact = {
+        "dxOut": ((g - xhat * c2) * rstd, size),
+        "dgammaOut": (dgamma, _TERM * np.abs(dy * xhat).sum(0)),
+    }
+    return {name: _allowed(*exact[name], outputs[name]) for name in outputs}
+
+
 def _allowed(exact: Array, size: Array, output: Any) -> Expected:
     exact, size = exact.reshape(output.shape), size.reshape(output.shape)
     return exact, size * _EPS + 0.501 * ulp_of(exact, output.dtype)

@@ -43,6 +43,10 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return [x, 1] if name == "swi_glu" else [tensor(3, 2, 5), x, 1]
     if "layer_norm" in name:
         return [x, [4, 5], tensor(4, 5), tensor(4, 5)]
+    if name == "rms_norm_grad":
+        return [tensor(3, 4, 5), x, torch.rand(3, 1, 1, generator=generator) + 0.5, tensor(4, 5)]
+    if name == "rms_norm":
+        return [x, tensor(4, 5)]
     return gradient_arguments(name, tensor(3, 4, 5), x) if "backward" in name else [x]
 
 
@@ -111,6 +115,7 @@ PEERS: dict[str, Callable[..., Any]] = {
     "fast_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     "layer_norm": lambda x, shape, weight, bias: torch.nn.functional.layer_norm(x, shape, weight, bias),
     "swi_glu": swi_glu,
+    "rms_norm": lambda x, weight: torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-6),
 }
 
 
@@ -369,6 +374,22 @@ def test_vmap_layer_norm() -> None:
         for shared, got in ((weight[0], per_sample), (weight[i], batched)):
             expected = torch.func.grad(loss, argnums=(0, 1))(x[i], shared, dy[i])
             for mine, other in zip(got, expected, strict=True):
+                torch.testing.assert_close(mine[i], other)
+
+
+def test_vmap_rms_norm() -> None:
+    x, weight, dy = torch.randn(6, 3, 5), torch.randn(6, 5), torch.randn(6, 3, 5)
+
+    def loss(x: Any, weight: Any, dy: Any) -> Any:
+        return (A.rms_norm(x, weight)[0] * dy).sum()
+
+    gradients = torch.func.grad(loss, argnums=(0, 1))
+    for dims in ((0, None, 0), (0, 0, 0), (None, 0, 0)):
+        given = [t if d == 0 else t[0] for t, d in zip((x, weight, dy), dims, strict=True)]
+        got = torch.func.vmap(gradients, in_dims=dims)(*given)
+        for i in range(6):
+            alone = gradients(*(t if d is None else t[i] for t, d in zip(given, dims, strict=True)))
+            for mine, other in zip(got, alone, strict=True):
                 torch.testing.assert_close(mine[i], other)
 
 

@@ -127,6 +127,21 @@ def check_layer_norm(mesh: Any) -> None:
     assert torch.equal(whole(got[0]), A.layer_norm(x, [4, 12])[0])
 
 
+def check_rms_norm(mesh: Any) -> None:
+    x, dy, weight = (seeded(*shape, seed=i) for i, shape in enumerate([(8, 4, 12)] * 2 + [(12,)]))
+    out, rstd = A.rms_norm(x, weight)
+    gradients = A.rms_norm_grad(dy, x, rstd, weight)
+    for placement in (Shard(0), Shard(1), Shard(2), Replicate()):
+        x_, dy_ = (distribute_tensor(tensor, mesh, [placement]) for tensor in (x, dy))
+        weight_ = distribute_tensor(weight, mesh, [Replicate()])
+        for mine, other in zip(A.rms_norm(x_, weight_), (out, rstd), strict=True):
+            assert torch.equal(whole(mine), other)
+        rows = placement if placement in (Shard(0), Shard(1)) else Replicate()
+        shares = A.rms_norm_grad(dy_, x_, distribute_tensor(rstd, mesh, [rows]), weight_)
+        for mine, other in zip(shares, gradients, strict=True):
+            torch.testing.assert_close(whole(mine), other)
+
+
 class Block(torch.nn.Module):
     """A transformer block over (batch, tokens, 16)."""
 
@@ -179,6 +194,7 @@ def main(rank: int, world: int, store: str) -> None:
     check_second_derivatives(mesh)
     check_outputs_given(mesh)
     check_layer_norm(mesh)
+    check_rms_norm(mesh)
     check_training(mesh, rank, world)
     dist.barrier()
     dist.destroy_process_group()

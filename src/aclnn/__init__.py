@@ -9,6 +9,7 @@ from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
+from aclnn.operators.rms_norm import rms_norm, rms_norm_grad
 from aclnn.operators.silu import silu, silu_backward
 from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
 from aclnn.products import set_soc_name, soc_name
@@ -35,6 +36,8 @@ __all__ = [
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_with_impl_mode",
+    "rms_norm",
+    "rms_norm_grad",
     "set_soc_name",
     "silu",
     "silu_backward",

@@ -1117,6 +1117,38 @@ def aclnnLayerNormWithImplMode(
     Phase two: queues the work.
     """
 
+def aclnnRmsNormGetWorkspaceSize(
+    x: int | None, gamma: int | None, epsilon: float, yOut: int | None, rstdOut: int | None
+) -> tuple[int, int, int]:
+    """RMSNorm over the trailing dimensions, with the reciprocal root mean square of each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the trailing dimensions, with the reciprocal root mean square of each row.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRmsNormGradGetWorkspaceSize(
+    dy: int | None, x: int | None, rstd: int | None, gamma: int | None, dxOut: int | None, dgammaOut: int | None
+) -> tuple[int, int, int]:
+    """Gradients of RMSNorm for its input and weight.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of RMSNorm for its input and weight.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSiluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Silu (Swish with beta 1): x times its logistic function.
 

@@ -62,7 +62,7 @@ def _calls(operator: Operator, dtype: DataType) -> Iterator[dict[str, Any]]:
     given, attributes = [p for p in taken if p.is_tensor], [p for p in taken if p.kind in _CHOICES]
     large = -(-STREAM_BYTES // (1024 * dtype.itemsize)), 1024  # written around the cache
     layouts = *product(_SHAPES, _LAYOUTS), (large, "contiguous")
-    weights = (dtype, DataType.FLOAT) if any(p.optional for p in given) else (dtype,)
+    weights = (dtype, DataType.FLOAT) if any(map(_is_of_columns, given)) else (dtype,)
     for (shape, layout), weight, *values in product(layouts, weights, *(_CHOICES[p.kind] for p in attributes)):
         yield (
             {p.python_name: _tensor(p, shape, layout, dtype, weight) for p in given}
@@ -71,13 +71,17 @@ def _calls(operator: Operator, dtype: DataType) -> Iterator[dict[str, Any]]:
         )
 
 
+def _is_of_columns(parameter: Parameter) -> bool:
+    return parameter.python_name in ("weight", "bias")
+
+
 def _tensor(parameter: Parameter, shape: tuple[int, int], layout: str, dtype: DataType, weight: DataType) -> Any:
     rows, columns = shape
     if parameter.python_name == "y_grad":
         columns //= 2
     if parameter.python_name in ("mean", "rstd"):
         return np.ones((rows, 1), np.float32)
-    if parameter.optional:
+    if _is_of_columns(parameter):
         return np.ones(columns, weight.numpy)
     if layout == "contiguous":
         return np.ones((rows, columns), dtype.numpy)

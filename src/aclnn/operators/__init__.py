@@ -38,6 +38,7 @@ from aclnn.operators.layer_norm import (
     layer_norm_with_impl_mode,
 )
 from aclnn.operators.library import LIBRARY_OPERATORS
+from aclnn.operators.rms_norm import RMS_NORM, RMS_NORM_GRAD, rms_norm, rms_norm_grad
 from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
 from aclnn.operators.swi_glu import SWI_GLU, SWI_GLU_GRAD, swi_glu, swi_glu_grad
 

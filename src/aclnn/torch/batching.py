@@ -94,6 +94,19 @@ def _layer_norm_backward(call: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
+def _rms_norm(call: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: Any, x: Tensor, gamma: Any, *rest: Any) -> Any:
+        if in_dims[1] is not None:
+            return _one_by_one(call, info, in_dims, (x, gamma, *rest))
+        return call(_leading(x, in_dims[0], info.batch_size), gamma, *rest), (0, 0)
+
+    return rule
+
+
+def _rms_norm_grad(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda info, in_dims, *arguments: _one_by_one(call, info, in_dims, arguments)
+
+
 _RULES = {
     "layer_norm": _layer_norm,
     "layer_norm_with_impl_mode": _layer_norm,
@@ -101,6 +114,8 @@ _RULES = {
     "layer_norm_backward": _layer_norm_backward,
     "swi_glu": _halves,
     "swi_glu_grad": _halves,
+    "rms_norm": _rms_norm,
+    "rms_norm_grad": _rms_norm_grad,
 }
 
 

@@ -1,8 +1,8 @@
 """DTensor rules: how each operator runs on tensors that are spread over several processes.
 
 Elementwise operators take any sharding, the same for all arguments; gated ones any but along the dimension of the
-halves. LayerNorm takes any over its rows: results follow the rows, the gradients of weight and bias are partial sums,
-and the normalised dimensions are whole everywhere.
+halves. LayerNorm and RMSNorm take any over their rows: results follow the rows, the gradients of weight and bias are
+partial sums, and the normalised dimensions are whole everywhere.
 """
 
 from __future__ import annotations
@@ -79,6 +79,22 @@ def _layer_norm_backward(
     return rules
 
 
+def _rms_norm(x: Any, gamma: Any, *rest: Any) -> list[Rule]:
+    from torch.distributed.tensor import Replicate, Shard
+
+    rows = [Replicate(), *map(Shard, range(len(x.shape) - len(gamma.shape)))]
+    return [([place] * 2, [place, Replicate(), *[None] * len(rest)]) for place in rows]
+
+
+def _rms_norm_grad(dy: Any, x: Any, rstd: Any, gamma: Any) -> list[Rule]:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    # rstd begins with the rows' dimensions, but may leave out the last ones.
+    dims = range(min(len(x.shape) - len(gamma.shape), len(rstd.shape)))
+    whole: list[Rule] = [([Replicate()] * 2, [Replicate()] * 4)]
+    return whole + [([rows, Partial()], [rows, rows, rows, Replicate()]) for rows in map(Shard, dims)]
+
+
 def _is_tensor(argument: Any) -> bool:
     return hasattr(argument, "shape")
 
@@ -90,6 +106,8 @@ _RULES: dict[str, Callable[..., list[Rule]]] = {
     "layer_norm_backward": _layer_norm_backward,
     "swi_glu": _halves,
     "swi_glu_grad": _halves,
+    "rms_norm": _rms_norm,
+    "rms_norm_grad": _rms_norm_grad,
 }
 
 

@@ -1,0 +1,271 @@
+"""aclnnRmsNorm and aclnnRmsNormGrad: its gradients for input and weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from ctypes import c_float
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
+from aclnn.dtypes import DataType
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.rules import (
+    MOST_DIMS,
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    Column,
+    each,
+    elsewhere,
+    extents,
+    generated,
+    nothing_to_write,
+    rule,
+    same_shape,
+)
+
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
+
+
+def _pairs(product: Product) -> list[tuple[DataType, DataType]]:
+    """Data types of x and gamma."""
+    mixed = {DataType.FLOAT} if product.has_bfloat16 else set()
+    return [(x, gamma) for x in _SUPPORT.get(product, ()) for gamma in {x} | mixed]
+
+
+def _rows_and_columns(call: Call) -> tuple[Shape, Shape]:
+    """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
+    shape = call["x"].shape
+    split = max(0, len(shape) - len(call["gamma"].shape))
+    return shape[:split], shape[split:]
+
+
+def _has_zero(shape: Shape) -> bool:
+    """Whether a dimension is 0; of a symbolic one that may not be known."""
+    return any(isinstance(extent, int) and extent == 0 for extent in shape)
+
+
+def _dims(call: Call, name: str) -> str | None:
+    rank = len(call[name].shape)
+    return None if 1 <= rank <= MOST_DIMS else f"expected 1 to {MOST_DIMS} dimensions, got {rank}"
+
+
+def _trailing(call: Call, name: str) -> str | None:
+    rank, size = len(call["x"].shape), len(call["gamma"].shape)
+    if rank < size:
+        return f"expected at most {rank} dimensions (as x), got {size}"
+    expected, got = _rows_and_columns(call)[1], call[name].shape
+    return (
+        None if got == expected else f"expected shape {extents(expected)} (x's trailing dimensions), got {extents(got)}"
+    )
+
+
+def _no_zero(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    return f"expected no dimension of 0, got {extents(shape)}" if _has_zero(shape) else None
+
+
+def _last_not_zero(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    return f"expected a last dimension of 1 or more, got {extents(shape)}" if _has_zero(shape[-1:]) else None
+
+
+def _statistic_dims(call: Call, name: str) -> str | None:
+    x, got = call["x"].shape, call[name].shape
+    fits = all(extent == 1 or (i < len(x) and extent == x[i]) for i, extent in enumerate(got))
+    return None if fits else f"expected dimensions of 1 or x's {extents(x)}, got {extents(got)}"
+
+
+def _room_for_rows(call: Call, name: str) -> str | None:
+    rows, got = math.prod(_rows_and_columns(call)[0]), call[name].size
+    return None if got >= rows else f"expected at least {rows} elements (one a row of x), got {got}"
+
+
+def _leading(call: Call, name: str) -> str | None:
+    rows, got = _rows_and_columns(call)[0], call[name].shape
+    leading, missing = got[: len(rows)], rows[len(got) :]
+    if leading == rows[: len(got)] and all(extent == 1 for extent in missing):
+        return None
+    return f"expected leading dimensions {extents(rows)} (x's), got {extents(got)}"
+
+
+def _one_a_row(call: Call, name: str) -> str | None:
+    rows, got = math.prod(_rows_and_columns(call)[0]), call[name].size
+    return None if got == rows else f"expected {rows} elements (one a row of x), got {got}"
+
+
+def _some_rows(call: Call, name: str) -> str | None:
+    rows = _rows_and_columns(call)[0]
+    return f"expected at least one row, got leading dimensions {extents(rows)}" if _has_zero(rows) else None
+
+
+def _epsilon(call: Call) -> float:
+    """Rounded to float32, which is all that the vendor's code sees of it."""
+    return c_float(call["epsilon"]).value
+
+
+def _epsilon_not_negative(call: Call) -> str | None:
+    return f"epsilon: expected 0 or more, got {call['epsilon']}" if _epsilon(call) < 0 else None
+
+
+_OUTPUTS, _GRADIENTS = ("yOut", "rstdOut"), ("dxOut", "dgammaOut")
+
+
+def _columns(product: Product) -> list[Column]:
+    return [(x, gamma, x, DataType.FLOAT) for x, gamma in _pairs(product)]
+
+
+def _gradient_columns(product: Product) -> list[Column]:
+    return [(x, x, DataType.FLOAT, gamma, x, DataType.FLOAT) for x, gamma in _pairs(product)]
+
+
+def _work(call: Call) -> LayerNorm | None:
+    if nothing_to_write(call, _OUTPUTS):
+        return None
+    return LayerNorm(
+        inputs=("x", "gamma", None),
+        outputs=("yOut", None, "rstdOut"),
+        normalized_dims=len(call["gamma"].shape),
+        eps=_epsilon(call),
+        centred=False,
+    )
+
+
+def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
+    rows, columns = _rows_and_columns(call)
+    x = call["x"]
+    return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, rows + (1,) * len(columns))}
+
+
+def _gradient_work(call: Call) -> LayerNormBackward | Library | None:
+    if nothing_to_write(call, _GRADIENTS):
+        return None
+    if call["rstd"].size == 0:  # no rows: on products of the 950 class the means of no numbers
+        return Library(lambda: math.nan, (), ("dgammaOut",))
+    return LayerNormBackward(
+        inputs=("dy", "x", None, "rstd", "gamma"),
+        outputs=(*_GRADIENTS, None),
+        normalized_dims=len(call["gamma"].shape),
+        centred=False,
+    )
+
+
+def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
+    return {"dxOut": (call["x"].dtype, call["x"].shape), "dgammaOut": (DataType.FLOAT, call["gamma"].shape)}
+
+
+def _output(name: str, python_name: str, meaning: str) -> Parameter:
+    return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
+
+
+RMS_NORM = Operator(
+    name="rms_norm",
+    function="aclnnRmsNorm",
+    summary="RMSNorm over the trailing dimensions, with the reciprocal root mean square of each row.",
+    formula="y = x * rstd * w,  rstd = 1 / sqrt(sum(x^2) / N + eps)",
+    parameters=(
+        Parameter("x", "input", Kind.INPUT, "(A…, R…), M rows of N columns"),
+        Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
+        Parameter("epsilon", "eps", Kind.DOUBLE, "added to the mean square; rounded to float32"),
+        _output("yOut", "out", "y: (A…, R…)"),
+        _output("rstdOut", "rstd", "reciprocal root mean square of each row: (A…, 1…)"),
+    ),
+    support=_SUPPORT,
+    checks=generated(
+        ("x", "gamma"),
+        _OUTPUTS,
+        _columns,
+        each(f"1 to {MOST_DIMS} dimensions", ("x", "gamma"), _dims),
+        each("trailing dimensions of x", ("gamma",), _trailing),
+        each("no dimension of 0", ("gamma", "x"), _no_zero),
+        same_shape("yOut", "x"),
+        each("dimensions of x or 1", ("rstdOut",), _statistic_dims),
+        # The vendor's code writes past the end of one that is too small.
+        each("room for every row's statistic", ("rstdOut",), _room_for_rows),
+        rule("0 or more: epsilon", _epsilon_not_negative),
+    ),
+    work=_work,
+    infer=_infer,
+)
+
+RMS_NORM_GRAD = Operator(
+    name="rms_norm_grad",
+    function="aclnnRmsNormGrad",
+    summary="Gradients of RMSNorm for its input and weight.",
+    formula=(
+        "xhat = x * rstd,  g = dy * w,  dx = (g - xhat * sum(g * xhat) / N) * rstd,  dw = sum over rows of dy * xhat"
+    ),
+    parameters=(
+        Parameter("dy", "grad_out", Kind.INPUT, "(A…, R…), M rows of N columns"),
+        Parameter("x", "input", Kind.INPUT, "(A…, R…)"),
+        Parameter("rstd", "rstd", Kind.INPUT, "of each row, as the forward gives it: (A…, 1…) or (A…)"),
+        Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
+        _output("dxOut", "grad_input", "dx: (A…, R…)"),
+        _output("dgammaOut", "grad_weight", "dw: (R…), float32"),
+    ),
+    support=_SUPPORT,
+    checks=generated(
+        ("dy", "x", "rstd", "gamma"),
+        _GRADIENTS,
+        _gradient_columns,
+        each(f"1 to {MOST_DIMS} dimensions", ("x", "gamma"), _dims),
+        same_shape("dy", "x"),
+        same_shape("dxOut", "dy"),
+        each("a last dimension of 1 or more", ("dy",), _last_not_zero),
+        each("leading dimensions of x", ("rstd",), _leading),
+        each("trailing dimensions of x", ("gamma", "dgammaOut"), _trailing),
+        each("one element a row", ("rstd",), _one_a_row),
+        *elsewhere(CLASS_950, each("at least one row", ("x",), _some_rows)),
+    ),
+    work=_gradient_work,
+    infer=_gradient_infer,
+)
+
+
+def rms_norm(input: Any, weight: Any, eps: float = 1e-6, out: Sequence[Any] = (None, None)) -> tuple[Any, Any]:
+    """RMSNorm over the trailing dimensions, as many as weight has: M rows of N columns.
+
+    ``y = x·rstd·w`` with ``rstd = 1 / sqrt(Σx²/N + eps)``.
+
+    Args:
+        input: x (A…, R…); float32, float16 or bfloat16. Arrays are NumPy arrays or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        weight: w (R…), x's data type or float32.
+        eps: added to the mean square, rounded to float32; 0 or more.
+        out: where to write y and rstd; new NumPy arrays where None.
+
+    Returns:
+        y (A…, R…) in x's data type, rstd (A…, 1…) in float32.
+
+    Raises:
+        AclnnError: an argument that aclnnRmsNorm refuses, with its status code.
+    """
+    results = arrays.call(RMS_NORM, (input, weight), (eps,), out)
+    return results[0], results[1]
+
+
+def rms_norm_grad(
+    grad_out: Any, input: Any, rstd: Any, weight: Any, out: Sequence[Any] = (None, None)
+) -> tuple[Any, Any]:
+    """Gradients of RMSNorm over the trailing dimensions, as many as weight has: M rows of N columns.
+
+    ``xhat = x·rstd``, ``g = dy·w``, ``dx = (g - xhat·Σ(g·xhat)/N)·rstd`` and ``dw = Σ dy·xhat`` over the rows. rstd is
+    taken as given.
+
+    Args:
+        grad_out: dy (A…, R…); float32, float16 or bfloat16. Arrays are NumPy arrays or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        input: x (A…, R…), same data type.
+        rstd: reciprocal root mean square of each row: (A…, 1…) or (A…); float32.
+        weight: w (R…), x's data type or float32.
+        out: where to write dx and dw; new NumPy arrays where None.
+
+    Returns:
+        dx (A…, R…) in x's data type, dw (R…) in float32.
+
+    Raises:
+        AclnnError: an argument that aclnnRmsNormGrad refuses, with its status code.
+    """
+    results = arrays.call(RMS_NORM_GRAD, (grad_out, input, rstd, weight), (), out)
+    return results[0], results[1]
