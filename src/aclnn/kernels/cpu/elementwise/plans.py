@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from aclnn.kernels.cpu.elementwise.kinds import KINDS
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.tensor import Layout, contiguous_strides
+from aclnn.tensor import Layout
 
 CHUNK = 1 << 14
 """Elements that a thread takes at a time: 4 to 10 µs of work."""
@@ -40,7 +40,12 @@ def plan(
     if 0 in outputs[0].shape:
         return _Nothing()
     if len(outputs) > 1 and not all(output.distinct for output in outputs):
-        return _InOrder(formula, inputs, outputs, numbers)
+        # Rare, and LayerNorm's modules take time to import.
+        from aclnn.kernels.cpu.layer_norm.in_order import in_order
+
+        return in_order(
+            lambda made: plan(formula, inputs, cast(tuple[Layout, ...], made), numbers), outputs, range(len(outputs))
+        )
     geometry = simplify((*inputs, *outputs))
     evaluator = _Evaluator(formula, inputs, outputs, numbers)
     if len(outputs) == 1 and len(inputs) < strided.DIRECT and _is_contiguous(geometry, outputs[0].dtype.itemsize):
@@ -181,31 +186,6 @@ class _Strided:
         job = array("q", (self._description.ctypes.data, *addresses))
         operands = (job.buffer_info()[0], 0, 0, 0, 0)
         pool.sweep(self._kernel, operands, self._per_chunk, self._tiles, self._work_us)
-
-
-class _InOrder:
-    """Several outputs of which elements coincide: written one after the other, each in logical order."""
-
-    def __init__(
-        self, formula: Formula, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], numbers: tuple[float, ...]
-    ) -> None:
-        self.workspace_bytes = 0
-        shape = outputs[0].shape
-        between = tuple(Layout(output.dtype, shape, contiguous_strides(shape)) for output in outputs)
-        self._compute = plan(formula, inputs, between, numbers)
-        self._copies = [plan(_same, (result,), (output,)) for result, output in zip(between, outputs, strict=True)]
-        self._results = between
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """See ``Plan.run``."""
-        results = [np.empty(result.size * result.dtype.itemsize, np.uint8) for result in self._results]
-        self._compute.run(inputs, [result.ctypes.data for result in results], 0)
-        for copy, result, output in zip(self._copies, results, outputs, strict=True):
-            copy.run([result.ctypes.data], [output], 0)
-
-
-def _same(x: float) -> float:
-    return x
 
 
 def _mover(size: int) -> int:

@@ -1,4 +1,4 @@
-"""Results of LayerNorm whose elements coincide: the last one in logical order stays."""
+"""Several results whose elements coincide: the last one in logical order stays."""
 
 from __future__ import annotations
 
