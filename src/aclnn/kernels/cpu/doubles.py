@@ -20,6 +20,7 @@ from aclnn.kernels.cpu.vector import (
     MASK,
     absolute,
     bits,
+    broadcast,
     by_halves,
     call_llvm,
     from_bits,
@@ -27,17 +28,11 @@ from aclnn.kernels.cpu.vector import (
     select,
 )
 
-_INT32, _DOUBLE = ir.IntType(32), ir.DoubleType()
-
-
-def _splat(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    undefined = ir.Constant(DOUBLES.llvm, ir.Undefined)
-    first = builder.insert_element(undefined, scalar, _INT32(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, LANES), [_INT32(0)] * LANES))
+_DOUBLE = ir.DoubleType()
 
 
 def _centred(builder: ir.IRBuilder, value: ir.Value, centre: ir.Value) -> ir.Value:
-    return builder.fsub(builder.fpext(value, DOUBLES.llvm), _splat(builder, centre))
+    return builder.fsub(builder.fpext(value, DOUBLES.llvm), broadcast(builder, centre))
 
 
 @intrinsic
@@ -51,7 +46,7 @@ def widen(typingctx: Any, value: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         if value is FLOATS:
             return builder.fpext(args[0], DOUBLES.llvm)
-        return _splat(builder, context.cast(builder, args[0], value, types.float64))
+        return broadcast(builder, context.cast(builder, args[0], value, types.float64))
 
     return DOUBLES(value), emit
 
@@ -183,7 +178,7 @@ def standardized(typingctx: Any, value: Any, mean: Any, rstd: Any, weight: Any, 
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         value, mean, rstd, weight, bias = args
-        normalized = builder.fmul(_centred(builder, value, mean), _splat(builder, rstd))
+        normalized = builder.fmul(_centred(builder, value, mean), broadcast(builder, rstd))
         scaled = builder.fmul(normalized, builder.fpext(weight, DOUBLES.llvm))
         return builder.fptrunc(builder.fadd(scaled, builder.fpext(bias, DOUBLES.llvm)), FLOATS.llvm)
 

@@ -75,7 +75,7 @@ def constant_splat(lane: ir.Type, value: float, lanes: int = LANES) -> ir.Consta
     return ir.Constant(ir.VectorType(lane, lanes), [ir.Constant(lane, value)] * lanes)
 
 
-def _broadcast(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+def broadcast(builder: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir.Value:
     """A scalar in every lane."""
     vector = ir.VectorType(scalar.type, lanes)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, _INT32(0))
@@ -86,7 +86,7 @@ def _widen(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: types.Typ
     """The operand as a vector: scalars are converted to the lane type and put in every lane."""
     if isinstance(kind, Vector):
         return value
-    return _broadcast(builder, context.cast(builder, value, kind, _SCALARS[wanted.lane]), wanted.lanes)
+    return broadcast(builder, context.cast(builder, value, kind, _SCALARS[wanted.lane]), wanted.lanes)
 
 
 def _operands(args: tuple[types.Type, ...]) -> Vector | None:
