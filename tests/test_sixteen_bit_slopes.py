@@ -90,3 +90,16 @@ def bits(array: NDArray[Any]) -> NDArray[np.uint16]:
     patterns: NDArray[np.uint16] = array.view(np.uint16).copy()
     patterns[np.isnan(array.astype(np.float32))] = 0x7FFF
     return patterns
+
+
+@BOTH
+def test_a_gradients_entries_are_not_taken_for_its_derivatives_own(dtype: DataType) -> None:
+    """Whichever was asked for first served both; only the gradient's come from the fitted version."""
+    exact = round_to_odd(evaluate(silu_slope, all_inputs(dtype)))
+    for first, second in ((Gradient(silu_slope), silu_slope), (silu_slope, Gradient(silu_slope))):
+        entries._tables.clear()
+        tables = {formula: entries.table(formula, dtype, ())[0] for formula in (first, second)}
+        np.testing.assert_array_max_ulp(tables[silu_slope], exact, maxulp=1)
+        assert (bits(tables[silu_slope].astype(FORMS[dtype])) == bits(exact.astype(FORMS[dtype]))).all()
+        (fitted,) = (table for formula, table in tables.items() if formula is not silu_slope)
+        assert (fitted != tables[silu_slope]).any()

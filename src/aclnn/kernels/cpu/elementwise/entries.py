@@ -76,7 +76,8 @@ def _take_near(entries: NDArray[np.float32], formula: Formula, dtype: DataType) 
 def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
     """The two tables, 2 × 65,536 values by bit pattern, of a function of x or of a gradient's derivative."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
-    key = (fingerprint(function), dtype, numbers)
+    # Of the formula, not the function: a gradient's entries may come from a fitted version.
+    key = (fingerprint(formula), dtype, numbers)
     with _lock:
         if key in _tables:
             _tables.move_to_end(key)
