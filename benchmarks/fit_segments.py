@@ -1,7 +1,9 @@
-"""Find the polynomials by segments of the float32 activations and of their derivatives, and print their module.
+"""Find the polynomials by segments of the float32 activations and of their derivatives, for aclnn.kernels.fitted.
 
-    python -m benchmarks.fit_segments slopes > src/aclnn/kernels/cpu/elementwise/slopes_coefficients.py
-    python -m benchmarks.fit_segments values > src/aclnn/kernels/cpu/elementwise/values_coefficients.py
+    python -m benchmarks.fit_segments slopes
+    python -m benchmarks.fit_segments values
+
+Prints what each function's module calls ``FLOAT``.
 
 Each segment gets a centre, c0 and a polynomial of (g(a) - c0)/r in r = a - centre. Centres are tried wherever g is
 almost a float32 and every difference is exact, with many emphases of the segment's ends and much luck in rounding
@@ -18,6 +20,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numba
@@ -287,20 +290,22 @@ LINE = 120
 
 
 def _row(start: str, values: Any, indent: str) -> Iterator[str]:
-    """``start``hex_row("…"), as the formatter lays it out."""
+    """``start``row("…"), as the formatter lays it out."""
     words = [short_hex(value) for value in values]
-    line = f'{indent}{start}hex_row("{" ".join(words)}"),'
+    line = f'{indent}{start}row("{" ".join(words)}"),'
     if len(line) <= LINE:
         yield line
         return
-    yield f"{indent}{start}hex_row("
-    for first in range(0, len(words), 4):
-        space = " " if first + 4 < len(words) else ""
-        yield f'{indent}    "{" ".join(words[first : first + 4])}{space}"'
+    yield f"{indent}{start}row("
+    for text in wrap(" ".join(words), LINE - len(indent) - 7):
+        space = "" if text.endswith(words[-1]) else " "
+        yield f'{indent}    "{text}{space}"'
     yield f"{indent}),"
 
 
-def _entries(task: Task, columns: list[Column]) -> Iterator[str]:
+def printed(task: Task, columns: list[Column]) -> Iterator[str]:
+    """``FLOAT`` of a function's module."""
+    yield "FLOAT = Segments("
     yield f'    per_unit=float.fromhex("{short_hex(task.per_unit)}"),'
     yield f'    bound=float.fromhex("{short_hex(nearest(task.bound))}"),'
     for field in ("centre", "c0"):
@@ -309,33 +314,12 @@ def _entries(task: Task, columns: list[Column]) -> Iterator[str]:
     for power in range(task.terms):
         yield from _row("", [column.p[power] for column in columns], "        ")
     yield "    ),"
-
-
-TITLES = {
-    "slopes": "the float32 derivatives: g(a) = f(-a) of a derivative f",
-    "values": "the float32 activations: h(a) = a·s(-a)",
-}
-
-
-def module(kind: str, tasks: dict[str, Task], found: dict[tuple[str, int], Column]) -> Iterator[str]:
-    yield f'"""The polynomials of {TITLES[kind]} on segments of equal width, a = abs(x).'
-    yield ""
-    yield f"``python -m benchmarks.fit_segments {kind}`` finds and prints them; docs/numerics.md explains them, and"
-    yield f"tests/test_{kind}_coefficients.py recomputes the entries in high precision and checks each segment."
-    yield '"""'
-    yield ""
-    yield "from __future__ import annotations"
-    yield ""
-    yield "from aclnn.kernels.cpu.elementwise.coefficients import Segments, hex_row"
-    for name, task in tasks.items():
-        yield f"\n{name.upper()} = Segments("
-        yield from _entries(task, [found[name, i] for i in range(task.count)])
-        yield ")"
+    yield ")"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=TITLES)
+    parser.add_argument("kind", choices=("slopes", "values"))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args()
     tasks = SLOPES if options.kind == "slopes" else VALUES
@@ -347,7 +331,8 @@ def main() -> None:
         for place, future in track(list(zip(places, futures, strict=True)), "segments", console=screen):
             found[place], units, relative = future.result()
             screen.print(f"{place[0]} {place[1]}: {units:.4f} ULP, {relative * 2**24:.4f}·2^-24")
-    print("\n".join(module(options.kind, tasks, found)))
+    for name, task in tasks.items():
+        print(f"# {name}", *printed(task, [found[name, i] for i in range(task.count)]), sep="\n")
 
 
 if __name__ == "__main__":

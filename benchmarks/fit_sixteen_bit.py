@@ -1,4 +1,4 @@
-"""Find the polynomials of kernels/cpu/elementwise/sixteen_bit_coefficients.py, and print their rows.
+"""Find the polynomials of derivatives of 16-bit x in aclnn.kernels.fitted, and print their rows.
 
     python -m benchmarks.fit_sixteen_bit [silu_slope …]
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from itertools import product
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -23,14 +24,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.cpu.elementwise import sixteen_bit_coefficients
-from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import (
-    CENTRE_CARRIES,
-    LAST_CARRIES,
-    SEGMENTS,
-    SHORT_SEGMENTS,
-    ShortSegments,
-)
+from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, ShortSegments, version
+from aclnn.kernels.fitted import SHORT as SEGMENTS
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
@@ -281,11 +276,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(FORMULAS))
     names = parser.parse_args().names
-    for (name, dtype), segments in SHORT_SEGMENTS.items():
-        if name not in names:
-            continue
+    for name, dtype in product(names, FORMS):
+        segments = version(FORMULAS[name], dtype)
+        assert isinstance(segments, ShortSegments)
         degree, rng, found = len(segments.c) + 1, np.random.default_rng(0), []
-        for i in range(sixteen_bit_coefficients.SEGMENTS):
+        for i in range(SEGMENTS):
             found.append(fit(segment(FORMULAS[name], dtype, segments, ZEROS[name], i), degree, rng))
             if found[i].wrong:
                 print(f"{name} {dtype.name}: {found[i].wrong} x of segment {i} round wrongly")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from aclnn.kernels.cpu.elementwise.coefficients import Segments
+from aclnn.kernels.fitted import Segments
 
 
 @pytest.fixture

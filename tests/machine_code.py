@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -25,16 +26,25 @@ from numba.core import config, types  # noqa: E402
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
 
 from aclnn.dtypes import DataType  # noqa: E402
-from aclnn.kernels.cpu.elementwise import contiguous, sixteen_bit_slopes, slopes  # noqa: E402
-from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32  # noqa: E402
+from aclnn.kernels.cpu.elementwise import contiguous  # noqa: E402
+from aclnn.kernels.cpu.elementwise.fitted import fast  # noqa: E402
+from aclnn.kernels.cpu.elementwise.kinds import KINDS  # noqa: E402
+from aclnn.operators.gelu import gelu_tanh_gradient  # noqa: E402
+from aclnn.operators.silu import silu_gradient  # noqa: E402
+
+
+def loop(dtype: DataType, formula: Any = silu_gradient, fitted: bool = True) -> Any:
+    """The loop over contiguous elements."""
+    return contiguous.loop(formula, fast(formula, dtype) if fitted else None, KINDS[dtype])
+
 
 for name, function in {
-    "contiguous": contiguous.loop(slopes.silu, FLOAT32, True, slopes.NEAR["silu_slope"]),
-    "table": contiguous.loop(None, FLOAT16, True),
-    "bfloat16": contiguous.loop(None, BFLOAT16, True),
-    "exact": contiguous.loop(slopes.gelu_tanh, FLOAT32, True),
-    "near_float16": contiguous.loop(None, FLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.FLOAT16)),
-    "near_bfloat16": contiguous.loop(None, BFLOAT16, True, sixteen_bit_slopes.near("silu_slope", DataType.BF16)),
+    "contiguous": loop(DataType.FLOAT),
+    "table": loop(DataType.FLOAT16, fitted=False),
+    "bfloat16": loop(DataType.BF16, fitted=False),
+    "exact": loop(DataType.FLOAT, gelu_tanh_gradient),
+    "near_float16": loop(DataType.FLOAT16),
+    "near_bfloat16": loop(DataType.BF16),
 }.items():
     compiled = numba.njit(nogil=True)(function)
     compiled.compile((types.int64,) * function.__code__.co_argcount)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from flint import arb
 
-from aclnn.kernels.cpu.elementwise import coefficients
-from aclnn.kernels.cpu.elementwise.coefficients import Exponential
+pytest.importorskip("triton")
+
+from aclnn.kernels.cuda.elementwise import coefficients
+from aclnn.kernels.cuda.elementwise.coefficients import Exponential
 from constants import (
     nearest,
     two_hundred_bits,  # noqa: F401  (a fixture)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import formula
-from aclnn.formula import Gradient
+from aclnn.formula import Gradient, where
+from aclnn.kernels import fitted
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.doubles import load_doubles, store_doubles
-from aclnn.kernels.cpu.elementwise.formulas import compilable, fingerprint
+from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.functions import WORDS
+from aclnn.kernels.trace import trace
 from instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
-EVERYWHERE = "a43871a569ae4397016fcb18244d110f287a8c021d6543d1341dd63c51b16492"
+EVERYWHERE = "8f8580884689957ba539f9bad331d74e6c7c95c02670d13c6a3386c9d05c48c0"
+
+OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "silu")]
 
 RANGES = {
     "exp": (-700.0, 700.0),
@@ -41,7 +47,8 @@ SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-300, -1e-300, 1.0, -1.0,
 
 def lanes(word: Any, *arguments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A function of float64 lanes, for arrays of a multiple of sixteen elements."""
-    function, arity = compilable(word), len(arguments)
+    arity = len(arguments)
+    function = on_float64(word, arity)
 
     def loop(x: int, y: int, out: int, count: int) -> None:
         for at in range(0, 8 * count, 128):
@@ -52,7 +59,7 @@ def lanes(word: Any, *arguments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
     x, y = arguments[0], arguments[-1]
     out = np.full_like(x, np.nan)
-    run = kernel(f"word-{word.__name__}", (fingerprint(word), arity), lambda: loop)
+    run = kernel(f"word-{word.__name__}", (trace(word, arity).digest,), lambda: loop)
     run(x.ctypes.data, y.ctypes.data, out.ctypes.data, x.size)
     return out
 
@@ -77,8 +84,8 @@ def digest() -> str:
 
 def test_every_word_has_a_meaning_on_lanes() -> None:
     words = {name for name, value in vars(formula).items() if callable(value) and value.__module__ == formula.__name__}
-    assert words - {"Gradient", "_apply"} == {*RANGES, "where", "minimum", "maximum"}
-    assert {word.__name__ for word in WORDS} == {word.__name__ for word in WORDS.values()}
+    assert words - {"Gradient", "Fitted", "fitted", "_apply"} == {*RANGES, "where", "minimum", "maximum"}
+    assert all(name == word.__name__ for name, word in WORDS.items())
 
 
 @pytest.mark.parametrize("name", RANGES)
@@ -141,9 +148,37 @@ def _inner(x: float) -> float:
     return 2.0 * x
 
 
-def test_a_fingerprint_tells_functions_apart_by_what_they_compute(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(_outer), fingerprint(Gradient(_outer))
-    assert len({*before, fingerprint(_inner)}) == 3
+def test_a_digest_tells_functions_apart_by_what_they_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = trace(_outer, 1).digest, trace(Gradient(_outer), 2).digest
+    assert len({*before, trace(_inner, 1).digest}) == 3
+    assert trace(lambda y: 2.0 * y + 1, 1).digest == before[0]
     monkeypatch.setitem(globals(), "_inner", lambda x: 3.0 * x)
-    assert fingerprint(_outer) != before[0]
-    assert fingerprint(Gradient(_outer)) != before[1]
+    trace.cache_clear()
+    assert trace(_outer, 1).digest != before[0]
+    assert trace(Gradient(_outer), 2).digest != before[1]
+
+
+def test_a_digest_is_the_same_with_every_python() -> None:
+    """Fitted versions are kept by it."""
+    source = (
+        "def formula(x0, x1):\n    t0 = x0 * x1\n    t1 = t0 < inf\n    t2 = where(t1, t0, -0.0)\n    return t2, t0\n"
+    )
+    program = trace(lambda dy, x: (where(dy * x < math.inf, dy * x, -0.0), dy * x), 2)
+    assert program.source == source
+    assert (program.arity, program.results) == (2, 2)
+    assert program.digest == hashlib.sha256(source.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("formula", [lambda x: x if x > 0 else -x, math.exp])
+def test_what_is_no_formula_is_refused_by_name(formula: Any) -> None:
+    with pytest.raises(TypeError, match=f"formula {formula.__name__}: expected"):
+        trace(formula, 1)
+
+
+@pytest.mark.parametrize("name", sorted(name for _, name, _ in iter_modules(fitted.__path__)))
+def test_fitted_versions_are_those_of_their_functions(name: str) -> None:
+    """Red after a change of the function: fit its version anew, then write the digest that is shown here."""
+    (function,) = (vars(module)[name] for module in OPERATORS if name in vars(module))
+    module = fitted.module_of(function)
+    assert module is not None
+    assert trace(function, 1).digest == module.DIGEST

@@ -13,8 +13,8 @@ from aclnn import kernels
 from aclnn.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise import entries
-from aclnn.kernels.cpu.elementwise.sixteen_bit_coefficients import SEGMENTS, SHORT_SEGMENTS, ShortSegments
-from aclnn.kernels.cpu.elementwise.sixteen_bit_slopes import near
+from aclnn.kernels.cpu.elementwise.fitted import fast
+from aclnn.kernels.fitted import SHORT, ShortSegments, version
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
@@ -34,16 +34,19 @@ EVERY = pytest.mark.parametrize("name", FORMULAS)
 BOTH = pytest.mark.parametrize("dtype", FORMS, ids=lambda dtype: dtype.name)
 
 
-@pytest.mark.parametrize("segments", SHORT_SEGMENTS.values(), ids=map(str, SHORT_SEGMENTS))
-def test_every_constant_is_a_float32(segments: ShortSegments) -> None:
+@pytest.mark.parametrize("name", sorted({*FORMULAS} - {"hardswish_slope"}))
+@BOTH
+def test_every_constant_is_a_float32(name: str, dtype: DataType) -> None:
+    segments = version(FORMULAS[name], dtype)
+    assert isinstance(segments, ShortSegments)
     rows = (segments.centre, *segments.c)
-    assert all(len(row) == SEGMENTS for row in rows)
+    assert all(len(row) == SHORT for row in rows)
     constants = (segments.per_unit, segments.shift, *(value for row in rows for value in row))
     assert all(value == float(np.float32(value)) for value in constants)
 
 
 def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
-    found = near(name, dtype)
+    found = fast(FORMULAS[name], dtype)
     assert found is not None
     return np.abs(all_inputs(dtype)) <= found.bound
 
@@ -93,13 +96,15 @@ def bits(array: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 @BOTH
-def test_a_gradients_entries_are_not_taken_for_its_derivatives_own(dtype: DataType) -> None:
-    """Whichever was asked for first served both; only the gradient's come from the fitted version."""
+def test_fitted_entries_are_not_taken_for_those_of_the_formula_itself(dtype: DataType) -> None:
+    """Whichever was asked for first served both, as they compute the same."""
+
+    def unfitted(x: Any) -> Any:
+        return silu_slope(x)
+
     exact = round_to_odd(evaluate(silu_slope, all_inputs(dtype)))
-    for first, second in ((Gradient(silu_slope), silu_slope), (silu_slope, Gradient(silu_slope))):
+    for order in ((unfitted, silu_slope), (silu_slope, unfitted)):
         entries._tables.clear()
-        tables = {formula: entries.table(formula, dtype, ())[0] for formula in (first, second)}
-        np.testing.assert_array_max_ulp(tables[silu_slope], exact, maxulp=1)
-        assert (bits(tables[silu_slope].astype(FORMS[dtype])) == bits(exact.astype(FORMS[dtype]))).all()
-        (fitted,) = (table for formula, table in tables.items() if formula is not silu_slope)
-        assert (fitted != tables[silu_slope]).any()
+        tables = {formula: entries.table(Gradient(formula), dtype, ())[0] for formula in order}
+        np.testing.assert_array_max_ulp(tables[unfitted], exact, maxulp=1)
+        assert (tables[silu_slope] != tables[unfitted]).any()

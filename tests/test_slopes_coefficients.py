@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from aclnn.kernels.cpu.elementwise import slopes_coefficients
-from aclnn.kernels.cpu.elementwise.coefficients import Segments
+from aclnn.kernels.fitted import Segments, fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, silu_slope
 from constants import (
     approximation,
     assert_entries,
@@ -49,10 +48,10 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "silu": Row(slopes_coefficients.SILU, logistic, 2),
-    "fast_gelu": Row(slopes_coefficients.FAST_GELU, lambda a: logistic(arb("1.702") * a), 2),
-    "gelu_erf": Row(slopes_coefficients.GELU_ERF, erf_tail, 1),
-    "gelu_tanh": Row(slopes_coefficients.GELU_TANH, tanh_tail, 1),
+    "silu": Row(silu_slope.FLOAT, logistic, 2),
+    "fast_gelu": Row(fast_gelu_slope.FLOAT, lambda a: logistic(arb("1.702") * a), 2),
+    "gelu_erf": Row(gelu_erf_slope.FLOAT, erf_tail, 1),
+    "gelu_tanh": Row(gelu_tanh_slope.FLOAT, tanh_tail, 1),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 

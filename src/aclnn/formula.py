@@ -1,8 +1,8 @@
 """The vocabulary of scalar formulas.
 
 An operator writes its formula once, as a plain function of elements and attributes over ``+ - * /``, comparisons,
-``& | ~`` of comparisons, and the words below. The formula then runs on Python floats, on balls (``flint.arb``), whose
-methods the words call, and, with kernels' words in place of these, on the lanes of a processor.
+``& | ~`` of comparisons, and the words below. The formula then runs on Python floats and on balls (``flint.arb``),
+whose methods the words call; ``aclnn.kernels.trace`` records its operations, which kernels compile for a processor.
 
 On floats no word raises: what exceeds the largest float is infinite, a logarithm or root of a negative number NaN.
 """
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import update_wrapper
+from typing import Any, Literal
 
 Real = Any
-"""What a formula is evaluated on: floats, balls, lanes."""
+"""An operand of a formula: a float, a ball, or a variable of a program."""
 
 
 def _apply(function: Callable[[float], float], x: Real, pole: float = math.nan) -> Real:
@@ -80,6 +81,8 @@ def absolute(x: Real) -> Real:
 
 def where(condition: Any, chosen: Real, otherwise: Real) -> Real:
     """``chosen`` where the condition holds, else ``otherwise``; both are evaluated."""
+    if hasattr(condition, "where"):
+        return condition.where(chosen, otherwise)
     return chosen if condition else otherwise
 
 
@@ -107,3 +110,33 @@ class Gradient:
     def __call__(self, dy: Real, x: Real, *numbers: Real) -> Real:
         """Multiply dy by the derivative."""
         return dy * self.derivative(x, *numbers)
+
+
+Symmetry = Literal["1-f", "x+f", "odd", "even"]
+"""f(x) by f(-x): 1 - f(-x), x + f(-x), -f(-x) or f(-x)."""
+
+
+class Fitted:
+    """A function of one variable of which ``aclnn.kernels.fitted`` has versions in float32.
+
+    Kernels use those in their range and evaluate the function in float64 elsewhere.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[[Any], Any], symmetry: Symmetry | None) -> None:
+        self.function, self.symmetry = function, symmetry
+        update_wrapper(self, function)
+
+    def __call__(self, x: Real) -> Real:
+        """Evaluate the function."""
+        return self.function(x)
+
+
+def fitted(symmetry: Symmetry | None = None) -> Callable[[Callable[[Any], Any]], Fitted]:
+    """Ask for fitted versions of the function decorated.
+
+    Args:
+        symmetry: how negative x give the function for positive ones; None where nothing is fitted by segments.
+    """
+    return lambda function: Fitted(function, symmetry)

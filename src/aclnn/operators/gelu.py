@@ -8,7 +8,7 @@ from typing import Any
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Shape
 from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, absolute, erfc, exp, where
+from aclnn.formula import Gradient, Real, absolute, erfc, exp, fitted, where
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.promotion import promote
 from aclnn.rules import (
@@ -37,24 +37,29 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
+@fitted(symmetry="x+f")
 def gelu_erf_value(x: Real) -> Real:
     """x·Phi(x), the distribution of the standard normal; NaN at -inf."""
     # erfc keeps the digits of the left tail that 1 + erf cancels.
     return 0.5 * x * erfc(-x * _INV_SQRT_2)
 
 
+@fitted(symmetry="x+f")
 def gelu_tanh_value(x: Real) -> Real:
     """x·(1 + tanh u)/2 = x / (1 + e^(-2u)) with u = sqrt(2/pi)·(x + 0.044715·x³); NaN at -inf."""
     return x / (1.0 + exp(-2.0 * _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
 
 
+@fitted(symmetry="1-f")
 def gelu_erf_slope(x: Real) -> Real:
     """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
-    slope = 0.5 * erfc(-x * _INV_SQRT_2) + x * (_INV_SQRT_2PI * exp(-0.5 * x * x))
+    z = x * _INV_SQRT_2
+    slope = 0.5 * erfc(-z) + x * (_INV_SQRT_2PI * exp(-(z * z)))
     # Below -37.5 (1e-300) all that is left is the sign, which a sum of two zeros loses.
     return where((x < -37.5) & (x > -math.inf), -0.0, slope)
 
 
+@fitted(symmetry="1-f")
 def gelu_tanh_slope(x: Real) -> Real:
     """(1 + tanh u)/2 + x·(1 - tanh² u)·u'/2 with u = sqrt(2/pi)·(x + 0.044715·x³); 0 at -inf, 1 at inf."""
     # With p = e^(-2u): (1 + tanh u)/2 = 1/(1 + p) and (1 - tanh² u)/4 = p/(1 + p)², which do not cancel in the tail.

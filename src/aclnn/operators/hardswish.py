@@ -6,7 +6,7 @@ from typing import Any
 
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
-from aclnn.formula import Gradient, Real, where
+from aclnn.formula import Gradient, Real, fitted, where
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
     WITH_BFLOAT16,
@@ -20,11 +20,13 @@ from aclnn.rules import (
 )
 
 
+@fitted()
 def hardswish_value(x: Real) -> Real:
     """0 up to -3, x from 3 on, x·(x + 3)/6 in between; NaN stays NaN."""
     return where(x <= -3.0, 0.0, where(x >= 3.0, x, x * (x + 3.0) / 6.0))
 
 
+@fitted()
 def hardswish_slope(x: Real) -> Real:
     """0 below -3, 1 above 3, x/3 + 1/2 from -3 to 3 inclusive; NaN stays NaN."""
     # (x + 1.5)/3 is exact near the zero at -1.5, where x/3 + 0.5 cancels.

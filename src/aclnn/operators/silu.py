@@ -7,7 +7,7 @@ from typing import Any
 from aclnn import arrays
 from aclnn.declaration import Call, Check, Elementwise, Kind, Operator, Parameter, Shape
 from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, sigmoid
+from aclnn.formula import Gradient, Real, fitted, sigmoid
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
     FLOATING,
@@ -29,11 +29,13 @@ from aclnn.rules import (
 )
 
 
+@fitted(symmetry="x+f")
 def silu_value(x: Real) -> Real:
     """x·s with s = 1 / (1 + e^(-x)); NaN at -inf."""
     return x * sigmoid(x)
 
 
+@fitted(symmetry="1-f")
 def silu_slope(x: Real) -> Real:
     """s·(1 + x·(1 - s)) with s = 1 / (1 + e^(-x)), written so that little is lost near its zero; NaN at ±inf."""
     s = sigmoid(x)

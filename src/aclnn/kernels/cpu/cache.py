@@ -69,7 +69,8 @@ def sources() -> list[Path]:
     """The files whose code and constants are compiled into kernels."""
     package = Path(__file__).parents[2]
     single = package / "dtypes.py", package / "formula.py"
-    return sorted([*single, *package.glob("kernels/*.py"), *package.glob("kernels/cpu/**/*.py")])
+    fitted = package.glob("kernels/fitted/*.py")
+    return sorted([*single, *package.glob("kernels/*.py"), *fitted, *package.glob("kernels/cpu/**/*.py")])
 
 
 def stamp_of(paths: Iterable[Path]) -> str | None:

@@ -84,17 +84,29 @@ def root(typingctx: Any, value: Any) -> Any:
     return DOUBLES(DOUBLES), emit
 
 
+_LONG = 12
+"""Coefficients from which on even and odd powers are summed apart: fused operations wait for one another."""
+
+
 def polynomial(*coefficients: str) -> Any:
     """A function for compiled code: the polynomial with these float64 (as ``float.hex``), highest power first."""
-    first, *others = (ir.Constant(DOUBLES.llvm, [_DOUBLE(float.fromhex(text))] * LANES) for text in coefficients)
+    rows = [ir.Constant(DOUBLES.llvm, [_DOUBLE(float.fromhex(text))] * LANES) for text in coefficients]
+
+    def horner(builder: ir.IRBuilder, x: ir.Value, some: list[ir.Constant]) -> ir.Value:
+        value: ir.Value = some[0]
+        for coefficient in some[1:]:
+            value = multiply_add(builder, value, x, coefficient)
+        return value
 
     @intrinsic
     def evaluate(typingctx: Any, x: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            value: ir.Value = first
-            for coefficient in others:
-                value = multiply_add(builder, value, args[0], coefficient)
-            return value
+            (x,) = args
+            if len(rows) < _LONG:
+                return horner(builder, x, rows)
+            square = builder.fmul(x, x)
+            even, odd = (horner(builder, square, rows[(len(rows) - 1 - power) % 2 :: 2]) for power in (0, 1))
+            return multiply_add(builder, odd, x, even)
 
         return DOUBLES(DOUBLES), emit
 

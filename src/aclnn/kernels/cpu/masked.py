@@ -23,7 +23,7 @@ from aclnn.kernels.cpu.conversions import (
     widen_bfloat16,
     widen_float16,
 )
-from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, apart, call_llvm
+from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, apart, broadcast, call_llvm, pieces
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
@@ -39,38 +39,41 @@ def count_lanes(typingctx: Any, mask: Any) -> Any:
     return (types.int64(MASK), emit) if mask is MASK else None
 
 
+def _chosen(mask: int) -> ir.Constant:
+    places = [i for i in range(8) if mask >> i & 1]
+    return ir.Constant(ir.VectorType(_INT8, 8), [_INT8(i) for i in places + [0] * (8 - len(places))])
+
+
+_CHOSEN = ir.Constant(ir.ArrayType(ir.VectorType(_INT8, 8), 256), [_chosen(mask) for mask in range(256)])
+"""Which of eight bits are set, for each byte."""
+
+
 @intrinsic
-def store_chosen(typingctx: Any, address: Any, value: Any, mask: Any) -> Any:
-    """Write the lanes where the mask is set side by side, and perhaps zeros after them, sixteen float32 in all."""
+def store_places(typingctx: Any, address: Any, first: Any, mask: Any) -> Any:
+    """Write ``first`` + i, int32, side by side for each lane i where the mask is set; 64 bytes may be touched."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        place = pointer(builder, args[0], FLOATS.llvm)
+        address, first, mask = args
+        first = builder.trunc(first, _INT32)
         if target.flavour(context) == "avx512":
+            places = builder.add(broadcast(builder, first), ints(*range(LANES)))
             # In a register first: to memory at once the instruction takes over 100 cycles on Zen 4.
-            name = f"llvm.x86.avx512.mask.compress.v{LANES}f32"
-            packed = call_llvm(builder, name, FLOATS.llvm, args[1], floats(0.0), args[2])
-            builder.store(apart(builder, packed), place, align=1)
-        else:
-            call_llvm(builder, f"llvm.masked.compressstore.v{LANES}f32", ir.VoidType(), args[1], place, args[2])
+            name = f"llvm.x86.avx512.mask.compress.v{LANES}i32"
+            packed = call_llvm(builder, name, places.type, places, ints(0), mask)
+            builder.store(apart(builder, packed), pointer(builder, address, places.type), align=1)
+            return context.get_dummy_value()
+        table = cgutils.global_constant(builder, "chosen", _CHOSEN)
+        for lanes, half in enumerate(pieces(builder, mask, 8)):
+            chosen = builder.bitcast(half, _INT8)
+            row = builder.load(builder.gep(table, [_INT32(0), builder.zext(chosen, _INT32)]), align=8)
+            start = broadcast(builder, builder.add(first, _INT32(8 * lanes)), 8)
+            places = builder.add(start, builder.zext(row, start.type))
+            builder.store(places, pointer(builder, address, places.type), align=1)
+            count = builder.zext(builder.ctpop(chosen), _INT64)
+            address = builder.add(address, builder.shl(count, _INT64(2)))
         return context.get_dummy_value()
 
-    return (types.void(types.int64, FLOATS, MASK), emit) if value is FLOATS and mask is MASK else None
-
-
-@intrinsic
-def load_chosen(typingctx: Any, address: Any, mask: Any, otherwise: Any) -> Any:
-    """The reverse: the next float32 from the address for each lane where the mask is set, else ``otherwise``."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        place = pointer(builder, args[0], FLOATS.llvm)
-        if target.flavour(context) == "avx512":
-            packed = apart(builder, builder.load(place, align=1))
-            name = f"llvm.x86.avx512.mask.expand.v{LANES}f32"
-            return call_llvm(builder, name, FLOATS.llvm, packed, args[2], args[1])
-        name = f"llvm.masked.expandload.v{LANES}f32"
-        return call_llvm(builder, name, FLOATS.llvm, place, args[1], args[2])
-
-    return (FLOATS(types.int64, MASK, FLOATS), emit) if mask is MASK and otherwise is FLOATS else None
+    return (types.void(types.int64, types.int64, MASK), emit) if mask is MASK else None
 
 
 def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Contiguous elements of one data type by fitted versions in float32, or by tables for 16 bits.
+"""Contiguous elements of one data type by a function's fitted version, or by a table of its values at all 16-bit x.
 
 A binary loop computes out = dy·f(x), a unary one out = f(x) and ignores dy. It may work in place, the output being
 exactly an input.
@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
+from aclnn.formula import Gradient
+from aclnn.kernels import Formula
 from aclnn.kernels.cpu.addresses import scratch
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.chunks import Loop, shared
+from aclnn.kernels.cpu.elementwise.entries import by_entries
+from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, STREAMS, size_of
-from aclnn.kernels.cpu.elementwise.products import by_entries, by_gradient, times
-from aclnn.kernels.cpu.elementwise.slopes import Gradient, Near
+from aclnn.kernels.cpu.elementwise.outliers import with_outliers
 from aclnn.kernels.cpu.elementwise.strided import TILE
-from aclnn.kernels.cpu.elementwise.tails import tails_of
 from aclnn.kernels.cpu.ends import copy, copy_in
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
@@ -53,7 +55,7 @@ _ABOVE = {FLOAT32: any_above_32, FLOAT16: any_above_16, BFLOAT16: any_above_16}
 _PATTERNS = {FLOAT32: (np.float32, np.uint32), FLOAT16: (np.float16, np.uint16), BFLOAT16: (bfloat16, np.uint16)}
 
 
-def _never(around: int, dy: int, x: int, out: int) -> bool:
+def _without_wide(around: int, dy: int, x: int, out: int) -> bool:
     return False
 
 
@@ -61,22 +63,30 @@ def _safe(dy: int) -> bool:
     return False
 
 
-def _wide_of(near: Near, kind: int) -> Any:
-    """A function that does a wide vector and says so, unless some of it is not near.
+def _no_outlier(x: int, size: int) -> bool:
+    return False
+
+
+def _without_tile(around: int, dy: int, x: int, out: int, size: int) -> None:
+    pass
+
+
+def _wide_of(fast: Fast, kind: int) -> Any:
+    """A function that does a wide vector and says so, unless some of it is out of range.
 
     Only where a vector is one register: elsewhere a wide one would not fit into the registers.
     """
     load, store, stream = _WIDE_LOADS[kind], _WIDE_STORES[kind], _WIDE_STREAMS[kind]
-    slope, any_above = near.slope, _ABOVE[kind]
+    function, any_above = fast.function, _ABOVE[kind]
     unsafe = any_tiny_bfloat16 if kind == BFLOAT16 else register_jitable(_safe)
     form, pattern = _PATTERNS[kind]
-    bound, bounded = int(np.array(near.bound).astype(form).view(pattern)), near.bound != math.inf
+    bound, bounded = int(np.array(fast.bound).astype(form).view(pattern)), fast.bound != math.inf
 
     @register_jitable(forceinline=True)
     def wide(around: int, dy: int, x: int, out: int) -> bool:
         if not in_one_register() or (bounded and any_above(x, bound)) or unsafe(dy):
             return False
-        values = load(dy) * slope(load(x))
+        values = load(dy) * function(load(x))
         if around:
             stream(out, values)
         else:
@@ -86,21 +96,33 @@ def _wide_of(near: Near, kind: int) -> Any:
     return wide
 
 
-def loop(gradient: Gradient | None, kind: int, binary: bool, near: Near | None = None) -> Loop:
-    """Contiguous elements of one kind: by a gradient or, without one, of 16 bits by a table.
+def _product(fast: Fast, load: Any) -> Any:
+    """A function of sixteen elements in the range of a fitted version."""
+    function = fast.function
+    return register_jitable(forceinline=True)(lambda table, x, dy: dy * function(load(x)))
+
+
+def loop(formula: Formula, fast: Fast | None, kind: int) -> Loop:
+    """Contiguous elements of one kind by the fitted version; 16 bits beyond its range, or without one, by a table.
 
     The job is 0, or 1 to write around the cache, which wants ``out`` to be a multiple of the element's size; 2 is the
-    same for a caller that finishes streams. ``near`` gives the same results, where it gives any.
+    same for a caller that finishes streams.
     """
     load, store, stream = LOADS[kind], STORES[kind], STREAMS[kind]
-    if gradient is None and near is not None and near.bound == math.inf:
-        gradient = times(near.slope)
-    product = by_entries if gradient is None else by_gradient(gradient, load)
-    wide = register_jitable(_never) if near is None else _wide_of(near, kind)
-    many, with_tails = tails_of(near)
+    binary = isinstance(formula, Gradient)
+    wide: Any = register_jitable(_without_wide)
+    any_outlier, tile = register_jitable(_no_outlier), register_jitable(_without_tile)
+    product = by_entries
+    if fast is not None:
+        if kind == FLOAT32 or fast.bound == math.inf:
+            product = _product(fast, load)
+        if kind == FLOAT32 and fast.bound < math.inf:
+            any_outlier, tile = with_outliers(formula, fast)
+        if binary:
+            wide = _wide_of(fast, kind)
     size = size_of(kind)
     vector, vectors, prefetch_ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
-    most = 1 if near is None else WIDE * vector // _LINE
+    most = 1 if fast is None else WIDE * vector // _LINE
 
     def part(streamed: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
         dy, x, out, left = dy + first * size, x + first * size, out + first * size, (last - first) * size
@@ -125,9 +147,9 @@ def loop(gradient: Gradient | None, kind: int, binary: bool, near: Near | None =
                         prefetch_ahead(dy_at + at)
                         at += _LINE
                     count -= most
-                if in_one_register() and count >= most and many(x_at + at):
-                    lines = min(count, TILE // LANES) & -most
-                    with_tails(around, dy_at + at, x_at + at, out_at + at, lines * _LINE)
+                if any_outlier(x_at + at, min(count, most) * _LINE):
+                    lines = min(count, TILE // LANES)
+                    tile(around, dy_at + at if binary else x_at + at, x_at + at, out_at + at, lines * _LINE)
                     at += lines * _LINE
                     count -= lines
                     continue

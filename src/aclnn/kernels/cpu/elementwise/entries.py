@@ -1,7 +1,7 @@
 """Tables of a function of one variable for every 16-bit input.
 
-An entry is what wide vectors compute for that input, where they do, so that both give the same bits; else it is the
-formula's value in float64, rounded to odd, which rounding once more makes exact.
+An entry is what the fitted version gives for that input, where there is one, so that both give the same bits; else it
+is the formula's value in float64, rounded to odd, which rounding once more makes exact.
 
 A second table holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
 """
@@ -17,18 +17,19 @@ from numpy.typing import NDArray
 from aclnn.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import load_one_float64
-from aclnn.kernels.cpu.compiler import kernel
+from aclnn.kernels.cpu.addresses import again, load_one_float64
+from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import narrow_to_odd, widen
-from aclnn.kernels.cpu.elementwise.fitted import near
-from aclnn.kernels.cpu.elementwise.formulas import compilable, fingerprint
+from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
+from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.general import loads
 from aclnn.kernels.cpu.elementwise.kinds import KINDS, LOADS
-from aclnn.kernels.cpu.elementwise.slopes import Near
-from aclnn.kernels.cpu.memory import store_float32
-from aclnn.kernels.cpu.vector import LANES
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.memory import load_entries, store_float32
+from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs
+from aclnn.kernels.trace import trace
 
 _MOST = 64
 """Tables kept, of half a mebibyte each: attributes may take any number of values."""
@@ -36,61 +37,87 @@ _tables: OrderedDict[tuple[Any, ...], NDArray[np.float32]] = OrderedDict()
 _lock = lock_across_forks()
 
 
+_SECOND = 4 * 65536
+"""Bytes from the first table to the second."""
+_TINY = 2.0**-100
+"""Entries below this are taken from the second table."""
+_TINY_STEP = 2.0**-75
+_LARGEST = (2.0 - 2.0**-23) * 2.0**127
+
+
+@register_jitable(forceinline=True)
+def by_entries(table: int, x: int, dy: Any) -> Any:
+    """dy times the entries for the sixteen 16-bit x at an address.
+
+    Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
+    not fit into a float32. An infinite dy is multiplied with the entry that does.
+    """
+    entry = load_entries(table, x)
+    product = entry * dy
+    size = absolute(dy)
+    tiny = (absolute(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
+    if any_lane(tiny):
+        lifted = load_entries(table + _SECOND, again(x))
+        finite = ((dy * _TINY_STEP) * lifted) * _TINY_STEP
+        infinite = dy * ((lifted * _TINY_STEP) * _TINY_STEP)
+        product = select(tiny, select(size <= _LARGEST, finite, infinite), product)
+    return product
+
+
 def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
-    function, load, read_numbers = compilable(formula), LOADS[KINDS[dtype]], loads(numbers, load_one_float64)
+    function, load = on_float64(formula, 1 + numbers), LOADS[KINDS[dtype]]
+    read_numbers = loads(numbers, load_one_float64)
 
     def evaluate(x: int, given: int, out: int) -> None:
         values = read_numbers(given)
         for i in range(0, 65536, LANES):
             value = widen(function(widen(load(x + 2 * i)), *values))
             store_float32(out + 4 * i, narrow_to_odd(value))
-            store_float32(out + 4 * (65536 + i), narrow_to_odd(value * 2.0**150))
+            store_float32(out + _SECOND + 4 * i, narrow_to_odd(value * 2.0**150))
 
     return evaluate
 
 
-def _served(near: Near, dtype: DataType) -> Any:
-    """A kernel that writes the slopes of the 65,536 x of a 16-bit type at one address to another."""
-    slope, load = near.slope, LOADS[KINDS[dtype]]
+def _served(fast: Fast, dtype: DataType) -> Any:
+    """A kernel that writes the fitted values at the 65,536 x of a 16-bit type at one address to another."""
+    function, load = fast.function, LOADS[KINDS[dtype]]
 
     def evaluate(x: int, out: int) -> None:
         for i in range(0, 65536, LANES):
-            store_float32(out + 4 * i, slope(load(x + 2 * i)))
+            store_float32(out + 4 * i, function(load(x + 2 * i)))
 
     return evaluate
 
 
-def _take_near(entries: NDArray[np.float32], formula: Formula, dtype: DataType) -> None:
-    """Replace entries by those of the formula's version for this type, if there is one."""
-    found = near(formula, dtype)
-    if found is None:
-        return
-    patterns, slopes = np.arange(65536, dtype=np.uint16), np.empty(65536, np.float32)
-    key = (fingerprint(formula),)
-    run = kernel(f"entries-{formula.__name__}-{dtype.name}", key, lambda: _served(found, dtype))
-    run(patterns.ctypes.data, slopes.ctypes.data)
-    served = np.abs(all_inputs(dtype)) <= found.bound
-    entries[served] = slopes[served]
+def _take_fitted(entries: NDArray[np.float32], fitted: Fast, dtype: DataType, run: Kernel) -> None:
+    """Replace entries in the range of a fitted version by what its kernel gives."""
+    patterns, values = np.arange(65536, dtype=np.uint16), np.empty(65536, np.float32)
+    run(patterns.ctypes.data, values.ctypes.data)
+    served = np.abs(all_inputs(dtype)) <= fitted.bound
+    entries[served] = values[served]
 
 
 def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
     """The two tables, 2 × 65,536 values by bit pattern, of a function of x or of a gradient's derivative."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
-    # Of the formula, not the function: a gradient's entries may come from a fitted version.
-    key = (fingerprint(formula), dtype, numbers)
+    digest = trace(function, 1 + len(numbers)).digest
+    fitted = fast(formula, dtype)
+    key = (digest, fitted is not None, dtype, numbers)
     with _lock:
         if key in _tables:
             _tables.move_to_end(key)
             return _tables[key]
         run = kernel(
             f"table-{function.__name__}-{dtype.name}",
-            (key[0], len(numbers)),
+            (digest, len(numbers)),
             lambda: _evaluation(function, dtype, len(numbers)),
         )
         patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
         found = np.empty((2, 65536), np.float32)
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
-        _take_near(found[0], formula, dtype)
+        if fitted is not None:
+            name = f"entries-{function.__name__}-{dtype.name}"
+            _take_fitted(found[0], fitted, dtype, kernel(name, (digest,), lambda: _served(fitted, dtype)))
         _tables[key] = found
         if len(_tables) > _MOST:
             _tables.popitem(last=False)

@@ -1,28 +1,120 @@
-"""Which formulas have fitted float32 versions, found by the function's name."""
+"""Fitted versions of functions on float32 lanes: polynomials by segments, or other operations."""
 
 from __future__ import annotations
 
-from aclnn import formula as words
+import math
+from typing import Any, NamedTuple
+
 from aclnn.dtypes import DataType
+from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.elementwise import sixteen_bit_slopes
-from aclnn.kernels.cpu.elementwise.products import times
-from aclnn.kernels.cpu.elementwise.slopes import GRADIENTS, NEAR, Gradient, Near
-from aclnn.kernels.cpu.elementwise.values import VALUES
+from aclnn.kernels.cpu.elementwise.formulas import on_float32
 from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.tables import Table, Tables, horner, horner_from, lookup
+from aclnn.kernels.cpu.vector import (
+    absolute,
+    any_lane,
+    bits,
+    fma,
+    from_bits,
+    in_one_register,
+    select,
+    where_negative,
+)
+from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, Segments, ShortSegments, version
+
+_ROUND = 1.5 * 2.0**23
+"""Added to a small float32 it leaves the nearest integer in the low bits."""
+
+_inlined = register_jitable(forceinline=True)
 
 
-def near(formula: Formula, dtype: DataType) -> Near | None:
-    """What wide vectors evaluate for x of a type; None for what is no gradient, or has no such version."""
-    if not isinstance(formula, words.Gradient):
+class Fast(NamedTuple):
+    """A function f on any number of float32 lanes, for abs(x) up to a bound."""
+
+    function: Any
+    bound: float
+
+
+def fast(formula: Formula, dtype: DataType) -> Fast | None:
+    """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
+    function = formula.derivative if isinstance(formula, Gradient) else formula
+    if not isinstance(function, Fitted) or (found := version(function, dtype)) is None:
         return None
-    name = formula.__name__
-    return NEAR.get(name) if dtype == DataType.FLOAT else sixteen_bit_slopes.near(name, dtype)
+    if isinstance(found, Segments):
+        return Fast(_mirrored(_by_segments(found), function.symmetry), found.bound)
+    if isinstance(found, ShortSegments):
+        return Fast(_by_short_segments(found), found.bound)
+    return Fast(on_float32(found), math.inf)
 
 
-def gradient(formula: Formula) -> Gradient | None:
-    """The formula over sixteen float32 lanes of x and dy, if there is a version of it; functions of x ignore dy."""
-    name = formula.__name__
-    if isinstance(formula, words.Gradient):
-        return GRADIENTS.get(name)
-    return times(register_jitable(forceinline=True)(VALUES[name])) if name in VALUES else None
+_HALVES = {
+    "1-f": _inlined(lambda x, g: where_negative(x, g, 1.0 - g)),
+    "x+f": _inlined(lambda x, g: select(bits(x) < 0, -0.0, x) - g),
+    "odd": _inlined(lambda x, g: where_negative(x, g, -g)),
+    "even": _inlined(lambda x, g: g),
+}
+
+
+def _mirrored(half: Any, symmetry: str | None) -> Any:
+    """f(x) from g(a) for a = abs(x) (see ``Segments``)."""
+    other_half: Any = _HALVES[symmetry or "even"]
+    return _inlined(lambda x: other_half(x, half(absolute(x))))
+
+
+def _by_segments(segments: Segments) -> Any:
+    """g(a). Where a look-up has eight entries, lanes beyond the eighth segment take a second turn."""
+    count = len(segments.centre)
+    near, whole = _polynomials(segments, 0, 8), _polynomials(segments, 0, count)
+    far = _polynomials(segments, count - 8, count)
+    per_unit, twice = segments.per_unit, count == 16
+
+    @register_jitable(forceinline=True)
+    def by_segments(a: Any) -> Any:
+        i = bits(fma(a, per_unit, _ROUND))
+        if in_one_register():
+            return whole(a, i)
+        g = near(a, i)
+        if twice:
+            beyond = (i & 8) != 0
+            if any_lane(beyond):
+                g = select(beyond, far(a, i), g)
+        return g
+
+    return by_segments
+
+
+def _polynomials(segments: Segments, first: int, last: int) -> Any:
+    """g(a) by the segments first … last - 1, for the lanes that lie in one of them."""
+    centre, c0, p0, *others = (Table(*row[first:last]) for row in (segments.centre, segments.c0, *segments.p))
+    rest = Tables(*(table.rows[0] for table in reversed(others)))
+
+    @register_jitable(forceinline=True)
+    def polynomial(a: Any, i: Any) -> Any:
+        r = a - lookup(centre, i)
+        upper = horner(rest, i, r)
+        p = fma(upper, r, lookup(p0, i))
+        lost = fma(upper, r, lookup(p0, i) - p)
+        return fma(r, p, fma(r, lost, lookup(c0, i)))
+
+    return polynomial
+
+
+def _by_short_segments(segments: ShortSegments) -> Any:
+    """f(x) for 16-bit x."""
+    per_unit, shift = segments.per_unit, segments.shift
+    *others, third = segments.c
+    centre, last = Table(*segments.centre), Table(*third)
+    rest = Tables(*reversed(others))
+    to_second, to_first = 32 - CENTRE_CARRIES, 32 - LAST_CARRIES
+
+    @register_jitable(forceinline=True)
+    def function(x: Any) -> Any:
+        shifted = x + shift if shift else x
+        i = bits(fma(shifted, per_unit, _ROUND))
+        middle, upper = lookup(centre, i), lookup(last, i)
+        r = x - middle
+        first, second = from_bits(bits(upper) << to_first), from_bits(bits(middle) << to_second)
+        return horner_from(fma(fma(first, r, second), r, upper), rest, i, r)
+
+    return function

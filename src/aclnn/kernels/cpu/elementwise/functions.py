@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn import formula
 from aclnn.kernels.cpu.doubles import mask_of, polynomial, root, widen
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.tables import Table, lookup
@@ -159,11 +158,13 @@ _near_zero = polynomial(
 @register_jitable
 def _complement(a: Any) -> Any:
     """Erfc of a number from 0 on."""
+    # Formulas of the normal distribution have an exponential of the same square: it is computed once.
+    decay = exp(-(a * a))
     a = select(a > 28.0, 28.0, a)
     shifted, steep = a + 4.0, fma(a, 2.0, 1.0)
     share = 1.0 / (shifted * steep)
     t = (a - 4.0) * (steep * share)
-    return exp(-(a * a)) * (fma(_beyond_one(t), t + 1.0, 1.0) * (shifted * share))
+    return decay * (fma(_beyond_one(t), t + 1.0, 1.0) * (shifted * share))
 
 
 @register_jitable
@@ -201,7 +202,7 @@ def where(condition: Any, chosen: Any, otherwise: Any) -> Any:
     return select(mask_of(condition), widen(chosen), widen(otherwise))
 
 
-WORDS: dict[Any, Any] = {
-    getattr(formula, word.__name__): word for word in (exp, expm1, log, log1p, tanh, erf, erfc, sqrt, absolute, where)
+WORDS: dict[str, Any] = {
+    word.__name__: word for word in (exp, expm1, log, log1p, tanh, erf, erfc, sqrt, absolute, where)
 }
-"""What the words mean here; those that are not among them are written in these."""
+"""The meaning of a program's words."""

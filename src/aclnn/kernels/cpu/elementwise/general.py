@@ -9,7 +9,7 @@ from aclnn.kernels.cpu.addresses import load_one_float64, load_one_int64, scratc
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.doubles import narrow, narrow_to_odd, widen
-from aclnn.kernels.cpu.elementwise.formulas import compilable
+from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.kinds import (
     BFLOAT16,
     FLOAT16,
@@ -141,7 +141,7 @@ def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], nu
     finishes streams), which wants the outputs to lie alike within lines. More operands: the job is the address of
     theirs, and a says whether to stream. The table is the address of the numbers, float64.
     """
-    function, several = compilable(formula), len(outputs) > 1
+    function, several = on_float64(formula, len(inputs) + numbers), len(outputs) > 1
     take, put = _inputs(inputs), _outputs(outputs)
     bring, take_back = _copies(inputs, False), _copies(outputs, True)
     read_numbers, operands = loads(numbers, load_one_float64), _operands(len(inputs), len(outputs))

@@ -14,14 +14,13 @@ from aclnn.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import pool
-from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.elementwise import contiguous, entries, fitted, general, movers, strided
-from aclnn.kernels.cpu.elementwise.formulas import fingerprint
 from aclnn.kernels.cpu.elementwise.kinds import KINDS
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.trace import trace
 from aclnn.tensor import Layout
 
 CHUNK = 1 << 14
@@ -75,14 +74,14 @@ class _Evaluator:
                     self.constants = table
                     self.kernel = _contiguous_kernel(formula, x.dtype)
                     return
-            elif not numbers and fitted.gradient(formula) is not None:
+            elif not numbers and fitted.fast(formula, x.dtype) is not None:
                 self.kernel = _contiguous_kernel(formula, x.dtype)
                 return
         if numbers:
             self.constants = np.array(numbers, np.float64)
         read, written = (tuple(KINDS[operand.dtype] for operand in operands) for operands in (inputs, outputs))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
-        key = (fingerprint(formula), len(numbers), len(outputs))
+        key = (trace(formula, len(inputs) + len(numbers)).digest, len(numbers))
         self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers)))
 
     @property
@@ -93,15 +92,12 @@ class _Evaluator:
 
 def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:
     binary, kind = isinstance(formula, Gradient), KINDS[dtype]
-    form = "binary" if binary else "unary"
-    near = fitted.near(formula, dtype)
-    if dtype != DataType.FLOAT and near is None:
-        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(None, kind, binary))
-
-    def made() -> Loop:
-        return contiguous.loop(fitted.gradient(formula) if dtype == DataType.FLOAT else None, kind, binary, near)
-
-    return kernel(f"contiguous-{formula.__name__}-{dtype.name}-{form}", (fingerprint(formula),), made)
+    form, fast = "binary" if binary else "unary", fitted.fast(formula, dtype)
+    if fast is None:
+        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(formula, None, kind))
+    digest = trace(formula, 1 + binary).digest
+    name = f"contiguous-{formula.__name__}-{dtype.name}-{form}"
+    return kernel(name, (digest,), lambda: contiguous.loop(formula, fast, kind))
 
 
 class _Nothing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aclnn.kernels.cpu.elementwise import coefficients, slopes_coefficients
+from aclnn.kernels.cuda.elementwise import coefficients
 from aclnn.kernels.cuda.elementwise.pieces import (
     any_lane,
     exponential_of,
@@ -14,8 +14,8 @@ from aclnn.kernels.cuda.elementwise.pieces import (
 )
 from aclnn.kernels.cuda.launch import tl, triton
 
-_ERF, _ERF_KAPPA = segments_of(slopes_coefficients.GELU_ERF), exponential_of(coefficients.GELU_ERF_EXPONENTIAL)
-_ERF_BOUND = tl.constexpr(slopes_coefficients.GELU_ERF.bound)
+_ERF, _ERF_KAPPA = segments_of(coefficients.GELU_ERF), exponential_of(coefficients.GELU_ERF_EXPONENTIAL)
+_ERF_BOUND = tl.constexpr(coefficients.GELU_ERF.bound)
 _ERF_END = tl.constexpr(20.0)
 _V = tl.constexpr(coefficients.GELU_ERF_MILLS)
 

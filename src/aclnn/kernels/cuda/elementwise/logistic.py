@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aclnn.kernels.cpu.elementwise import coefficients, slopes_coefficients
+from aclnn.kernels.cuda.elementwise import coefficients
 from aclnn.kernels.cuda.elementwise.pieces import (
     exponential_of,
     gradient,
@@ -14,13 +14,13 @@ from aclnn.kernels.cuda.elementwise.pieces import (
 )
 from aclnn.kernels.cuda.launch import tl, triton
 
-_SILU, _SILU_KAPPA = segments_of(slopes_coefficients.SILU), exponential_of(coefficients.SILU_EXPONENTIAL)
+_SILU, _SILU_KAPPA = segments_of(coefficients.SILU), exponential_of(coefficients.SILU_EXPONENTIAL)
 _SILU_END = tl.constexpr(200.0)
-_FAST, _FAST_KAPPA = segments_of(slopes_coefficients.FAST_GELU), exponential_of(coefficients.FAST_GELU_EXPONENTIAL)
+_FAST, _FAST_KAPPA = segments_of(coefficients.FAST_GELU), exponential_of(coefficients.FAST_GELU_EXPONENTIAL)
 _FAST_END = tl.constexpr(118.0)
 _FAST_SCALE = tl.constexpr(coefficients.FAST_GELU_SCALE)
 _FAST_SCALE_LOW = tl.constexpr(coefficients.FAST_GELU_SCALE_LOW)
-_TANH, _TANH_KAPPA = segments_of(slopes_coefficients.GELU_TANH), exponential_of(coefficients.GELU_TANH_EXPONENTIAL)
+_TANH, _TANH_KAPPA = segments_of(coefficients.GELU_TANH), exponential_of(coefficients.GELU_TANH_EXPONENTIAL)
 _TANH_END = tl.constexpr(14.0)
 _K1, _K1_LOW, _K3, _K3_LOW = (
     tl.constexpr(v)

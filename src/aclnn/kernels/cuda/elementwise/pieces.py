@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu.elementwise.coefficients import Exponential, Row, Segments
+from aclnn.kernels.cuda.elementwise.coefficients import Exponential
 from aclnn.kernels.cuda.launch import entry_at, tl, triton
+from aclnn.kernels.fitted import Row, Segments
 
 _ROUND = tl.constexpr(1.5 * 2.0**23)
 _OFFSET = tl.constexpr(512)

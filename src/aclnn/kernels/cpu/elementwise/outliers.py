@@ -1,0 +1,77 @@
+"""Float32 x beyond the range of a fitted version: brought side by side and evaluated in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aclnn.formula import Gradient
+from aclnn.kernels import Formula
+from aclnn.kernels.cpu.addresses import load_one_uint32, scratch, store_one_uint32
+from aclnn.kernels.cpu.doubles import narrow, widen
+from aclnn.kernels.cpu.elementwise.fitted import Fast
+from aclnn.kernels.cpu.elementwise.formulas import on_float64
+from aclnn.kernels.cpu.elementwise.strided import BUFFER
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.masked import count_lanes, store_places
+from aclnn.kernels.cpu.memory import load_float32, store_float32, stream_float32
+from aclnn.kernels.cpu.prefetching import prefetch_ahead_32
+from aclnn.kernels.cpu.vector import LANES, absolute, any_lane
+
+_VECTOR = 4 * LANES
+_PLACES = BUFFER + _VECTOR
+
+
+def in_float64(formula: Formula) -> Any:
+    """A function of sixteen x and sixteen dy, which functions of x alone ignore, by the formula itself."""
+    if isinstance(formula, Gradient):
+        gradient = on_float64(formula, 2)
+        return register_jitable(lambda x, dy: narrow(widen(gradient(widen(dy), widen(x)))))
+    function = on_float64(formula, 1)
+    return register_jitable(lambda x, dy: narrow(widen(function(widen(x)))))
+
+
+def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
+    """Return functions that find outliers among x, and that do a tile with some."""
+    function, bound = fast
+    exact, binary = in_float64(formula), isinstance(formula, Gradient)
+
+    @register_jitable(forceinline=True)
+    def beyond(x: Any) -> Any:
+        return ~(absolute(x) <= bound)
+
+    @register_jitable
+    def any_outlier(x: int, size: int) -> bool:
+        found = beyond(load_float32(x))
+        for at in range(_VECTOR, size, _VECTOR):
+            found = found | beyond(load_float32(x + at))
+        return bool(any_lane(found))
+
+    @register_jitable
+    def tile(around: int, dy: int, x: int, out: int, size: int) -> None:
+        products, packed_x, packed_dy, places = scratch(BUFFER), scratch(BUFFER), scratch(BUFFER), scratch(_PLACES)
+        end = 0
+        for at in range(0, size, _VECTOR):
+            prefetch_ahead_32(x + at)
+            prefetch_ahead_32(dy + at)
+            values = load_float32(x + at)
+            found = function(values)
+            store_float32(products + at, load_float32(dy + at) * found if binary else found)
+            outliers = beyond(values)
+            if any_lane(outliers):
+                store_places(places + end, at // 4, outliers)
+                end += 4 * count_lanes(outliers)
+        for at in range(0, end, 4):
+            place = 4 * load_one_uint32(places + at)
+            store_one_uint32(packed_x + at, load_one_uint32(x + place))
+            store_one_uint32(packed_dy + at, load_one_uint32(dy + place))
+        for at in range(0, end, _VECTOR):
+            store_float32(packed_dy + at, exact(load_float32(packed_x + at), load_float32(packed_dy + at)))
+        for at in range(0, end, 4):
+            store_one_uint32(products + 4 * load_one_uint32(places + at), load_one_uint32(packed_dy + at))
+        for at in range(0, size, _VECTOR):
+            if around:
+                stream_float32(out + at, load_float32(products + at))
+            else:
+                store_float32(out + at, load_float32(products + at))
+
+    return any_outlier, tile

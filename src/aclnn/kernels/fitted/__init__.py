@@ -1,0 +1,91 @@
+"""Fitted versions of functions in float32: data, a module for each function of that name.
+
+A module gives the ``DIGEST`` of the function that it was made for and, by data type of x, ``FLOAT``, ``FLOAT16`` and
+``BF16``: segments, or other operations. A version whose digest is not the function's is not used. docs/numerics.md
+derives the bounds; tests check every entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from aclnn.dtypes import DataType
+from aclnn.formula import Fitted, Real
+from aclnn.kernels.trace import trace
+
+Row = tuple[float, ...]
+
+
+def row(text: str) -> Row:
+    """Numbers written as hexadecimal floats, each exactly a float32."""
+    return tuple(float.fromhex(word) for word in text.split())
+
+
+class Segments(NamedTuple):
+    """For 0 ≤ a ≤ bound: g(a) = c0[i] + r·(p[0][i] + r·(p[1][i] + …)) with i = round(a·per_unit), r = a - centre[i].
+
+    g(a) is f(-a) of the function f, -f(-a) where f(x) = x + f(-x); the symmetry gives the other half.
+    """
+
+    per_unit: float
+    """Segments per unit of a: the reciprocal of their width."""
+    bound: float
+    centre: Row
+    c0: Row
+    p: tuple[Row, ...]
+
+
+class ShortSegments(NamedTuple):
+    """f(x) = c[0][i] + r·(c[1][i] + …) with i = round((x + shift)·per_unit) modulo 32 and r = x - centre[i].
+
+    The two coefficients after ``c`` have no rows. The last 16 bits of an entry of ``centre`` are the first ones of the
+    next coefficient, the last 13 bits of an entry of the last row of ``c`` those of the very last; their other bits are
+    zero. The entries serve as they are: what they carry belongs to their value.
+    """
+
+    per_unit: float
+    """Segments per unit of x: the reciprocal of their width."""
+    centre: Row
+    """Near the middles of the segments, but near the zero of f in the segment where that lies."""
+    c: tuple[Row, ...]
+    shift: float = 0.0
+
+    @property
+    def bound(self) -> float:
+        """Largest magnitude of x, a little inside the last segment: its upper edge has the first one's number."""
+        return (SHORT / 2 - 0.6) / self.per_unit - self.shift
+
+
+SHORT = 32
+"""Segments of 16-bit x."""
+CENTRE_CARRIES, LAST_CARRIES = 16, 13
+"""How many bits of an entry of ``ShortSegments`` are another number's first ones."""
+
+
+def fma(x: Real, y: Real, z: Real) -> Real:
+    """x·y + z, rounded once; a word of programs only."""
+    return x.fma(y, z)
+
+
+#: Segments, or operations on x over ``fma`` and the words of ``aclnn.formula``.
+Version = Segments | ShortSegments | Callable[[Any], Any]
+
+
+def module_of(function: Fitted) -> ModuleType | None:
+    """Return the module made for functions of this name, whether or not for this one."""
+    name = f"{__name__}.{function.__name__}"
+    return import_module(name) if find_spec(name) else None
+
+
+@lru_cache(maxsize=512)
+def version(function: Fitted, dtype: DataType) -> Version | None:
+    """Return the version of a function for x of a data type, None where there is none."""
+    module = module_of(function)
+    if module is None or trace(function, 1).digest != module.DIGEST:
+        return None
+    return getattr(module, dtype.name, None)

@@ -1,0 +1,27 @@
+"""Versions of hardswish_slope in float32 operations: correctly rounded for float32 x, exhaustively checked."""
+
+from __future__ import annotations
+
+from aclnn.formula import Real, where
+from aclnn.kernels.fitted import fma
+
+DIGEST = "39dabfd9499aec2ba5430a3e87886a9a94a3ce38528207aa6caf25ce1c046ca6"
+
+_THIRD = float.fromhex("0x1.555556p-2")
+
+
+def _corrected(x: Real) -> Real:
+    """Correct (x + 1.5)/3 by what the sum and the quotient round away."""
+    total = x + 1.5
+    lost = x - (total - 1.5)
+    quotient = total * _THIRD
+    remainder = fma(quotient, -3.0, total) + lost
+    return where(x < -3.0, 0.0, where(x > 3.0, 1.0, fma(remainder, _THIRD, quotient)))
+
+
+def _in_float32(x: Real) -> Real:
+    """Around the zero at -1.5 the sum is exact; what is lost elsewhere is too little to matter in 16 bits."""
+    return where(x < -3.0, 0.0, where(x > 3.0, 1.0, (x + 1.5) * _THIRD))
+
+
+FLOAT, FLOAT16, BF16 = _corrected, _in_float32, _in_float32

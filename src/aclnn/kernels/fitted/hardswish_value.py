@@ -1,0 +1,24 @@
+"""A version of hardswish_value in float32 operations: correctly rounded, exhaustively checked."""
+
+from __future__ import annotations
+
+from aclnn.formula import Real, where
+from aclnn.kernels.fitted import fma
+
+DIGEST = "30a1cd8adf4565d990497cd0b1b252706ca42227d337bd255ad5693c68e6f046"
+
+_SIXTH = float.fromhex("0x1.555556p-3")
+
+
+def _corrected(x: Real) -> Real:
+    """Correct x·(x + 3)/6 by what the sum, the product and the quotient round away."""
+    total = x + 3.0
+    lost = x - (total - 3.0)
+    product = x * total
+    product_low = fma(x, lost, fma(x, total, -product))
+    quotient = product * _SIXTH
+    excess = fma(quotient, 6.0, -product) - product_low
+    return where(x <= -3.0, 0.0, where(x >= 3.0, x, fma(excess, -_SIXTH, quotient)))
+
+
+FLOAT = _corrected

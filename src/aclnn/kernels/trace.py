@@ -1,0 +1,105 @@
+"""Formulas as programs: their operations one by one, by which kernels compile them and tell them apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import Any
+
+_OPERATORS = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "truediv": "{} / {}",
+    "and": "{} & {}",
+    "or": "{} | {}",
+    "lt": "{} < {}",
+    "le": "{} <= {}",
+    "gt": "{} > {}",
+    "ge": "{} >= {}",
+    "eq": "{} == {}",
+    "ne": "{} != {}",
+}
+_UNARY = {"__neg__": "-{}", "__invert__": "~{}", "__abs__": "absolute({})"} | {
+    word: f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt")
+}
+_OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})"}
+
+
+class _Value:
+    """An operand of a program: a variable that is assigned once."""
+
+    def __init__(self, name: str, steps: dict[str, str]) -> None:
+        self.name, self.steps = name, steps
+
+    def then(self, template: str, *operands: Any) -> _Value:
+        """Assign the result of an operation to a variable, the same for the same operation."""
+        text = template.format(*map(_name, operands))
+        return _Value(self.steps.setdefault(text, f"t{len(self.steps)}"), self.steps)
+
+    def __bool__(self) -> bool:
+        raise TypeError("expected where(condition, chosen, otherwise), got a branch on an element")
+
+    def __float__(self) -> float:
+        raise TypeError("expected the words of aclnn.formula, got a function of Python's floats")
+
+
+def _name(operand: Any) -> str:
+    return operand.name if isinstance(operand, _Value) else repr(float(operand))
+
+
+def _define(method: str, template: str, reflected: bool = False) -> None:
+    def operation(self: _Value, *others: Any) -> _Value:
+        return self.then(template, *(reversed((self, *others)) if reflected else (self, *others)))
+
+    setattr(_Value, method, operation)
+
+
+for _method, _template in _OPERATORS.items():
+    _define(f"__{_method}__", _template)
+    _define(f"__r{_method}__", _template, reflected=True)
+for _method, _template in (_UNARY | _OTHERS).items():
+    _define(_method, _template)
+
+
+class Program:
+    """The operations of a formula as the source of a Python function without branches, each value computed once.
+
+    The source names arguments ``x0, x1, …``, uses the words of ``aclnn.formula`` and the constants ``inf`` and ``nan``,
+    and is the same with every version of Python.
+    """
+
+    def __init__(self, name: str, arity: int, steps: dict[str, str], results: tuple[str, ...]) -> None:
+        self.name, self.arity, self.results = name, arity, len(results)
+        lines = [f"{step} = {text}" for text, step in steps.items()]
+        arguments = ", ".join(f"x{i}" for i in range(arity))
+        self.source = "\n    ".join((f"def formula({arguments}):", *lines, f"return {', '.join(results)}")) + "\n"
+
+    @cached_property
+    def digest(self) -> str:
+        """Identify what the program computes."""
+        return hashlib.sha256(self.source.encode()).hexdigest()
+
+    def function(self, words: dict[str, Any]) -> Any:
+        """Make the function, with these meanings of the words."""
+        namespace = {"inf": float("inf"), "nan": float("nan")} | words
+        exec(compile(self.source, f"<formula {self.name}>", "exec"), namespace)
+        return namespace["formula"]
+
+
+@lru_cache(maxsize=512)
+def trace(formula: Callable[..., Any], arity: int) -> Program:
+    """Record what a formula does with ``arity`` elements and numbers.
+
+    Raises:
+        TypeError: the formula branches on an element, or uses functions other than those of ``aclnn.formula``.
+    """
+    steps: dict[str, str] = {}
+    name = getattr(formula, "__name__", "formula")
+    try:
+        results = formula(*(_Value(f"x{i}", steps) for i in range(arity)))
+    except TypeError as error:
+        raise TypeError(f"formula {name}: {error}") from error
+    several = results if isinstance(results, tuple) else (results,)
+    return Program(name, arity, steps, tuple(map(_name, several)))
