@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from aclnn.formula import Gradient
@@ -15,19 +16,28 @@ from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.masked import count_lanes, store_places
 from aclnn.kernels.cpu.memory import load_float32, store_float32, stream_float32
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_32
-from aclnn.kernels.cpu.vector import LANES, absolute, any_lane
+from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select
 
 _VECTOR = 4 * LANES
 _PLACES = BUFFER + _VECTOR
 
 
 def in_float64(formula: Formula) -> Any:
-    """A function of sixteen x and sixteen dy, which functions of x alone ignore, by the formula itself."""
-    if isinstance(formula, Gradient):
-        gradient = on_float64(formula, 2)
-        return register_jitable(lambda x, dy: narrow(widen(gradient(widen(dy), widen(x)))))
-    function = on_float64(formula, 1)
-    return register_jitable(lambda x, dy: narrow(widen(function(widen(x)))))
+    """A function of sixteen x and sixteen dy, which functions of x alone ignore, by the formula itself.
+
+    An infinite dy is multiplied with the derivative that float32 has: with 0 where that rounds to it.
+    """
+    if not isinstance(formula, Gradient):
+        function = on_float64(formula, 1)
+        return register_jitable(lambda x, dy: narrow(widen(function(widen(x)))))
+    derivative = on_float64(formula.derivative, 1)
+
+    @register_jitable
+    def gradient(x: Any, dy: Any) -> Any:
+        slope = widen(derivative(widen(x)))
+        return select(absolute(dy) < math.inf, narrow(widen(dy) * slope), dy * narrow(slope))
+
+    return gradient
 
 
 def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
