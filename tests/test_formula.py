@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.elementwise.functions import WORDS
 from aclnn.kernels.trace import trace
 from instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
-EVERYWHERE = "8f8580884689957ba539f9bad331d74e6c7c95c02670d13c6a3386c9d05c48c0"
+EVERYWHERE = "bc2ba39aebae0e1097f2a97b67b9b7ede490eb1a5dae4068097eea8037ac5dfe"
 
 OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "silu")]
 
