@@ -27,8 +27,8 @@ def interpret(program: Path, part: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
-SHORT = ["float32", "layouts", "chunks", "layer_norm", "layer_norm_forward"]
-LONG = ["16_bit", "estimates", "layer_norm_beyond_float32", "layer_norm_not_finite", "layer_norm_overlapping",
+SHORT = ["float32", "general", "layouts", "chunks", "layer_norm", "layer_norm_forward"]
+LONG = ["16_bit", "layer_norm_beyond_float32", "layer_norm_not_finite", "layer_norm_overlapping",
         "layer_norm_outputs_overlapping"]  # fmt: skip
 
 
@@ -190,8 +190,11 @@ def test_slopes_fit_the_memorys_time(name: str, dtype: str, launches: list[Any])
     elements = 4 * accesses * (1 if dtype == "FLOAT" else 2)
     assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (2 * accesses, accesses)
     assert kernel.local_bytes == 0, "registers are spilled"
-    assert 32 * kernel.warps * kernel.registers <= 65536 // (8 if dtype == "FLOAT" else 5)
-    assert not any(name.startswith("D") and name != "DEPBAR" for name in kernel.instructions), "float64"
+    # Erfc in float64, which few programs take, has the most registers.
+    assert 32 * kernel.warps * kernel.registers <= 65536 // (
+        (6 if name == "gelu_erf" else 8) if dtype == "FLOAT" else 5
+    )
+    assert not any(name.startswith("D") and name != "DEPBAR" for name in kernel.common), "float64"
     # Triton 3.9 makes 0.54 and 0.79 at most, 3.6 0.59 and 0.84.
     assert len(kernel.common) <= (0.59 if dtype == "FLOAT" else 0.84) * ISSUED[dtype] * elements
     # dy and x are both asked for before anything waits for one of them.
@@ -207,6 +210,59 @@ def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[A
     accesses = 1 if dtype == "FLOAT" else 2
     assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (accesses, accesses)
     assert kernel.local_bytes == 0
+
+
+def test_tensors_that_meet_are_found() -> None:
+    """All of them; of tensors that interleave in three dimensions some more."""
+    from aclnn.dtypes import DataType
+    from aclnn.kernels.cuda.elementwise.plans import meet
+    from aclnn.tensor import Layout
+
+    def places(layout: Layout) -> set[int]:
+        found = np.zeros((), np.int64)
+        for extent, stride in zip(layout.shape, layout.strides, strict=True):
+            found = np.add.outer(found, stride * np.arange(extent))
+        return set((4 * found).ravel().tolist())
+
+    for shape, strides in (
+        ((4, 3), (8, 1)),
+        ((4, 3), (-8, 2)),
+        ((2, 3, 2), (20, 6, 1)),
+        ((3, 4), (3, 1)),
+        ((5,), (0,)),
+    ):
+        layout = Layout(DataType.FLOAT, shape, strides)
+        for distance in range(-60, 61):
+            truth = any(place + 4 * distance in places(layout) for place in places(layout))
+            found = meet(layout, layout, 4 * distance)
+            assert found == truth or (found and len(shape) > 2), (shape, strides, distance)
+    wide, narrow = Layout(DataType.FLOAT, (4, 3), (8, 1)), Layout(DataType.FLOAT, (4, 3), (4, 1))
+    assert meet(wide, narrow, 0)
+    assert not meet(wide, narrow, 400)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: list[Any]) -> None:
+    """Without spilled registers; other numbers compile nothing."""
+    from aclnn import kernels
+    from aclnn.formula import Gradient
+    from aclnn.kernels.cuda.elementwise.walk import walk
+
+    formula("silu_slope")
+    elu, swi_glu = (sys.modules[f"aclnn.operators.{name}"] for name in ("elu", "swi_glu"))
+    row, rows = described((1 << 20,), "FLOAT"), described((64, 128), dtype)
+    halves, both = described((64, 128), dtype, (256, 1)), (0, 128 * (4 if dtype == "FLOAT" else 2))
+    compiled = []
+    for alpha in (1.0, 0.3, 2.0, -1e30):
+        plan = kernels.elementwise(Gradient(elu.elu_slope), (row, row), (row,), (alpha, 1.0, 1.0), "cuda")
+        plan.run([SOMEWHERE] * 2, [SOMEWHERE * 2], 0)
+        compiled.append(len(walk.device_caches[0][0]))
+    assert compiled[1:] == compiled[:-1]
+    kernels.elementwise(swi_glu.swi_glu_gradient, (rows, halves, halves), (halves,) * 2, (), "cuda").run(
+        [SOMEWHERE, *(SOMEWHERE * 2 + half for half in both)], [SOMEWHERE * 3 + half for half in both], 0
+    )
+    assert len(launches) == 5, "halves of rows share no memory"
+    assert not any(kernel.local_bytes for kernel in launches)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -15,6 +15,7 @@ from triton.runtime import interpreter
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _convert = interpreter._convert_float
+_create_fma = interpreter.InterpreterBuilder.create_fma
 
 
 def convert(value: Any, source: Any, target: Any, rounding: Any) -> Any:
@@ -39,7 +40,8 @@ def fma(x: Any, y: Any, z: Any) -> Any:
 
 
 def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
-    assert z.data.dtype == np.float32
+    if z.data.dtype != np.float32:
+        return _create_fma(self, x, y, z)
     return interpreter.TensorHandle(fma(x.data, y.data, z.data), z.dtype.scalar)
 
 

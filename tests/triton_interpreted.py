@@ -14,13 +14,10 @@ import numpy as np
 import torch
 import triton
 from triton import language as tl
-from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from aclnn import kernels
 from aclnn.dtypes import DataType
-from aclnn.formula import Gradient
-from aclnn.kernels.cuda.elementwise import formulas
-from aclnn.kernels.cuda.elementwise.estimates import ESTIMATES, doubtful
+from aclnn.formula import Fitted, Gradient
 from aclnn.kernels.cuda.layer_norm import backward
 from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
 from aclnn.kernels.sixteen_bit import evaluate, round_to_odd
@@ -30,8 +27,9 @@ from triton_hardware import BFLOAT16
 import_module("aclnn.operators")
 MODULES = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]
 FORMULAS: dict[str, Callable[[float], float]] = {
-    name: value for module in MODULES for name, value in vars(module).items() if name in formulas.FORMULAS
+    name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, Fitted)
 }
+BOTH = "cpu", "cuda"
 TYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 
 
@@ -46,12 +44,17 @@ def address(array: Any) -> int:
     return 0 if array is None else int(array.ctypes.data)
 
 
+def computed(device: str, formula: Any, inputs: Iterable[Any], outs: Iterable[Any], numbers: Any = ()) -> list[Any]:
+    """The outputs, after a plan of these tensors has run."""
+    inputs, outs = list(inputs), list(outs)
+    plan = kernels.elementwise(formula, tuple(map(layout, inputs)), tuple(map(layout, outs)), numbers, device)  # type: ignore[arg-type]  # none is None
+    plan.run(list(map(address, inputs)), list(map(address, outs)), 0)
+    return outs
+
+
 def elementwise(name: str, inputs: Iterable[Any], out: Any, device: str) -> Any:
-    inputs = tuple(inputs)
     formula = Gradient(FORMULAS[name]) if name.endswith("_slope") else FORMULAS[name]
-    plan = kernels.elementwise(formula, tuple(map(layout, inputs)), (layout(out),), (), device)  # type: ignore[arg-type]  # none is None
-    plan.run([address(array) for array in inputs], [address(out)], 0)
-    return out
+    return computed(device, formula, inputs, [out])[0]
 
 
 def same(ours: Any, theirs: Any) -> bool:
@@ -76,11 +79,7 @@ def check_float32() -> None:
     for name in FORMULAS:
         inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
         ours = elementwise(name, inputs, np.full_like(x, np.nan), "cuda")
-        if name.endswith("_slope"):
-            assert same(ours, elementwise(name, inputs, np.empty_like(x), "cpu")), name
-        else:
-            theirs = elementwise(name, inputs, np.empty_like(x), "cpu")
-            assert np.array_equal(np.signbit(ours[ours == 0.0]), np.signbit(theirs[ours == 0.0])), name
+        assert same(ours, elementwise(name, inputs, np.empty_like(x), "cpu")), name
         exact = evaluate(FORMULAS[name], x.astype(np.float64))
         finite = np.isfinite(x)
         assert np.array_equal(np.isnan(ours), np.isnan(exact)), name
@@ -101,44 +100,29 @@ def check_16_bit() -> None:
         assert same(ours, exact), (name, dtype)
 
 
-@triton.jit
-def estimated(x, found, doubts, function: tl.constexpr, dropped: tl.constexpr, traits: tl.constexpr):
-    """The estimates of 1024 numbers, and whether each is doubtful."""
-    i = tl.program_id(0) * 1024 + tl.arange(0, 1024)
-    estimate = function(tl.load(x + i))
-    tl.store(found + i, estimate)
-    tl.store(doubts + i, doubtful(estimate, dropped, traits).to(tl.int32))
-
-
-def check_estimates() -> None:
-    """Every 16-bit input whose estimate is not in doubt rounds correctly, even by the worst 2^x and 1/sqrt(x)."""
-    generator = np.random.default_rng(7)
-
-    def roughen(name: str) -> None:
-        precise = getattr(InterpreterBuilder, name)
-
-        def rough(builder: Any, operand: Any) -> Any:
-            result = precise(builder, operand)
-            errors = 1.0 + 2.0**-21.9 * generator.choice([-1.0, 1.0], result.data.shape)
-            return TensorHandle((result.data * errors).astype(result.data.dtype), result.dtype)
-
-        setattr(InterpreterBuilder, name, rough)
-
-    roughen("create_exp2")
-    roughen("create_rsqrt")
-    for (name, (estimate, traits)), dtype in itertools.product(ESTIMATES.items(), TYPES[1:]):
-        x = np.arange(0, 65536, dtype=np.uint16).view(dtype).astype(np.float32)
-        found, doubts = np.empty_like(x), np.empty(x.shape, np.int32)
-        dropped = 23 - ml_dtypes.finfo(dtype).nmant
-        with np.errstate(all="ignore"):
-            estimated[(64,)](
-                *map(torch.from_numpy, (x, found, doubts)), function=estimate, dropped=dropped, traits=tuple(traits)
-            )
-            exact = round_to_odd(evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)
-            sure = doubts == 0
-            assert same(found[sure].astype(dtype), exact[sure]), (name, dtype)
-        normal = generator.normal(size=100_000).astype(dtype).view(np.uint16)
-        assert np.mean(doubts[normal]) < 0.07, (name, dtype)
+def check_general() -> None:
+    """Attributes, two results, halves of a tensor, types that differ, without a fitted version: the CPU's bits."""
+    elu, swi_glu = (sys.modules[f"aclnn.operators.{name}"] for name in ("elu", "swi_glu"))
+    x, generator = sample(4096)[:4096], np.random.default_rng(6)
+    dy = generator.choice(x, x.size)
+    numbers = [(1.0, 1.0, 1.0), (0.0, 1.5, -3e30), (math.inf, 0.1, 1e-30)]
+    mixed = [(TYPES[0], TYPES[1], TYPES[2]), (TYPES[2], TYPES[0], TYPES[1])]
+    for given, (*types, out_type) in itertools.product(numbers, [(dtype,) * 3 for dtype in TYPES] + mixed):
+        inputs = [a.astype(dtype) for a, dtype in zip((dy, x), types, strict=True)]
+        on = [computed(d, Gradient(elu.elu_slope), inputs, [np.empty(x.shape, out_type)], given) for d in BOTH]
+        assert same(*on[0], *on[1]), (given, types, out_type)
+    for dtype in TYPES:
+        rows = dy.astype(dtype)[:2048].reshape(32, 64)
+        on = []
+        for device in BOTH:
+            whole, out = x.astype(dtype).reshape(32, 128), np.full((32, 128), np.nan, dtype)
+            halves = (out[:, :64], out[:, 64:])
+            computed(device, swi_glu.swi_glu_gradient, (rows, whole[:, :64], whole[:, 64:]), halves)
+            in_place = whole[:, :64], whole[:, 64:]
+            computed(device, swi_glu.swi_glu_gradient, (rows, *in_place), in_place)
+            assert same(whole, out), dtype
+            on.append(out)
+        assert same(*on), dtype
 
 
 def check_layouts() -> None:

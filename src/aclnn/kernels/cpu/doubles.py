@@ -12,20 +12,15 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.addresses import pointer
-from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.vector import (
     DOUBLES,
     FLOATS,
     LANES,
     MASK,
-    absolute,
-    bits,
     broadcast,
     by_halves,
     call_llvm,
-    from_bits,
     multiply_add,
-    select,
 )
 
 _DOUBLE = ir.DoubleType()
@@ -84,12 +79,11 @@ def root(typingctx: Any, value: Any) -> Any:
     return DOUBLES(DOUBLES), emit
 
 
-_LONG = 12
-"""Coefficients from which on even and odd powers are summed apart: fused operations wait for one another."""
+def polynomial(*coefficients: str, in_two: bool = False) -> Any:
+    """A function for compiled code: the polynomial with these float64 (as ``float.hex``), highest power first.
 
-
-def polynomial(*coefficients: str) -> Any:
-    """A function for compiled code: the polynomial with these float64 (as ``float.hex``), highest power first."""
+    Of a long one even and odd powers are better summed ``in_two``: fused operations wait for one another.
+    """
     rows = [ir.Constant(DOUBLES.llvm, [_DOUBLE(float.fromhex(text))] * LANES) for text in coefficients]
 
     def horner(builder: ir.IRBuilder, x: ir.Value, some: list[ir.Constant]) -> ir.Value:
@@ -102,7 +96,7 @@ def polynomial(*coefficients: str) -> Any:
     def evaluate(typingctx: Any, x: Any) -> Any:
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             (x,) = args
-            if len(rows) < _LONG:
+            if not in_two:
                 return horner(builder, x, rows)
             square = builder.fmul(x, x)
             even, odd = (horner(builder, square, rows[(len(rows) - 1 - power) % 2 :: 2]) for power in (0, 1))
@@ -111,19 +105,6 @@ def polynomial(*coefficients: str) -> Any:
         return DOUBLES(DOUBLES), emit
 
     return evaluate
-
-
-@register_jitable
-def narrow_to_odd(value: Any) -> Any:
-    """Float64 lanes as float32 whose last bit is set where digits were lost, so that rounding once more is exact.
-
-    Towards zero first; an overflow becomes the largest number. NaN stays NaN.
-    """
-    rounded = narrow(value)
-    back = widen(rounded)
-    pattern = bits(rounded)
-    truncated = select(absolute(back) > absolute(value), pattern - 1, pattern)
-    return from_bits(select(back != value, truncated | 1, pattern))
 
 
 @intrinsic

@@ -19,9 +19,10 @@ from aclnn.formula import Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.addresses import again, load_one_float64
 from aclnn.kernels.cpu.compiler import Kernel, kernel
-from aclnn.kernels.cpu.doubles import narrow_to_odd, widen
+from aclnn.kernels.cpu.doubles import widen
 from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
 from aclnn.kernels.cpu.elementwise.formulas import on_float64
+from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
 from aclnn.kernels.cpu.elementwise.general import loads
 from aclnn.kernels.cpu.elementwise.kinds import KINDS, LOADS
 from aclnn.kernels.cpu.inner import register_jitable

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn.kernels.cpu.doubles import mask_of, polynomial, root, widen
+from aclnn.kernels.cpu.doubles import mask_of, narrow, polynomial, root, widen
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.tables import Table, lookup
 from aclnn.kernels.cpu.vector import absolute as absolute_lanes
@@ -139,6 +139,7 @@ _beyond_one = polynomial(
     "0x1.8d4ecb405c5abp-2",
     "-0x1.7d8f1c4524785p-2",
     "0x1.dd2c8b74febf7p-3",
+    in_two=True,
 )
 """(e^(a²)·erfc(a)·(1 + 2a) - 1) / (t + 1) with t = (a - 4)/(a + 4), for 0 ≤ a ≤ 28."""
 _near_zero = polynomial(
@@ -200,6 +201,19 @@ def absolute(x: Any) -> Any:
 def where(condition: Any, chosen: Any, otherwise: Any) -> Any:
     """``chosen`` where the condition holds, else ``otherwise``."""
     return select(mask_of(condition), widen(chosen), widen(otherwise))
+
+
+@register_jitable
+def narrow_to_odd(value: Any) -> Any:
+    """Float64 lanes as float32 whose last bit is set where digits were lost, so that rounding once more is exact.
+
+    Towards zero first; an overflow becomes the largest number. NaN stays NaN.
+    """
+    rounded = narrow(value)
+    back = widen(rounded)
+    pattern = bits(rounded)
+    truncated = select(absolute_lanes(back) > absolute_lanes(value), pattern - 1, pattern)
+    return from_bits(select(back != value, truncated | 1, pattern))
 
 
 WORDS: dict[str, Any] = {

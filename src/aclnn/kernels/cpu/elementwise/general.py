@@ -8,8 +8,9 @@ from aclnn.kernels import Formula
 from aclnn.kernels.cpu.addresses import load_one_float64, load_one_int64, scratch
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.chunks import Loop, shared
-from aclnn.kernels.cpu.doubles import narrow, narrow_to_odd, widen
+from aclnn.kernels.cpu.doubles import narrow, widen
 from aclnn.kernels.cpu.elementwise.formulas import on_float64
+from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
 from aclnn.kernels.cpu.elementwise.kinds import (
     BFLOAT16,
     FLOAT16,

@@ -1,38 +1,249 @@
-"""The float32 derivatives and activations by name, and the tables that they look up.
+"""Formulas as Triton functions: in float64 by the words of the CPU's kernels, and their fitted versions in float32.
 
-Each is a function of x and dy that gives dy·f(x), because far out f(x) alone may be too small for a float32 where the
-product is not.
+The source of those words is compiled as it stands, over the operations below. Products and sums are fused exactly where
+``fma`` is written, so kernels are launched with ``enable_fp_fusion=False``: the results have the CPU's bits.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+import hashlib
+import linecache
+import math
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-from aclnn.kernels.cuda.elementwise import coefficients
-from aclnn.kernels.cuda.elementwise.erf import gelu_erf_slope, gelu_erf_value
-from aclnn.kernels.cuda.elementwise.hardswish import hardswish_slope, hardswish_value
-from aclnn.kernels.cuda.elementwise.logistic import (
-    fast_gelu_slope,
-    fast_gelu_value,
-    gelu_tanh_slope,
-    gelu_tanh_value,
-    silu_slope,
-    silu_value,
-)
-from aclnn.kernels.cuda.elementwise.pieces import rows, same
-from aclnn.kernels.fitted import Row
+from aclnn.dtypes import DataType
+from aclnn.formula import Fitted, Gradient
+from aclnn.kernels import Formula
+from aclnn.kernels.cuda.launch import entry_at, tl, triton
+from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, SHORT, Row, Segments, ShortSegments, version
+from aclnn.kernels.trace import trace
 
-#: Each formula's function and the rows of its table, by the formula's name.
-FORMULAS: dict[str, tuple[Any, list[Row]]] = {
-    "silu_slope": (silu_slope, rows(coefficients.SILU, coefficients.SILU_EXPONENTIAL)),
-    "fast_gelu_slope": (fast_gelu_slope, rows(coefficients.FAST_GELU, coefficients.FAST_GELU_EXPONENTIAL)),
-    "gelu_erf_slope": (gelu_erf_slope, rows(coefficients.GELU_ERF, coefficients.GELU_ERF_EXPONENTIAL)),
-    "gelu_tanh_slope": (gelu_tanh_slope, rows(coefficients.GELU_TANH, coefficients.GELU_TANH_EXPONENTIAL)),
-    "hardswish_slope": (hardswish_slope, [(0.0,) * 8]),
-    "silu_value": (silu_value, rows(coefficients.SILU, coefficients.SILU_EXPONENTIAL)),
-    "fast_gelu_value": (fast_gelu_value, rows(coefficients.FAST_GELU, coefficients.FAST_GELU_EXPONENTIAL)),
-    "gelu_erf_value": (gelu_erf_value, rows(coefficients.GELU_ERF, coefficients.GELU_ERF_EXPONENTIAL)),
-    "gelu_tanh_value": (gelu_tanh_value, rows(coefficients.GELU_TANH, coefficients.GELU_TANH_EXPONENTIAL)),
-    "hardswish_value": (hardswish_value, [(0.0,) * 8]),
-    "_same": (same, [(0.0,) * 8]),
-}
+
+def _define(name: str, source: str, names: dict[str, Any]) -> Any:
+    """Compile a function over these names, and enter it among them.
+
+    Triton reads the source from ``linecache``, and tells functions apart by their qualified names.
+    """
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    file = f"<{name} {digest}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    names |= {"__name__": __name__, "tl": tl}  # which Triton asks of a function's module
+    exec(compile(source, file, "exec"), names)
+    names[name].__qualname__ = f"{name}_{digest[:16]}"
+    names[name] = triton.jit(names[name])
+    return names[name]
+
+
+@triton.jit
+def widen(x):
+    """Numbers, or a constant, in float64."""
+    if isinstance(x, tl.tensor):
+        return x.to(tl.float64)
+    else:  # noqa: RET505 - Triton compiles both of two branches that both return, unless one is the other's else
+        return tl.full((), x, tl.float64)
+
+
+@triton.jit
+def narrow(x):
+    """Numbers rounded to float32."""
+    return x.to(tl.float32)
+
+
+@triton.jit
+def fma(x, y, z):
+    """x·y + z, rounded once."""
+    return tl.fma(widen(x), widen(y), widen(z))
+
+
+@triton.jit
+def select(condition, chosen, otherwise):
+    """``chosen`` where the condition holds, else ``otherwise``."""
+    return tl.where(condition, chosen, otherwise)
+
+
+@triton.jit
+def absolute(x):
+    """x without its sign."""
+    return tl.abs(x)
+
+
+@triton.jit
+def root(x):
+    """The square root, correctly rounded."""
+    return tl.sqrt(x)
+
+
+@triton.jit
+def mask_of(condition):
+    """A condition for every element."""
+    return condition
+
+
+@triton.jit
+def bits(x):
+    """The bit patterns, as integers of the same size."""
+    return x.to(tl.int64 if x.dtype == tl.float64 else tl.int32, bitcast=True)
+
+
+@triton.jit
+def from_bits(pattern):
+    """The numbers with these bit patterns."""
+    return pattern.to(tl.float64 if pattern.dtype == tl.int64 else tl.float32, bitcast=True)
+
+
+@triton.jit
+def lookup(ENTRIES: tl.constexpr, i):
+    """Entry ``i & 7`` of eight float64."""
+    at = i.to(tl.int32) & 7
+    found = tl.full(i.shape, ENTRIES[0], tl.float64)
+    for k in tl.static_range(1, 8):
+        found = tl.where(at == k, ENTRIES[k], found)
+    return found
+
+
+@triton.jit
+def horner(x, COEFFICIENTS: tl.constexpr):
+    """The polynomial with these float64, highest power first."""
+    value = tl.full(x.shape, COEFFICIENTS[0], tl.float64)
+    for k in tl.static_range(1, len(COEFFICIENTS)):
+        value = fma(value, x, COEFFICIENTS[k])
+    return value
+
+
+def _bare(function: ast.FunctionDef) -> str:
+    """Return the source of a function without decorators and annotations."""
+    function.decorator_list, function.returns = [], None
+    for argument in function.args.args:
+        argument.annotation = None
+    return ast.unparse(function) + "\n"
+
+
+def _polynomial(*texts: str, in_two: bool = False) -> str:
+    """Return the source of a polynomial in x (see ``aclnn.kernels.cpu.doubles.polynomial``)."""
+    rows = tuple(map(float.fromhex, texts))
+    if not in_two:
+        return f"horner(x, {rows})"
+    even, odd = (rows[(len(rows) - 1 - power) % 2 :: 2] for power in (0, 1))
+    return f"fma(horner(x * x, {odd}), x, horner(x * x, {even}))"
+
+
+def _words() -> dict[str, Any]:
+    """Compile the functions of ``aclnn.kernels.cpu.elementwise.functions``, whose import would take Numba."""
+    given = (widen, narrow, fma, select, absolute, root, mask_of, bits, from_bits, lookup, horner)
+    names: dict[str, Any] = {function.__name__: function for function in given}
+    names |= {"math": math, "absolute_lanes": absolute}
+    source = files("aclnn.kernels.cpu.elementwise").joinpath("functions.py").read_text(encoding="utf-8")
+    statements = ast.parse(source).body
+    makers: dict[str, Any] = {"math": math, "polynomial": _polynomial, "Table": lambda *entries: entries}
+    constants: dict[str, Any] = {}
+    assignments: list[ast.stmt] = [node for node in statements if isinstance(node, ast.Assign)]
+    exec(compile(ast.Module(assignments, []), "functions.py", "exec"), makers, constants)
+    for name, value in constants.items():
+        if isinstance(value, str):
+            _define(name, f"def {name}(x):\n    return {value}\n", names)
+        else:
+            names[name] = tl.constexpr(value)
+    for node in statements:
+        if isinstance(node, ast.FunctionDef):
+            _define(node.name, _bare(node), names)
+    return names | {"inf": tl.constexpr(math.inf), "nan": tl.constexpr(math.nan)}
+
+
+_WORDS = _words()
+narrow_to_odd = _WORDS["narrow_to_odd"]
+
+
+@lru_cache(maxsize=512)
+def on_float64(formula: Formula, arity: int) -> Any:
+    """Return a formula of ``arity`` float64 as a Triton function; it gives a tuple of several results."""
+    return _define("formula", trace(formula, arity).source, dict(_WORDS))
+
+
+_ROUND = tl.constexpr(1.5 * 2.0**23)
+_CENTRE, _C0, _P0 = (tl.constexpr(row) for row in range(3))
+_TO_FIRST, _TO_SECOND = tl.constexpr(32 - LAST_CARRIES), tl.constexpr(32 - CENTRE_CARRIES)
+WIDTH = tl.constexpr(SHORT)
+"""Entries in a row: a cache line, in which the look-ups of a warp cost one access. Shorter rows repeat."""
+
+
+@triton.jit
+def _entry(rows, ROW: tl.constexpr, i):
+    return entry_at(rows + ROW * WIDTH + (i & (WIDTH - 1)))
+
+
+@triton.jit
+def _polynomials(upper, r, rows, i, FIRST: tl.constexpr, LAST: tl.constexpr):
+    """The polynomial in r that begins with ``upper`` and goes on with the rows LAST - 1 … FIRST."""
+    for k in tl.static_range(LAST - FIRST):
+        upper = tl.fma(upper, r, _entry(rows, LAST - 1 - k, i))
+    return upper
+
+
+@triton.jit
+def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr):
+    """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
+    a = tl.abs(x)
+    i = bits(tl.fma(a, PER_UNIT, _ROUND))
+    r = a - _entry(rows, _CENTRE, i)
+    upper = _polynomials(_entry(rows, _P0 + COUNT - 1, i), r, rows, i, _P0 + 1, _P0 + COUNT - 1)
+    p0 = _entry(rows, _P0, i)
+    p = tl.fma(upper, r, p0)
+    g = tl.fma(r, p, tl.fma(r, tl.fma(upper, r, p0 - p), _entry(rows, _C0, i)))
+    negative = bits(x) < 0
+    if SYMMETRY == "1-f":
+        g = tl.where(negative, g, 1.0 - g)
+    elif SYMMETRY == "x+f":
+        g = tl.where(negative, -g, x - g)
+    elif SYMMETRY == "odd":
+        g = tl.where(negative, g, -g)
+    return g
+
+
+@triton.jit
+def short_segments(x, rows, PER_UNIT: tl.constexpr, SHIFT: tl.constexpr, COUNT: tl.constexpr):
+    """See ``aclnn.kernels.fitted.ShortSegments``; the rows are centre and c, of which there are COUNT."""
+    i = bits(tl.fma(x + SHIFT, PER_UNIT, _ROUND))
+    centre, last = _entry(rows, _CENTRE, i), _entry(rows, COUNT, i)
+    r = x - centre
+    first, second = from_bits(bits(last) << _TO_FIRST), from_bits(bits(centre) << _TO_SECOND)
+    return _polynomials(tl.fma(tl.fma(first, r, second), r, last), r, rows, i, 1, COUNT)
+
+
+@triton.jit
+def _fma_float32(x, y, z):
+    return tl.fma(x, y, z)
+
+
+class Fast(NamedTuple):
+    """A function of float32 x and of the address of its rows, for abs(x) up to a bound."""
+
+    function: Any
+    bound: float
+    rows: tuple[Row, ...] = ()
+
+
+@lru_cache(maxsize=512)
+def fast(formula: Formula, dtype: DataType) -> Fast | None:
+    """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
+    function = formula.derivative if isinstance(formula, Gradient) else formula
+    if not isinstance(function, Fitted) or (found := version(function, dtype)) is None:
+        return None
+    if isinstance(found, Segments):
+        call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {function.symmetry!r})"
+        return Fast(_version(call, {"segments": segments}), found.bound, _widened(found.centre, found.c0, *found.p))
+    if isinstance(found, ShortSegments):
+        call = f"short_segments(x, rows, {found.per_unit}, {found.shift}, {len(found.c)})"
+        return Fast(_version(call, {"short_segments": short_segments}), found.bound, _widened(found.centre, *found.c))
+    words = {"fma": _fma_float32, "where": select, "absolute": absolute}
+    return Fast(_version("formula(x)", {"formula": _define("formula", trace(found, 1).source, words)}), math.inf)
+
+
+def _version(call: str, names: dict[str, Any]) -> Any:
+    return _define("version", f"def version(x, rows):\n    return {call}\n", names)
+
+
+def _widened(*rows: Row) -> tuple[Row, ...]:
+    return tuple(row * (SHORT // len(row)) for row in rows)

@@ -15,6 +15,7 @@ from typing import Any
 from aclnn.dtypes import DataType
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
+from aclnn.kernels.cuda.elementwise.plans import anywhere
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
 from aclnn.kernels.cuda.layer_norm.exact import beyond_float32, exact_row, exact_sums, join
 from aclnn.kernels.cuda.layer_norm.places import (
@@ -30,7 +31,6 @@ from aclnn.kernels.cuda.layer_norm.places import (
     start,
     step_of,
 )
-from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 
 GROUPS = 264

@@ -13,10 +13,10 @@ from functools import partial
 
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
+from aclnn.kernels.cuda.elementwise.plans import anywhere
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
 from aclnn.kernels.cuda.layer_norm.backward import pointer_to
 from aclnn.kernels.cuda.layer_norm.places import Axes, alignment, chunks, in_chunk, numbers, place, start
-from aclnn.kernels.cuda.overlapping import anywhere
 from aclnn.tensor import Layout
 
 HELD, CHUNK = 8192, 4096
