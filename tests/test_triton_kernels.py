@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def interpret(program: Path, part: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
-SHORT = ["float32", "general", "layouts", "chunks", "layer_norm", "layer_norm_forward"]
+SHORT = ["float32", "general", "layouts", "chunks", "layer_norm", "layer_norm_forward", "rms_norm"]
 LONG = ["16_bit", "layer_norm_beyond_float32", "layer_norm_not_finite", "layer_norm_overlapping",
         "layer_norm_outputs_overlapping"]  # fmt: skip
 
@@ -40,14 +39,6 @@ def short_and_long(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
 @pytest.mark.parametrize("part", short_and_long(SHORT, LONG))
 def test_interpreted(part: str) -> None:
     interpret(Path(__file__).with_name("triton_interpreted.py"), part)
-
-
-def test_rms_norm_says_that_it_has_no_kernel() -> None:
-    from aclnn import kernels
-
-    for plan in (partial(kernels.layer_norm, eps=0.0), kernels.layer_norm_backward):
-        with pytest.raises(NotImplementedError, match="RMSNorm: expected tensors on the CPU"):
-            plan((), (), 1, device="cuda", centred=False)
 
 
 @pytest.mark.long
@@ -381,6 +372,8 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     flat, row, w = described(rows, "BF16"), described(halves, "FLOAT"), described((columns,), "FLOAT16")
     addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
     kernels.layer_norm((flat, w, None), (flat, row, None), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
+    kernels.layer_norm((flat, w, None), (flat, None, row), 1, 1e-5, "cuda", False).run(addresses[0][:3], *addresses[1:])
+    kernels.layer_norm_backward((flat, flat, None, row, w), (flat, w, None), 1, "cuda", False).run(*addresses)
     apart, stacked = described(rows, "FLOAT", gaps), described(rows, "BF16", (6 * columns, columns - 3, 1))
     for x, weight, outputs in (
         (flat, None, (flat, w, None)), (apart, w, (flat, None, None)), (apart, w, (None, None, w)),

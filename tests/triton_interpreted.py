@@ -443,5 +443,47 @@ def check_layer_norm_forward() -> None:
     assert np.all(np.isnan(rstd))
 
 
+def check_rms_norm() -> None:
+    """Forward and gradient against float64: each type, rows of every length, some beyond float32 or not finite."""
+    generator = np.random.default_rng(8)
+
+    def planned(plan: Any, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+        workspace = np.full(plan.workspace_bytes, 255, np.uint8)
+        plan.run(list(map(address, inputs)), list(map(address, outs)), address(workspace))
+
+    for (m, n), dtype in itertools.product(((20, 7), (4, 1), (9, 300), (3, 8300), (2, 16500)), TYPES):
+        if n > 1000 and dtype == TYPES[1]:
+            continue
+        weight = generator.normal(size=n).astype(dtype)
+        x, dy = (generator.normal(size=(m, n)).astype(dtype) for _ in range(2))
+        if dtype == TYPES[0]:
+            x[0] *= np.float32(1e30)  # squares overflow
+            x[1] *= np.float32(1e-30)
+        y, rstd = np.full((m, n), np.nan, dtype), np.full((m, 1), np.nan, np.float32)
+        given, wanted = (x, weight, None), (y, None, rstd)
+        plan = kernels.layer_norm(tuple(map(layout, given)), tuple(map(layout, wanted)), 1, 1e-6, "cuda", centred=False)
+        planned(plan, given, wanted)
+        wide, g = x.astype(np.float64), dy.astype(np.float64) * weight.astype(np.float64)
+        scale = 1.0 / np.sqrt(np.square(wide).mean(1, keepdims=True) + 1e-6)
+        tolerance = 2 * float(ml_dtypes.finfo(dtype).eps)
+        np.testing.assert_allclose(rstd, scale, rtol=1e-6)
+        np.testing.assert_allclose(y.astype(np.float64), wide * scale * weight.astype(np.float64), rtol=tolerance)
+        hat = wide * rstd
+        inputs, outs = (dy, x, None, rstd, weight), (np.full_like(x, np.nan), np.full(n, np.nan, np.float32), None)
+        plan = kernels.layer_norm_backward(
+            tuple(map(layout, inputs)), tuple(map(layout, outs)), 1, "cuda", centred=False
+        )
+        planned(plan, inputs, outs)
+        dx = (g - hat * (g * hat).mean(1, keepdims=True)) * rstd
+        error = np.abs(outs[0].astype(np.float64) - dx) / (np.abs(dx) + rstd * np.abs(g).max(1, keepdims=True))
+        assert error.max() <= 4 * tolerance, (m, n, dtype, error.max())
+        terms = dy.astype(np.float64) * hat
+        assert np.all(np.abs(outs[1] - terms.sum(0)) <= 1e-5 * np.abs(terms).sum(0)), (m, n, dtype)
+        dy[2 % m, 0] = np.inf
+        planned(plan, inputs, outs)
+        assert np.array_equal(np.isfinite(outs[0].astype(np.float32)).all(1), np.arange(m) != 2 % m)
+        assert np.array_equal(np.isfinite(outs[1]), np.arange(n) != 0)
+
+
 if __name__ == "__main__":
     globals()[f"check_{sys.argv[1]}"]()

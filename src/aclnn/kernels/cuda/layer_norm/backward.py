@@ -1,4 +1,4 @@
-"""LayerNorm's gradients in Triton: sums in float32 by a tree that M and N alone decide.
+"""LayerNorm's and RMSNorm's gradients in Triton: sums in float32 by a tree that M and N alone decide.
 
 Rows are taken in groups, each by one program that keeps the group's sums of dw and db, several short rows at a time; a
 second kernel adds the groups in their order. Where a row is too long to be held in registers, dx goes over it twice,
@@ -17,7 +17,7 @@ from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise.plans import anywhere
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
-from aclnn.kernels.cuda.layer_norm.exact import beyond_float32, exact_row, exact_sums, join
+from aclnn.kernels.cuda.layer_norm.exact import beyond_float32, exact_row, exact_sums, join, mean_of
 from aclnn.kernels.cuda.layer_norm.places import (
     Axes,
     alignment,
@@ -119,7 +119,7 @@ def whole_rows(
                     w = numbers(weight, WEIGHT, weight_columns, valid)
                 g = g * w[None, :]
             sum_g, sum_gx, most_hat, bits = tl.reduce((g, g * hat, tl.abs(hat), bits), 1, join)
-            c1, c2 = sum_g * share, sum_gx * share
+            c1, c2 = mean_of(sum_g, share, MEAN), sum_gx * share
             slow = beyond_float32(c1, c2, most_hat, bits, most_weight)
             result = tl.fma(-hat, c2[:, None], g - c1[:, None]) * scale
             pointer = dx.to(tl.pointer_type(DX)) + (dx_row + dx_columns[None, :])
@@ -172,7 +172,7 @@ def long_rows(
         sum_g += g
         sum_gx = tl.fma(g, hat, sum_gx)
     share = 1.0 / n
-    c1, c2 = tl.sum(sum_g) * share, tl.sum(sum_gx) * share
+    c1, c2 = mean_of(tl.sum(sum_g), share, MEAN), tl.sum(sum_gx) * share
     bits = tl.max(most_dy.to(tl.int32, bitcast=True))
     if beyond_float32(c1, c2, tl.max(most_hat), bits, tl.max(most_weight)):
         exact_row(dy, x, mean, rstd, weight, dx, row, axes, n, DY, X, MEAN, RSTD, WEIGHT, DX, AT, COUNT)
@@ -301,7 +301,6 @@ class _LayerNormBackward:
         dx, self._dw, self._db = outputs
         assert dy is not None
         assert x is not None
-        assert mean is not None
         assert rstd is not None
         split = len(x.shape) - normalized_dims
         self._m, self._n = math.prod(x.shape[:split]), math.prod(x.shape[split:])
@@ -334,7 +333,7 @@ class _LayerNormBackward:
         self._constants = {
             "DY": TYPES[dy.dtype],
             "X": TYPES[x.dtype],
-            "MEAN": TYPES[mean.dtype],
+            "MEAN": None if mean is None else TYPES[mean.dtype],
             "RSTD": TYPES[rstd.dtype],
             "AT": tuple(self._axes.starts),
             "COUNT": tuple(self._axes.counts),
@@ -398,8 +397,7 @@ def plan(
     normalized_dims: int,
     centred: bool = True,
 ) -> Plan:
-    """See ``aclnn.kernels.layer_norm_backward``; LayerNorm's alone."""
-    if not centred:
-        raise NotImplementedError("RMSNorm: expected tensors on the CPU, got a GPU's, for which there is no kernel yet")
+    """See ``aclnn.kernels.layer_norm_backward``; RMSNorm is what has no mean."""
+    assert centred == (inputs[2] is not None)
     make = partial(_LayerNormBackward, normalized_dims=normalized_dims)
     return anywhere(make, inputs, outputs, replaceable=2)

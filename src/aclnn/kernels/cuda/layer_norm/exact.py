@@ -1,4 +1,4 @@
-"""LayerNorm's gradients in float64: of rows, and of columns, whose magnitudes overflow or vanish in float32."""
+"""Gradients in float64: of rows, and of columns, whose magnitudes overflow or vanish in float32."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ _CHUNK = tl.constexpr(1024)
 def join(g, gx, hat, bits, other_g, other_gx, other_hat, other_bits):
     """What is known of two parts of a row: the sums of g and g·x̂, the largest |x̂|, and every bit that a dy has."""
     return g + other_g, gx + other_gx, tl.maximum(hat, other_hat), bits | other_bits
+
+
+@triton.jit
+def mean_of(total, share, MEAN: tl.constexpr):
+    """The mean of g that dx lacks, which is 0 where none was subtracted from x."""
+    return tl.zeros_like(total) if MEAN is None else total * share
 
 
 @triton.jit
@@ -60,7 +66,7 @@ def exact_row(
         )  # fmt: skip
         sum_g += g
         sum_gx += g * hat
-    c1, c2 = tl.sum(sum_g) / n, tl.sum(sum_gx) / n
+    c1, c2 = (0.0 if MEAN is None else tl.sum(sum_g) / n), tl.sum(sum_gx) / n
     for chunk in tl.range(0, chunks(n, _CHUNK), num_stages=1):
         column = in_chunk(chunk, _CHUNK)
         g, hat = _terms(

@@ -1,4 +1,4 @@
-"""LayerNorm in Triton: a program for each row, or for several short ones.
+"""LayerNorm and RMSNorm in Triton: a program for each row, or for several short ones.
 
 The variance is taken around the mean, in a pass of its own. Rows whose squares overflow or vanish in float32 are taken
 in float64.
@@ -36,15 +36,16 @@ def exact_row(
     x, weight, bias, out, mean, rstd, row, axes, n, count, eps_bits,
     X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
     OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
-    AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
+    CENTRED: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One row in float64, rounded through float32."""
     x_row, out_row = place(row, axes, AT[0], COUNT[0]), place(row, axes, AT[4], COUNT[4])
     total = tl.zeros((BLOCK,), tl.float64)
-    for chunk in tl.range(0, chunks(n, BLOCK), num_stages=1):
-        column = in_chunk(chunk, BLOCK)
-        total += numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), column < n).to(tl.float64)
-    centre = tl.sum(total) / count
+    if CENTRED:
+        for chunk in tl.range(0, chunks(n, BLOCK), num_stages=1):
+            column = in_chunk(chunk, BLOCK)
+            total += numbers(x, X, x_row + place(column, axes, AT[1], COUNT[1]), column < n).to(tl.float64)
+    centre = tl.sum(total) / count if CENTRED else 0.0
     squares = tl.zeros((BLOCK,), tl.float64)
     for chunk in tl.range(0, chunks(n, BLOCK), num_stages=1):
         column = in_chunk(chunk, BLOCK)
@@ -90,8 +91,8 @@ def rows(
     x, weight, bias, out, mean, rstd, axes, m, n, count, eps, eps_bits,
     X: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
     OUT: tl.constexpr, MEAN: tl.constexpr, RSTD: tl.constexpr,
-    AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD: tl.constexpr,
-    ALIGNED: tl.constexpr,
+    CENTRED: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    HELD: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """Some rows, HELD in registers where they are not longer than BLOCK.
 
@@ -107,12 +108,14 @@ def rows(
         column, valid = _columns(0, n, BLOCK, ALIGNED)
         values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
-    for chunk in range(chunks(n, BLOCK)):
-        if not HELD:
-            column, valid = _columns(chunk, n, BLOCK, ALIGNED)
-            values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
-        total += values
-    high = tl.sum(total, axis=1) / count
+    high = tl.zeros((ROWS,), tl.float32)
+    if CENTRED:
+        for chunk in range(chunks(n, BLOCK)):
+            if not HELD:
+                column, valid = _columns(chunk, n, BLOCK, ALIGNED)
+                values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
+            total += values
+        high = tl.sum(total, axis=1) / count
     # What the sum's roundings lost comes back as the mean of the differences.
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     squares = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -121,9 +124,10 @@ def rows(
             column, valid = _columns(chunk, n, BLOCK, ALIGNED)
             values = _of_rows(x, X, x_row, place(column, axes, AT[1], COUNT[1]), there, valid, ROWS)
         d = tl.where(valid[None, :], values - high[:, None], 0.0)
-        total += d
+        if CENTRED:
+            total += d
         squares = tl.fma(d, d, squares)
-    low = tl.sum(total, axis=1) / count
+    low = tl.sum(total, axis=1) / count if CENTRED else high
     variance = tl.fma(-low, low, tl.sum(squares, axis=1) / count) + eps
     plain = (variance >= _LEAST) & (variance <= _MOST) & there
     scale = tl.math.div_rn(tl.full((ROWS,), 1.0, tl.float32), tl.sqrt_rn(variance))
@@ -150,7 +154,7 @@ def rows(
             if tl.max(tl.where(index == one, left, 0)) > 0:
                 exact_row(
                     x, weight, bias, out, mean, rstd, begin + one, axes, n, count, eps_bits,
-                    X, WEIGHT, BIAS, OUT, MEAN, RSTD, AT, COUNT, 1024 if BLOCK > 1024 else BLOCK,
+                    X, WEIGHT, BIAS, OUT, MEAN, RSTD, CENTRED, AT, COUNT, 1024 if BLOCK > 1024 else BLOCK,
                 )  # fmt: skip
 
 
@@ -158,7 +162,12 @@ class _LayerNorm:
     workspace_bytes = 0
 
     def __init__(
-        self, inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, eps: float
+        self,
+        inputs: tuple[Layout | None, ...],
+        outputs: tuple[Layout | None, ...],
+        normalized_dims: int,
+        eps: float,
+        centred: bool,
     ) -> None:
         x, weight, bias = inputs
         out, mean, rstd = outputs
@@ -176,6 +185,7 @@ class _LayerNorm:
                 self._axes.add(*((layout.shape[part], layout.strides[part]) if layout is not None else ((), ())))
         self._aligned = alignment((x, out), split)
         names = ("X", "WEIGHT", "BIAS", "OUT", "MEAN", "RSTD")
+        self._centred = centred
         self._types = {
             name: None if layout is None else TYPES[layout.dtype]
             for name, layout in zip(names, (*inputs, *outputs), strict=True)
@@ -189,7 +199,7 @@ class _LayerNorm:
         rows[(-(-self._m // tall),)](
             *map(pointer_to, inputs, self._inputs), *map(pointer_to, outputs, self._outputs),
             self._axes.address(), self._m, self._n, float(self._n) if self._n else math.nan, self._eps,
-            struct.unpack("q", struct.pack("d", self._eps))[0], **self._types,
+            struct.unpack("q", struct.pack("d", self._eps))[0], **self._types, CENTRED=self._centred,
             AT=tuple(self._axes.starts), COUNT=tuple(self._axes.counts), ROWS=tall, BLOCK=block,
             HELD=self._n <= block, ALIGNED=self._aligned,
             # Two programs of 512 threads to a multiprocessor, one waits for its row while the other computes; of those
@@ -205,8 +215,6 @@ def plan(
     eps: float,
     centred: bool = True,
 ) -> Plan:
-    """See ``aclnn.kernels.layer_norm``; LayerNorm alone."""
-    if not centred:
-        raise NotImplementedError("RMSNorm: expected tensors on the CPU, got a GPU's, for which there is no kernel yet")
-    make = partial(_LayerNorm, normalized_dims=normalized_dims, eps=eps)
+    """See ``aclnn.kernels.layer_norm``."""
+    make = partial(_LayerNorm, normalized_dims=normalized_dims, eps=eps, centred=centred)
     return anywhere(make, inputs, outputs, replaceable=1)

@@ -62,14 +62,20 @@ def place_all(columns, axes, START: tl.constexpr, COUNT: tl.constexpr):
 
 @triton.jit
 def number(address, DTYPE: tl.constexpr, offset):
-    """One element as float32."""
-    return tl.load(address.to(tl.pointer_type(DTYPE)) + offset).to(tl.float32)
+    """One element as float32; 0 of an absent tensor, whose DTYPE is None."""
+    if DTYPE is None:
+        return tl.full((), 0.0, tl.float32)
+    else:  # noqa: RET505 - Triton compiles the rest as well otherwise
+        return tl.load(address.to(tl.pointer_type(DTYPE)) + offset).to(tl.float32)
 
 
 @triton.jit
 def numbers(address, DTYPE: tl.constexpr, offset, valid):
-    """Elements as float32, 0 where not valid."""
-    return wide(tl.load(address.to(tl.pointer_type(DTYPE)) + offset, mask=valid, other=0.0))
+    """Elements as float32, 0 where not valid and of an absent tensor."""
+    if DTYPE is None:
+        return tl.zeros(valid.shape, tl.float32)
+    else:  # noqa: RET505 - as above
+        return wide(tl.load(address.to(tl.pointer_type(DTYPE)) + offset, mask=valid, other=0.0))
 
 
 @triton.jit
