@@ -1,5 +1,4 @@
-"""Fitted versions of gelu_tanh_slope, found by ``benchmarks.fit_segments`` and, for 16 bits,
-``benchmarks.fit_sixteen_bit``."""
+"""Fitted versions of gelu_tanh_slope, found by ``tools.fit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fitted version of silu_value, found by ``benchmarks.fit_segments``."""
+"""Fitted versions of silu_value, found by ``tools.fit``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The words of ``aclnn.formula`` over sixteen float64 lanes, within a few units of the last place.
 
 Every result has the same bits on every processor: fused operations are written out, nothing is estimated. The
-polynomials come from ``benchmarks.fit_functions``.
+polynomials come from ``tools.fit_words``.
 """
 
 from __future__ import annotations

@@ -1,39 +1,29 @@
-"""Find the polynomials by segments of the float32 activations and of their derivatives, for aclnn.kernels.fitted.
-
-    python -m benchmarks.fit_segments slopes
-    python -m benchmarks.fit_segments values
-
-Prints what each function's module calls ``FLOAT``.
+"""The search for polynomials by segments of a function of float32 (see ``aclnn.kernels.fitted.Segments``).
 
 Each segment gets a centre, c0 and a polynomial of (g(a) - c0)/r in r = a - centre. Centres are tried wherever g is
 almost a float32 and every difference is exact, with many emphases of the segment's ends and much luck in rounding
 coefficients: how near to one rounding the result is depends on how the numbers' units lie to one another, more than on
-the fit. What counts is the worst error of the kernel's own steps over the segment's float32, all of them. Needs mpmath;
-takes a quarter of an hour on two cores for either module.
+the fit. What counts is the worst error of the kernel's own steps over the segment's float32, all of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from mpmath import mp, mpf
+from flint import arb
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.references import Array, forward_reference, slope_reference
+from aclnn.kernels.fitted import Segments
+from tools.functions import Array, exact, fitted_function, in_balls, row_of, short_hex
 
-Function = Callable[[Any], Any]
-
-mp.dps = 40
 NODES = 160
 TRIES = 300
 """At least; every centre has one, a share of the rest goes to each of the best."""
@@ -49,57 +39,38 @@ UNITS, RELATIVE = 0.95, 1.45 * 2.0**-24
 
 
 class Task(NamedTuple):
-    """What to approximate for 0 ≤ a ≤ bound, on so many segments of width 1/per_unit, by so many coefficients each.
+    """What to approximate: g(a) of a function by name, for 0 ≤ a ≤ bound, by this shape of segments.
 
     ``printed``: a of a worked example whose result lies so near to where its sixth digit changes that f(a) must be the
-    nearest float32.
+    nearest float32; NaN for none.
     """
 
-    g: Function
+    name: str
     per_unit: float
+    """Segments per unit of a."""
     bound: float
     count: int
+    """Segments: 8 or 16."""
     terms: int
+    """Coefficients of each."""
     printed: float = math.nan
 
+    @property
+    def symmetry(self) -> str:
+        """How the other side follows from g."""
+        symmetry = fitted_function(self.name).symmetry
+        assert symmetry is not None
+        return symmetry
 
-def logistic_slope(scale: Any) -> Function:
-    """g(a) = f(-a), f being the derivative of x/(1 + e^(-scale·x))."""
+    def g(self, a: float) -> arb:
+        """g(a) as a ball (see ``Segments``)."""
+        value = in_balls(fitted_function(self.name), -a)
+        return -value if self.symmetry == "x+f" else value
 
-    def g(a: Any) -> Any:
-        e = mp.exp(-scale * a)
-        return e * (1 + e - scale * a) / (1 + e) ** 2
-
-    return g
-
-
-def erf_slope(a: Any) -> Any:
-    return mp.erfc(a / mp.sqrt(2)) / 2 - a * mp.npdf(a)
-
-
-def tanh_exponent(a: Any) -> Any:
-    return 2 * mp.sqrt(2 / mp.pi) * (a + mpf("0.044715") * a**3)
-
-
-def tanh_slope(a: Any) -> Any:
-    e, rise = mp.exp(-tanh_exponent(a)), 2 * mp.sqrt(2 / mp.pi) * (1 + 3 * mpf("0.044715") * a * a)
-    return e * (1 + e - a * rise) / (1 + e) ** 2
-
-
-SCALE = mpf("1.702")
-SLOPES = {
-    # One step below 1.5: a = 1, a boundary, goes to the lower segment.
-    "silu": Task(logistic_slope(mpf(1)), 1.5 - 2.0**-23, 10.333, 16, 7, printed=1.0),
-    "fast_gelu": Task(logistic_slope(SCALE), 2.8125, 5.5, 16, 7),
-    "gelu_erf": Task(erf_slope, 1.640625, 4.25, 8, 8),
-    "gelu_tanh": Task(tanh_slope, 1.6015625, 4.25, 8, 8),
-}
-VALUES = {
-    "silu": Task(lambda a: a / (1 + mp.exp(a)), 1.625, 9.538, 16, 6),
-    "fast_gelu": Task(lambda a: a / (1 + mp.exp(SCALE * a)), 2.75, 5.636, 16, 6),
-    "gelu_erf": Task(lambda a: a * mp.erfc(a / mp.sqrt(2)) / 2, 3.0, 5.166, 16, 7),
-    "gelu_tanh": Task(lambda a: a / (1 + mp.exp(tanh_exponent(a))), 3.25, 4.769, 16, 7),
-}
+    def exact(self, a: Array) -> Array:
+        """g(a) in float64."""
+        value = exact(fitted_function(self.name), -a)
+        return -value if self.symmetry == "x+f" else value
 
 
 class Column(NamedTuple):
@@ -163,26 +134,22 @@ class Segment:
     every 32nd below.
     """
 
-    def __init__(self, kind: str, name: str, i: int) -> None:
-        task = (SLOPES if kind == "slopes" else VALUES)[name]
-        self.g, self.terms, self.is_slope, width = task.g, task.terms, kind == "slopes", 1 / mpf(task.per_unit)
-        self.low, self.high = max(mpf(0), (i - mpf(1) / 2) * width), min((i + mpf(1) / 2) * width, mpf(task.bound))
-        first, last = (int(np.float32(end).view(np.uint32)) for end in (max(self.low, mpf(LEAST)), self.high))
+    def __init__(self, task: Task, i: int) -> None:
+        self.task, width = task, 1.0 / task.per_unit
+        self.low, self.high = max(0.0, (i - 0.5) * width), min((i + 0.5) * width, task.bound)
+        first, last = (int(np.float32(end).view(np.uint32)) for end in (max(self.low, LEAST), self.high))
         dense = first - 2 if i else last - (1 << 23)
         patterns = np.concatenate([np.arange(first - 2, dense, 32), np.arange(dense, last + 3)])
-        a = patterns.astype(np.uint32).view(np.float32).astype(np.float64)
-        a = a[(np.rint(a * task.per_unit) == i) & (a <= np.float32(task.bound))]
-        exact = slope_reference(name, -a)[0] if self.is_slope else -forward_reference(f"{name}_forward", -a)
-        self.every = Sample(a, np.ones_like(a) if self.is_slope else a, exact)
+        self.every = sample(task, i, patterns)
+        a = self.every.a
         self.printed = task.printed if task.printed in a else None
         places = np.arange(a.size)
         near_ends = np.minimum(places, places[::-1]) < a.size // 16
         self.some = self.every.of((places % 101 == 0) | (near_ends & (places % 9 == 0)))
-        margin = mpf(2) ** -20
-        low, high = self.low * (1 - margin), self.high * (1 + margin)
-        cosines = [mp.cos(mp.pi * (2 * j + 1) / (2 * NODES)) for j in range(NODES)]
+        low, high = self.low * (1 - 2.0**-20), self.high * (1 + 2.0**-20)
+        cosines = [math.cos(math.pi * (2 * j + 1) / (2 * NODES)) for j in range(NODES)]
         self.nodes = [(low + high) / 2 + (high - low) / 2 * cosine for cosine in cosines]
-        self.at_nodes = [self.g(a) for a in self.nodes]
+        self.at_nodes = [task.g(a) for a in self.nodes]
 
     def centres(self) -> list[tuple[float, float]]:
         """Where polynomials begin, and c0 there: 0, the float32 around a zero of g, or else multiples of 2^-13.
@@ -190,15 +157,24 @@ class Segment:
         These lie beyond the outer tenths, g within 0.02 ULP of a float32.
         """
         if self.low == 0:
-            return [(0.0, float(self.g(mpf(0))))]
-        if self.at_nodes[0] * self.at_nodes[-1] < 0:
-            zero = np.float32(float(mp.findroot(self.g, (self.low, self.high), solver="anderson")))
+            return [(0.0, float(self.task.g(0.0)))]
+        if float(self.at_nodes[0]) * float(self.at_nodes[-1]) < 0:
+            zero = np.float32(self._zero())
             around = (zero, np.nextafter(zero, np.float32(0)), np.nextafter(zero, np.float32(np.inf)))
-            return [(float(centre), nearest(self.g(mpf(float(centre))))) for centre in around]
+            return [(float(centre), nearest(self.task.g(float(centre)))) for centre in around]
         margin = (self.high - self.low) / 10
         multiples = range(int((self.low + margin) * GRID), int((self.high - margin) * GRID))
-        found = [(n / GRID, nearest(exact)) for n in multiples if in_ulp(exact := self.g(mpf(n) / GRID)) < ALMOST]
+        found = [(n / GRID, nearest(g)) for n in multiples if in_ulp(g := self.task.g(n / GRID)) < ALMOST]
         return [(centre, c0) for centre, c0 in found if self._differences_are_exact(centre)]
+
+    def _zero(self) -> float:
+        """The zero of g, by halving."""
+        low, high = self.low, self.high
+        falling = self.task.g(low) > 0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if (self.task.g(middle) > 0) == falling else (low, middle)
+        return high
 
     def _differences_are_exact(self, centre: float) -> bool:
         difference = self.every.a - centre
@@ -208,26 +184,25 @@ class Segment:
         units, relative = judge(*sample, *column)
         if self.printed is not None:
             found = np.float32(1.0 - _evaluate(self.printed, *column))
-            if found != nearest(1 - self.g(mpf(self.printed))):
+            if found != nearest(1 - self.task.g(self.printed)):
                 return math.inf
-        return max(units / UNITS, relative / RELATIVE if self.is_slope else 0.0)
+        return max(units / UNITS, relative / RELATIVE if self.task.symmetry == "1-f" else 0.0)
 
     def fit(self, centre: float, c0: float, emphasis: Callable[[Array], Array], luck: float, rng: Any) -> Column:
         """By least squares reweighted towards the largest error; the later coefficients make up for the roundings."""
-        r = np.array([float(a - mpf(centre)) for a in self.nodes])
-        wanted = np.array([
-            float((g - mpf(c0)) / (a - mpf(centre))) for a, g in zip(self.nodes, self.at_nodes, strict=True)
-        ])  # fmt: skip
+        r = np.array([float(arb(a) - centre) for a in self.nodes])
+        wanted = np.array([float((g - c0) / (arb(a) - centre)) for a, g in zip(self.nodes, self.at_nodes, strict=True)])
         size = np.abs(np.array([float(g) for g in self.at_nodes]))
         place = 2 * (r - r.min()) / np.ptp(r) - 1
         weights = (np.abs(r) / size + 1e-3 / size.max()) * emphasis(place)
         p: list[float] = []
-        while len(p) < self.terms:
-            leading = np.float32(_leading(r, wanted, weights, p, self.terms))
+        # Next to 0 a function with a zero there is its first term.
+        first = nearest(self.task.g(2.0**-60) * 2**60) if centre == c0 == 0 else None
+        while len(p) < self.task.terms:
+            leading = np.float32(_leading(r, wanted, weights, p, self.task.terms))
             if rng.random() < luck / (1 + len(p)):
                 leading += rng.choice(np.array([-1, 1], np.float32)) * np.spacing(leading)
-            # Next to 0 a value is its first term.
-            p.append(0.5 if not p and centre == c0 == 0 else float(leading))
+            p.append(first if not p and first is not None else float(leading))
         return Column(centre, c0, np.array(p))
 
 
@@ -245,9 +220,9 @@ def _leading(r: Array, wanted: Array, weights: Array, fixed: list[float], terms:
     return float(solution[0] / scale**power)
 
 
-def best_column(kind: str, name: str, i: int) -> tuple[Column, float, float]:
+def best_column(task: Task, i: int) -> tuple[Column, float, float]:
     """A segment's best column, its worst error in units and relative."""
-    segment, rng = Segment(kind, name, i), np.random.default_rng(i)
+    segment, rng = Segment(task, i), np.random.default_rng(i)
     centres, best, least = segment.centres(), None, math.inf
     costs: dict[tuple[float, float], float] = {}
     for n in range(max(TRIES, len(centres))):
@@ -276,64 +251,64 @@ def nearest(value: Any) -> float:
     return float(np.float32(float(value)))
 
 
-def in_ulp(exact: Any) -> float:
+def in_ulp(exact: arb) -> float:
     """How far from a float32, in its units."""
-    return float(abs(exact - nearest(exact)) / mp.ldexp(1, int(mp.frexp(exact)[1]) - 24))
+    return math.ldexp(abs(float(exact - nearest(exact))), 24 - math.frexp(float(exact))[1])
 
 
-def short_hex(value: float) -> str:
-    mantissa, _, exponent = float(value).hex().partition("p")
-    return f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
+def sample(task: Task, i: int, patterns: Array) -> Sample:
+    """The float32 of segment i among those with these bit patterns, with their exact values."""
+    a = patterns.astype(np.uint32).view(np.float32).astype(np.float64)
+    a = a[(np.rint(a * task.per_unit) == i) & (a <= np.float32(task.bound))]
+    return Sample(a, a if task.symmetry == "x+f" else np.ones_like(a), task.exact(a))
 
 
-LINE = 120
+PART = 1 << 20
 
 
-def _row(start: str, values: Any, indent: str) -> Iterator[str]:
-    """``start``row("…"), as the formatter lays it out."""
-    words = [short_hex(value) for value in values]
-    line = f'{indent}{start}row("{" ".join(words)}"),'
-    if len(line) <= LINE:
-        yield line
-        return
-    yield f"{indent}{start}row("
-    for text in wrap(" ".join(words), LINE - len(indent) - 7):
-        space = "" if text.endswith(words[-1]) else " "
-        yield f'{indent}    "{text}{space}"'
-    yield f"{indent}),"
+def walk(task: Task, columns: list[Column], screen: Console) -> float:
+    """The worst error of the segments over every float32 from 0 to the bound, in units of the last place."""
+    worst, last = 0.0, int(np.float32(task.bound).view(np.uint32))
+    for first in track(range(int(np.float32(LEAST).view(np.uint32)), last + 1, PART), "walk", console=screen):
+        patterns = np.arange(first, min(first + PART, last + 1))
+        ends = patterns[[0, -1]].astype(np.uint32).view(np.float32).astype(np.float64)
+        low, high = np.rint(ends * task.per_unit).astype(int).tolist()
+        for i in range(low, high + 1):
+            part = sample(task, i, patterns)
+            if part.a.size:
+                worst = max(worst, judge(*part, *columns[i])[0])
+    return worst
 
 
-def printed(task: Task, columns: list[Column]) -> Iterator[str]:
-    """``FLOAT`` of a function's module."""
-    yield "FLOAT = Segments("
-    yield f'    per_unit=float.fromhex("{short_hex(task.per_unit)}"),'
-    yield f'    bound=float.fromhex("{short_hex(nearest(task.bound))}"),'
-    for field in ("centre", "c0"):
-        yield from _row(f"{field}=", [getattr(column, field) for column in columns], "    ")
+def search(task: Task, screen: Console, workers: int | None) -> tuple[Segments, float]:
+    """Find the segments of a function, on several processes, and their worst error."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the processes: their matrices have 160 rows
+    columns = []
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as processes:
+        futures = [processes.submit(best_column, task, i) for i in range(task.count)]
+        for i, future in enumerate(track(futures, "segments", console=screen)):
+            column, units, relative = future.result()
+            columns.append(column)
+            screen.print(f"{task.name} {i}: {units:.4f} ULP, {relative * 2**24:.4f}·2^-24")
+    found = Segments(
+        task.per_unit,
+        nearest(task.bound),
+        tuple(column.centre for column in columns),
+        tuple(column.c0 for column in columns),
+        tuple(tuple(float(column.p[power]) for column in columns) for power in range(task.terms)),
+    )
+    return found, walk(task, columns, screen)
+
+
+def printed(segments: Segments) -> Iterator[str]:
+    """Write segments as Python, as the formatter lays them out."""
+    yield "Segments("
+    yield f'    per_unit=float.fromhex("{short_hex(segments.per_unit)}"),'
+    yield f'    bound=float.fromhex("{short_hex(segments.bound)}"),'
+    yield from row_of("centre=", segments.centre, "    ")
+    yield from row_of("c0=", segments.c0, "    ")
     yield "    p=("
-    for power in range(task.terms):
-        yield from _row("", [column.p[power] for column in columns], "        ")
+    for row in segments.p:
+        yield from row_of("", row, "        ")
     yield "    ),"
     yield ")"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("slopes", "values"))
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    options = parser.parse_args()
-    tasks = SLOPES if options.kind == "slopes" else VALUES
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the processes: their matrices have 160 rows
-    places = [(name, i) for name, task in tasks.items() for i in range(task.count)]
-    screen, found = Console(stderr=True), {}
-    with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as processes:
-        futures = [processes.submit(best_column, options.kind, *place) for place in places]
-        for place, future in track(list(zip(places, futures, strict=True)), "segments", console=screen):
-            found[place], units, relative = future.result()
-            screen.print(f"{place[0]} {place[1]}: {units:.4f} ULP, {relative * 2**24:.4f}·2^-24")
-    for name, task in tasks.items():
-        print(f"# {name}", *printed(task, [found[name, i] for i in range(task.count)]), sep="\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Print the polynomials of ``aclnn.kernels.cpu.elementwise.functions``: python -m benchmarks.fit_functions.
+"""Print the polynomials of ``aclnn.kernels.cpu.elementwise.functions``: python -m tools.fit_words.
 
 Each interpolates its function at Chebyshev nodes and is printed from the highest power to the lowest, with the largest
 relative error found at 2,001 points once its coefficients are rounded to float64.

@@ -1,6 +1,4 @@
-"""Find the polynomials of derivatives of 16-bit x in aclnn.kernels.fitted, and print their rows.
-
-    python -m benchmarks.fit_sixteen_bit [silu_slope …]
+"""The search for polynomials of a function of 16-bit x (see ``aclnn.kernels.fitted.ShortSegments``).
 
 There are few enough 16-bit x to ask for all of them: for each x of a segment the polynomial has to stay within the
 interval of values that round to the same 16-bit number as f(x) (the idea of RLIBM), and within 2^-17.7 (float16) or
@@ -8,43 +6,35 @@ interval of values that round to the same 16-bit number as f(x) (the idea of RLI
 The centre and the last three coefficients, which share entries, are shortened first, then the others are rounded to
 float32 one after the other: those that are left make up for what is rounded away. Since float32 arithmetic rounds as
 well, the intervals are narrowed; where nothing is left of them, they are narrowed less, and if then some x rounds
-wrongly the last digits are varied until none does. Takes two minutes; needs SciPy.
+wrongly the last digits are varied until none does.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from itertools import product
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
 from scipy.optimize import linprog
 
 from aclnn.dtypes import DataType
-from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, ShortSegments, version
+from aclnn.formula import Fitted
+from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, ShortSegments
 from aclnn.kernels.fitted import SHORT as SEGMENTS
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
-from aclnn.operators.fast_gelu import fast_gelu_slope
-from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
-from aclnn.operators.silu import silu_slope
+from tools.functions import row_of, short_hex
 
 Array = NDArray[np.float64]
 
-FORMULAS = {f.__name__: f for f in (silu_slope, fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope)}
 FORMS: dict[DataType, np.dtype[Any]] = {
     DataType.FLOAT16: np.dtype(np.float16),
     DataType.BF16: np.dtype(ml_dtypes.bfloat16),
 }
-ZEROS = {
-    "silu_slope": -1.2784646,
-    "fast_gelu_slope": -0.7511542,
-    "gelu_erf_slope": -0.7517915,
-    "gelu_tanh_slope": -0.7524614,
-}
-"""Where f is zero: the segment of the zero is centred there."""
 TOLERANCES = {DataType.FLOAT16: 2.0**-17.7, DataType.BF16: 2.0**-14.7}
 MARGINS = (1.25, 0.75, 0.5, 0.3, 0.15, 0.0, -0.25, -0.5)
 """By how many units of float32 intervals are narrowed."""
@@ -267,32 +257,43 @@ def fit(segment: Segment, degree: int, rng: np.random.Generator) -> Fit:
     return best
 
 
-def short_hex(value: float) -> str:
-    mantissa, _, exponent = value.hex().partition("p")
-    return f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
+def zero_of(function: Fitted, dtype: DataType) -> float:
+    """The zero of a function with one sign change, where that segment is centred; NaN where there is none."""
+    x = np.unique(all_inputs(dtype)[np.isfinite(all_inputs(dtype))])
+    x = x[np.abs(x) < 64]
+    positive = evaluate(function, x) > 0
+    changes = np.flatnonzero(positive[1:] != positive[:-1])
+    if changes.size != 1:
+        return math.nan
+    low, high = float(x[changes[0]]), float(x[changes[0] + 1])
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (function(middle) > 0) == positive[changes[0]] else (low, middle)
+    return high
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(FORMULAS))
-    names = parser.parse_args().names
-    for name, dtype in product(names, FORMS):
-        segments = version(FORMULAS[name], dtype)
-        assert isinstance(segments, ShortSegments)
-        degree, rng, found = len(segments.c) + 1, np.random.default_rng(0), []
-        for i in range(SEGMENTS):
-            found.append(fit(segment(FORMULAS[name], dtype, segments, ZEROS[name], i), degree, rng))
-            if found[i].wrong:
-                print(f"{name} {dtype.name}: {found[i].wrong} x of segment {i} round wrongly")
-        worst = math.log2(max(column.error for column in found))
-        print(f"{name} {dtype.name}: bound {segments.bound:.3f}, relative error at most 2^{worst:.1f}")
-        for label, row in zip(
-            ["centre", *map("c[{}]".format, range(degree - 1))],
-            zip(*(column.entries for column in found), strict=True),
-            strict=True,
-        ):
-            print(label, *map(short_hex, row), flush=True)
+def search(
+    function: Fitted, dtype: DataType, shape: ShortSegments, screen: Console
+) -> tuple[ShortSegments, float, int]:
+    """Find the segments of this shape, their largest relative error, and how many x round wrongly."""
+    degree, rng, zero = len(shape.c) + 1, np.random.default_rng(0), zero_of(function, dtype)
+    found = []
+    for i in track(range(SEGMENTS), f"{dtype.name} segments", console=screen):
+        found.append(fit(segment(function, dtype, shape, zero, i), degree, rng))
+    centre, *c = zip(*(column.entries for column in found), strict=True)
+    segments = shape._replace(centre=centre, c=tuple(c))
+    return segments, max(column.error for column in found), sum(column.wrong for column in found)
 
 
-if __name__ == "__main__":
-    main()
+def printed(segments: ShortSegments) -> Iterator[str]:
+    """Write segments as Python, as the formatter lays them out."""
+    yield "ShortSegments("
+    yield f'    per_unit=float.fromhex("{short_hex(segments.per_unit)}"),'
+    if segments.shift:
+        yield f'    shift=float.fromhex("{short_hex(segments.shift)}"),'
+    yield from row_of("centre=", segments.centre, "    ")
+    yield "    c=("
+    for row in segments.c:
+        yield from row_of("", row, "        ")
+    yield "    ),"
+    yield ")"

@@ -1,0 +1,83 @@
+"""The functions that ask for fitted versions, their exact values, and how their modules are written."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from functools import cache
+from textwrap import wrap
+from typing import Any
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from aclnn import kernels, operators
+from aclnn.dtypes import DataType
+from aclnn.formula import Fitted
+from aclnn.tensor import Layout
+
+Array = NDArray[Any]
+
+BITS = 200
+_CANCELLED = 2.0**-18
+"""Beside a zero of a function float64 loses digits that matter: smaller values are computed in balls."""
+
+
+@cache
+def _functions() -> dict[str, Fitted]:
+    names = (f"{operators.__name__}.{found.name}" for found in pkgutil.iter_modules(operators.__path__))
+    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    return {value.__name__: value for value in values if isinstance(value, Fitted)}
+
+
+def fitted_function(name: str) -> Fitted:
+    """Return the function of that name that an operator asks to be fitted.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in _functions():
+        raise ValueError(f"name: expected one of {', '.join(sorted(_functions()))}, got {name!r}")
+    return _functions()[name]
+
+
+def in_balls(function: Fitted, x: float) -> Any:
+    """Evaluate a function by its own formula, as an Arb ball of 200 bits."""
+    with flint.ctx.workprec(BITS):
+        return function(flint.arb(x))
+
+
+def exact(function: Fitted, x: Array) -> Array:
+    """Evaluate a function by its own formula, to about 2^-32 of the value: in float64, in balls where that cancels."""
+    x = np.ascontiguousarray(x, np.float64)
+    found = np.empty_like(x)
+    layout = Layout(DataType.DOUBLE, x.shape, (1,))
+    kernels.elementwise(function.function, (layout,), (layout,)).run([x.ctypes.data], [found.ctypes.data], 0)
+    for i in np.flatnonzero(np.abs(found) < _CANCELLED * np.minimum(1.0, np.abs(x))).tolist():
+        found[i] = float(in_balls(function, float(x[i])))
+    return found
+
+
+def short_hex(value: float) -> str:
+    """Write a float in hexadecimal without trailing zeros."""
+    mantissa, _, exponent = float(value).hex().partition("p")
+    return f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
+
+
+_LINE = 120
+
+
+def row_of(start: str, values: Iterable[float], indent: str) -> Iterator[str]:
+    """``start``row("…"), as the formatter lays it out."""
+    words = [short_hex(value) for value in values]
+    line = f'{indent}{start}row("{" ".join(words)}"),'
+    if len(line) <= _LINE:
+        yield line
+        return
+    yield f"{indent}{start}row("
+    for text in wrap(" ".join(words), _LINE - len(indent) - 7):
+        space = "" if text.endswith(words[-1]) else " "
+        yield f'{indent}    "{text}{space}"'
+    yield f"{indent}),"
