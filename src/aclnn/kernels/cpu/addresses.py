@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from aclnn.kernels.cpu.inner import intrinsic
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
@@ -22,14 +24,10 @@ def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return builder.asm(ir.FunctionType(_INT64, [_INT64]), "", "=r,0", [address], False)
 
 
-@intrinsic
-def again(typingctx: Any, address: Any) -> Any:
+@intrinsic(types.int64, types.int64)
+def again(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return reloaded(builder, args[0])
-
-    return types.int64(types.int64), emit
+    return reloaded(builder, address)
 
 
 def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, args: Sequence[ir.Value]) -> ir.Value:
@@ -51,40 +49,27 @@ def _raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
         builder.ret(_INT32(1))
 
 
-def invocation(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    """Call the kernel whose address comes first with the other arguments; its exception is the caller's."""
-    _raise_again(builder, _exception_of(builder, args[0], args[1:]))
-    return context.get_dummy_value()
+def call_kernel(builder: ir.IRBuilder, address: ir.Value, *args: ir.Value) -> None:
+    """Call the kernel at an address (see ``compiler.address_of``); its exception is the caller's."""
+    _raise_again(builder, _exception_of(builder, address, args))
 
 
-@intrinsic
-def invoke(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """Call a kernel of eight parameters by its address (see ``compiler.address_of``)."""
-    return types.void(*[types.int64] * 9), invocation
+invoke = intrinsic(types.void, *[types.int64] * 9, doc="Call a kernel of eight parameters by its address.")(call_kernel)
 
 
-@intrinsic
-def attempt(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+@intrinsic(types.int64, *[types.int64] * 9)
+def attempt(builder: ir.IRBuilder, address: ir.Value, *args: ir.Value) -> ir.Value:
     """Call a kernel as ``invoke``, but return the address of the exception that it raised, 0 for none."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _exception_of(builder, args[0], args[1:])
-
-    return types.int64(*[types.int64] * 9), emit
+    return _exception_of(builder, address, args)
 
 
-@intrinsic
-def raise_again(typingctx: Any, exception: Any) -> Any:
+@intrinsic(types.void, types.int64)
+def raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
     """Raise an exception that ``attempt`` returned; nothing for 0."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        _raise_again(builder, args[0])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), emit
+    _raise_again(builder, exception)
 
 
-@intrinsic
+@extending.intrinsic
 def scratch(typingctx: Any, size: Any) -> Any:
     """The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
     if not isinstance(size, types.IntegerLiteral):
@@ -101,26 +86,17 @@ def scratch(typingctx: Any, size: Any) -> Any:
 
 
 def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
-    def load(typingctx: Any, address: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return builder.load(pointer(builder, args[0], lane), align=1)
+    def load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        return builder.load(pointer(builder, address, lane), align=1)
 
-        return scalar(types.int64), emit
-
-    load.__doc__ = doc
-    return intrinsic(load)
+    return intrinsic(scalar, types.int64, doc=doc)(load)
 
 
 def _store_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            builder.store(args[1], pointer(builder, args[0], lane), align=1)
-            return context.get_dummy_value()
+    def store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+        builder.store(value, pointer(builder, address, lane), align=1)
 
-        return types.void(types.int64, scalar), emit
-
-    store.__doc__ = doc
-    return intrinsic(store)
+    return intrinsic(types.void, types.int64, scalar, doc=doc)(store)
 
 
 load_one_float32 = _load_one(ir.FloatType(), types.float32, "A single float32.")

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from numba import extending
 from numba.core import types
-from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.addresses import pointer
+from aclnn.kernels.cpu.inner import intrinsic
 from aclnn.kernels.cpu.vector import (
     DOUBLES,
     FLOATS,
@@ -30,7 +31,7 @@ def _centred(builder: ir.IRBuilder, value: ir.Value, centre: ir.Value) -> ir.Val
     return builder.fsub(builder.fpext(value, DOUBLES.llvm), broadcast(builder, centre))
 
 
-@intrinsic
+@extending.intrinsic
 def widen(typingctx: Any, value: Any) -> Any:
     """Float32 lanes, or a number for every lane, in float64; float64 lanes as they are."""
     if value is DOUBLES:
@@ -46,7 +47,7 @@ def widen(typingctx: Any, value: Any) -> Any:
     return DOUBLES(value), emit
 
 
-@intrinsic
+@extending.intrinsic
 def mask_of(typingctx: Any, condition: Any) -> Any:
     """A condition for every lane; a mask as it is."""
     if condition is MASK:
@@ -59,24 +60,16 @@ def mask_of(typingctx: Any, condition: Any) -> Any:
     return (MASK(types.boolean), emit) if isinstance(condition, types.Boolean) else None
 
 
-@intrinsic
-def narrow(typingctx: Any, value: Any) -> Any:
+@intrinsic(FLOATS, DOUBLES)
+def narrow(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """Float64 lanes rounded to float32, ties to even."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.fptrunc(args[0], FLOATS.llvm)
-
-    return FLOATS(DOUBLES), emit
+    return builder.fptrunc(value, FLOATS.llvm)
 
 
-@intrinsic
-def root(typingctx: Any, value: Any) -> Any:
+@intrinsic(DOUBLES, DOUBLES)
+def root(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """The square root of float64 lanes, correctly rounded."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return call_llvm(builder, f"llvm.sqrt.v{LANES}f64", DOUBLES.llvm, args[0])
-
-    return DOUBLES(DOUBLES), emit
+    return call_llvm(builder, f"llvm.sqrt.v{LANES}f64", DOUBLES.llvm, value)
 
 
 def polynomial(*coefficients: str, in_two: bool = False) -> Any:
@@ -92,87 +85,59 @@ def polynomial(*coefficients: str, in_two: bool = False) -> Any:
             value = multiply_add(builder, value, x, coefficient)
         return value
 
-    @intrinsic
-    def evaluate(typingctx: Any, x: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            (x,) = args
-            if not in_two:
-                return horner(builder, x, rows)
-            square = builder.fmul(x, x)
-            even, odd = (horner(builder, square, rows[(len(rows) - 1 - power) % 2 :: 2]) for power in (0, 1))
-            return multiply_add(builder, odd, x, even)
-
-        return DOUBLES(DOUBLES), emit
+    @intrinsic(DOUBLES, DOUBLES)
+    def evaluate(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        if not in_two:
+            return horner(builder, x, rows)
+        square = builder.fmul(x, x)
+        even, odd = (horner(builder, square, rows[(len(rows) - 1 - power) % 2 :: 2]) for power in (0, 1))
+        return multiply_add(builder, odd, x, even)
 
     return evaluate
 
 
-@intrinsic
-def no_doubles(typingctx: Any) -> Any:
+@intrinsic(DOUBLES)
+def no_doubles(builder: ir.IRBuilder) -> ir.Value:
     """Sixteen zeros."""
-    return DOUBLES(), lambda context, builder, sig, args: ir.Constant(DOUBLES.llvm, [_DOUBLE(0.0)] * LANES)
+    return ir.Constant(DOUBLES.llvm, [_DOUBLE(0.0)] * LANES)
 
 
-@intrinsic
-def load_doubles(typingctx: Any, address: Any) -> Any:
+@intrinsic(DOUBLES, types.int64)
+def load_doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Sixteen float64 at an address."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.load(pointer(builder, args[0], DOUBLES.llvm), align=8)
-
-    return DOUBLES(types.int64), emit
+    return builder.load(pointer(builder, address, DOUBLES.llvm), align=8)
 
 
-@intrinsic
-def store_doubles(typingctx: Any, address: Any, value: Any) -> Any:
+@intrinsic(types.void, types.int64, DOUBLES)
+def store_doubles(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """Write sixteen float64."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[1], pointer(builder, args[0], DOUBLES.llvm), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, DOUBLES), emit
+    builder.store(value, pointer(builder, address, DOUBLES.llvm), align=8)
 
 
-@intrinsic
-def plus(typingctx: Any, total: Any, value: Any) -> Any:
+@intrinsic(DOUBLES, DOUBLES, FLOATS)
+def plus(builder: ir.IRBuilder, total: ir.Value, value: ir.Value) -> ir.Value:
     """total + value, sixteen float64 and sixteen float32."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.fadd(args[0], builder.fpext(args[1], DOUBLES.llvm))
-
-    return DOUBLES(DOUBLES, FLOATS), emit
+    return builder.fadd(total, builder.fpext(value, DOUBLES.llvm))
 
 
-@intrinsic
-def plus_square(typingctx: Any, total: Any, value: Any, centre: Any) -> Any:
+@intrinsic(DOUBLES, DOUBLES, FLOATS, types.float64)
+def plus_square(builder: ir.IRBuilder, total: ir.Value, value: ir.Value, centre: ir.Value) -> ir.Value:
     """total + (value - centre)², sixteen float64, sixteen float32 and a float64."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        difference = _centred(builder, args[1], args[2])
-        return builder.fadd(args[0], builder.fmul(difference, difference))
-
-    return DOUBLES(DOUBLES, FLOATS, types.float64), emit
+    difference = _centred(builder, value, centre)
+    return builder.fadd(total, builder.fmul(difference, difference))
 
 
-@intrinsic
-def sum_of(typingctx: Any, total: Any) -> Any:
+@intrinsic(types.float64, DOUBLES)
+def sum_of(builder: ir.IRBuilder, total: ir.Value) -> ir.Value:
     """The sum of the lanes, always as the same tree: halves are added until one lane is left."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return by_halves(builder, args[0], builder.fadd)
-
-    return types.float64(DOUBLES), emit
+    return by_halves(builder, total, builder.fadd)
 
 
-@intrinsic
-def standardized(typingctx: Any, value: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
+@intrinsic(FLOATS, FLOATS, types.float64, types.float64, FLOATS, FLOATS)
+def standardized(
+    builder: ir.IRBuilder, value: ir.Value, mean: ir.Value, rstd: ir.Value, weight: ir.Value, bias: ir.Value
+) -> ir.Value:
     """(value - mean)·rstd·weight + bias rounded to float32: mean and rstd are float64, the others sixteen float32."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        value, mean, rstd, weight, bias = args
-        normalized = builder.fmul(_centred(builder, value, mean), broadcast(builder, rstd))
-        scaled = builder.fmul(normalized, builder.fpext(weight, DOUBLES.llvm))
-        return builder.fptrunc(builder.fadd(scaled, builder.fpext(bias, DOUBLES.llvm)), FLOATS.llvm)
-
-    return FLOATS(FLOATS, types.float64, types.float64, FLOATS, FLOATS), emit
+    normalized = builder.fmul(_centred(builder, value, mean), broadcast(builder, rstd))
+    scaled = builder.fmul(normalized, builder.fpext(weight, DOUBLES.llvm))
+    return builder.fptrunc(builder.fadd(scaled, builder.fpext(bias, DOUBLES.llvm)), FLOATS.llvm)

@@ -10,11 +10,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.addresses import pointer
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.inner import intrinsic, register_jitable
 from aclnn.kernels.cpu.memory import write
 from aclnn.kernels.cpu.vector import call_llvm
 
@@ -31,60 +30,39 @@ def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value)
     cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
 
 
-@intrinsic
-def copy(typingctx: Any, destination: Any, source: Any, size: Any) -> Any:
+@intrinsic(types.void, types.int64, types.int64, types.int64)
+def copy(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value, size: ir.Value) -> None:
     """Copy bytes between addresses that do not overlap."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        _copy(builder, *args)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
+    _copy(builder, destination, source, size)
 
 
-@intrinsic
-def copy_in(typingctx: Any, source: Any, size: Any, end: Any) -> Any:
+@intrinsic(types.void, types.int64, types.int64, types.int64)
+def copy_in(context: Any, builder: ir.IRBuilder, source: ir.Value, size: ir.Value, end: ir.Value) -> None:
     """Put the first ``size`` < 64 bytes from ``source`` to ``end``, and zeros behind them up to 64."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        source, size, end = args
-        room, zeros = pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
-        if target.flavour(context) == "avx512":
-            place, mask = pointer(builder, source, _BYTES), _first_bytes(builder, size)
-            zeros = call_llvm(builder, "llvm.masked.load.v64i8.p0", _BYTES, place, _INT32(1), mask, zeros)
-        builder.store(zeros, room, align=1)
-        if target.flavour(context) != "avx512":
-            _copy(builder, end, source, size)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
+    room, zeros = pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
+    if target.flavour(context) == "avx512":
+        place, mask = pointer(builder, source, _BYTES), _first_bytes(builder, size)
+        zeros = call_llvm(builder, "llvm.masked.load.v64i8.p0", _BYTES, place, _INT32(1), mask, zeros)
+    builder.store(zeros, room, align=1)
+    if target.flavour(context) != "avx512":
+        _copy(builder, end, source, size)
 
 
-@intrinsic
-def copy_out(typingctx: Any, end: Any, size: Any, destination: Any) -> Any:
+@intrinsic(types.void, types.int64, types.int64, types.int64)
+def copy_out(context: Any, builder: ir.IRBuilder, end: ir.Value, size: ir.Value, destination: ir.Value) -> None:
     """Put the first ``size`` < 64 of 64 bytes from ``end`` to ``destination``."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        end, size, destination = args
-        if target.flavour(context) == "avx512":
-            value = builder.load(pointer(builder, end, _BYTES), align=1)
-            place, mask = pointer(builder, destination, _BYTES), _first_bytes(builder, size)
-            call_llvm(builder, "llvm.masked.store.v64i8.p0", ir.VoidType(), value, place, _INT32(1), mask)
-        else:
-            _copy(builder, destination, end, size)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
+    if target.flavour(context) == "avx512":
+        value = builder.load(pointer(builder, end, _BYTES), align=1)
+        place, mask = pointer(builder, destination, _BYTES), _first_bytes(builder, size)
+        call_llvm(builder, "llvm.masked.store.v64i8.p0", ir.VoidType(), value, place, _INT32(1), mask)
+    else:
+        _copy(builder, destination, end, size)
 
 
-@intrinsic
-def _stream_sixteen(typingctx: Any, source: Any, destination: Any) -> Any:
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        value = builder.load(pointer(builder, args[0], _SIXTEEN), align=1)
-        write(builder, value, args[1], 16, streamed=True)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), emit
+@intrinsic(types.void, types.int64, types.int64)
+def _stream_sixteen(builder: ir.IRBuilder, source: ir.Value, destination: ir.Value) -> None:
+    value = builder.load(pointer(builder, source, _SIXTEEN), align=1)
+    write(builder, value, destination, 16, streamed=True)
 
 
 @register_jitable

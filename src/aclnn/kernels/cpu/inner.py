@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from numba import extending
+from numba.core import types
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,3 +22,36 @@ def register_jitable(function: Any = None, /, **options: bool) -> Any:
     """Numba's decorator, but without entries for C: making them took a fifth of a kernel's compilation."""
     decorate = extending.register_jitable(no_cfunc_wrapper=True, **options)
     return decorate if function is None else decorate(function)
+
+
+def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function for compiled code of one that emits its instructions.
+
+    Decorates ``emit(builder, *values)``, or ``emit(context, builder, *values)``, which returns the result's value, or
+    nothing where ``result`` is ``types.void``. Numbers are converted to the parameters' types; vectors must have them.
+    """
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        with_context = "context" in inspect.signature(emit).parameters
+
+        def lower(context: Any, builder: Any, sig: Any, args: tuple[Any, ...]) -> Any:
+            value = emit(context, builder, *args) if with_context else emit(builder, *args)
+            return context.get_dummy_value() if value is None else value
+
+        def typing(typingctx: Any, *given: Any) -> Any:
+            fits = len(given) == len(parameters) and all(map(_converts, given, parameters))
+            return (result(*parameters), lower) if fits else None
+
+        names = ["typingctx", *map("value{}".format, range(len(parameters)))]
+        positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        typing.__name__, typing.__doc__ = emit.__name__, doc or emit.__doc__
+        vars(typing)["__signature__"] = inspect.Signature(positional)  # Numba has no intrinsics with *given
+        return extending.intrinsic(typing)
+
+    return decorate
+
+
+def _converts(given: Any, wanted: Any) -> bool:
+    if isinstance(wanted, types.Integer):
+        return isinstance(given, (types.Integer, types.Boolean))
+    return given == wanted or (isinstance(wanted, types.Number) and isinstance(given, types.Number))

@@ -11,7 +11,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.addresses import pointer
@@ -25,6 +24,7 @@ from aclnn.kernels.cpu.conversions import (
     widen_bfloat16,
     widen_float16,
 )
+from aclnn.kernels.cpu.inner import intrinsic
 from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, apart
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -34,15 +34,11 @@ _FLOAT = ir.FloatType()
 def _load(widen: Convert | None, doc: str) -> Any:
     memory = FLOATS.llvm if widen is None else SHORTS
 
-    def load(typingctx: Any, address: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            raw = builder.load(pointer(builder, args[0], memory), align=1)
-            return raw if widen is None else widen(context, builder, raw)
+    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        raw = builder.load(pointer(builder, address, memory), align=1)
+        return raw if widen is None else widen(context, builder, raw)
 
-        return (FLOATS(types.int64), emit) if isinstance(address, types.Integer) else None
-
-    load.__doc__ = doc
-    return intrinsic(load)
+    return intrinsic(FLOATS, types.int64, doc=doc)(load)
 
 
 def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int, streamed: bool) -> None:
@@ -54,19 +50,14 @@ def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: 
 
 def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
 
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            raw = args[1] if narrow is None else narrow(context, builder, args[1])
-            if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
-                # LLVM merges the rounding with the store, and that instruction cannot stream.
-                raw = apart(builder, raw)
-            write(builder, raw, args[0], alignment, streamed)
-            return context.get_dummy_value()
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+        raw = value if narrow is None else narrow(context, builder, value)
+        if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
+            # LLVM merges the rounding with the store, and that instruction cannot stream.
+            raw = apart(builder, raw)
+        write(builder, raw, address, alignment, streamed)
 
-        return (types.void(types.int64, FLOATS), emit) if value is FLOATS else None
-
-    store.__doc__ = doc
-    return intrinsic(store)
+    return intrinsic(types.void, types.int64, FLOATS, doc=doc)(store)
 
 
 load_float32 = _load(None, "Sixteen float32.")
@@ -85,30 +76,20 @@ trickle_float16 = _store(narrow_float16, "The same for float16.", True, 16)
 trickle_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16.", True, 16)
 
 
-@intrinsic
-def stream_float16_apart(typingctx: Any, address: Any, value: Any) -> Any:
+@intrinsic(types.void, types.int64, FLOATS)
+def stream_float16_apart(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """As ``stream_float16``, where LLVM would merge the rounding with the store, and that instruction cannot stream."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        raw = narrow_float16(context, builder, args[1])
-        if target.flavour(context) in ("avx512", "avx2"):
-            raw = apart(builder, raw)
-        write(builder, raw, args[0], 32, streamed=True)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, FLOATS), emit
+    raw = narrow_float16(context, builder, value)
+    if target.flavour(context) in ("avx512", "avx2"):
+        raw = apart(builder, raw)
+    write(builder, raw, address, 32, streamed=True)
 
 
 def _store_two_bfloat16(doc: str, streamed: bool = False, alignment: int = 1) -> Any:
-    def store(typingctx: Any, address: Any, low: Any, high: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            write(builder, narrow_two_bfloat16(context, builder, *args[1:]), args[0], alignment, streamed)
-            return context.get_dummy_value()
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, low: ir.Value, high: ir.Value) -> None:
+        write(builder, narrow_two_bfloat16(context, builder, low, high), address, alignment, streamed)
 
-        return (types.void(types.int64, FLOATS, FLOATS), emit) if low is FLOATS and high is FLOATS else None
-
-    store.__doc__ = doc
-    return intrinsic(store)
+    return intrinsic(types.void, types.int64, FLOATS, FLOATS, doc=doc)(store)
 
 
 store_two_bfloat16 = _store_two_bfloat16("Twice sixteen values rounded to bfloat16, one after the other.")
@@ -122,28 +103,25 @@ def _transpose(element: ir.Type, doc: str) -> Any:
     def order(indices: list[int]) -> ir.Constant:
         return ir.Constant(INTS.llvm, [_INT32(index) for index in indices])
 
-    def transpose(typingctx: Any, destination: Any, pitch: Any, source: Any, source_pitch: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            def row_at(start: ir.Value, step: ir.Value, i: int) -> ir.Value:
-                return pointer(builder, builder.add(start, builder.mul(step, _INT64(i))), row)
+    def transpose(
+        builder: ir.IRBuilder, destination: ir.Value, pitch: ir.Value, source: ir.Value, source_pitch: ir.Value
+    ) -> None:
+        def row_at(start: ir.Value, step: ir.Value, i: int) -> ir.Value:
+            return pointer(builder, builder.add(start, builder.mul(step, _INT64(i))), row)
 
-            rows = [builder.load(row_at(args[2], args[3], i), align=1) for i in range(LANES)]
-            # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
-            for size in (8, 4, 2, 1):
-                upper = order([LANES + e - size if e & size else e for e in range(LANES)])
-                lower = order([LANES + e if e & size else e + size for e in range(LANES)])
-                for i in range(LANES):
-                    if not i & size:
-                        pair = rows[i], rows[i + size]
-                        rows[i], rows[i + size] = (builder.shuffle_vector(*pair, mask) for mask in (upper, lower))
+        rows = [builder.load(row_at(source, source_pitch, i), align=1) for i in range(LANES)]
+        # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
+        for size in (8, 4, 2, 1):
+            upper = order([LANES + e - size if e & size else e for e in range(LANES)])
+            lower = order([LANES + e if e & size else e + size for e in range(LANES)])
             for i in range(LANES):
-                builder.store(rows[i], row_at(args[0], args[1], i), align=1)
-            return context.get_dummy_value()
+                if not i & size:
+                    pair = rows[i], rows[i + size]
+                    rows[i], rows[i + size] = (builder.shuffle_vector(*pair, mask) for mask in (upper, lower))
+        for i in range(LANES):
+            builder.store(rows[i], row_at(destination, pitch, i), align=1)
 
-        return types.void(*[types.int64] * 4), emit
-
-    transpose.__doc__ = doc
-    return intrinsic(transpose)
+    return intrinsic(types.void, types.int64, types.int64, types.int64, types.int64, doc=doc)(transpose)
 
 
 transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into sixteen columns; pitches in bytes.")
@@ -165,11 +143,7 @@ def _entries(builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Va
     return found
 
 
-@intrinsic
-def load_entries(typingctx: Any, table: Any, address: Any) -> Any:
+@intrinsic(FLOATS, types.int64, types.int64)
+def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
     """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _entries(builder, args[0], pointer(builder, args[1], _INT16))
-
-    return FLOATS(types.int64, types.int64), emit
+    return _entries(builder, table, pointer(builder, address, _INT16))

@@ -6,9 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.inner import intrinsic
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -25,15 +25,10 @@ def _emit(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
 
 
 def _prefetch(level: int, doc: str) -> Any:
-    def fetch(typingctx: Any, address: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            _emit(builder, args[0], level)
-            return context.get_dummy_value()
+    def fetch(builder: ir.IRBuilder, address: ir.Value) -> None:
+        _emit(builder, address, level)
 
-        return types.void(types.int64), emit
-
-    fetch.__doc__ = doc
-    return intrinsic(fetch)
+    return intrinsic(types.void, types.int64, doc=doc)(fetch)
 
 
 prefetch = _prefetch(2, "Start bringing the line at the address into the second-level cache; any address will do.")
@@ -41,48 +36,35 @@ prefetch_near = _prefetch(1, "The same into the first-level cache.")
 
 
 def _prefetch_ahead(dropped: int) -> Any:
-    def fetch(typingctx: Any, address: Any) -> Any:
+    def fetch(context: Any, builder: ir.IRBuilder, address: ir.Value) -> None:
         """Prefetch what a loop over side by side elements will read soon after the address.
 
         Into the first level: on Emerald Rapids 4 to 11 % faster than into the second, because loads that miss the first
         wait for one of its few buffers behind the requests. On Zen 4, 16-bit loops then take 8 % longer and the plain
         product 10 %, as tables are pushed out; half of its distance or twice of it costs up to a fifth.
         """
+        drops = target.drops_prefetches(context)
+        address = builder.add(address, _INT64(dropped if drops else _AHEAD))
+        _emit(builder, address, 2 if drops else 1)
 
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            drops = target.drops_prefetches(context)
-            address = builder.add(args[0], _INT64(dropped if drops else _AHEAD))
-            _emit(builder, address, 2 if drops else 1)
-            return context.get_dummy_value()
-
-        return types.void(types.int64), emit
-
-    return intrinsic(fetch)
+    return intrinsic(types.void, types.int64)(fetch)
 
 
 prefetch_ahead_32 = _prefetch_ahead(1024)
 prefetch_ahead_16 = _prefetch_ahead(2048)
 
 
-@intrinsic
-def prefetch_rest(typingctx: Any, dy: Any, next_dy: Any, x: Any, next_x: Any) -> Any:
+@intrinsic(types.void, types.int64, types.int64, types.int64, types.int64)
+def prefetch_rest(
+    context: Any, builder: ir.IRBuilder, dy: ir.Value, next_dy: ir.Value, x: ir.Value, next_x: ir.Value
+) -> None:
     """Prefetch what the sums did not, or what was dropped: lines of the next rows and, unless it was, nearby ones."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        dy, next_dy, x, next_x = args
-        drops = target.drops_prefetches(context)
-        for address, level in ((next_dy, 2), (next_x, 2)) if drops else ((next_x, 2), (dy, 1), (x, 1)):
-            _emit(builder, address, level)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 4), emit
+    drops = target.drops_prefetches(context)
+    for address, level in ((next_dy, 2), (next_x, 2)) if drops else ((next_x, 2), (dy, 1), (x, 1)):
+        _emit(builder, address, level)
 
 
-@intrinsic
-def drops_prefetches(typingctx: Any) -> Any:
+@intrinsic(types.boolean)
+def drops_prefetches(context: Any, builder: ir.IRBuilder) -> ir.Value:
     """See ``target.drops_prefetches``: a constant."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return ir.Constant(ir.IntType(1), target.drops_prefetches(context))
-
-    return types.boolean(), emit
+    return ir.Constant(ir.IntType(1), target.drops_prefetches(context))

@@ -6,11 +6,11 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.addresses import pointer, reloaded
 from aclnn.kernels.cpu.conversions import SHORTS, narrow_float16, round_pairs, widen_float16
+from aclnn.kernels.cpu.inner import intrinsic
 from aclnn.kernels.cpu.memory import write
 from aclnn.kernels.cpu.vector import LANES, WIDE, WIDE_FLOATS, WIDE_INTS, apart, call_llvm, joined, pieces, unlikely
 
@@ -18,34 +18,25 @@ _INT1, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
 
 
 def _load_wide(widen: Any, doc: str) -> Any:
-    def load(typingctx: Any, address: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return widen(context, builder, args[0])
+    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        return widen(context, builder, address)
 
-        return (WIDE_FLOATS(types.int64), emit) if isinstance(address, types.Integer) else None
-
-    load.__doc__ = doc
-    return intrinsic(load)
+    return intrinsic(WIDE_FLOATS, types.int64, doc=doc)(load)
 
 
 def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
     """``narrow`` gives the registers that are written one after the other."""
 
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            place = args[0]
-            for register in narrow(context, builder, args[1]):
-                size = register.type.count * register.type.element.width // 8
-                # Known to be floats of 16 bits they would not stream (LLVM 22).
-                raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
-                write(builder, raw, place, size if streamed else 1, streamed)
-                place = builder.add(place, _INT64(size))
-            return context.get_dummy_value()
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+        place = address
+        for register in narrow(context, builder, value):
+            size = register.type.count * register.type.element.width // 8
+            # Known to be floats of 16 bits they would not stream (LLVM 22).
+            raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
+            write(builder, raw, place, size if streamed else 1, streamed)
+            place = builder.add(place, _INT64(size))
 
-        return (types.void(types.int64, WIDE_FLOATS), emit) if value is WIDE_FLOATS else None
-
-    store.__doc__ = doc
-    return intrinsic(store)
+    return intrinsic(types.void, types.int64, WIDE_FLOATS, doc=doc)(store)
 
 
 _PAIRS = ir.VectorType(_INT32, WIDE * LANES // 2)
@@ -112,57 +103,47 @@ stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte align
 stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
 
 
-@intrinsic
-def any_tiny_bfloat16(typingctx: Any, address: Any) -> Any:
+@intrinsic(types.boolean, types.int64)
+def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Whether any of a wide vector of bfloat16 is so small that products with slopes are not rounded but made zero.
 
     Numbers below 2^-100 other than zero, where an instruction rounds (see ``target.rounds_bfloat16``); else none.
     """
+    if not target.rounds_bfloat16(context):
+        return _INT1(0)
+    lanes = ir.VectorType(_INT16, WIDE * LANES)
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        if not target.rounds_bfloat16(context):
-            return _INT1(0)
-        lanes = ir.VectorType(_INT16, WIDE * LANES)
+    def each(value: int) -> ir.Constant:
+        return ir.Constant(lanes, [_INT16(value)] * lanes.count)
 
-        def each(value: int) -> ir.Constant:
-            return ir.Constant(lanes, [_INT16(value)] * lanes.count)
-
-        magnitudes = builder.and_(builder.load(pointer(builder, args[0], lanes), align=1), each(0x7FFF))
-        # Zeros become the largest.
-        first, second = pieces(builder, builder.sub(magnitudes, each(1)), 2 * LANES)
-        least = call_llvm(builder, f"llvm.umin.v{2 * LANES}i16", first.type, first, second)
-        limit = ir.Constant(least.type, [_INT16(((127 - 100) << 7) - 1)] * least.type.count)
-        return unlikely(builder, builder.icmp_unsigned("<", least, limit))
-
-    return types.boolean(types.int64), emit
+    magnitudes = builder.and_(builder.load(pointer(builder, address, lanes), align=1), each(0x7FFF))
+    # Zeros become the largest.
+    first, second = pieces(builder, builder.sub(magnitudes, each(1)), 2 * LANES)
+    least = call_llvm(builder, f"llvm.umin.v{2 * LANES}i16", first.type, first, second)
+    limit = ir.Constant(least.type, [_INT16(((127 - 100) << 7) - 1)] * least.type.count)
+    return unlikely(builder, builder.icmp_unsigned("<", least, limit))
 
 
 def _any_above(word: ir.IntType, doc: str) -> Any:
     lanes = WIDE * LANES
     register = LANES * 32 // word.width
 
-    def above(typingctx: Any, address: Any, bound: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            def each(vector: ir.VectorType, value: int) -> ir.Constant:
-                return ir.Constant(vector, [word(value)] * vector.count)
+    def above(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
+        def each(vector: ir.VectorType, value: int) -> ir.Constant:
+            return ir.Constant(vector, [word(value)] * vector.count)
 
-            raw = builder.load(pointer(builder, args[0], ir.VectorType(word, lanes)), align=1)
-            magnitudes = builder.and_(raw, each(raw.type, (1 << (word.width - 1)) - 1))
-            # Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
-            largest, *others = pieces(builder, magnitudes, register)
-            for other in others:
-                largest = call_llvm(builder, f"llvm.umax.v{register}i{word.width}", largest.type, largest, other)
-            limit = builder.insert_element(
-                ir.Constant(largest.type, ir.Undefined), builder.trunc(args[1], word), _INT32(0)
-            )
-            zeros = ir.Constant(ir.VectorType(_INT32, register), None)
-            beyond = builder.icmp_unsigned(">", largest, builder.shuffle_vector(limit, limit, zeros))
-            return unlikely(builder, beyond)
+        raw = builder.load(pointer(builder, address, ir.VectorType(word, lanes)), align=1)
+        magnitudes = builder.and_(raw, each(raw.type, (1 << (word.width - 1)) - 1))
+        # Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
+        largest, *others = pieces(builder, magnitudes, register)
+        for other in others:
+            largest = call_llvm(builder, f"llvm.umax.v{register}i{word.width}", largest.type, largest, other)
+        limit = builder.insert_element(ir.Constant(largest.type, ir.Undefined), builder.trunc(bound, word), _INT32(0))
+        zeros = ir.Constant(ir.VectorType(_INT32, register), None)
+        beyond = builder.icmp_unsigned(">", largest, builder.shuffle_vector(limit, limit, zeros))
+        return unlikely(builder, beyond)
 
-        return types.boolean(types.int64, types.int64), emit
-
-    above.__doc__ = doc
-    return intrinsic(above)
+    return intrinsic(types.boolean, types.int64, types.int64, doc=doc)(above)
 
 
 any_above_32 = _any_above(

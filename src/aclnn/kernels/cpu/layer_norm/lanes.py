@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from numba import extending
 from numba.core import types
-from numba.extending import intrinsic
 
-from aclnn.kernels.cpu.addresses import invocation, pointer
+from aclnn.kernels.cpu.addresses import call_kernel, pointer
+from aclnn.kernels.cpu.inner import intrinsic
 from aclnn.kernels.cpu.vector import FLOATS, LANES, by_halves, call_llvm
 
 _INT32 = ir.IntType(32)
@@ -19,80 +20,58 @@ def _doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return pointer(builder, address, _DOUBLES)
 
 
-@intrinsic
-def accumulate(typingctx: Any, address: Any, value: Any) -> Any:
+@intrinsic(types.void, types.int64, FLOATS)
+def accumulate(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """Add sixteen float32 to the sixteen float64 at the address."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        pointer = _doubles(builder, args[0])
-        total = builder.fadd(builder.load(pointer, align=8), builder.fpext(args[1], _DOUBLES))
-        builder.store(total, pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, FLOATS), emit
+    pointer = _doubles(builder, address)
+    total = builder.fadd(builder.load(pointer, align=8), builder.fpext(value, _DOUBLES))
+    builder.store(total, pointer, align=8)
 
 
-@intrinsic
-def add_doubles(typingctx: Any, address: Any, other: Any) -> Any:
+@intrinsic(types.void, types.int64, types.int64)
+def add_doubles(builder: ir.IRBuilder, address: ir.Value, other: ir.Value) -> None:
     """Add the sixteen float64 at ``other`` to those at ``address``."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        pointer = _doubles(builder, args[0])
-        added = builder.load(_doubles(builder, args[1]), align=8)
-        builder.store(builder.fadd(builder.load(pointer, align=8), added), pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), emit
+    pointer = _doubles(builder, address)
+    added = builder.load(_doubles(builder, other), align=8)
+    builder.store(builder.fadd(builder.load(pointer, align=8), added), pointer, align=8)
 
 
-@intrinsic
-def load_rounded(typingctx: Any, address: Any) -> Any:
+@intrinsic(FLOATS, types.int64)
+def load_rounded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Sixteen float64, rounded to float32."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.fptrunc(builder.load(_doubles(builder, args[0]), align=8), FLOATS.llvm)
-
-    return FLOATS(types.int64), emit
+    return builder.fptrunc(builder.load(_doubles(builder, address), align=8), FLOATS.llvm)
 
 
-@intrinsic
-def load_rounded_to_odd(typingctx: Any, address: Any) -> Any:
+@intrinsic(FLOATS, types.int64)
+def load_rounded_to_odd(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Sixteen float64 as float32 whose last bit is set where digits were lost.
 
     A second rounding, to 16 bits, then gives what a single one would have given (Boldo and Melquiond, 2008).
     """
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        ints = ir.VectorType(_INT32, LANES)
-        one = ir.Constant(ints, [_INT32(1)] * LANES)
-        exact = builder.load(_doubles(builder, args[0]), align=8)
-        nearest = builder.fptrunc(exact, FLOATS.llvm)
-        back = builder.fpext(nearest, _DOUBLES)
-        pattern = builder.bitcast(nearest, ints)
-        # An even neighbour gives way to the odd one on the other side of the exact value.
-        name = f"llvm.fabs.v{LANES}f64"
-        below = builder.fcmp_ordered(
-            "<", call_llvm(builder, name, _DOUBLES, back), call_llvm(builder, name, _DOUBLES, exact)
-        )
-        other = builder.select(below, builder.add(pattern, one), builder.sub(pattern, one))
-        even = builder.icmp_unsigned("==", builder.and_(pattern, one), ir.Constant(ints, [_INT32(0)] * LANES))
-        moved = builder.and_(even, builder.fcmp_ordered("!=", back, exact))
-        return builder.bitcast(builder.select(moved, other, pattern), FLOATS.llvm)
-
-    return FLOATS(types.int64), emit
+    ints = ir.VectorType(_INT32, LANES)
+    one = ir.Constant(ints, [_INT32(1)] * LANES)
+    exact = builder.load(_doubles(builder, address), align=8)
+    nearest = builder.fptrunc(exact, FLOATS.llvm)
+    back = builder.fpext(nearest, _DOUBLES)
+    pattern = builder.bitcast(nearest, ints)
+    # An even neighbour gives way to the odd one on the other side of the exact value.
+    name = f"llvm.fabs.v{LANES}f64"
+    below = builder.fcmp_ordered(
+        "<", call_llvm(builder, name, _DOUBLES, back), call_llvm(builder, name, _DOUBLES, exact)
+    )
+    other = builder.select(below, builder.add(pattern, one), builder.sub(pattern, one))
+    even = builder.icmp_unsigned("==", builder.and_(pattern, one), ir.Constant(ints, [_INT32(0)] * LANES))
+    moved = builder.and_(even, builder.fcmp_ordered("!=", back, exact))
+    return builder.bitcast(builder.select(moved, other, pattern), FLOATS.llvm)
 
 
-@intrinsic
-def any_not_finite(typingctx: Any, address: Any) -> Any:
+@intrinsic(types.boolean, types.int64)
+def any_not_finite(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Whether any of sixteen float64 is infinite or NaN."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        values = builder.load(_doubles(builder, args[0]), align=8)
-        none = builder.fsub(values, values)
-        whole = ir.IntType(LANES)
-        return builder.icmp_unsigned("!=", builder.bitcast(builder.fcmp_unordered("uno", none, none), whole), whole(0))
-
-    return types.boolean(types.int64), emit
+    values = builder.load(_doubles(builder, address), align=8)
+    none = builder.fsub(values, values)
+    whole = ir.IntType(LANES)
+    return builder.icmp_unsigned("!=", builder.bitcast(builder.fcmp_unordered("uno", none, none), whole), whole(0))
 
 
 def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
@@ -108,7 +87,7 @@ def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[
     return low, high
 
 
-@intrinsic
+@extending.intrinsic
 def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
     """Sums of the lanes of each value, as ``vector.total``; four of them side by side, the next four ``pitch`` on.
 
@@ -134,26 +113,15 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
     return types.void(types.int64, types.int64, values), emit
 
 
-@intrinsic
-def call(typingctx: Any, address: Any, frame: Any) -> Any:
-    """Call a kernel by its address (see ``compiler.address_of``) with a frame."""
-    return types.void(types.int64, types.int64), invocation
+call = intrinsic(types.void, types.int64, types.int64, doc="Call a kernel by its address with a frame.")(call_kernel)
+call_judge = intrinsic(types.void, *[types.int64] * 5, doc="Call ``exact.judge`` by its address.")(call_kernel)
 
 
-@intrinsic
-def call_judge(typingctx: Any, address: Any, job: Any, records: Any, row: Any, whole: Any) -> Any:
-    """Call ``exact.judge`` by its address."""
-    return types.void(*[types.int64] * 5), invocation
-
-
-@intrinsic
-def largest_lane(typingctx: Any, value: Any) -> Any:
+@intrinsic(types.float32, FLOATS)
+def largest_lane(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """The largest of sixteen lanes, none of which is NaN."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        def larger(low: ir.Value, high: ir.Value) -> ir.Value:
-            return builder.select(builder.fcmp_ordered(">", low, high), low, high)
+    def larger(low: ir.Value, high: ir.Value) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", low, high), low, high)
 
-        return by_halves(builder, args[0], larger)
-
-    return types.float32(FLOATS), emit
+    return by_halves(builder, value, larger)

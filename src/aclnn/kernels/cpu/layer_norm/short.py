@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
 from aclnn.kernels.cpu.addresses import (
     again,
@@ -26,7 +25,7 @@ from aclnn.kernels.cpu.addresses import (
 )
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.inner import intrinsic, register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -93,41 +92,31 @@ def _order(*lanes: int) -> ir.Constant:
     return ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), [ir.IntType(32)(lane) for lane in lanes])
 
 
-@intrinsic
-def _store_totals(typingctx: Any, sums_g: Any, sums_gx: Any, address: Any) -> Any:
+@intrinsic(types.void, types.int64, types.int64, types.int64)
+def _store_totals(builder: ir.IRBuilder, sums_g: ir.Value, sums_gx: ir.Value, address: ir.Value) -> None:
     """Write the sums of the lanes, as ``vector.total``, of the sixteen vectors at an address: eight Σg, eight Σg·x̂."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        left = []
-        for i in range(0, 64 * LANES, 128):
-            # Halves of vectors come from memory side by side as fast as whole vectors, which would have to be shuffled.
-            low, high = (
-                [builder.load(_part(builder, args[2], i + at + half, HALF), align=32) for at in (0, 64)]
-                for half in (0, 32)
-            )
-            left.append(builder.fadd(*(builder.shuffle_vector(*pair, _order(*range(LANES))) for pair in (low, high))))
-        for width in (4, 2, 1):
-            left = [builder.fadd(*halves(builder, left[i : i + 2], width)) for i in range(0, len(left), 2)]
-        for i, target in enumerate(args[:2]):
-            part = builder.shuffle_vector(left[0], left[0], _order(*range(HALF * i, HALF * i + HALF)))
-            builder.store(part, _part(builder, target, 0, HALF), align=32)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
+    left = []
+    for i in range(0, 64 * LANES, 128):
+        # Halves of vectors come from memory side by side as fast as whole vectors, which would have to be shuffled.
+        low, high = (
+            [builder.load(_part(builder, address, i + at + half, HALF), align=32) for at in (0, 64)] for half in (0, 32)
+        )
+        left.append(builder.fadd(*(builder.shuffle_vector(*pair, _order(*range(LANES))) for pair in (low, high))))
+    for width in (4, 2, 1):
+        left = [builder.fadd(*halves(builder, left[i : i + 2], width)) for i in range(0, len(left), 2)]
+    for i, sums in enumerate((sums_g, sums_gx)):
+        part = builder.shuffle_vector(left[0], left[0], _order(*range(HALF * i, HALF * i + HALF)))
+        builder.store(part, _part(builder, sums, 0, HALF), align=32)
 
 
-@intrinsic
-def _minus_product(typingctx: Any, value: Any, factor: Any) -> Any:
+@intrinsic(FLOATS, FLOATS, types.float64)
+def _minus_product(builder: ir.IRBuilder, value: ir.Value, factor: ir.Value) -> ir.Value:
     """-value·factor, sixteen float32 and a float64: the product in float64, rounded to float32."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        doubles = ir.VectorType(ir.DoubleType(), LANES)
-        first = builder.insert_element(ir.Constant(doubles, ir.Undefined), args[1], ir.IntType(32)(0))
-        factors = builder.shuffle_vector(first, first, _order(*[0] * LANES))
-        product = builder.fmul(builder.fpext(args[0], doubles), factors)
-        return builder.fptrunc(builder.fneg(product), FLOATS.llvm)
-
-    return FLOATS(FLOATS, types.float64), emit
+    doubles = ir.VectorType(ir.DoubleType(), LANES)
+    first = builder.insert_element(ir.Constant(doubles, ir.Undefined), factor, ir.IntType(32)(0))
+    factors = builder.shuffle_vector(first, first, _order(*[0] * LANES))
+    product = builder.fmul(builder.fpext(value, doubles), factors)
+    return builder.fptrunc(builder.fneg(product), FLOATS.llvm)
 
 
 @register_jitable
