@@ -177,8 +177,7 @@ def test_what_is_no_formula_is_refused_by_name(formula: Any) -> None:
 
 @pytest.mark.parametrize("name", sorted(name for _, name, _ in iter_modules(fitted.__path__)))
 def test_fitted_versions_are_those_of_their_functions(name: str) -> None:
-    """Red after a change of the function: fit its version anew, then write the digest that is shown here."""
     (function,) = (vars(module)[name] for module in OPERATORS if name in vars(module))
     module = fitted.module_of(function)
     assert module is not None
-    assert trace(function, 1).digest == module.DIGEST
+    assert trace(function, 1).digest == module.DIGEST, f"fit it anew: python -m tools.fit {name}"
