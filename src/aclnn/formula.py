@@ -5,11 +5,13 @@ An operator writes its formula once, as a plain function of elements and attribu
 whose methods the words call; ``aclnn.kernels.trace`` records its operations, which kernels compile for a processor.
 
 On floats no word raises: what exceeds the largest float is infinite, a logarithm or root of a negative number NaN.
+A constant that is no float64, such as π or 0.044715, is a ``Constant``, which balls take exactly.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Literal
@@ -18,8 +20,55 @@ Real = Any
 """An operand of a formula: a float, a ball, or a variable of a program."""
 
 
+class Constant(float):
+    """A real number: the nearest float64, or exactly what it stands for on balls.
+
+    Sums, products, quotients and square roots of constants and floats are constants.
+    """
+
+    exact: Callable[[Any], Any]
+    """The number as a ball, of flint's class ``arb``."""
+
+    def __new__(cls, value: float, exact: Callable[[Any], Any]) -> Constant:
+        """Make a constant of a float64 that is within a few units of the last place."""
+        constant = super().__new__(cls, value)
+        constant.exact = exact
+        return constant
+
+    def sqrt(self) -> Constant:
+        """Return the square root."""
+        return Constant(math.sqrt(self), lambda ball: self.exact(ball).sqrt())
+
+
+def _arithmetic(function: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Constant, Any], Any]:
+    def operation(self: Constant, other: Any) -> Any:
+        if not isinstance(other, (float, int)):
+            return NotImplemented
+        pair = (other, self) if reflected else (self, other)
+
+        def exact(ball: Any) -> Any:
+            return function(*(item.exact(ball) if isinstance(item, Constant) else ball(item) for item in pair))
+
+        return Constant(function(*map(float, pair)), exact)
+
+    return operation
+
+
+for _method in ("add", "sub", "mul", "truediv"):
+    setattr(Constant, f"__{_method}__", _arithmetic(getattr(operator, _method), reflected=False))
+    setattr(Constant, f"__r{_method}__", _arithmetic(getattr(operator, _method), reflected=True))
+Constant.__neg__ = lambda self: self * -1.0  # type: ignore[method-assign]
+
+PI = Constant(math.pi, lambda ball: ball.pi())
+
+
+def decimal(text: str) -> Constant:
+    """Return the number that decimal digits spell, such as ``"1.702"``."""
+    return Constant(float(text), lambda ball: ball(text))
+
+
 def _apply(function: Callable[[float], float], x: Real, pole: float = math.nan) -> Real:
-    if not isinstance(x, (float, int)):
+    if not isinstance(x, (float, int)) or isinstance(x, Constant):
         return getattr(x, function.__name__)()
     try:
         return function(x)

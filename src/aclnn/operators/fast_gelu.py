@@ -7,21 +7,23 @@ from typing import Any
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, exp, fitted
+from aclnn.formula import Gradient, Real, decimal, exp, fitted
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
+
+_RISE = decimal("1.702")
 
 
 @fitted(symmetry="x+f")
 def fast_gelu_value(x: Real) -> Real:
     """x / (1 + e^(-1.702·x)); NaN at -inf."""
-    return x / (1.0 + exp(-1.702 * x))
+    return x / (1.0 + exp(-_RISE * x))
 
 
 @fitted(symmetry="1-f")
 def fast_gelu_slope(x: Real) -> Real:
     """(s - 1)·(-1.702·x)·s + s with s = 1 / (e^(-1.702·x) + 1), as the document writes it; NaN at ±inf."""
-    v = -1.702 * x
+    v = -_RISE * x
     s = 1.0 / (exp(v) + 1.0)
     return ((s - 1.0) * v + 1.0) * s
 

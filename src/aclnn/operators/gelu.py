@@ -8,7 +8,7 @@ from typing import Any
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Shape
 from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, absolute, erfc, exp, fitted, where
+from aclnn.formula import PI, Gradient, Real, absolute, decimal, erfc, exp, fitted, sqrt, where
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.promotion import promote
 from aclnn.rules import (
@@ -31,10 +31,10 @@ from aclnn.rules import (
     same_shape,
 )
 
-_INV_SQRT_2 = math.sqrt(0.5)
-_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
-_CUBIC = 0.044715
+_INV_SQRT_2 = sqrt(decimal("0.5"))
+_INV_SQRT_2PI = 1.0 / sqrt(2.0 * PI)
+_SQRT_2_OVER_PI = sqrt(2.0 / PI)
+_CUBIC = decimal("0.044715")
 
 
 @fitted(symmetry="x+f")
