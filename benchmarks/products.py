@@ -5,7 +5,7 @@ Run by ``benchmarks.exhaustive``; ``exhaustive_products.csv`` has a row per deri
 dy is any bit pattern, so of every size from subnormal numbers to the largest, infinite or NaN now and then. x is every
 16-bit number as often as any other; in float32 half of them are any bit pattern, half lie where f' bends.
 
-The exact product: slopes are known to within 2^-32 of their value (``slope_reference``), times dy in float64 another
+The exact product: derivatives are known to within 2^-32 of their value (``reference``), times dy in float64 another
 2^-53, together 2^-8 of a float32's unit at most, 2^-21 of a float16's. dy·f'(x) is between 10^-145 and 10^39, where
 float64 is normal.
 """
@@ -23,7 +23,7 @@ from rich.progress import Progress
 
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 from benchmarks.candidates import Candidate, candidates
-from benchmarks.references import FORMULAS, Array, slope_reference
+from benchmarks.references import FORMULAS, Array, reference
 from benchmarks.tallies import spread
 
 NAMES = {f"{name}_products": name for name in FORMULAS}
@@ -37,19 +37,18 @@ BENDS = (2.0**-12, 256.0)
 
 
 class Pairs(NamedTuple):
-    """Random inputs, and the slopes' exact values and what those lack."""
+    """Random inputs, and the exact derivatives."""
 
     x: Array
     dy: Array
     exact: Array
-    low: Array
 
 
 @cache
-def _slopes(name: str, target: NumberFormat) -> tuple[Array, Array]:
+def _derivatives(name: str, target: NumberFormat) -> Array:
     """By bit pattern of a 16-bit x."""
     patterns = np.arange(1 << 16, dtype=np.uint16).view(target.dtype.numpy)
-    return slope_reference(name, _wide(patterns))
+    return reference(name, patterns)
 
 
 def _wide(array: Array) -> Array:
@@ -64,17 +63,16 @@ def pairs(name: str, target: NumberFormat, block: int) -> Pairs:
     dy = np.frombuffer(rng.bytes(BLOCK * kind.itemsize), kind)
     if kind.itemsize == 2:
         every = np.tile(np.arange(1 << 16, dtype=np.uint16), BLOCK >> 16)
-        exact, low = (np.tile(slopes, BLOCK >> 16) for slopes in _slopes(name, target))
-        return Pairs(every.view(kind), dy, exact, low)
+        return Pairs(every.view(kind), dy, np.tile(_derivatives(name, target), BLOCK >> 16))
     first, last = np.array(BENDS, kind).view(np.uint32)
     bent = rng.integers(first, last, BLOCK // 2, np.uint32) | rng.integers(0, 2, BLOCK // 2, np.uint32) << np.uint32(31)
     x = np.concatenate([np.frombuffer(rng.bytes(2 * BLOCK), kind), bent.view(kind)])
-    return Pairs(x, dy, *slope_reference(name, _wide(x)))
+    return Pairs(x, dy, reference(name, x))
 
 
 @numba.njit(nogil=True, cache=True)
 def score(
-    dy: Array, exact: Array, low: Array, got: Array, x: Array, form: tuple[int, int, int], counts: Array, worst: Array
+    dy: Array, exact: Array, got: Array, x: Array, form: tuple[int, int, int], counts: Array, worst: Array
 ) -> None:
     """Add the errors of finite pairs, all float64, to ``counts``: pairs, above 0.5 and 1 units, NaN.
 
@@ -90,12 +88,12 @@ def score(
         if math.isnan(got[i]):
             counts[3] += 1
             continue
-        product, rest = dy[i] * exact[i], dy[i] * low[i]
+        product = dy[i] * exact[i]
         if abs(product) >= ceiling:
-            product, rest = math.copysign(ceiling, product), 0.0
+            product = math.copysign(ceiling, product)
         rounded = math.copysign(min(abs(got[i]), ceiling), got[i])
         exponent = min(max(math.frexp(product)[1] - 1, least), greatest)
-        error = math.ldexp(abs((rounded - product) - rest), digits - 1 - exponent)
+        error = math.ldexp(abs(rounded - product), digits - 1 - exponent)
         counts[1] += error > 0.5
         counts[2] += error > 1.0
         if error > worst[0]:
@@ -118,7 +116,7 @@ class Tally:
         """Compute and judge a part of the pairs."""
         got = _wide(provider(found.x, found.dy))
         form = target.digits, target.least_exponent, target.greatest_exponent
-        score(_wide(found.dy), found.exact, found.low, got, _wide(found.x), form, self.counts, self.worst)
+        score(_wide(found.dy), found.exact, got, _wide(found.x), form, self.counts, self.worst)
 
 
 def walk(name: str, target: NumberFormat, blocks: int, workers: int, progress: Progress) -> dict[str, Tally]:

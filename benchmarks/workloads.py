@@ -11,12 +11,17 @@ import ml_dtypes
 import numpy as np
 
 import aclnn
+from aclnn.formula import Gradient
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.elementwise import contiguous, plans
 from aclnn.kernels.cpu.elementwise.kinds import FLOAT32
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.verify.golden import elementwise as certified
+from aclnn.operators.fast_gelu import fast_gelu_gradient
+from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
+from aclnn.operators.hardswish import hardswish_gradient
+from aclnn.operators.silu import silu_gradient
+from aclnn.verify.golden import Function
 from aclnn.verify.number_formats import format_of
 from benchmarks.tensors import torch_of
 
@@ -37,10 +42,10 @@ def _composed_fast_gelu(dy: Any, x: Any, sigmoid: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Activation:
-    """An elementwise gradient; ``slope`` is its name in aclnn.verify."""
+    """An elementwise gradient."""
 
     name: str
-    slope: str
+    formula: Gradient
     ours: Callable[..., Any]
     theirs: Callable[[Any, Any, Any], Any]
     in_jax: Callable[[Any], Callable[[Any], Any]]
@@ -86,35 +91,35 @@ def _activations() -> tuple[Activation, ...]:
     return (
         Activation(
             "fast_gelu_backward",
-            "fast_gelu",
+            fast_gelu_gradient,
             aclnn.fast_gelu_backward,
             lambda dy, x, out: out.copy_(_composed_fast_gelu(dy, x, torch.sigmoid)),
             lambda jax: lambda x: x * jax.nn.sigmoid(1.702 * x),
         ),
         Activation(
             "silu_backward",
-            "silu",
+            silu_gradient,
             aclnn.silu_backward,
             lambda dy, x, out: aten.silu_backward.grad_input(dy, x, grad_input=out),
             lambda jax: jax.nn.silu,
         ),
         Activation(
             "gelu_backward_v2 none",
-            "gelu_erf",
+            gelu_erf_gradient,
             gelu("none"),
             torch_gelu("none"),
             lambda jax: lambda x: jax.nn.gelu(x, approximate=False),
         ),
         Activation(
             "gelu_backward_v2 tanh",
-            "gelu_tanh",
+            gelu_tanh_gradient,
             gelu("tanh"),
             torch_gelu("tanh"),
             lambda jax: lambda x: jax.nn.gelu(x, approximate=True),
         ),
         Activation(
             "hardswish_backward",
-            "hardswish",
+            hardswish_gradient,
             aclnn.hardswish_backward,
             lambda dy, x, out: aten.hardswish_backward.out(dy, x, out=out),
             lambda jax: jax.nn.hard_swish,
@@ -224,7 +229,7 @@ def activation(
         out[...] = np.nan
         calls["aclnn"]()
         pick = np.random.default_rng(2).integers(0, out.size, min(out.size, 4096))
-        golden = certified(row.slope, dy.reshape(-1)[pick], x.reshape(-1)[pick], format_of(kind))
+        golden = Function(row.formula).golden([dy.reshape(-1)[pick], x.reshape(-1)[pick]], format_of(kind))
         got = out.reshape(-1)[pick].astype(np.float64)
         unit = np.spacing(np.abs(golden.rounded.astype(kind))).astype(np.float64)
         worst = float(np.max(np.abs(got - golden.value) / unit))

@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 from benchmarks.candidates import ours
 from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
-from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, forward_reference, reference
+from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, reference
 
-import exact
 from aclnn.dtypes import DataType
 from aclnn.kernels.fitted import version
-from cases import CASE_BY_NAME
 
 WORST = {
     "silu": 0.899,
@@ -56,7 +54,7 @@ ALL = pytest.mark.parametrize("name", EVERY)
 
 def tally(name: str, x: Array) -> Tally:
     found = Tally()
-    found.broken = score(x, ours(name)(x), *reference(name, x), found.counts, found.worst, found.profile, 0)
+    found.broken = score(x, ours(name)(x), reference(name, x), found.counts, found.worst, found.profile, 0)
     return found
 
 
@@ -100,7 +98,7 @@ def test_subnormal_results(name: str) -> None:
     x = np.linspace(*SUBNORMAL[name], 50_001, dtype=np.float32)
     got = ours(name)(x)
     assert tally(name, x).worst[:, 0].max() <= WORST[name]
-    assert np.abs(reference(name, x)[0][got == 0]).max() < 2.0**-149
+    assert np.abs(reference(name, x)[got == 0]).max() < 2.0**-149
     assert np.abs(got[got != 0]).min() == np.float32(2.0**-149)
     assert np.signbit(got).all()
 
@@ -131,26 +129,3 @@ def test_infinities_and_nans(name: str) -> None:
     patterns = np.concatenate([np.arange(0x7F800001, 0x7FFFFFFF, 9973), np.arange(0xFF800001, 0xFFFFFFFF, 9973)])
     assert np.isnan(ours(name)(patterns.astype(np.uint32).view(np.float32))).all()
     np.testing.assert_array_equal(ours(name)(np.array([-np.inf, np.inf], np.float32)), LIMITS[name])
-
-
-CURVES = {
-    "silu_forward": ("silu", "silu"),
-    "fast_gelu_forward": ("fast_gelu", "fast_gelu"),
-    "gelu_erf_forward": ("gelu_v2", "gelu_v2_erf"),
-    "gelu_tanh_forward": ("gelu_v2", "gelu_v2_tanh"),
-    "hardswish_forward": ("hardswish", "hardswish"),
-}
-
-
-@pytest.mark.parametrize("name", FORWARDS)
-def test_the_forwards_reference_is_within_2_16_of_a_unit(name: str) -> None:
-    """Against ball arithmetic, over the whole range; the derivatives' is certified where it is made."""
-    operator, curve = CURVES[name]
-    forward = CASE_BY_NAME[operator].curves[curve].forward
-    rng = np.random.default_rng(5)
-    normal, wide = rng.normal(size=500), rng.normal(size=500) * 2.0 ** rng.integers(-20, 8, 500)
-    x = np.concatenate([normal * 4, wide]).astype(np.float32).astype(np.float64)
-    certain = exact.values(forward, x)
-    got = forward_reference(name, x)
-    error = np.abs(got - certain) / np.maximum(np.abs(certain) * 2.0**-24, 2.0**-149)
-    assert error.max() <= 2.0**-16

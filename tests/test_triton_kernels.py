@@ -51,10 +51,19 @@ def test_tiny_derivatives_keep_their_digits_below_large_gradients(part: str) -> 
 TINY = {"silu": (85.0, 200.0), "fast_gelu": (50.0, 117.0), "gelu_erf": (12.8, 19.9), "gelu_tanh": (9.5, 13.9)}
 
 
+def gradient_of(name: str) -> Any:
+    """An activation's gradient by this table's name."""
+    from benchmarks.references import FORMULAS
+
+    from aclnn.formula import Gradient
+
+    return Gradient(FORMULAS[name])
+
+
 def check_float32() -> None:
     """Interpreted: the CPU's bits, and the exact values to 1.6 ULP, 1.1 of the derivative and half of the product."""
     from aclnn.dtypes import DataType
-    from aclnn.verify.golden import elementwise as golden
+    from aclnn.verify.golden import Function
     from aclnn.verify.number_formats import format_of
     from exact import ulps
     from triton_interpreted import elementwise, same
@@ -64,14 +73,14 @@ def check_float32() -> None:
         dy = np.full_like(x, gradient)
         ours = elementwise(f"{name}_slope", (dy, x), np.empty_like(x), "cuda")
         assert same(ours, elementwise(f"{name}_slope", (dy, x), np.empty_like(x), "cpu")), (name, gradient)
-        exact = golden(name, dy, x, format_of(x.dtype)).value
+        exact = Function(gradient_of(name)).golden([dy, x], format_of(x.dtype)).value
         worst = float(ulps(ours, exact, DataType.FLOAT).max())
         assert worst <= 1.6, (name, gradient, worst)
 
 
 def check_16_bit() -> None:
     """Interpreted: every x, to 0.51 ULP."""
-    from aclnn.verify.golden import elementwise as golden
+    from aclnn.verify.golden import Function
     from aclnn.verify.number_formats import format_of
     from exact import NUMPY, every_16_bit, ulps
     from triton_interpreted import DataType, elementwise
@@ -81,7 +90,7 @@ def check_16_bit() -> None:
         x = x[np.isfinite(x.astype(np.float32))]
         dy = np.full(x.shape, gradient, NUMPY[DataType.BF16])
         ours = elementwise(f"{name}_slope", (dy, x), np.empty_like(x), "cuda")
-        exact = golden(name, dy, x, format_of(x.dtype)).value
+        exact = Function(gradient_of(name)).golden([dy, x], format_of(x.dtype)).value
         worst = float(ulps(ours, exact, DataType.BF16).max())
         assert worst <= 0.51, (name, gradient, worst)
 

@@ -238,7 +238,8 @@ class Operator:
         if len(outputs) == 1 and (name == "" or (name == "grad_input" and self.name.endswith("_backward"))):
             return outputs[0]
         known = ", ".join(p.python_name for p in fitting)
-        raise ValueError(f"{self.name}: expected one of {known}, got {repr(name) if name else 'no name'}")
+        expected = f"one of {known}" if known else "none"
+        raise ValueError(f"{self.name}: expected {expected}, got {repr(name) if name else 'no name'}")
 
     def by_name(self, values: Iterable[tuple[str, T]], kinds: Collection[Kind] = tuple(Kind)) -> dict[str, T]:
         """Values under their parameters' Python names.

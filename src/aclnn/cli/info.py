@@ -25,7 +25,6 @@ _OPTIONAL = {
     "scikit-learn": "demo",
     "matplotlib": "demo",
     "python-flint": "verify",
-    "mpmath": "verify",
     "jinja2": "verify",
 }
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.arrays import attribute
-from aclnn.declaration import ATTRIBUTES, Kind, Operator
-from aclnn.operators import BY_NAME, signature_of
+from aclnn.arrays import attribute, view
+from aclnn.declaration import ATTRIBUTES, Call, Kind, Operator
+from aclnn.operators import BY_NAME, OPERATORS, signature_of
+from aclnn.products import current_product
+from aclnn.tensor import Tensor
 from aclnn.verify.number_formats import FORMATS
-from aclnn.verify.slopes import SLOPE_NAMES
 
 Array = np.ndarray[Any, Any]
 
-JUDGED = (*dict.fromkeys(operator for operator, _ in SLOPE_NAMES), "layer_norm_backward")
-"""The operators that have golden values: the gradients."""
+_WITHOUT_GOLDEN = ("fast_layer_norm", "layer_norm", "layer_norm_with_impl_mode", "rms_norm", "rms_norm_grad")
+JUDGED = tuple(o.name for o in OPERATORS if o.inputs and o.name not in _WITHOUT_GOLDEN)
+"""The operators that have golden values: every formula, and LayerNorm's gradients."""
 
 
 def operator_named(name: str | Operator) -> Operator:
@@ -88,3 +90,12 @@ def attributes_of(operator: Operator, values: Mapping[str, Any]) -> dict[str, An
         if p.kind is not Kind.BOOL_ARRAY and function[p.python_name].default is not Parameter.empty
     } | named
     return {p.python_name: attribute(operator, p, given.get(p.python_name)) for p in operator.attributes}
+
+
+def call_of(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping[str, Any]) -> Call:
+    """The call on these arguments by Python's names, with outputs as the operator would have them."""
+    values = {**attributes, **{name: view(array) for name, array in inputs.items()}}
+    arguments = {p.name: values.get(p.python_name) for p in operator.parameters}
+    call = Call(operator, arguments, current_product())
+    outputs = {name: Tensor(*described) for name, described in operator.infer(call).items()}
+    return Call(operator, {**arguments, **outputs}, call.product)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ class Case:
     name: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each array came from, for the report."""
+    call: Call | None = None
+    """The operator's, which its own checks have passed."""
 
 
 def make_case(
@@ -68,11 +70,10 @@ def make_case(
     spelt = found.by_name((key, key) for key in (*inputs, *(attributes or {})))
     if isinstance(actual, Mapping):
         spelt |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
-    _validate(case, spelt, roles)
-    return case
+    return replace(case, call=_validated(case, spelt, roles))
 
 
-def _validate(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> None:
+def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> Call:
     arguments: dict[str, Any] = {}
     names: dict[str, str] = {}
     for parameter in case.operator.parameters:
@@ -97,6 +98,7 @@ def _validate(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> N
         complaint = _third_complaint(case, name, array)
         if complaint is not None:
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {roles[1]} {name}: {complaint}")
+    return call
 
 
 def _third_complaint(case: Case, name: str, array: Array) -> str | None:

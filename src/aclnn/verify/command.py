@@ -30,7 +30,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_com
 
 _UNUSABLE = 2
 _PRINTED = Path("-")
-_OPERATORS = f'One of the gradients {", ".join(JUDGED)}; "self" judges this installation.'
+_OPERATORS = f'One of {", ".join(JUDGED)}; "self" judges this installation.'
 
 
 @contextmanager

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.formula import Gradient
 from aclnn.verify import norm
 from aclnn.verify.cases import Case
 from aclnn.verify.golden import BLOCK_ELEMENTS, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
 from aclnn.verify.measures import Block, Outcome, Standard, Tally, agree
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.picture import Picture
-from aclnn.verify.slopes import SLOPE_NAMES
 from aclnn.verify.standards import mixed_tolerance
 
 Array = np.ndarray[Any, Any]
@@ -69,19 +69,21 @@ class Source:
 
 
 class ElementwiseSource(Source):
-    """The single output of an activation's gradient."""
+    """The single output of a formula."""
 
     def __init__(self, case: Case) -> None:
         super().__init__(case, next(iter(case.actual)))
-        self.slope = SLOPE_NAMES[case.operator.name, case.attributes.get("approximate")]
-        dy, x = case.inputs["grad_output"], case.inputs["self"]
-        self.whole = Elementwise(self.slope, dy, x, case.actual[self.name].dtype)
+        assert case.call is not None
+        output = case.operator.parameter(self.name).name
+        self.whole = Elementwise(case.call, case.inputs, output, case.actual[self.name].dtype)
+        formula = self.whole.function.formula if self.size else None
+        self.gradient = formula if isinstance(formula, Gradient) else None
 
     def elements(self, begin: int, end: int) -> Elements:
-        """Elements begin to end."""
-        dy, x = self.whole.inputs(begin, end)
-        golden = self.whole.block(begin, end)
-        return Elements(begin, golden, self.actual[begin:end], x, {"grad_output": dy, "self": x})
+        """Elements begin to end; x is the first operand that is not the gradient."""
+        inputs = self.whole.operands(begin, end)
+        x = next((values for name, values in inputs.items() if "grad" not in name), np.empty(0))
+        return Elements(begin, self.whole.block(begin, end), self.actual[begin:end], x, inputs)
 
 
 def whole_rows(begin: int, end: int, columns: int) -> tuple[int, int, slice]:

@@ -78,7 +78,7 @@ class Evidence:
     @cached_property
     def dy(self) -> Array:
         """The gradient that arrives; ones where there is none for each element."""
-        found = [value for name, value in self.elements.inputs.items() if name.startswith("grad_out")]
+        found = [value for name, value in self.elements.inputs.items() if "grad" in name]
         return found[0].astype(np.float64) if found else np.ones(self.a.size)
 
     @cached_property

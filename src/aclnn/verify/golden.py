@@ -1,8 +1,8 @@
-"""Golden values: the exact result of the mathematical definition, rounded once to the output's type.
+"""Golden values: the exact result of the operator's definition, rounded once to the output's type.
 
-Independent of the kernels and of the operators' own formulas. Every value is first computed in float64 (LayerNorm:
-twice that) with a bound on its error; where the bound leaves two candidates, interval arithmetic or rationals decide.
-So ``rounded`` is the correctly rounded result of every element, and ``value`` within 2**-8 of a unit of its last place.
+Formulas run on intervals of float64, which bound their own errors, and where those leave two candidates on balls of
+rising precision. LayerNorm is computed in twice float64's precision, and by rationals where that does not decide. So
+``rounded`` is the correctly rounded result of every element, and ``value`` within 2**-8 of a unit of its last place.
 Infinite and NaN inputs follow the operators' "Numerics" tables.
 """
 
@@ -12,18 +12,24 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 
-from aclnn.declaration import Operator
+from aclnn import declaration
+from aclnn.arrays import in_callers_words
+from aclnn.declaration import ATTRIBUTES, Call, Operator, Part, Shape
+from aclnn.executor import check_arguments
+from aclnn.extras import require
+from aclnn.formula import Gradient
 from aclnn.kernels.cpu import pool
-from aclnn.verify import certified, norm
-from aclnn.verify.arguments import arrays_of, operator_named
-from aclnn.verify.compiled import compiled
-from aclnn.verify.expansions import divide, ends, scale, two_sum
+from aclnn.kernels.locks import lock_across_forks
+from aclnn.status import AclnnError
+from aclnn.verify import norm
+from aclnn.verify.arguments import arrays_of, attributes_of, call_of, operator_named
+from aclnn.verify.enclosures import Ball, Interval, Points
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
-from aclnn.verify.slopes import SLOPE_NAMES, SLOPES, bracket
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -44,117 +50,183 @@ class Golden:
     """How many elements float64 could not decide, so that intervals or rationals did."""
 
 
-@quiet
-def elementwise(name: str, dy: Array, x: Array, target: NumberFormat) -> Golden:
-    """dy·f(x) for flat arrays of any of the three types; ``name`` is a key of SLOPES."""
-    dy64, x64 = dy.astype(np.float64), x.astype(np.float64)
-    value, bound = np.empty(x64.size), np.empty(x64.size)
-    lower, upper = np.empty(x64.size), np.empty(x64.size)
-    SLOPES[name](x64, value, bound)
-    bracket(dy64, value, bound, lower, upper)
-    unsure = _unsure(value, bound, lower, upper, target)
-    if unsure.size:
-        _settle(name, dy64, x64, target, unsure, value, lower)
-    return Golden(value, target.round(lower), unsure.size)
+BALL_BITS = (128, 256, 512, 1024)
+"""Precisions of balls; what the last leaves undecided is taken as float64 has it, such as 1 for 1 + e^-1000."""
+
+_CACHED_ELEMENTS = 1 << 13
+"""Elements whose temporaries stay in a core's cache."""
+
+#: Of the precision, which python-flint has one of for all threads.
+_lock = lock_across_forks()
 
 
-def _unsure(value: Array, bound: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
-    """Where the interval's ends round apart, or are too far apart to give errors in units of the last place."""
-    coarse = bound * 2.0 ** (target.digits - math.log2(VALUE_BOUND_ULP)) > np.abs(value)
-    coarse &= np.abs(value) >= target.smallest_normal * 2.0 ** (-target.digits - 1)
-    apart = target.bits(target.round(lower)) != target.bits(target.round(upper))
-    return np.flatnonzero((coarse | apart) & np.isfinite(value))
+@dataclass(frozen=True)
+class Function:
+    """One result of an operator's formula as a function of its operands."""
+
+    formula: Callable[..., Any]
+    """In the words of ``aclnn.formula``."""
+    numbers: tuple[float, ...] = ()
+    """The formula's last arguments."""
+    result: int = 0
+    """Of a formula with several."""
+
+    def __call__(self, *operands: Any) -> Any:
+        """Evaluate on enclosures or points."""
+        results = self.formula(*operands, *map(type(operands[0]).of, self.numbers))
+        return results[self.result] if isinstance(results, tuple) else results
+
+    @quiet
+    def golden(self, operands: Sequence[Array], target: NumberFormat) -> Golden:
+        """Golden values at flat operands of any of the three types.
+
+        Raises:
+            MissingExtraError: intervals leave elements undecided, and python-flint is not installed.
+        """
+        wide = [operand.astype(np.float64) for operand in operands]
+        lower, upper = np.empty(wide[0].size), np.empty(wide[0].size)
+        for begin in range(0, lower.size, _CACHED_ELEMENTS):
+            part = slice(begin, begin + _CACHED_ELEMENTS)
+            found = Interval.of(self(*(Interval(x[part], x[part]) for x in wide)))
+            lower[part], upper[part] = found.low, found.high
+        value = 0.5 * (lower + upper)
+        finite = np.logical_and.reduce([np.isfinite(x) for x in wide])
+        unsure = np.flatnonzero(finite & _unsure(value, lower, upper, target))
+        settled = unsure.size
+        for bits in BALL_BITS:
+            if unsure.size:
+                lower[unsure], upper[unsure] = self._balls([x[unsure] for x in wide], bits)
+                value[unsure] = 0.5 * (lower[unsure] + upper[unsure])
+                unsure = unsure[_unsure(value[unsure], lower[unsure], upper[unsure], target)]
+        points = np.concatenate([np.flatnonzero(~finite), unsure])
+        value[points] = lower[points] = self._points([x[points].view(Points) for x in wide])
+        return Golden(value, target.round(lower), settled)
+
+    def _balls(self, operands: Sequence[Array], bits: int) -> Array:
+        """The ends of balls around the results, (2, n); NaN for a zero, of which balls do not know the sign."""
+        tuples, which = np.unique(np.stack(operands), axis=1, return_inverse=True)
+        with _lock, require("flint", "verify").ctx.workprec(bits):
+            if isinstance(self.formula, Gradient):
+                derivative = Function(self.formula.derivative, self.numbers)
+                known = cache(lambda x: derivative(Ball.of(x)))
+                balls = [Ball.of(dy) * known(x) for dy, x in tuples.T.tolist()]
+            else:
+                balls = [Ball.of(self(*map(Ball.of, operands))) for operands in tuples.T.tolist()]
+            found = np.array([ball.ends() for ball in balls]).T
+        found[:, (found == 0.0).all(axis=0)] = np.nan
+        ends: Array = found[:, which.reshape(-1)]
+        return ends
+
+    def _points(self, operands: Sequence[Points]) -> Array:
+        """The formula in float64; kernels multiply an infinite dy by the derivative as it rounds to float32."""
+        if not isinstance(self.formula, Gradient):
+            return np.asarray(self(*operands))
+        dy = np.asarray(operands[0])
+        slope = np.asarray(Function(self.formula.derivative, self.numbers)(*operands[1:]))
+        product: Array = dy * np.where(np.isinf(dy), slope.astype(np.float32), slope)
+        return product
 
 
-def _settle(name: str, dy: Array, x: Array, target: NumberFormat, at: Array, value: Array, lower: Array) -> None:
-    """Replace ``value`` and ``lower`` at these elements by numbers that round as the exact products do."""
-    low, high, middle = np.empty(at.size), np.empty(at.size), np.empty(at.size)
-    if name == "hardswish":
-        _hardswish_products(dy[at], x[at], low, high, middle)
-    else:
-        _slope_products(dy[at], *_slopes(name, x[at]), low, high, middle)
-    value[at], lower[at] = middle, low
-    at = at[target.bits(target.round(low)) != target.bits(target.round(high))]
-    known: dict[tuple[float, float], tuple[float, float]] = {}
-    for i in at.tolist():
-        pair = float(dy[i]), float(x[i])
-        if pair not in known:
-            known[pair] = certified.product(name, *pair, target)
-        rounded, exact = known[pair]
-        value[i], lower[i] = exact, math.copysign(rounded, exact)
+def _unsure(value: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
+    """Where the ends round apart, are too far apart to give errors in units of the last place, or are not finite."""
+    unsure: Array = (upper - lower) * 2.0 ** (target.digits - math.log2(VALUE_BOUND_ULP)) > np.abs(value)
+    unsure &= np.abs(value) >= target.smallest_normal * 2.0 ** (-target.digits - 1)
+    unsure |= target.bits(target.round(lower)) != target.bits(target.round(upper))
+    unsure |= ~np.isfinite(value)
+    return unsure
 
 
-_RISE_AT_ZERO = {
-    "silu": 0.5,
-    "fast_gelu": 0.851,
-    "gelu_erf": math.sqrt(2.0 / math.pi),
-    "gelu_tanh": math.sqrt(2.0 / math.pi),
-}
-"""Every derivative is 1/2 at 0 and an odd function more around it, of which this is the first coefficient."""
-_NEAR_ZERO = 2.0**-30
+@dataclass(frozen=True)
+class _Piece:
+    """A part of an output that one result of a formula fills."""
 
+    part: Part
+    function: Function
+    operands: Mapping[str, Flat]
 
-def _slopes(name: str, x: Array) -> tuple[Array, Array, Array]:
-    """The derivatives as sums hi + lo, and how far those may be off.
-
-    Near 0, where half of a subnormal dy lies between two numbers and a tiny x decides, from the first term: one by one
-    they would take a tenth of a millisecond each.
-    """
-    hi, lo = np.full(x.size, 0.5), _RISE_AT_ZERO[name] * x
-    off = np.abs(lo) * 2.0**-49
-    far = np.flatnonzero(np.abs(x) >= _NEAR_ZERO)
-    if far.size:
-        points, which = np.unique(x[far], return_inverse=True)
-        hi[far], lo[far] = np.array([certified.slope(name, point) for point in points.tolist()])[which.reshape(-1)].T
-        off[far] = np.abs(hi[far]) * 2.0**-98
-    return hi, lo, off
-
-
-@compiled
-def _slope_products(dy: Array, slope: Array, rest: Array, off: Array, low: Array, high: Array, middle: Array) -> None:
-    for i in range(dy.size):
-        hi, lo, lost = scale(slope[i], rest[i], dy[i])
-        low[i], high[i] = ends(hi, lo, lost + abs(dy[i]) * off[i])
-        middle[i] = hi
-
-
-@compiled
-def _hardswish_products(dy: Array, x: Array, low: Array, high: Array, middle: Array) -> None:
-    """dy·(2·x + 3) / 6."""
-    for i in range(dy.size):
-        total, rest = two_sum(2.0 * x[i], 3.0)
-        product, product_rest, dropped = scale(total, rest, dy[i])
-        hi, lo, lost = divide(product, product_rest, 6.0)
-        low[i], high[i] = ends(hi, lo, lost + dropped)
-        middle[i] = hi
+    def places(self, begin: int, end: int, shape: Shape) -> tuple[Any, Any]:
+        """Which of an output's elements from begin to end are in the part, and where in the part they are."""
+        first, last = self.part.begin, self.part.end
+        if not shape or (first, last) == (0, shape[self.part.dim]):
+            return slice(None), slice(begin, end)
+        inner = math.prod(shape[self.part.dim + 1 :])
+        outer, rest = np.divmod(np.arange(begin, end), inner * shape[self.part.dim])
+        along, rest = np.divmod(rest, inner)
+        here = np.flatnonzero((along >= first) & (along < last))
+        return here, ((outer * (last - first) + along - first) * inner + rest)[here]
 
 
 class Elementwise:
-    """Golden values of dy·f(x), block by block; dy and x broadcast and may be larger than memory."""
+    """Golden values of an output of a formula, block by block; inputs broadcast and may be larger than memory.
 
-    def __init__(self, name: str, dy: Array, x: Array, dtype: np.dtype[Any]) -> None:
-        self.name = name
+    Args:
+        call: of an operator that computes a formula, with sound arguments.
+        inputs: the input tensors by Python's names.
+        output: which output, by C name.
+        dtype: of the output.
+    """
+
+    def __init__(self, call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> None:
         self.target = format_of(dtype)
-        self.shape = np.broadcast_shapes(dy.shape, x.shape)
+        self.shape: Shape = call[output].shape
         self.size = math.prod(self.shape)
-        self._dy, self._x = (Flat(np.broadcast_to(array, self.shape)) for array in (dy, x))
+        self._pieces = []
+        work = call.operator.work(call)
+        if not isinstance(work, declaration.Elementwise):  # nothing to compute
+            return
+        for result, written in enumerate(work.outputs):
+            part = written if isinstance(written, Part) else Part(written, 0, 0, (*self.shape, 1)[0])
+            if part.tensor == output:
+                shape = list(self.shape)
+                shape[part.dim : part.dim + 1] = [part.end - part.begin] * bool(shape)
+                operands = dict(_operand(call.operator, inputs, name) for name in work.inputs)
+                flat = {name: Flat(np.broadcast_to(array, shape)) for name, array in operands.items()}
+                self._pieces.append(_Piece(part, Function(work.formula, work.numbers, result), flat))
 
-    def inputs(self, begin: int, end: int) -> tuple[Array, Array]:
-        """dy and x of some elements in row-major order."""
-        return self._dy[begin:end], self._x[begin:end]
+    @property
+    def function(self) -> Function:
+        """What the first elements are computed by."""
+        return self._pieces[0].function
+
+    def operands(self, begin: int, end: int) -> dict[str, Array]:
+        """The operands of elements begin to end in row-major order, by Python's names."""
+        found: dict[str, Array] = {}
+        for piece in self._pieces:
+            here, at = piece.places(begin, end, self.shape)
+            for name, operand in piece.operands.items():
+                values = operand[at]
+                found.setdefault(name, np.empty(end - begin, values.dtype))[here] = values
+        return found
 
     def block(self, begin: int, end: int) -> Golden:
-        """Golden values of some elements in row-major order."""
-        return elementwise(self.name, *self.inputs(begin, end), self.target)
+        """Golden values of elements begin to end in row-major order."""
+        value, rounded = np.empty(end - begin), np.empty(end - begin, self.target.dtype.numpy)
+        settled = 0
+        for piece in self._pieces:
+            here, at = piece.places(begin, end, self.shape)
+            found = piece.function.golden([operand[at] for operand in piece.operands.values()], self.target)
+            value[here], rounded[here] = found.value, found.rounded
+            settled += found.settled
+        return Golden(value, rounded, settled)
+
+
+def _operand(operator: Operator, inputs: Mapping[str, Array], operand: str | Part) -> tuple[str, Array]:
+    """An operand's name and values: those of a part along a dimension under the tensor's name with the range."""
+    if isinstance(operand, str):
+        name = operator.parameter(operand).python_name
+        return name, inputs[name]
+    name = operator.parameter(operand.tensor).python_name
+    part = (slice(None),) * operand.dim + (slice(operand.begin, operand.end),)
+    return f"{name}[{operand.begin}:{operand.end}]", inputs[name][part]
 
 
 class Flat:
-    """Slices of an array in row-major order, without a copy of the whole."""
+    """Elements of an array in row-major order, without a copy of the whole."""
 
     def __init__(self, array: Array) -> None:
         self._items: Any = array.reshape(-1) if array.flags.c_contiguous else array.flat
 
-    def __getitem__(self, part: slice) -> Array:
+    def __getitem__(self, part: slice | Array) -> Array:
         return np.asarray(self._items[part])
 
 
@@ -283,55 +355,62 @@ def golden(
     inputs: Mapping[str, Any],
     dtype: Any = None,
     progress: Progress | None = None,
-    approximate: str | None = None,
-    normalized_shape: Sequence[int] | None = None,
+    **attributes: Any,
 ) -> dict[str, Golden]:
     """Golden values of every output of an operator.
 
     Args:
         operator: a name such as silu_backward.
-        inputs: NumPy arrays or torch tensors by C or Python name: grad_output, self (broadcast to one shape); for
-            layer_norm_backward grad_out, input, mean, rstd and, where there is one, weight.
-        dtype: of the outputs; by default that of the input (its promotion with the gradient where they differ).
+        inputs: NumPy arrays or torch tensors by C or Python name: grad_output, self; for layer_norm_backward grad_out,
+            input, mean, rstd and, where there is one, weight.
+        dtype: of the outputs; by default what the operator gives for these inputs.
         progress: called with the fraction done.
-        approximate: gelu_backward_v2's mode, "none" or "tanh".
-        normalized_shape: layer_norm_backward's; the last dimension by default.
+        attributes: of the operator, by C or Python name (approximate, alpha …), None for the default;
+            layer_norm_backward's normalized_shape is by default the last dimension.
 
     Returns:
         By output: grad_input (hardswish_backward: out), for layer_norm_backward also grad_weight and grad_bias; shaped
         like the outputs.
 
     Raises:
-        ValueError: another operator, a mode that it does not have, an unknown name, a name twice, an input that is not
-            there, or shapes that do not fit together.
+        ValueError: another operator, an unknown name, a name twice, an input that is not there, or what the operator
+            refuses.
         TypeError: outputs of another type than float32, float16 and bfloat16.
     """
     try:
         found = operator_named(operator)
         given = arrays_of(found, inputs)
+        attributes = {name: value for name, value in attributes.items() if value is not None}
         if found.name == "layer_norm_backward":
-            return _golden_norm(given, dtype, progress, normalized_shape)
-        return _golden_activation(found, given, dtype, progress, approximate)
+            shape = found.by_name(attributes.items(), ATTRIBUTES).get("normalized_shape")
+            return _golden_norm(given, dtype, progress, shape)
+        return _golden_elementwise(found, given, dtype, progress, attributes)
+    except AclnnError as error:
+        raise ValueError(f"golden: {error.message}") from error
     except ValueError as error:
         raise ValueError(f"golden: {error}") from error
 
 
-def _golden_activation(
-    operator: Operator, inputs: Mapping[str, Array], dtype: Any, progress: Progress | None, approximate: str | None
+def _golden_elementwise(
+    operator: Operator,
+    inputs: Mapping[str, Array],
+    dtype: Any,
+    progress: Progress | None,
+    attributes: Mapping[str, Any],
 ) -> dict[str, Golden]:
-    modes = [mode for name, mode in SLOPE_NAMES if name == operator.name]
-    if approximate not in modes:
-        expected = " or ".join(map(repr, modes))
-        raise ValueError(f"{operator.name}: approximate: expected {expected}, got {approximate!r}")
-    dy, x = _given(operator.name, inputs, "grad_output", "self")
-    target = np.dtype(dtype or (x.dtype if x.dtype == dy.dtype else np.float32))
+    _given(operator.name, inputs, *(p.python_name for p in operator.inputs))
+    call = call_of(operator, inputs, attributes_of(operator, attributes))
     try:
-        whole = Elementwise(SLOPE_NAMES[operator.name, approximate], dy, x, target)
-    except ValueError:
-        shapes = f"{list(dy.shape)} and {list(x.shape)}"
-        raise ValueError(f"{operator.name}: expected shapes that broadcast to one, got {shapes}") from None
-    blocks = list(_counted(in_order(whole.block, whole.size, BLOCK_ELEMENTS), whole.size, progress))
-    return {operator.outputs[0].python_name: _joined(blocks, whole.shape, target)}
+        check_arguments(call)
+    except AclnnError as error:
+        raise in_callers_words(error, call, {p.name: p.python_name for p in operator.parameters}) from None
+    found = {}
+    for parameter in operator.outputs:
+        shape, target = call[parameter.name].shape, np.dtype(dtype or call[parameter.name].dtype.numpy)
+        whole = Elementwise(call, inputs, parameter.name, target)
+        blocks = list(_counted(in_order(whole.block, whole.size, BLOCK_ELEMENTS), whole.size, progress))
+        found[parameter.python_name] = _joined(blocks, shape, target)
+    return found
 
 
 def _given(operator: str, inputs: Mapping[str, Array], *names: str) -> list[Array]:

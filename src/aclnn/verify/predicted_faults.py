@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.operators.fast_gelu import fast_gelu
-from aclnn.operators.gelu import TANH, gelu_v2
-from aclnn.operators.hardswish import hardswish
-from aclnn.operators.silu import silu
+from aclnn.formula import Gradient
+from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_gradient
+from aclnn.operators.gelu import TANH, gelu_erf_gradient, gelu_tanh_gradient, gelu_v2
+from aclnn.operators.hardswish import hardswish, hardswish_gradient
+from aclnn.operators.silu import silu, silu_gradient
 from aclnn.verify.evaluate import ElementwiseSource, NormSumSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
-from aclnn.verify.golden import elementwise
+from aclnn.verify.golden import Function
 from aclnn.verify.measures import agree
 from aclnn.verify.norm_operations import norm_operations
 from aclnn.verify.number_formats import NumberFormat
@@ -52,12 +53,14 @@ def edge_rule(evidence: Evidence) -> Cause | None:
 def other_mode(evidence: Evidence) -> Cause | None:
     """GELU's gradient in the mode that was not asked for."""
     source = evidence.source
-    other = {"gelu_erf": ("gelu_tanh", "none", "tanh"), "gelu_tanh": ("gelu_erf", "tanh", "none")}
-    if not isinstance(source, ElementwiseSource) or source.slope not in other:
+    other = {
+        gelu_erf_gradient: (gelu_tanh_gradient, "none", "tanh"),
+        gelu_tanh_gradient: (gelu_erf_gradient, "tanh", "none"),
+    }
+    if not isinstance(source, ElementwiseSource) or source.gradient not in other:
         return None
-    slope, asked, used = other[source.slope]
-    inputs = evidence.elements.inputs
-    prediction = elementwise(slope, inputs["grad_output"], inputs["self"], evidence.target).value
+    gradient, asked, used = other[source.gradient]
+    prediction = Function(gradient).golden([*evidence.elements.inputs.values()], evidence.target).value
     distance = np.abs(prediction - evidence.v)
     # The implementation may have flaws of its own, which are much smaller than what lies between the modes.
     apart = distance > 4.0 * SOUND_ULP[evidence.target.name] * evidence.ulp + 2.0**-18 * np.abs(evidence.dy)
@@ -78,7 +81,7 @@ def moved_data(evidence: Evidence) -> Cause | None:
         return None
     ones = np.ones(evidence.a.size)
     parts = [("the result", ones, evidence.v)]
-    if isinstance(evidence.source, ElementwiseSource):
+    if isinstance(evidence.source, ElementwiseSource) and evidence.source.gradient is not None:
         parts += [("self alone", evidence.dy, evidence.slope), ("grad_output alone", evidence.slope, evidence.dy)]
     for what, fixed, moving in parts:
         for how, moved in _movements(evidence, fixed, moving):
@@ -141,29 +144,31 @@ def other_operation(evidence: Evidence) -> Cause | None:
 
 def _other_operations(evidence: Evidence) -> Iterator[tuple[str, str, Array]]:
     yield "wrong-operation", "the result has the wrong sign", -evidence.v
-    source, inputs = evidence.source, evidence.elements.inputs
-    if not isinstance(source, ElementwiseSource):
+    source = evidence.source
+    if not isinstance(source, ElementwiseSource) or source.gradient is None:
         return
-    dy, x = inputs["grad_output"], inputs["self"]
+    dy, x = evidence.elements.inputs.values()
     for text, first, second in (
         ("grad_output is left out, as if it were 1", np.ones_like(x), x),
         ("grad_output and self are exchanged", x, dy),
         ("self is taken for grad_output too", x, x),
         ("grad_output is taken for self too", dy, dy),
     ):
-        yield "wrong-input", text, elementwise(source.slope, first, second, evidence.target).value
+        yield "wrong-input", text, source.whole.function.golden([first, second], evidence.target).value
     yield "wrong-operation", "the result is grad_output itself", evidence.dy
-    forward = _FORWARD[source.slope](x).astype(np.float64)
+    if source.gradient not in _FORWARD:
+        return
+    forward = _FORWARD[source.gradient](x).astype(np.float64)
     yield "wrong-operation", "the result is the forward function, not its gradient", forward
     yield "wrong-operation", "the result is grad_output times the forward function", evidence.dy * forward
 
 
-_FORWARD: dict[str, Callable[[Array], Array]] = {
-    "silu": silu,
-    "fast_gelu": fast_gelu,
-    "gelu_erf": partial(gelu_v2, approximate=0),
-    "gelu_tanh": partial(gelu_v2, approximate=TANH),
-    "hardswish": hardswish,
+_FORWARD: dict[Gradient, Callable[[Array], Array]] = {
+    silu_gradient: silu,
+    fast_gelu_gradient: fast_gelu,
+    gelu_erf_gradient: partial(gelu_v2, approximate=0),
+    gelu_tanh_gradient: partial(gelu_v2, approximate=TANH),
+    hardswish_gradient: hardswish,
 }
 
 

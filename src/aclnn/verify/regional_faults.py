@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.formula import Gradient
+from aclnn.operators.fast_gelu import fast_gelu_gradient
+from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
+from aclnn.operators.hardswish import hardswish_gradient
+from aclnn.operators.silu import silu_gradient
 from aclnn.verify.evaluate import ElementwiseSource
 from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence, Finding
 from aclnn.verify.number_formats import FORMATS, NumberFormat
@@ -24,11 +29,11 @@ _WORTH_TRUSTING = 0.25
 """Faults that together leave more than three quarters of the wrong elements unexplained are a coincidence."""
 
 _ZEROS = {
-    "silu": -1.27846454276,
-    "gelu_erf": -0.751791524694,
-    "gelu_tanh": -0.752461422071,
-    "fast_gelu": -0.751154255441,
-    "hardswish": -1.5,
+    silu_gradient: -1.27846454276,
+    gelu_erf_gradient: -0.751791524694,
+    gelu_tanh_gradient: -0.752461422071,
+    fast_gelu_gradient: -0.751154255441,
+    hardswish_gradient: -1.5,
 }
 """Where each derivative crosses zero."""
 
@@ -50,8 +55,8 @@ def regional(evidence: Evidence, left: Array) -> list[Cause]:
     return sorted(causes, key=lambda cause: -cause.elements)
 
 
-def _slope_of(evidence: Evidence) -> str | None:
-    return evidence.source.slope if isinstance(evidence.source, ElementwiseSource) else None
+def _gradient_of(evidence: Evidence) -> Gradient | None:
+    return evidence.source.gradient if isinstance(evidence.source, ElementwiseSource) else None
 
 
 def _flush_to_zero(evidence: Evidence, left: Array) -> Finding | None:
@@ -69,32 +74,32 @@ def _flush_to_zero(evidence: Evidence, left: Array) -> Finding | None:
     return "flush-to-zero", text, zeros & tiny
 
 
-def _intermediates(slope: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+def _intermediates(gradient: Gradient) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Base-2 logarithms of what naive formulas compute on the way."""
     log2_e = float(np.log2(np.e))
-    if slope in ("silu", "fast_gelu"):
-        factor = 1.702 if slope == "fast_gelu" else 1.0
+    if gradient in (silu_gradient, fast_gelu_gradient):
+        factor = 1.702 if gradient is fast_gelu_gradient else 1.0
         yield "exp(-x)" if factor == 1.0 else "exp(-1.702·x)", lambda x: -factor * x * log2_e
-    if slope == "gelu_tanh":
+    if gradient is gelu_tanh_gradient:
         yield "exp(-2·u)", lambda x: -2.0 * np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3) * log2_e
         yield "exp(2·u)", lambda x: 2.0 * np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3) * log2_e
-    if slope in ("gelu_erf", "gelu_tanh"):
+    if gradient in (gelu_erf_gradient, gelu_tanh_gradient):
         yield "x²", lambda x: 2.0 * np.log2(np.abs(x))
-    if slope == "gelu_tanh":
+    if gradient is gelu_tanh_gradient:
         yield "x³", lambda x: 3.0 * np.log2(np.abs(x))
 
 
 def _overflow(evidence: Evidence, left: Array) -> Finding | None:
     """Zero, NaN or infinity where an intermediate of the usual formula exceeds the largest float32 or float16."""
-    slope = _slope_of(evidence)
-    if slope is None:
+    gradient = _gradient_of(evidence)
+    if gradient is None:
         return None
     broken = left & (~np.isfinite(evidence.a) | (evidence.a == 0.0)) & np.isfinite(evidence.x)
     count = np.count_nonzero(broken)
     if count < 1:
         return None
     for target in (FORMATS["float32"], FORMATS["float16"]):
-        for what, logarithm in _intermediates(slope):
+        for what, logarithm in _intermediates(gradient):
             beyond = logarithm(evidence.x) > np.log2(target.largest)
             explained = broken & beyond
             # Past the threshold hardly anything may have come out right that is not zero anyway.
@@ -122,7 +127,7 @@ def _shown(evidence: Evidence, at: Array) -> str:
 
 def _constant_beyond(evidence: Evidence, left: Array) -> Finding | None:
     """dy times one constant on one side of an x, where the gradient is not constant."""
-    if _slope_of(evidence) is None:
+    if _gradient_of(evidence) is None:
         return None
     usable = left & np.isfinite(evidence.a) & (evidence.dy != 0.0) & np.isfinite(evidence.x)
     seen = np.where(usable, evidence.a / evidence.dy, np.nan)
@@ -172,10 +177,10 @@ def _absolute_error_only(evidence: Evidence, region: Array) -> tuple[str, Array]
 
 
 def _cancellation_at_zero(evidence: Evidence, left: Array) -> Finding | None:
-    slope = _slope_of(evidence)
-    if slope is None:
+    gradient = _gradient_of(evidence)
+    if gradient not in _ZEROS:
         return None
-    zero = _ZEROS[slope]
+    zero = _ZEROS[gradient]
     found = _absolute_error_only(evidence, left & (np.abs(evidence.x - zero) < 0.3))
     if found is None:
         return None
@@ -187,12 +192,12 @@ def _cancellation_at_zero(evidence: Evidence, left: Array) -> Finding | None:
 
 
 def _one_plus_tail(evidence: Evidence, left: Array) -> Finding | None:
-    slope = _slope_of(evidence)
-    if slope not in ("gelu_erf", "gelu_tanh"):
+    gradient = _gradient_of(evidence)
+    if gradient not in (gelu_erf_gradient, gelu_tanh_gradient):
         return None
     found = _absolute_error_only(evidence, left & (evidence.x < -1.0))
     if found is None:
         return None
-    what = "1 + erf(x/√2)" if slope == "gelu_erf" else "1 + tanh(u)"
+    what = "1 + erf(x/√2)" if gradient is gelu_erf_gradient else "1 + tanh(u)"
     text = f"{what} cancels in the negative tail when kept in {found[0]} (use erfc, or a form without the 1 +)"
     return "one-plus-erf", text, found[1]

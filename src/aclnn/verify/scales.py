@@ -6,19 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import Elements, NormInputSource, NormSumSource, Source, norm_golden
+from aclnn.verify.evaluate import Elements, ElementwiseSource, NormInputSource, NormSumSource, Source, norm_golden
 from aclnn.verify.golden import BLOCK_ELEMENTS
 
 Array = np.ndarray[Any, Any]
 
 
 def terms_size(source: Source, elements: Elements) -> Array:
-    """|dy| for activations, whose slopes are about 1 at most; for LayerNorm the sum of its terms' magnitudes."""
+    """For LayerNorm the sum of its terms' magnitudes, for formulas of them the operands' product.
+
+    |dy| for gradients of activations, whose derivatives are about 1 at most.
+    """
     if isinstance(source, NormInputSource):
         return _of_rows(source, elements)
     if isinstance(source, NormSumSource):
         return _of_columns(source)[elements.start : elements.start + elements.actual.size]
-    return np.abs(elements.inputs["grad_output"].astype(np.float64))
+    gradient = isinstance(source, ElementwiseSource) and source.gradient is not None
+    operands = [np.abs(values.astype(np.float64)) for values in elements.inputs.values()]
+    return np.asarray(operands[0] if gradient else np.prod(operands, axis=0))
 
 
 def growth_of_flushed(source: Source, elements: Elements) -> Array | float:

@@ -1,0 +1,332 @@
+"""Numbers that contain the exact result of a formula: intervals of float64, fast, and balls, as narrow as is asked for.
+
+Formulas run on them as they stand. Intervals widen each result by what its operation may have lost; Arb's balls
+(python-flint) prove themselves. Both keep the sign of what is too small for a float64.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import partial, partialmethod
+from typing import Any
+
+import numpy as np
+
+from aclnn.formula import Constant
+from aclnn.verify.compiled import compiled
+
+Array = np.ndarray[Any, Any]
+
+_ROUNDED = 1.5 * 2.0**-52
+"""More than one rounding loses, and the one of the widened end."""
+_LIBRARY = 2.0**-48
+"""16 units of the last place, which every function of NumPy and of the C library is within; a test measures them."""
+_COMPOSED = 2.0**-50
+"""Of constants, which are a few operations from what they stand for."""
+_LEAST, _LARGEST = 2.0**-1000, math.ldexp(1.0, 1023)
+"""Exponentials below and above are only known to be so small or large."""
+
+
+class Truth:
+    """What a comparison of enclosures says: that it holds, does not, or may (``maybe`` but not ``sure``)."""
+
+    def __init__(self, kind: type[Interval | Ball], sure: Any, maybe: Any) -> None:
+        self.kind, self.sure, self.maybe = kind, sure, maybe
+
+    def __and__(self, other: Truth) -> Truth:
+        return Truth(self.kind, self.sure & other.sure, self.maybe & other.maybe)
+
+    def __or__(self, other: Truth) -> Truth:
+        return Truth(self.kind, self.sure | other.sure, self.maybe | other.maybe)
+
+    def __invert__(self) -> Truth:
+        return Truth(self.kind, np.logical_not(self.maybe), np.logical_not(self.sure))
+
+    def where(self, chosen: Any, otherwise: Any) -> Any:
+        """Choose by element; both where the comparison may hold."""
+        kind: Any = self.kind
+        return kind.choose(self, kind.of(chosen), kind.of(otherwise))
+
+
+class Interval:
+    """Arrays of numbers between two float64: ``low`` and ``high`` are one object where they are one number."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = low, high
+
+    @classmethod
+    def of(cls, value: Any) -> Interval:
+        """An interval as it is, a float64 as one number, a constant widened by what it may be off."""
+        if isinstance(value, Interval):
+            return value
+        point = np.float64(value)
+        return _widened(point, point, _COMPOSED) if isinstance(value, Constant) else cls(point, point)
+
+    @staticmethod
+    def choose(truth: Truth, chosen: Interval, otherwise: Interval) -> Interval:
+        """Choose by element."""
+        low = np.where(truth.sure, chosen.low, otherwise.low)
+        one = chosen.low is chosen.high and otherwise.low is otherwise.high
+        high = low if one else np.where(truth.sure, chosen.high, otherwise.high)
+        if truth.sure is not truth.maybe and np.any(unknown := truth.sure != truth.maybe):
+            low = np.where(unknown, np.minimum(chosen.low, otherwise.low), low)
+            high = np.where(unknown, np.maximum(chosen.high, otherwise.high), high)
+        return Interval(low, high)
+
+    def _compared(self, other: Any, sure: Callable[..., Any], swapped: Callable[..., Any]) -> Truth:
+        """``sure(low, high)`` of other's ends must hold for certainty, and ``swapped`` must not for possibility."""
+        b = Interval.of(other)
+        certain = sure(self.high, b.low)
+        if self.low is self.high and b.low is b.high:
+            return Truth(Interval, certain, certain)
+        return Truth(Interval, certain, np.logical_not(swapped(self.low, b.high)))
+
+    def __lt__(self, other: Any) -> Truth:
+        return self._compared(other, operator.lt, operator.ge)
+
+    def __le__(self, other: Any) -> Truth:
+        return self._compared(other, operator.le, operator.gt)
+
+    def __gt__(self, other: Any) -> Truth:
+        return Interval.of(other).__lt__(self)
+
+    def __ge__(self, other: Any) -> Truth:
+        return Interval.of(other).__le__(self)
+
+    def __eq__(self, other: Any) -> Truth:  # type: ignore[override]  # as NumPy's
+        b = Interval.of(other)
+        points = (self.low == self.high) & (b.low == b.high) & (self.low == b.low)
+        return Truth(Interval, points | (self is b), (self.low <= b.high) & (b.low <= self.high))
+
+    def __ne__(self, other: Any) -> Truth:  # type: ignore[override]
+        return self.__eq__(other).__invert__()
+
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> Interval:
+        low = -self.high
+        return Interval(low, low if self.low is self.high else -self.low)
+
+    def __abs__(self) -> Interval:
+        if self.low is self.high:
+            point = np.abs(self.low)
+            return Interval(point, point)
+        return Interval(np.maximum(np.maximum(self.low, -self.high), 0.0), np.maximum(-self.low, self.high))
+
+    def __add__(self, other: Any) -> Interval:
+        b = Interval.of(other)
+        low = self.low + b.low
+        return _widened(low, low if self.low is self.high and b.low is b.high else self.high + b.high)
+
+    def __sub__(self, other: Any) -> Interval:
+        return self + -Interval.of(other)
+
+    def __rsub__(self, other: Any) -> Interval:
+        return self.__neg__().__add__(other)
+
+    def __mul__(self, other: Any) -> Interval:
+        return _of_ends(operator.mul, self, Interval.of(other))
+
+    def __truediv__(self, other: Any) -> Interval:
+        b = Interval.of(other)
+        quotient = _of_ends(operator.truediv, self, b)
+        if b.low is not b.high and np.any(around_zero := (b.low <= 0.0) & (b.high >= 0.0)):
+            return Interval(*(np.where(around_zero, np.nan, end) for end in (quotient.low, quotient.high)))
+        return quotient
+
+    def __rtruediv__(self, other: Any) -> Interval:
+        return Interval.of(other).__truediv__(self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def _rising(self, function: Callable[[Any], Any], lost: float = _LIBRARY) -> Interval:
+        low = function(self.low)
+        return _widened(low, low if self.low is self.high else function(self.high), lost)
+
+    def exp(self) -> Interval:
+        """e^x."""
+        return _of_any_size(self._rising(np.exp))
+
+    def expm1(self) -> Interval:
+        """e^x - 1."""
+        wide = self._rising(np.expm1)
+        return Interval(np.fmin(wide.low, _LARGEST), wide.high)
+
+    def log(self) -> Interval:
+        """Natural logarithm."""
+        return self._rising(np.log)
+
+    def log1p(self) -> Interval:
+        """Natural logarithm of 1 + x."""
+        return self._rising(np.log1p)
+
+    def tanh(self) -> Interval:
+        """Hyperbolic tangent."""
+        wide = self._rising(np.tanh)
+        return Interval(np.maximum(wide.low, -1.0), np.minimum(wide.high, 1.0))
+
+    def sqrt(self) -> Interval:
+        """Square root."""
+        return self._rising(np.sqrt, _ROUNDED)
+
+    def erf(self) -> Interval:
+        """Error function."""
+        wide = self._rising(_erf)
+        return Interval(np.maximum(wide.low, -1.0), np.minimum(wide.high, 1.0))
+
+    def erfc(self) -> Interval:
+        """1 - erf(x)."""
+        return _of_any_size((-self)._rising(lambda x: _erfc(-x)))
+
+
+def _widened(low: Any, high: Any, lost: float = _ROUNDED) -> Interval:
+    """Move ends outwards by a relative error, which leaves zeros and signs alone."""
+    return Interval(low - np.abs(low) * lost, high - (0.0 - np.abs(high) * lost))  # -0.0 - 0.0 is -0.0
+
+
+def _of_any_size(wide: Interval) -> Interval:
+    """Positive results that float64 may have made zero, subnormal or infinite."""
+    low = np.fmin(wide.low, _LARGEST)  # not the NaN of inf - inf
+    return Interval(low * (low >= _LEAST), np.maximum(wide.high, _LEAST))
+
+
+def _of_ends(function: Callable[[Any, Any], Any], a: Interval, b: Interval) -> Interval:
+    """A product or quotient: between the smallest and the largest of the ends'."""
+    ends = [function(a.low, b.low)]
+    if b.low is not b.high:
+        ends.append(function(a.low, b.high))
+    if a.low is not a.high:
+        ends.append(function(a.high, b.low))
+        if b.low is not b.high:
+            ends.append(function(a.high, b.high))
+    low, high = ends[0], ends[0]
+    for end in ends[1:]:
+        low, high = np.minimum(low, end), np.maximum(high, end)
+    if np.ndim(b.low) == 0 and b.low is b.high and math.frexp(abs(b.low))[0] == 0.5:  # by a power of two: exact
+        return Interval(low, high)
+    return _widened(low, high)
+
+
+@compiled
+def _erf_of(x: Array, result: Array) -> None:
+    for i in range(x.size):
+        result[i] = math.erf(x[i])
+
+
+@compiled
+def _erfc_of(x: Array, result: Array) -> None:
+    for i in range(x.size):
+        result[i] = math.erfc(x[i])
+
+
+def _erf(x: Any) -> Any:
+    result = np.empty(x.size)
+    _erf_of(x.reshape(-1), result)
+    return result.reshape(x.shape)
+
+
+def _erfc(x: Any) -> Any:
+    result = np.empty(x.size)
+    _erfc_of(x.reshape(-1), result)
+    return result.reshape(x.shape)
+
+
+class Ball:
+    """One of Arb's balls, with comparisons that may be undecided."""
+
+    def __init__(self, ball: Any) -> None:
+        self.ball = ball
+
+    @classmethod
+    def of(cls, value: Any) -> Ball:
+        """A ball as it is, a float64 as one number, a constant as exactly as the precision is."""
+        if isinstance(value, Ball):
+            return value
+        import flint
+
+        return cls(value.exact(flint.arb) if isinstance(value, Constant) else flint.arb(float(value)))
+
+    @staticmethod
+    def choose(truth: Truth, chosen: Ball, otherwise: Ball) -> Ball:
+        """One of two, or a ball around both."""
+        if truth.sure:
+            return chosen
+        return Ball(chosen.ball.union(otherwise.ball)) if truth.maybe else otherwise
+
+    def __lt__(self, other: Any) -> Truth:
+        b = Ball.of(other).ball
+        return Truth(Ball, self.ball < b, not self.ball >= b)
+
+    def __le__(self, other: Any) -> Truth:
+        b = Ball.of(other).ball
+        return Truth(Ball, self.ball <= b, not self.ball > b)
+
+    def __gt__(self, other: Any) -> Truth:
+        return Ball.of(other).__lt__(self)
+
+    def __ge__(self, other: Any) -> Truth:
+        return Ball.of(other).__le__(self)
+
+    def __eq__(self, other: Any) -> Truth:  # type: ignore[override]
+        b = Ball.of(other)
+        return Truth(Ball, self is b or self.ball == b.ball, self.ball.overlaps(b.ball))
+
+    def __ne__(self, other: Any) -> Truth:  # type: ignore[override]
+        return self.__eq__(other).__invert__()
+
+    __hash__ = object.__hash__
+
+    def ends(self) -> tuple[float, float]:
+        """Two float64 that round as the ends of the ball do, to any format of at most 51 bits."""
+        return _odd(self.ball.lower()), _odd(self.ball.upper())
+
+
+def _odd(end: Any) -> float:
+    """An exact ball as a float64 whose last bit is set when it is inexact, so that rounding it again does no harm."""
+    nearest = float(end)
+    if nearest == end or not math.isfinite(nearest) or math.frexp(nearest)[0] * 2.0**53 % 2.0:
+        return nearest
+    return math.nextafter(nearest, math.inf if nearest < end else -math.inf)
+
+
+def _define(method: str, function: Callable[..., Any]) -> None:
+    def applied(self: Ball, *others: Any) -> Ball:
+        return Ball(function(self.ball, *(Ball.of(other).ball for other in others)))
+
+    setattr(Ball, method, applied)
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    _define(f"__{_name}__", getattr(operator, _name))
+    _define(f"__r{_name}__", partial(lambda of, a, b: of(b, a), getattr(operator, _name)))
+_define("__neg__", operator.neg)
+_define("__abs__", abs)
+for _name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
+    _define(_name, operator.methodcaller(_name))
+
+
+class Points(np.ndarray):
+    """Arrays of float64 as formulas read them, with IEEE's infinities and NaN."""
+
+    of = float
+
+    def where(self, chosen: Any, otherwise: Any) -> Any:
+        """Choose by element."""
+        return np.where(self, chosen, otherwise).view(Points)
+
+    def erf(self) -> Any:
+        """Error function."""
+        return _erf(self).view(Points)
+
+    def erfc(self) -> Any:
+        """1 - erf(x)."""
+        return _erfc(self).view(Points)
+
+
+for _name in ("exp", "expm1", "log", "log1p", "tanh", "sqrt"):
+    setattr(Points, _name, partialmethod(lambda self, of: of(self), getattr(np, _name)))
