@@ -84,7 +84,7 @@ def digest() -> str:
 
 def test_every_word_has_a_meaning_on_lanes() -> None:
     words = {name for name, value in vars(formula).items() if callable(value) and value.__module__ == formula.__name__}
-    others = {"Gradient", "Fitted", "fitted", "Constant", "decimal", "_apply", "_arithmetic"}
+    others = {"Gradient", "Fitted", "fitted", "Constant", "decimal", "times", "_apply", "_arithmetic"}
     assert words - others == {*RANGES, "where", "minimum", "maximum"}
     assert all(name == word.__name__ for name, word in WORDS.items())
 

@@ -145,8 +145,17 @@ def maximum(x: Real, y: Real) -> Real:
     return where((x >= y) | (x != x), x, y)
 
 
+_LARGEST_ZERO = 2.0**-150
+"""What float32 rounds to zero."""
+
+
+def times(dy: Real, factor: Real) -> Real:
+    """Return dy·factor, NaN for an infinite dy and a factor that is 0 in float32, as vendor's kernels have it."""
+    return where((absolute(dy) < math.inf) | (absolute(factor) > _LARGEST_ZERO), factor, 0.0) * dy
+
+
 class Gradient:
-    """The function ``dy·derivative(x, *numbers)`` of (dy, x, *numbers).
+    """The function ``dy·derivative(x, *numbers)`` of (dy, x, *numbers), by ``times``.
 
     Kernels tell it from other functions of two tensors: they look derivatives at 16-bit x up in a table, and evaluate
     those that have a fitted float32 version by that.
@@ -158,7 +167,7 @@ class Gradient:
 
     def __call__(self, dy: Real, x: Real, *numbers: Real) -> Real:
         """Multiply dy by the derivative."""
-        return dy * self.derivative(x, *numbers)
+        return times(dy, self.derivative(x, *numbers))
 
 
 Symmetry = Literal["1-f", "x+f", "odd", "even"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from aclnn import arrays
 from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Part, Shape
-from aclnn.formula import Real, absolute, where
+from aclnn.formula import Real, absolute, times, where
 from aclnn.operators.silu import silu_slope, silu_value
 from aclnn.products import A2_CLASS, CLASS_950, Product
 from aclnn.rules import (
@@ -30,9 +30,6 @@ from aclnn.rules import (
 )
 from aclnn.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
 
-_LARGEST_ZERO = 2.0**-150
-"""What float32 rounds to zero."""
-
 
 def swi_glu_value(a: Real, b: Real) -> Real:
     """silu(a)·b; for infinite b even where silu(a) is too small for a float64."""
@@ -40,15 +37,9 @@ def swi_glu_value(a: Real, b: Real) -> Real:
     return where((value == 0.0) & (absolute(b) == math.inf), a, value) * b
 
 
-def _times(factor: Real, other: Real) -> Real:
-    """The product, NaN for an infinity and what is zero in float32, as the vendor's kernels compute it."""
-    finite = absolute(other) < math.inf
-    return where(finite | (absolute(factor) > _LARGEST_ZERO), factor, 0.0) * other
-
-
 def swi_glu_gradient(dy: Real, a: Real, b: Real) -> tuple[Real, Real]:
     """dy·silu'(a)·b and dy·silu(a)."""
-    return _times(silu_slope(a), dy * b), _times(silu_value(a), dy)
+    return times(dy * b, silu_slope(a)), times(dy, silu_value(a))
 
 
 def _halved(call: Call) -> Shape:

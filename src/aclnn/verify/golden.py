@@ -99,7 +99,7 @@ class Function:
                 value[unsure] = 0.5 * (lower[unsure] + upper[unsure])
                 unsure = unsure[_unsure(value[unsure], lower[unsure], upper[unsure], target)]
         points = np.concatenate([np.flatnonzero(~finite), unsure])
-        value[points] = lower[points] = self._points([x[points].view(Points) for x in wide])
+        value[points] = lower[points] = self(*(x[points].view(Points) for x in wide))
         return Golden(value, target.round(lower), settled)
 
     def _balls(self, operands: Sequence[Array], bits: int) -> Array:
@@ -116,15 +116,6 @@ class Function:
         found[:, (found == 0.0).all(axis=0)] = np.nan
         ends: Array = found[:, which.reshape(-1)]
         return ends
-
-    def _points(self, operands: Sequence[Points]) -> Array:
-        """The formula in float64; kernels multiply an infinite dy by the derivative as it rounds to float32."""
-        if not isinstance(self.formula, Gradient):
-            return np.asarray(self(*operands))
-        dy = np.asarray(operands[0])
-        slope = np.asarray(Function(self.formula.derivative, self.numbers)(*operands[1:]))
-        product: Array = dy * np.where(np.isinf(dy), slope.astype(np.float32), slope)
-        return product
 
 
 def _unsure(value: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
