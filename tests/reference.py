@@ -26,7 +26,7 @@ def expected(case: Case, arrays: Mapping[str, Any], outputs: Mapping[str, T]) ->
     """For the input arrays and attributes by C name, the outputs that are written."""
     if case.curves:
         (name,) = outputs
-        inputs = [p.name for p in case.operator.inputs] or [name]  # none: in place
+        inputs = case.operands or (name,)  # none: in place
         exact = elementwise(curve_of(case, arrays), [arrays[of].astype(np.float64) for of in inputs])
         return {name: (exact, ULPS[outputs[name].dtype] * ulp_of(exact, outputs[name].dtype))}
     assert case.reference is not None

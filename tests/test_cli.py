@@ -358,7 +358,7 @@ def test_what_works_in_place_leaves_its_file_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["run", "swish", "--out", "dx.npy"], "operator: expected one of elu, "),
+        (["run", "softsign", "--out", "dx.npy"], "operator: expected one of celu, "),
         (["run", "silu_backward", "self=x.npy", "--out", "dx.npy"], "expected grad_output=FILE, got none"),
         (["run", "silu_backward", "grad_output=dy.npy", "self=x.npy"], "--out: expected name=FILE"),
         (["run", "silu_backward", "x=x.npy", "--out", "dx.npy"], "got 'x'"),

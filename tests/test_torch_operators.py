@@ -52,7 +52,8 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
 
 def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:
     """Those of an elementwise gradient."""
-    return [dy, 1.5, 2, 0.5, False, x] if name == "elu_backward" else [dy, x]
+    further = {"elu_backward": [dy, 1.5, 2, 0.5, False, x], "softplus_backward": [dy, x, 1.5, 3]}
+    return further.get(name, [dy, x, x] if name == "log_sigmoid_backward" else [dy, x])
 
 
 def swi_glu(x: Any, dim: int) -> Any:

@@ -261,7 +261,7 @@ def test_listed_cases_serve_as_seeds(tmp_path):
     [
         (["relu_backward"], "operator: expected one of"),
         (["rms_norm", "input=a.npy"], "got 'rms_norm': there are no golden values for it"),
-        (["layer_norm", "input=a.npy"], "operator: expected one of elu, elu_backward"),
+        (["layer_norm", "input=a.npy"], "operator: expected one of celu, elu, elu_backward"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: expected once"),
         (["silu_backward", "--standart", "mixed"], "no option or argument --standart (did you mean --standard?)"),

@@ -4,13 +4,16 @@
 under pyACL's names.
 """
 
+from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
+from aclnn.operators.log_sigmoid import log_sigmoid, log_sigmoid_backward, log_sigmoid_forward
 from aclnn.operators.rms_norm import rms_norm, rms_norm_grad
 from aclnn.operators.silu import silu, silu_backward
+from aclnn.operators.softplus import softplus, softplus_backward
 from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
 from aclnn.products import set_soc_name, soc_name
 from aclnn.status import AclnnError
@@ -19,6 +22,7 @@ from aclnn.version import __version__
 __all__ = [
     "AclnnError",
     "__version__",
+    "celu",
     "elu",
     "elu_backward",
     "fast_gelu",
@@ -31,17 +35,23 @@ __all__ = [
     "hardswish",
     "hardswish_backward",
     "hardswish_backward_v2",
+    "inplace_celu",
     "inplace_elu",
     "inplace_hardswish",
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_with_impl_mode",
+    "log_sigmoid",
+    "log_sigmoid_backward",
+    "log_sigmoid_forward",
     "rms_norm",
     "rms_norm_grad",
     "set_soc_name",
     "silu",
     "silu_backward",
     "soc_name",
+    "softplus",
+    "softplus_backward",
     "swi_glu",
     "swi_glu_grad",
 ]

@@ -122,6 +122,8 @@ class Elementwise:
     outputs: tuple[str | Part, ...]
     numbers: tuple[float, ...] = ()
     """Attributes: the formula's last arguments."""
+    dtype: DataType | None = None
+    """What inputs are converted to first; by default those that are not floating to the type that all promote to."""
     on_every_product: ClassVar[bool] = False
 
 

@@ -382,18 +382,20 @@ def _operand_layout(call: Call, operand: str | Part) -> Layout:
 def _elementwise(
     call: Call, work: Elementwise, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], device: str
 ) -> kernels.Plan:
-    """Plan a formula, whose inputs of other than floating types are converted to the promoted type first."""
+    """Plan a formula, whose inputs of other than floating types are converted first."""
     dtypes = [operand.dtype for operand in inputs]
     for name, dtype in zip(map(_tensor_of, work.outputs), (output.dtype for output in outputs), strict=True):
         _expect_kernel(call, name, dtype, dtype in _COMPUTED)
     for name, dtype in zip(map(_tensor_of, work.inputs), dtypes, strict=True):
         _expect_kernel(call, name, dtype, castable(dtype, DataType.DOUBLE))
-    if set(dtypes) <= set(FLOATING) or (device == "cpu" and set(dtypes) <= set(_COMPUTED)):
+    computed = work.dtype is None and set(dtypes) <= set(_COMPUTED if device == "cpu" else FLOATING)
+    if computed or set(dtypes) == {work.dtype}:
         return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
     if device != "cpu":
         text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
         raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text)
-    promoted, shape = reduce(_promoted, dtypes), outputs[0].shape
+    promoted = reduce(_promoted, dtypes) if work.dtype is None else work.dtype
+    shape = outputs[0].shape
     converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
     plan = kernels.elementwise(work.formula, converted, outputs, work.numbers, device)
     return kernels.converting(plan, inputs, (promoted,) * len(inputs))

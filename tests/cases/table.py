@@ -161,12 +161,19 @@ class Case:
     """Changes a valid call of the others to rows of columns."""
     mixed: Callable[[st.DrawFn, Product, Arguments], Change] = lambda draw, product, arguments: {}
     """Changes a valid call to some mix of data types."""
+    unused: frozenset[str] = frozenset()
+    """Inputs that are never read."""
     together: Mapping[tuple[str, str], Change] = field(default_factory=dict)
     """Calls that break both of two checks, where merging the two refusals' changes does not."""
 
     @property
     def name(self) -> str:
         return self.operator.name
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The inputs that are read."""
+        return tuple(p.name for p in self.operator.inputs if p.name not in self.unused)
 
     def shaped(self, rows: Shape, columns: Shape) -> Change:
         """What makes a valid call one on tensors of shape rows + columns."""

@@ -813,6 +813,34 @@ def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
     Returns ``(ret, free, total)``.
     """
 
+def aclnnCeluGetWorkspaceSize(self: int | None, alpha: int | None, out: int | None) -> tuple[int, int, int]:
+    """Continuously differentiable exponential linear unit.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Continuously differentiable exponential linear unit.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceCeluGetWorkspaceSize(selfRef: int | None, alpha: int | None) -> tuple[int, int, int]:
+    """Continuously differentiable exponential linear unit, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceCelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Continuously differentiable exponential linear unit, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEluGetWorkspaceSize(
     self: int | None, alpha: int | None, scale: int | None, inputScale: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -1117,6 +1145,52 @@ def aclnnLayerNormWithImplMode(
     Phase two: queues the work.
     """
 
+def aclnnLogSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithm of the logistic function.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm of the logistic function.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSigmoidBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, buffer: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the logarithm of the logistic function with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSigmoidBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the logarithm of the logistic function with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSigmoidForwardGetWorkspaceSize(
+    self: int | None, out: int | None, buffer: int | None
+) -> tuple[int, int, int]:
+    """Logarithm of the logistic function, with a buffer that is not used.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSigmoidForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm of the logistic function, with a buffer that is not used.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRmsNormGetWorkspaceSize(
     x: int | None, gamma: int | None, epsilon: float, yOut: int | None, rstdOut: int | None
 ) -> tuple[int, int, int]:
@@ -1175,6 +1249,38 @@ def aclnnSiluBackwardGetWorkspaceSize(
 
 def aclnnSiluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Silu (Swish with beta 1) with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftplusGetWorkspaceSize(
+    self: int | None, beta: int | None, threshold: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Softplus, linear above a threshold.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftplus(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Softplus, linear above a threshold.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftplusBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, beta: int | None, threshold: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Softplus with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftplusBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Softplus with respect to its input.
 
     Phase two: queues the work.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import Signature, signature
 
 from aclnn.declaration import Operator
+from aclnn.operators.celu import CELU, INPLACE_CELU, celu, inplace_celu
 from aclnn.operators.elu import ELU, ELU_BACKWARD, INPLACE_ELU, elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import FAST_GELU, FAST_GELU_BACKWARD, fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import (
@@ -38,8 +39,17 @@ from aclnn.operators.layer_norm import (
     layer_norm_with_impl_mode,
 )
 from aclnn.operators.library import LIBRARY_OPERATORS
+from aclnn.operators.log_sigmoid import (
+    LOG_SIGMOID,
+    LOG_SIGMOID_BACKWARD,
+    LOG_SIGMOID_FORWARD,
+    log_sigmoid,
+    log_sigmoid_backward,
+    log_sigmoid_forward,
+)
 from aclnn.operators.rms_norm import RMS_NORM, RMS_NORM_GRAD, rms_norm, rms_norm_grad
 from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
+from aclnn.operators.softplus import SOFTPLUS, SOFTPLUS_BACKWARD, softplus, softplus_backward
 from aclnn.operators.swi_glu import SWI_GLU, SWI_GLU_GRAD, swi_glu, swi_glu_grad
 
 __all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "signature_of"]

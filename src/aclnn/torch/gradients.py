@@ -93,9 +93,13 @@ def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
 _hardswish_backward, _gelu_backward = _OURS.hardswish_backward.default, _OURS.gelu_backward_v2.default
 _layer_norm_backward, _swi_glu_grad = _OURS.layer_norm_backward.default, _OURS.swi_glu_grad.default
 _elu_backward, _rms_norm_grad = _OURS.elu_backward.default, _OURS.rms_norm_grad.default
+_log_sigmoid_backward = _OURS.log_sigmoid_backward.default
 
 _first("fast_gelu", _OURS.fast_gelu_backward.default)
 _first("elu", lambda grad, x, *numbers: _elu_backward(grad, *numbers, False, x))
+_first("celu", lambda grad, x, alpha: _elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, x))
+_first("log_sigmoid", lambda grad, x: _log_sigmoid_backward(grad, x, x))
+_first("softplus", _OURS.softplus_backward.default)
 _first("silu", _OURS.silu_backward.default)
 _first("hardswish", lambda grad, x: _hardswish_backward(grad.to(x.dtype), x))
 _first("gelu", lambda grad, x: _gelu_backward(grad, x, "tanh"))
@@ -228,7 +232,13 @@ def _elu_slope(alpha: Any, scale: Any, input_scale: Any, is_result: bool, v: Ten
     return torch.where(v > 0.0, scale, input_scale * below)
 
 
+def _softplus_slope(x: Tensor, beta: Any, threshold: Any) -> Tensor:
+    return torch.where(beta * x > threshold, 1.0, torch.sigmoid(beta * x))
+
+
 _second("elu_backward", lambda dy, *given: dy * _elu_slope(*given))
+_second("log_sigmoid_backward", lambda dy, x, buffer: dy * torch.sigmoid(-x))
+_second("softplus_backward", lambda dy, x, *numbers: dy * _softplus_slope(x, *numbers))
 _second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))
 _second("silu_backward", lambda dy, x: dy * _silu_slope(x))
 _second("hardswish_backward", lambda dy, x: dy * _hardswish_slope(x, x.abs() > 3.0))

@@ -1,0 +1,121 @@
+"""aclnnCelu, x above 0 and alpha·(e^(x / alpha) - 1) below, also in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.dtypes import DataType
+from aclnn.formula import Real, expm1, where
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.rules import (
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    castable_from,
+    dtype_in,
+    floating,
+    limited_dims,
+    present,
+    real,
+    rule,
+    same_shape,
+)
+
+
+def celu_value(x: Real, alpha: Real) -> Real:
+    """X above 0, else alpha·(e^(x / alpha) - 1)."""
+    return where(x > 0.0, x, alpha * expm1(x / alpha))
+
+
+def _not_zero(call: Call) -> str | None:
+    alpha = call["alpha"].rounded(DataType.FLOAT)
+    return None if alpha > 0 or alpha < 0 else f"alpha: expected a number other than 0, got {alpha}"
+
+
+def _work(call: Call, x: str, out: str) -> Elementwise | None:
+    if call[x].size == 0:
+        return None
+    return Elementwise(celu_value, (x,), (out,), (call["alpha"].rounded(DataType.FLOAT),))
+
+
+_ALPHA = Parameter("alpha", "alpha", Kind.SCALAR, "minus the limit on the left if positive; not 0")
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16}
+_NOT_ZERO = rule("not zero: alpha", _not_zero)
+
+CELU = Operator(
+    name="celu",
+    function="aclnnCelu",
+    summary="Continuously differentiable exponential linear unit.",
+    formula="out = x if x > 0 else alpha * (exp(x / alpha) - 1)",
+    parameters=(
+        Parameter("self", "self", Kind.INPUT, "x"),
+        _ALPHA,
+        Parameter("out", "out", Kind.OUTPUT, "the result; its data type may differ"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("self", "alpha", "out"),
+        dtype_in(floating, "self"),
+        real("alpha"),
+        castable_from(lambda call: call["self"].dtype, "out"),
+        limited_dims("self"),
+        same_shape("out", "self"),
+        _NOT_ZERO,
+    ),
+    work=lambda call: _work(call, "self", "out"),
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+)
+
+INPLACE_CELU = Operator(
+    name="inplace_celu",
+    function="aclnnInplaceCelu",
+    summary="Continuously differentiable exponential linear unit, its result written back into its argument.",
+    formula=CELU.formula.replace("out", "x", 1),
+    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"), _ALPHA),
+    support=_SUPPORT,
+    checks=(
+        present("selfRef", "alpha"),
+        dtype_in(floating, "selfRef"),
+        real("alpha"),
+        limited_dims("selfRef"),
+        _NOT_ZERO,
+    ),
+    work=lambda call: _work(call, "selfRef", "selfRef"),
+    in_header_of="celu",
+)
+
+
+def celu(self: Any, alpha: Any = 1.0, out: Any = None) -> Any:
+    """CELU: x for x > 0, ``alpha·(e^(x / alpha) - 1)`` else.
+
+    Args:
+        self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        alpha: a real number other than 0, which may be negative; rounded to float32.
+        out: where to write the result, same shape, any of the three data types or float64; a new NumPy array of x's by
+            default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnCelu refuses, with its status code.
+    """
+    return arrays.call(CELU, (self,), (alpha,), (out,))
+
+
+def inplace_celu(self: Any, alpha: Any = 1.0) -> Any:
+    """CELU written back into its argument.
+
+    Args:
+        self: x, which the result replaces; a writable array as for ``celu``.
+        alpha: as for ``celu``.
+
+    Returns:
+        ``self``.
+
+    Raises:
+        AclnnError: an argument that aclnnInplaceCelu refuses, with its status code.
+    """
+    return arrays.call(INPLACE_CELU, (), (alpha,), (self,))

@@ -1,0 +1,172 @@
+"""aclnnSoftplus, ln(1 + e^(beta·x)) / beta up to a threshold and x beyond, and aclnnSoftplusBackward, its gradient."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.dtypes import DataType
+from aclnn.formula import Gradient, Real, absolute, exp, log1p, maximum, where
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.rules import (
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    castable_from,
+    dtype_in,
+    floating,
+    limited_dims,
+    present,
+    real,
+    same_shape,
+    where_supported,
+)
+
+
+def softplus_value(x: Real, beta: Real, linear_above: Real) -> Real:
+    """ln(1 + e^(beta·x)) / beta for beta·x up to ``linear_above``, else x."""
+    z = beta * x
+    return where(z > linear_above, x, (maximum(z, 0.0) + log1p(exp(-absolute(z)))) / beta)
+
+
+def softplus_slope(x: Real, beta: Real, linear_above: Real) -> Real:
+    """1 / (1 + e^(-beta·x)) for beta·x up to ``linear_above``, else 1."""
+    z = beta * x
+    return where(z > linear_above, 1.0, 1.0 / (1.0 + exp(-z)))
+
+
+softplus_gradient = Gradient(softplus_slope)
+
+
+def _numbers(call: Call) -> tuple[float, float]:
+    """Beta, and the largest float64 product that rounds to no float32 above the threshold: kernels compare those."""
+    beta, threshold = (call[name].rounded(DataType.FLOAT) for name in ("beta", "threshold"))
+    beta += 0.0  # of a negative zero, for which softplus is +inf as well
+    if not threshold < math.inf:
+        return beta, math.inf
+    (bits,) = _INTEGER.unpack(_FLOAT.pack(threshold))
+    (above,) = _FLOAT.unpack(_INTEGER.pack(1 if threshold == 0.0 else bits + 1 if threshold > 0.0 else bits - 1))
+    middle = 0.5 * (max(threshold, -(2.0**128)) + min(above, 2.0**128))
+    rounds_up = bits & 1  # to the even one of the two
+    return beta, math.nextafter(middle, -math.inf) if rounds_up else middle
+
+
+_FLOAT, _INTEGER = struct.Struct("<f"), struct.Struct("<i")
+
+
+def _forward_work(call: Call) -> Elementwise | None:
+    return None if call["self"].size == 0 else Elementwise(softplus_value, ("self",), ("out",), _numbers(call))
+
+
+def _work(call: Call) -> Elementwise | None:
+    dy, x = call["gradOutput"], call["self"]
+    if x.size == 0:
+        return None
+    dtype = None if dy.dtype == x.dtype else DataType.FLOAT
+    return Elementwise(softplus_gradient, ("gradOutput", "self"), ("gradInput",), _numbers(call), dtype)
+
+
+_SCALARS = (
+    Parameter("beta", "beta", Kind.SCALAR, "factor of x in the exponent"),
+    Parameter("threshold", "threshold", Kind.SCALAR, "the largest beta·x for which the function is not linear"),
+)
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(
+    (Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16
+)
+_GRADIENTS = WITH_BFLOAT16 | {DataType.DOUBLE}
+_BACKWARD_SUPPORT: dict[Product, frozenset[DataType]] = {
+    product: dtypes | {DataType.DOUBLE} for product, dtypes in _SUPPORT.items() if product != Product.ATLAS_INFERENCE
+}
+_INTEGERS = {DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64, DataType.UINT8, DataType.BOOL}
+
+SOFTPLUS = Operator(
+    name="softplus",
+    function="aclnnSoftplus",
+    summary="Softplus, linear above a threshold.",
+    formula="out = x if beta * x > threshold else ln(1 + exp(beta * x)) / beta",
+    parameters=(
+        Parameter("self", "self", Kind.INPUT, "x"),
+        *_SCALARS,
+        Parameter("out", "out", Kind.OUTPUT, "the result; its data type may differ"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("self", "beta", "threshold", "out"),
+        dtype_in(floating, "self"),
+        real("beta", "threshold"),
+        castable_from(lambda call: call["self"].dtype, "out"),
+        limited_dims("self"),
+        same_shape("out", "self"),
+    ),
+    work=_forward_work,
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+)
+
+SOFTPLUS_BACKWARD = Operator(
+    name="softplus_backward",
+    function="aclnnSoftplusBackward",
+    summary="Gradient of Softplus with respect to its input.",
+    formula="dx = dy * (1 if beta * x > threshold else 1 / (1 + exp(-beta * x)))",
+    parameters=(
+        Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("self", "self", Kind.INPUT, "x, the forward input"),
+        *_SCALARS,
+        Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx; its data type may differ"),
+    ),
+    support=_BACKWARD_SUPPORT,
+    checks=(
+        present("gradOutput", "self", "beta", "threshold", "gradInput"),
+        dtype_in(where_supported(_GRADIENTS), "gradOutput"),
+        dtype_in(where_supported(_GRADIENTS | _INTEGERS), "self"),
+        dtype_in(where_supported(_GRADIENTS), "gradInput"),
+        real("beta", "threshold"),
+        limited_dims("gradOutput", "self", "gradInput"),
+        same_shape("self", "gradOutput"),
+        same_shape("gradInput", "self"),
+    ),
+    work=_work,
+    infer=lambda call: {"gradInput": (call["gradOutput"].dtype, call["gradOutput"].shape)},
+)
+
+
+def softplus(self: Any, beta: Any = 1.0, threshold: Any = 20.0, out: Any = None) -> Any:
+    """Softplus: ``ln(1 + e^(beta·x)) / beta``, and x where beta·x, rounded to float32, is above the threshold.
+
+    Args:
+        self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        beta: a real number of any value; rounded to float32.
+        threshold: likewise.
+        out: where to write the result, same shape, any of the three data types or float64; a new NumPy array of x's by
+            default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnSoftplus refuses, with its status code.
+    """
+    return arrays.call(SOFTPLUS, (self,), (beta, threshold), (out,))
+
+
+def softplus_backward(grad_output: Any, self: Any, beta: Any, threshold: Any, out: Any = None) -> Any:
+    """Gradient of Softplus: dy times ``1 / (1 + e^(-beta·x))``, and dy where softplus is linear.
+
+    Args:
+        grad_output: dy; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the
+            CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
+        self: x, the forward input; same shape, also integers and truth values. If its data type differs from dy's, both
+            are converted to float32 first.
+        beta: a real number of any value; rounded to float32.
+        threshold: likewise.
+        out: where to write dx, same shape, any of dy's data types; a new NumPy array of dy's by default.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnSoftplusBackward refuses, with its status code.
+    """
+    return arrays.call(SOFTPLUS_BACKWARD, (grad_output, self), (beta, threshold), (out,))

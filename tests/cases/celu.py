@@ -1,0 +1,131 @@
+"""aclnnCelu, also in place."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+import aclnn
+from aclnn.dtypes import DataType as D
+from aclnn.operators import BY_NAME
+from aclnn.products import Product
+from cases.forwards import forward_edges
+from cases.table import (
+    BF16,
+    FLOAT,
+    FLOAT16,
+    FLOATS,
+    GRID,
+    INFINITE,
+    MODERN,
+    NAN,
+    NINE,
+    NO_KERNEL,
+    OLD,
+    SAMPLE_X,
+    Accepted,
+    Case,
+    Curve,
+    Example,
+    Refusal,
+    T,
+    dtype,
+    every_null,
+    other,
+    probes,
+    scalar,
+    shape,
+)
+from exact import Forward
+
+
+def celu(alpha: float) -> Forward:
+    # At 0 the lower branch decides.
+    return lambda x: x if x[0] > 0 else alpha * ((x / alpha).exp() - 1)
+
+
+def _rows(x: str, *others: str) -> tuple[Refusal, ...]:
+    return (
+        Refusal(f"data type: {x}", dtype(D.DOUBLE, x), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Refusal(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Refusal("real number: alpha", {"alpha": scalar(1, D.COMPLEX64)}, "alpha", "a real number", "ACL_COMPLEX64"),
+    )
+
+
+_NOT_ZERO = (
+    Refusal("not zero: alpha", {"alpha": scalar(0.0)}, "alpha", "a number other than 0", "0.0"),
+    Refusal("not zero: alpha", {"alpha": scalar(NAN)}, "alpha", "a number other than 0", "nan"),
+    Refusal("not zero: alpha", {"alpha": scalar(1e-60)}, "alpha", "a number other than 0", "0.0"),
+)
+_CURVES = {
+    "celu": Curve(
+        celu(1.0),
+        {"alpha": scalar(1.0)},
+        (0.0,),
+        (-1.0, INFINITE),
+        probes(SAMPLE_X, "-0.950213 -0.864665 -0.632121 -0.393469 0.000000 0.500000 1.000000 2.000000 3.000000"),
+    ),
+    "celu_steep": Curve(
+        celu(0.5),
+        {"alpha": scalar(0.5)},
+        (0.0,),
+        (-0.5, INFINITE),
+        probes(SAMPLE_X, "-0.498761 -0.490842 -0.432332 -0.316060 0.000000 0.500000 1.000000 2.000000 3.000000"),
+    ),
+    "celu_negative": Curve(
+        celu(-2.0),
+        {"alpha": scalar(-2.0)},
+        (0.0,),
+        (-INFINITE, INFINITE),
+        probes(SAMPLE_X, "-6.963378 -3.436564 -1.297443 -0.568051 0.000000 0.500000 1.000000 2.000000 3.000000"),
+    ),
+}
+_DTYPES = dict.fromkeys(MODERN, FLOATS) | {Product.ATLAS_TRAINING: (FLOAT, FLOAT16)}
+_UNSUPPORTED = dict.fromkeys((Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE), (NO_KERNEL, "product"))
+_SAMPLE = (T(FLOAT, (2, 2)), [-2.0, -1.0, 0.0, 1.0])
+
+CELU = Case(
+    operator=BY_NAME["celu"],
+    python=aclnn.celu,
+    call=lambda d: {"self": T(d, GRID), "alpha": scalar(1.0), "out": T(d, GRID)},
+    dtypes=_DTYPES,
+    unsupported=_UNSUPPORTED,
+    curves=_CURVES,
+    refusals=(
+        *every_null("present: self, alpha, out", "self alpha out"),
+        *_rows("self", "out"),
+        Refusal("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
+        Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        *_NOT_ZERO,
+    ),
+    together={("at most 8 dimensions: self", "same shape as self: out"): shape(NINE, "self")},
+    mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from((*FLOATS, D.DOUBLE))), "out"),
+    accepted=(
+        *forward_edges(most=8),
+        Accepted("another type", dtype(other, "out")),
+        Accepted("widened", dtype(D.DOUBLE, "out")),
+        Accepted("integer", {"alpha": scalar(1, D.UINT8)}),
+    ),
+    examples=(Example({"self": _SAMPLE}, {"alpha": 1.0}, {"out": "-0.864665 -0.632121 0.000000 1.000000"}),),
+)
+
+INPLACE_CELU = Case(
+    operator=BY_NAME["inplace_celu"],
+    python=aclnn.inplace_celu,
+    call=lambda d: {"selfRef": T(d, GRID), "alpha": scalar(1.0)},
+    dtypes=_DTYPES,
+    unsupported=_UNSUPPORTED,
+    curves=_CURVES,
+    refusals=(
+        *every_null("present: selfRef, alpha", "selfRef alpha"),
+        *_rows("selfRef"),
+        Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
+        *_NOT_ZERO,
+    ),
+    accepted=(
+        Accepted("empty", shape((0, 4), "selfRef")),
+        Accepted("0-dim", shape((), "selfRef")),
+        Accepted("8 dimensions", shape((2, 1, 2, 1, 2, 1, 2, 3), "selfRef")),
+    ),
+    examples=(),
+)
