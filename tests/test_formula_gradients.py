@@ -15,10 +15,12 @@ from aclnn.operators.elu import elu_slope, elu_value
 from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
 from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
 from aclnn.operators.hardswish import hardswish_slope, hardswish_v2_slope, hardswish_value
+from aclnn.operators.leaky_relu import leaky_relu_slope, leaky_relu_value
 from aclnn.operators.log_sigmoid import log_sigmoid_slope, log_sigmoid_value
 from aclnn.operators.silu import silu_slope, silu_value
 from aclnn.operators.softplus import softplus_slope, softplus_value
 from aclnn.operators.swi_glu import swi_glu_gradient, swi_glu_value
+from aclnn.operators.swish import swish_slope, swish_value
 from aclnn.verify.enclosures import Ball
 
 
@@ -109,6 +111,8 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, ...]
     "hardswish_v2": (hardswish_value, hardswish_v2_slope, ()),
     "elu": (elu_value, elu_slope, ELU),
     "log_sigmoid": (log_sigmoid_value, log_sigmoid_slope, ()),
+    "swish": (swish_value, swish_slope, (-1.3,)),
+    "leaky_relu": (leaky_relu_value, leaky_relu_slope, (0.3,)),
     "softplus": (softplus_value, softplus_slope, (1.5, 6.0)),
     "swi_glu, gate": (
         lambda x, dy, b: dy * swi_glu_value(x, b),
@@ -124,7 +128,12 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, ...]
 
 
 #: Where pieces meet that are not differentiable, although their sum may be.
-KINKS: dict[Any, tuple[float, ...]] = {hardswish_value: (3.0,), log_sigmoid_value: (0.0,), softplus_value: (0.0,)}
+KINKS: dict[Any, tuple[float, ...]] = {
+    hardswish_value: (3.0,),
+    leaky_relu_value: (0.0,),
+    log_sigmoid_value: (0.0,),
+    softplus_value: (0.0,),
+}
 
 
 def points() -> list[float]:

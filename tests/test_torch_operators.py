@@ -52,7 +52,11 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
 
 def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:
     """Those of an elementwise gradient."""
-    further = {"elu_backward": [dy, 1.5, 2, 0.5, False, x], "softplus_backward": [dy, x, 1.5, 3]}
+    further = {
+        "elu_backward": [dy, 1.5, 2, 0.5, False, x],
+        "softplus_backward": [dy, x, 1.5, 3],
+        "leaky_relu_backward": [dy, x, 0.1],
+    }
     return further.get(name, [dy, x, x] if name == "log_sigmoid_backward" else [dy, x])
 
 

@@ -10,11 +10,14 @@ from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
+from aclnn.operators.leaky_relu import inplace_leaky_relu, leaky_relu, leaky_relu_backward
 from aclnn.operators.log_sigmoid import log_sigmoid, log_sigmoid_backward, log_sigmoid_forward
 from aclnn.operators.rms_norm import rms_norm, rms_norm_grad
+from aclnn.operators.sigmoid import inplace_sigmoid, sigmoid, sigmoid_backward
 from aclnn.operators.silu import silu, silu_backward
 from aclnn.operators.softplus import softplus, softplus_backward
 from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
+from aclnn.operators.swish import swish, swish_backward
 from aclnn.products import set_soc_name, soc_name
 from aclnn.status import AclnnError
 from aclnn.version import __version__
@@ -38,15 +41,21 @@ __all__ = [
     "inplace_celu",
     "inplace_elu",
     "inplace_hardswish",
+    "inplace_leaky_relu",
+    "inplace_sigmoid",
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_with_impl_mode",
+    "leaky_relu",
+    "leaky_relu_backward",
     "log_sigmoid",
     "log_sigmoid_backward",
     "log_sigmoid_forward",
     "rms_norm",
     "rms_norm_grad",
     "set_soc_name",
+    "sigmoid",
+    "sigmoid_backward",
     "silu",
     "silu_backward",
     "soc_name",
@@ -54,4 +63,6 @@ __all__ = [
     "softplus_backward",
     "swi_glu",
     "swi_glu_grad",
+    "swish",
+    "swish_backward",
 ]

@@ -305,6 +305,25 @@ def broadcast_shape_of(name: str, first: str, second: str) -> Check:
     return each(f"broadcast shape of {first} and {second}", (name,), complain)
 
 
+def holds_promotion(name: str, first: str, second: str) -> Check:
+    """Results of the type to which the two others promote convert to the tensor's implicitly."""
+
+    def complain(call: Call) -> str | None:
+        promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
+        if promoted is not None and castable(promoted, mine):
+            return None
+        pair = f"{'none' if promoted is None else promoted.c_name} (promotion of {first} and {second})"
+        return f"{name}: expected a data type to which {pair} converts, got {mine.c_name}"
+
+    return rule(f"holds the promotion of {first} and {second}: {name}", complain)
+
+
+def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tuple[int, ...]]:
+    """Return the data type to which two tensors promote and the shape to which they broadcast; the first's for none."""
+    dtype, shape = promote(first.dtype, second.dtype), broadcast_shape(first.shape, second.shape)
+    return first.dtype if dtype is None else dtype, first.shape if shape is None else shape
+
+
 def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
     """The checks, in force on these products only, as their names then say."""
     where = f"on {_titles(products)}"

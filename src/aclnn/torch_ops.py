@@ -467,5 +467,5 @@ def _implement(name: str, operator: Operator, wrap: Callable[..., Callable[..., 
 #: The kernels registered above by schema name and dispatch key.
 KERNELS: dict[tuple[str, Any], Callable[..., Any]] = {}
 
-for _operator in OPERATORS:
+for _operator in sorted(OPERATORS, key=lambda operator: not operator.inputs):  # those in place call the others
     _define(_operator)

@@ -126,9 +126,8 @@ _SAMPLE = (T(FLOAT, (4, 2)), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
 
 
 def _mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
-    # Of float64 and another type float32 takes digits, which the exact values keep.
-    taken = tuple(d for d in FLOATS if d != BF16 or product in MODERN)
-    drawn = {"gradOutput": taken, "self": (*taken, *_INTEGERS), "gradInput": (*taken, D.DOUBLE)}
+    taken = tuple(d for d in _WIDE if d != BF16 or product in MODERN)
+    drawn = {"gradOutput": taken, "self": (*taken, *_INTEGERS), "gradInput": taken}
     return {name: {"dtype": draw(st.sampled_from(dtypes))} for name, dtypes in drawn.items()}
 
 

@@ -161,6 +161,8 @@ class Case:
     """Changes a valid call of the others to rows of columns."""
     mixed: Callable[[st.DrawFn, Product, Arguments], Change] = lambda draw, product, arguments: {}
     """Changes a valid call to some mix of data types."""
+    no_kernel: frozenset[D] = frozenset()
+    """Data types that the checks take and nothing computes."""
     unused: frozenset[str] = frozenset()
     """Inputs that are never read."""
     together: Mapping[tuple[str, str], Change] = field(default_factory=dict)

@@ -1145,6 +1145,52 @@ def aclnnLayerNormWithImplMode(
     Phase two: queues the work.
     """
 
+def aclnnInplaceLeakyReluGetWorkspaceSize(selfRef: int | None, negativeSlope: int | None) -> tuple[int, int, int]:
+    """Rectified linear unit with a slope for negative arguments, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLeakyRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectified linear unit with a slope for negative arguments, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLeakyReluGetWorkspaceSize(
+    self: int | None, negativeSlope: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Rectified linear unit with a slope for negative arguments.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeakyRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectified linear unit with a slope for negative arguments.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLeakyReluBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, negativeSlope: int | None, selfIsResult: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the leaky rectified linear unit, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeakyReluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the leaky rectified linear unit, with broadcasting and type promotion.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLogSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithm of the logistic function.
 
@@ -1219,6 +1265,50 @@ def aclnnRmsNormGradGetWorkspaceSize(
 
 def aclnnRmsNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of RMSNorm for its input and weight.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceSigmoidGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """The logistic function, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The logistic function, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The logistic function.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The logistic function.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSigmoidBackwardGetWorkspaceSize(
+    gradOutput: int | None, output: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the logistic function by its result, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSigmoidBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the logistic function by its result, with broadcasting and type promotion.
 
     Phase two: queues the work.
     """
@@ -1311,6 +1401,36 @@ def aclnnSwiGluGradGetWorkspaceSize(
 
 def aclnnSwiGluGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of SwiGLU with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwishGetWorkspaceSize(self: int | None, betaOptional: int | None, out: int | None) -> tuple[int, int, int]:
+    """Swish: x times the logistic function of beta x.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Swish: x times the logistic function of beta x.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwishBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, betaOptional: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Swish with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwishBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Swish with respect to its input.
 
     Phase two: queues the work.
     """

@@ -38,6 +38,14 @@ from aclnn.operators.layer_norm import (
     layer_norm_backward,
     layer_norm_with_impl_mode,
 )
+from aclnn.operators.leaky_relu import (
+    INPLACE_LEAKY_RELU,
+    LEAKY_RELU,
+    LEAKY_RELU_BACKWARD,
+    inplace_leaky_relu,
+    leaky_relu,
+    leaky_relu_backward,
+)
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.operators.log_sigmoid import (
     LOG_SIGMOID,
@@ -48,9 +56,18 @@ from aclnn.operators.log_sigmoid import (
     log_sigmoid_forward,
 )
 from aclnn.operators.rms_norm import RMS_NORM, RMS_NORM_GRAD, rms_norm, rms_norm_grad
+from aclnn.operators.sigmoid import (
+    INPLACE_SIGMOID,
+    SIGMOID,
+    SIGMOID_BACKWARD,
+    inplace_sigmoid,
+    sigmoid,
+    sigmoid_backward,
+)
 from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
 from aclnn.operators.softplus import SOFTPLUS, SOFTPLUS_BACKWARD, softplus, softplus_backward
 from aclnn.operators.swi_glu import SWI_GLU, SWI_GLU_GRAD, swi_glu, swi_glu_grad
+from aclnn.operators.swish import SWISH, SWISH_BACKWARD, swish, swish_backward
 
 __all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "signature_of"]
 

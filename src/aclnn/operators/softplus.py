@@ -65,6 +65,8 @@ def _work(call: Call) -> Elementwise | None:
     if x.size == 0:
         return None
     dtype = None if dy.dtype == x.dtype else DataType.FLOAT
+    if DataType.DOUBLE in (dy.dtype, x.dtype):
+        dtype = DataType.DOUBLE
     return Elementwise(softplus_gradient, ("gradOutput", "self"), ("gradInput",), _numbers(call), dtype)
 
 
@@ -158,7 +160,7 @@ def softplus_backward(grad_output: Any, self: Any, beta: Any, threshold: Any, ou
         grad_output: dy; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the
             CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
         self: x, the forward input; same shape, also integers and truth values. If its data type differs from dy's, both
-            are converted to float32 first.
+            are converted to float32 first, or to float64 where one is that.
         beta: a real number of any value; rounded to float32.
         threshold: likewise.
         out: where to write dx, same shape, any of dy's data types; a new NumPy array of dy's by default.

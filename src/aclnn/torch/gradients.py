@@ -97,6 +97,9 @@ _log_sigmoid_backward = _OURS.log_sigmoid_backward.default
 
 _first("fast_gelu", _OURS.fast_gelu_backward.default)
 _first("elu", lambda grad, x, *numbers: _elu_backward(grad, *numbers, False, x))
+_first("leaky_relu", lambda grad, x, slope: _OURS.leaky_relu_backward.default(grad, x, slope, False))
+_first("sigmoid", lambda grad, x: _OURS.sigmoid_backward.default(grad, _OURS.sigmoid.default(x)))
+_first("swish", _OURS.swish_backward.default)
 _first("celu", lambda grad, x, alpha: _elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, x))
 _first("log_sigmoid", lambda grad, x: _log_sigmoid_backward(grad, x, x))
 _first("softplus", _OURS.softplus_backward.default)
@@ -237,6 +240,9 @@ def _softplus_slope(x: Tensor, beta: Any, threshold: Any) -> Tensor:
 
 
 _second("elu_backward", lambda dy, *given: dy * _elu_slope(*given))
+_second("sigmoid_backward", lambda dy, y: dy * ((1.0 - y) * y))
+_second("swish_backward", lambda dy, x, beta: dy * _silu_slope(x if beta is None else beta * x))
+_second("leaky_relu_backward", lambda dy, x, slope, is_result: dy * torch.where(x > 0.0, 1.0, slope))
 _second("log_sigmoid_backward", lambda dy, x, buffer: dy * torch.sigmoid(-x))
 _second("softplus_backward", lambda dy, x, *numbers: dy * _softplus_slope(x, *numbers))
 _second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))

@@ -1,0 +1,172 @@
+"""aclnnSigmoid, 1 / (1 + e^(-x)), also in place, and aclnnSigmoidBackward, its gradient by its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aclnn import arrays
+from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.dtypes import DataType
+from aclnn.formula import Gradient, Real
+from aclnn.formula import sigmoid as logistic
+from aclnn.products import A2_CLASS, CLASS_950, Product
+from aclnn.rules import (
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    broadcast_shape_of,
+    broadcastable,
+    dtype_in,
+    holds_promotion,
+    limited_dims,
+    present,
+    promoted_and_broadcast,
+    same_shape,
+    where_supported,
+)
+
+
+def sigmoid_value(x: Real) -> Real:
+    """1 / (1 + e^(-x))."""
+    return logistic(x)
+
+
+def sigmoid_slope_of_result(y: Real) -> Real:
+    """y·(1 - y), for any y."""
+    return (1.0 - y) * y
+
+
+sigmoid_gradient = Gradient(sigmoid_slope_of_result)
+
+
+def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
+    if call[x].size == 0:
+        return None
+    integers = call[x].dtype in _INTEGERS
+    return Elementwise(sigmoid_value, (x,), (out,), dtype=DataType.FLOAT if integers else None)
+
+
+def _work(call: Call) -> Elementwise | None:
+    if call["gradOutput"].size == 0 or call["output"].size == 0:
+        return None
+    return Elementwise(sigmoid_gradient, ("gradOutput", "output"), ("gradInput",))
+
+
+_INTEGERS = {DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64, DataType.UINT8, DataType.BOOL}
+_REAL = WITH_BFLOAT16 | {DataType.DOUBLE}
+_NUMBERS = _REAL | {DataType.COMPLEX64, DataType.COMPLEX128}
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, _REAL) | dict.fromkeys(
+    (Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16 | {DataType.DOUBLE}
+)
+
+SIGMOID = Operator(
+    name="sigmoid",
+    function="aclnnSigmoid",
+    summary="The logistic function.",
+    formula="out = 1 / (1 + exp(-x))",
+    parameters=(
+        Parameter("self", "self", Kind.INPUT, "x; also integers and truth values"),
+        Parameter("out", "out", Kind.OUTPUT, "the result; its data type may differ"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("self", "out"),
+        dtype_in(where_supported(_NUMBERS | _INTEGERS), "self"),
+        dtype_in(where_supported(_NUMBERS), "out"),
+        same_shape("self", "out"),
+        limited_dims("self"),
+    ),
+    work=lambda call: _forward_work(call, "self", "out"),
+    infer=lambda call: {
+        "out": (DataType.FLOAT if call["self"].dtype in _INTEGERS else call["self"].dtype, call["self"].shape)
+    },
+    stream_type="const aclrtStream ",
+)
+
+INPLACE_SIGMOID = Operator(
+    name="inplace_sigmoid",
+    function="aclnnInplaceSigmoid",
+    summary="The logistic function, its result written back into its argument.",
+    formula=SIGMOID.formula.replace("out", "x", 1),
+    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"),),
+    support=_SUPPORT,
+    checks=(present("selfRef"), dtype_in(where_supported(_NUMBERS), "selfRef"), limited_dims("selfRef")),
+    work=lambda call: _forward_work(call, "selfRef", "selfRef"),
+    in_header_of="sigmoid",
+    stream_type="const aclrtStream ",
+)
+
+SIGMOID_BACKWARD = Operator(
+    name="sigmoid_backward",
+    function="aclnnSigmoidBackward",
+    summary="Gradient of the logistic function by its result, with broadcasting and type promotion.",
+    formula="dx = dy * (1 - y) * y",
+    parameters=(
+        Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("output", "output", Kind.INPUT, "y, the forward result"),
+        Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx; its data type may differ"),
+    ),
+    support=_SUPPORT,
+    checks=(
+        present("gradOutput", "output", "gradInput"),
+        dtype_in(where_supported(_NUMBERS), "gradOutput", "output", "gradInput"),
+        limited_dims("gradOutput", "output"),
+        holds_promotion("gradInput", "gradOutput", "output"),
+        broadcastable("gradOutput", "output"),
+        broadcast_shape_of("gradInput", "gradOutput", "output"),
+    ),
+    work=_work,
+    infer=lambda call: {"gradInput": promoted_and_broadcast(call["gradOutput"], call["output"])},
+    stream_type="const aclrtStream ",
+)
+
+
+def sigmoid(self: Any, out: Any = None) -> Any:
+    """Logistic function: ``1 / (1 + e^(-x))``.
+
+    Args:
+        self: x; float32, float16, bfloat16 or float64, integers or truth values, at most 8 dimensions. A NumPy array,
+            or anything on the CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
+        out: where to write the result, same shape, any of the four floating data types; by default a new NumPy array of
+            x's, float32 for integers and truth values.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnSigmoid refuses, with its status code.
+    """
+    return arrays.call(SIGMOID, (self,), (), (out,))
+
+
+def inplace_sigmoid(self: Any) -> Any:
+    """Logistic function written back into its argument.
+
+    Args:
+        self: x, which the result replaces; a writable array of floating numbers as for ``sigmoid``.
+
+    Returns:
+        ``self``.
+
+    Raises:
+        AclnnError: an argument that aclnnInplaceSigmoid refuses, with its status code.
+    """
+    return arrays.call(INPLACE_SIGMOID, (), (), (self,))
+
+
+def sigmoid_backward(grad_output: Any, output: Any, out: Any = None) -> Any:
+    """Gradient of the logistic function by its result: ``dx = dy·(1 - y)·y``.
+
+    Args:
+        grad_output: dy; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the
+            CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
+        output: y, the forward result; any of these data types, a shape that broadcasts with dy's.
+        out: where to write dx, of the broadcast shape, any of these data types; by default a new NumPy array of the
+            type to which dy and y promote.
+
+    Returns:
+        dx (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnSigmoidBackward refuses, with its status code.
+    """
+    return arrays.call(SIGMOID_BACKWARD, (grad_output, output), (), (out,))
