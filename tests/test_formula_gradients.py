@@ -17,6 +17,7 @@ from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope, hardswish_v2_slope, hardswish_value
 from aclnn.operators.leaky_relu import leaky_relu_slope, leaky_relu_value
 from aclnn.operators.log_sigmoid import log_sigmoid_slope, log_sigmoid_value
+from aclnn.operators.mish import mish_slope, mish_value
 from aclnn.operators.silu import silu_slope, silu_value
 from aclnn.operators.softplus import softplus_slope, softplus_value
 from aclnn.operators.swi_glu import swi_glu_gradient, swi_glu_value
@@ -111,6 +112,7 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, ...]
     "hardswish_v2": (hardswish_value, hardswish_v2_slope, ()),
     "elu": (elu_value, elu_slope, ELU),
     "log_sigmoid": (log_sigmoid_value, log_sigmoid_slope, ()),
+    "mish": (mish_value, mish_slope, ()),
     "swish": (swish_value, swish_slope, (-1.3,)),
     "leaky_relu": (leaky_relu_value, leaky_relu_slope, (0.3,)),
     "softplus": (softplus_value, softplus_slope, (1.5, 6.0)),

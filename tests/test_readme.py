@@ -118,23 +118,25 @@ def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.Monke
     assert f"{len(file.splitlines())} lines, 1 line and {len(row.splitlines())} lines" in text
 
     added: dict[str, Any] = {}
-    exec(compile(file, "mish.py", "exec"), added)
-    operator = added["MISH_BACKWARD"]
-    assert list(complaints("aclnn.operators.mish", imports("aclnn.operators.mish", ast.parse(file), modules()))) == []
+    exec(compile(file, "softsign.py", "exec"), added)
+    operator = added["SOFTSIGN_BACKWARD"]
+    assert (
+        list(complaints("aclnn.operators.softsign", imports("aclnn.operators.softsign", ast.parse(file), modules())))
+        == []
+    )
 
     monkeypatch.setattr(aclnn, operator.name, added[operator.name], raising=False)
     monkeypatch.setitem(BY_NAME, operator.name, operator)
     rows: dict[str, Any] = {}
-    exec(compile(row, "mish.py", "exec"), rows)
-    case = rows["MISH_BACKWARD"]
+    exec(compile(row, "softsign.py", "exec"), rows)
+    case = rows["SOFTSIGN_BACKWARD"]
     assert {refusal.check for refusal in case.refusals} == {check.name for check in operator.checks}
 
+    curve = case.curves["softsign"]
     x = np.linspace(-25, 25, 501, dtype=np.float32)
-    exact = exact_values.derivatives(case.curves["mish"].forward, x.astype(np.float64))
+    exact = exact_values.derivatives(curve.forward, x.astype(np.float64))
     got = case.python(np.ones_like(x), x)
     assert np.max(np.abs(got - exact) / exact_values.ulp_of(exact, DataType.FLOAT)) <= 0.51
-    assert all(
-        abs(exact_values.derivative(case.curves["mish"].forward, zero)) < 1e-12 for zero in case.curves["mish"].zeros
-    )
-    for probe, digits in case.curves["mish"].probes.items():
+    assert all(abs(exact_values.derivative(curve.forward, zero)) < 1e-12 for zero in curve.zeros)
+    for probe, digits in curve.probes.items():
         assert f"{case.python(np.ones(1, np.float32), np.full(1, probe, np.float32))[0]:f}" == digits

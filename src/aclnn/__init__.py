@@ -12,6 +12,7 @@ from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_b
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
 from aclnn.operators.leaky_relu import inplace_leaky_relu, leaky_relu, leaky_relu_backward
 from aclnn.operators.log_sigmoid import log_sigmoid, log_sigmoid_backward, log_sigmoid_forward
+from aclnn.operators.mish import inplace_mish, mish, mish_backward
 from aclnn.operators.rms_norm import rms_norm, rms_norm_grad
 from aclnn.operators.sigmoid import inplace_sigmoid, sigmoid, sigmoid_backward
 from aclnn.operators.silu import silu, silu_backward
@@ -42,6 +43,7 @@ __all__ = [
     "inplace_elu",
     "inplace_hardswish",
     "inplace_leaky_relu",
+    "inplace_mish",
     "inplace_sigmoid",
     "layer_norm",
     "layer_norm_backward",
@@ -51,6 +53,8 @@ __all__ = [
     "log_sigmoid",
     "log_sigmoid_backward",
     "log_sigmoid_forward",
+    "mish",
+    "mish_backward",
     "rms_norm",
     "rms_norm_grad",
     "set_soc_name",

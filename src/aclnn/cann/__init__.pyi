@@ -1237,6 +1237,50 @@ def aclnnLogSigmoidForward(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnInplaceMishGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Mish, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mish, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Mish: x times the hyperbolic tangent of Softplus.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mish: x times the hyperbolic tangent of Softplus.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMishBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Mish with respect to its input, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMishBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Mish with respect to its input, with broadcasting and type promotion.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRmsNormGetWorkspaceSize(
     x: int | None, gamma: int | None, epsilon: float, yOut: int | None, rstdOut: int | None
 ) -> tuple[int, int, int]:

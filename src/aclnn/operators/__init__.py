@@ -55,6 +55,7 @@ from aclnn.operators.log_sigmoid import (
     log_sigmoid_backward,
     log_sigmoid_forward,
 )
+from aclnn.operators.mish import INPLACE_MISH, MISH, MISH_BACKWARD, inplace_mish, mish, mish_backward
 from aclnn.operators.rms_norm import RMS_NORM, RMS_NORM_GRAD, rms_norm, rms_norm_grad
 from aclnn.operators.sigmoid import (
     INPLACE_SIGMOID,

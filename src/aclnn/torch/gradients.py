@@ -99,6 +99,7 @@ _first("fast_gelu", _OURS.fast_gelu_backward.default)
 _first("elu", lambda grad, x, *numbers: _elu_backward(grad, *numbers, False, x))
 _first("leaky_relu", lambda grad, x, slope: _OURS.leaky_relu_backward.default(grad, x, slope, False))
 _first("sigmoid", lambda grad, x: _OURS.sigmoid_backward.default(grad, _OURS.sigmoid.default(x)))
+_first("mish", _OURS.mish_backward.default)
 _first("swish", _OURS.swish_backward.default)
 _first("celu", lambda grad, x, alpha: _elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, x))
 _first("log_sigmoid", lambda grad, x: _log_sigmoid_backward(grad, x, x))
@@ -235,12 +236,18 @@ def _elu_slope(alpha: Any, scale: Any, input_scale: Any, is_result: bool, v: Ten
     return torch.where(v > 0.0, scale, input_scale * below)
 
 
+def _mish_slope(x: Tensor) -> Tensor:
+    t = torch.tanh(torch.logaddexp(x, torch.zeros_like(x)))
+    return t + x * torch.sigmoid(x) * (1.0 - t * t)
+
+
 def _softplus_slope(x: Tensor, beta: Any, threshold: Any) -> Tensor:
     return torch.where(beta * x > threshold, 1.0, torch.sigmoid(beta * x))
 
 
 _second("elu_backward", lambda dy, *given: dy * _elu_slope(*given))
 _second("sigmoid_backward", lambda dy, y: dy * ((1.0 - y) * y))
+_second("mish_backward", lambda dy, x: dy * _mish_slope(x))
 _second("swish_backward", lambda dy, x, beta: dy * _silu_slope(x if beta is None else beta * x))
 _second("leaky_relu_backward", lambda dy, x, slope, is_result: dy * torch.where(x > 0.0, 1.0, slope))
 _second("log_sigmoid_backward", lambda dy, x, buffer: dy * torch.sigmoid(-x))
