@@ -58,4 +58,5 @@ def elementwise(curve: Curve, inputs: list[Array]) -> Array:
         return result
     dy, slope = np.broadcast_arrays(inputs[0], result)
     with np.errstate(invalid="ignore", under="ignore", over="ignore"):
-        return np.where(np.isinf(dy), dy * slope.astype(np.float32), dy * slope)
+        product = np.where(np.isinf(dy), dy * slope.astype(np.float32), dy * slope)
+    return np.where(slope == 0.0, 0.0, product) if curve.selects else product

@@ -215,9 +215,10 @@ def test_support(case: Case, product: Product) -> None:
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_data_types_without_a_kernel(case: Case, product: Product) -> None:
-    for dtype in set(REFUSED_DTYPES) - set(case.dtypes[Product.ATLAS_A2]):
-        taken = dtype in case.no_kernel and invalid_on(case, product) == INVALID
-        code = NO_KERNEL if taken else invalid_on(case, product)
+    taken = {*case.dtypes[Product.ATLAS_A2], *(dtype for dtypes in case.also.values() for dtype in dtypes)}
+    for dtype in set(REFUSED_DTYPES) - taken:
+        accepted = dtype in case.no_kernel and invalid_on(case, product) == INVALID
+        code = NO_KERNEL if accepted else invalid_on(case, product)
         assert refused(case, case.call(dtype), product).code == code
 
 
@@ -303,7 +304,7 @@ def test_equal_descriptions_are_judged_once(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_refusal_is_not_kept(case: Case) -> None:
     for _ in range(2):
-        assert refused(case, case.call(D.INT8), Product.ATLAS_A2).code == INVALID
+        assert refused(case, case.call(D.UINT16), Product.ATLAS_A2).code == INVALID
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
@@ -311,7 +312,7 @@ def test_a_refusal_is_not_kept(case: Case) -> None:
 def test_data_types_that_a_refusal_offers_exist_on_the_product_and_are_named_once(case: Case, product: Product) -> None:
     valid, texts = case.call(D.FLOAT), []
     for name in [name for name, value in valid.items() if isinstance(value, T)]:
-        for dtype in (D.FLOAT16, D.INT32):
+        for dtype in (D.FLOAT16, D.INT32, D.UINT16):
             try:
                 prepare(case.operator, tensors(changed(valid, {name: {"dtype": dtype}})), product)
             except AclnnError as error:

@@ -70,7 +70,7 @@ def test_every_required_pointer_has_a_null_call(case: Case) -> None:
 
 @every_case
 def test_support_is_what_the_documents_say(case: Case) -> None:
-    assert {product: set(dtypes) for product, dtypes in case.dtypes.items()} == {
+    assert {product: {*dtypes, *case.also.get(product, ())} for product, dtypes in case.dtypes.items()} == {
         product: set(dtypes) for product, dtypes in case.operator.support.items()
     }
     assert set(case.dtypes) | set(case.unsupported) == set(PRODUCTS)

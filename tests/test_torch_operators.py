@@ -56,6 +56,7 @@ def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:
         "elu_backward": [dy, 1.5, 2, 0.5, False, x],
         "softplus_backward": [dy, x, 1.5, 3],
         "leaky_relu_backward": [dy, x, 0.1],
+        "threshold_backward": [dy, x, 0.5],
     }
     return further.get(name, [dy, x, x] if name == "log_sigmoid_backward" else [dy, x])
 

@@ -19,6 +19,7 @@ from aclnn.operators.silu import silu, silu_backward
 from aclnn.operators.softplus import softplus, softplus_backward
 from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
 from aclnn.operators.swish import swish, swish_backward
+from aclnn.operators.threshold import inplace_relu, inplace_threshold, relu, threshold, threshold_backward
 from aclnn.products import set_soc_name, soc_name
 from aclnn.status import AclnnError
 from aclnn.version import __version__
@@ -44,7 +45,9 @@ __all__ = [
     "inplace_hardswish",
     "inplace_leaky_relu",
     "inplace_mish",
+    "inplace_relu",
     "inplace_sigmoid",
+    "inplace_threshold",
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_with_impl_mode",
@@ -55,6 +58,7 @@ __all__ = [
     "log_sigmoid_forward",
     "mish",
     "mish_backward",
+    "relu",
     "rms_norm",
     "rms_norm_grad",
     "set_soc_name",
@@ -69,4 +73,6 @@ __all__ = [
     "swi_glu_grad",
     "swish",
     "swish_backward",
+    "threshold",
+    "threshold_backward",
 ]

@@ -68,7 +68,7 @@ def decimal(text: str) -> Constant:
 
 
 def _apply(function: Callable[[float], float], x: Real, pole: float = math.nan) -> Real:
-    if not isinstance(x, (float, int)) or isinstance(x, Constant):
+    if not isinstance(x, (float, int)):
         return getattr(x, function.__name__)()
     try:
         return function(x)
@@ -115,7 +115,7 @@ def erfc(x: Real) -> Real:
 
 def sqrt(x: Real) -> Real:
     """Square root."""
-    return _apply(math.sqrt, x)
+    return x.sqrt() if isinstance(x, Constant) else _apply(math.sqrt, x)
 
 
 def sigmoid(x: Real) -> Real:

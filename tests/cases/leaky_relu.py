@@ -74,6 +74,13 @@ def _rows(x: str) -> tuple[Refusal, ...]:
     return (
         Refusal(f"data type: {x}", dtype(D.UINT32, x), x, "data type ACL_FLOAT", "ACL_UINT32"),
         Refusal(f"data type: {x}", dtype(BF16, x), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Refusal(
+            "real number: negativeSlope",
+            {"negativeSlope": scalar(1, D.COMPLEX64)},
+            "negativeSlope",
+            "a real number",
+            "ACL_COMPLEX64",
+        ),
     )
 
 

@@ -129,6 +129,8 @@ class Curve(NamedTuple):
     """The table's values at -inf and inf, for dy = 1."""
     probes: Mapping[float, str]
     """The document's values for dy = 1, to six decimals."""
+    selects: bool = False
+    """Whether a gradient is dy or 0 instead of a product, which is NaN for 0·inf and 0·NaN."""
 
 
 def every_null(check: str, names: str) -> tuple[Refusal, ...]:
@@ -161,6 +163,8 @@ class Case:
     """Changes a valid call of the others to rows of columns."""
     mixed: Callable[[st.DrawFn, Product, Arguments], Change] = lambda draw, product, arguments: {}
     """Changes a valid call to some mix of data types."""
+    also: Mapping[Product, tuple[D, ...]] = field(default_factory=dict)
+    """What each product computes besides ``dtypes``, which tests of its own look at."""
     no_kernel: frozenset[D] = frozenset()
     """Data types that the checks take and nothing computes."""
     unused: frozenset[str] = frozenset()

@@ -1479,6 +1479,82 @@ def aclnnSwishBackward(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queues the work.
     """
 
+def aclnnInplaceReluGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Rectified linear unit, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectified linear unit, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceThresholdGetWorkspaceSize(
+    selfRef: int | None, threshold: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """A number written over what is not above a threshold.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A number written over what is not above a threshold.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Rectified linear unit.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectified linear unit.
+
+    Phase two: queues the work.
+    """
+
+def aclnnThresholdGetWorkspaceSize(
+    self: int | None, threshold: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """A number instead of what is not above a threshold.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A number instead of what is not above a threshold.
+
+    Phase two: queues the work.
+    """
+
+def aclnnThresholdBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, threshold: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of ReLU and Threshold with respect to their input, with broadcasting.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnThresholdBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of ReLU and Threshold with respect to their input, with broadcasting.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:

@@ -69,6 +69,18 @@ from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
 from aclnn.operators.softplus import SOFTPLUS, SOFTPLUS_BACKWARD, softplus, softplus_backward
 from aclnn.operators.swi_glu import SWI_GLU, SWI_GLU_GRAD, swi_glu, swi_glu_grad
 from aclnn.operators.swish import SWISH, SWISH_BACKWARD, swish, swish_backward
+from aclnn.operators.threshold import (
+    INPLACE_RELU,
+    INPLACE_THRESHOLD,
+    RELU,
+    THRESHOLD,
+    THRESHOLD_BACKWARD,
+    inplace_relu,
+    inplace_threshold,
+    relu,
+    threshold,
+    threshold_backward,
+)
 
 __all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "signature_of"]
 

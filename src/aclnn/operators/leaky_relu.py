@@ -21,6 +21,7 @@ from aclnn.rules import (
     only_if,
     present,
     promoted_and_broadcast,
+    real,
     rule,
     same_shape,
     where_supported,
@@ -82,6 +83,7 @@ LEAKY_RELU = Operator(
     checks=(
         present("self", "negativeSlope", "out"),
         dtype_in(where_supported(_REAL), "self"),
+        real("negativeSlope"),
         castable_from(lambda call: call["self"].dtype, "out"),
         limited_dims("self"),
         same_shape("out", "self"),
@@ -100,6 +102,7 @@ INPLACE_LEAKY_RELU = Operator(
     checks=(
         present("selfRef", "negativeSlope"),
         dtype_in(where_supported(_REAL), "selfRef"),
+        real("negativeSlope"),
         limited_dims("selfRef"),
     ),
     work=lambda call: _forward_work(call, "selfRef", "selfRef"),
