@@ -47,6 +47,8 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return [tensor(3, 4, 5), x, torch.rand(3, 1, 1, generator=generator) + 0.5, tensor(4, 5)]
     if name == "rms_norm":
         return [x, tensor(4, 5)]
+    if name == "threshold":
+        return [x, 0.5, -1]
     return gradient_arguments(name, tensor(3, 4, 5), x) if "backward" in name else [x]
 
 
@@ -570,3 +572,36 @@ def test_without_a_usable_torch(version: str | None, text: str) -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.returncode == 1
     assert re.search(text, run.stderr)
+
+
+def _swish(x: Any, beta: float) -> Any:
+    return x * torch.sigmoid(beta * x)
+
+
+F = torch.nn.functional
+LIKE_PYTORCH = {
+    "celu": (F.celu, (1.5,)),
+    "leaky_relu": (F.leaky_relu, (0.2,)),
+    "log_sigmoid": (F.logsigmoid, ()),
+    "mish": (F.mish, ()),
+    "relu": (F.relu, ()),
+    "sigmoid": (torch.sigmoid, ()),
+    "softplus": (F.softplus, (1.5, 2.0)),
+    "swish": (_swish, (1.5,)),
+    "threshold": (F.threshold, (0.5, -1.0)),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_PYTORCH)
+def test_activations_have_pytorchs_values_and_derivatives(name: str) -> None:
+    """The first and, where there is one, the second; float64 is PyTorch's."""
+    theirs, numbers = LIKE_PYTORCH[name]
+    found = []
+    for function, dtype in ((getattr(A, name), torch.float32), (theirs, torch.float64)):
+        x = torch.linspace(-5, 5, 101).to(dtype).requires_grad_()
+        y = function(x, *numbers)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        found.append((y, first, second))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours.detach(), expected.detach().float(), rtol=2e-5, atol=2e-5)
