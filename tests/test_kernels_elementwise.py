@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aclnn
 from aclnn import kernels
 from aclnn.dtypes import DataType as D
 from aclnn.formula import Gradient
@@ -378,3 +379,13 @@ def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pyt
     for thread in threads:
         thread.join(120)
     assert not failures
+
+
+@pytest.mark.parametrize("narrow", [np.dtype(np.float16), BFLOAT16])
+def test_a_narrow_operand_with_gaps_as_wide_as_the_other_was_read_as_contiguous(narrow: np.dtype[Any]) -> None:
+    """Every second float16 is as many bytes from the next as float32 are."""
+    rng = np.random.default_rng(6)
+    dy, apart = rng.normal(size=100).astype(np.float32), np.full(200, np.nan, narrow)
+    x = apart[::2]
+    x[...] = rng.normal(size=100)
+    np.testing.assert_array_equal(aclnn.gelu_backward_v2(dy, x), aclnn.gelu_backward_v2(dy, x.copy()))

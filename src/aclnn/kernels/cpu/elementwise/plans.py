@@ -47,8 +47,9 @@ def plan(
         )
     geometry = simplify((*inputs, *outputs))
     evaluator = _Evaluator(formula, inputs, outputs, numbers)
-    if len(outputs) == 1 and len(inputs) < strided.DIRECT and _is_contiguous(geometry, outputs[0].dtype.itemsize):
-        return _Contiguous(evaluator, geometry, outputs[0].dtype.itemsize)
+    sizes = {operand.dtype.itemsize for operand in (*inputs, *outputs)}
+    if len(outputs) == len(sizes) == 1 and len(inputs) < strided.DIRECT and _is_contiguous(geometry, *sizes):
+        return _Contiguous(evaluator, geometry, *sizes)
     return _Strided(evaluator, inputs, outputs, geometry)
 
 
