@@ -14,6 +14,7 @@ from aclnn.formula import Constant
 from aclnn.operators.elu import elu_slope, elu_value
 from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
 from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
+from aclnn.operators.hardsigmoid import hardsigmoid_gradient, hardsigmoid_value
 from aclnn.operators.hardswish import hardswish_slope, hardswish_v2_slope, hardswish_value
 from aclnn.operators.leaky_relu import leaky_relu_slope, leaky_relu_value
 from aclnn.operators.log_sigmoid import log_sigmoid_slope, log_sigmoid_value
@@ -114,6 +115,7 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, ...]
     "log_sigmoid": (log_sigmoid_value, log_sigmoid_slope, ()),
     "mish": (mish_value, mish_slope, ()),
     "swish": (swish_value, swish_slope, (-1.3,)),
+    "hardsigmoid": (lambda x, dy: dy * hardsigmoid_value(x), lambda x, dy: hardsigmoid_gradient(dy, x), (0.7,)),
     "leaky_relu": (leaky_relu_value, leaky_relu_slope, (0.3,)),
     "softplus": (softplus_value, softplus_slope, (1.5, 6.0)),
     "swi_glu, gate": (

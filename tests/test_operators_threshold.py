@@ -59,3 +59,26 @@ def test_zeros_and_what_is_not_finite() -> None:
     assert not np.signbit(gradient[:3]).any()
     np.testing.assert_array_equal(aclnn.threshold(x, NAN, 5), x)
     np.testing.assert_array_equal(aclnn.threshold(np.float16([0.1, 0.2]), 0.1, 1), np.float16([1, 0.2]))
+
+
+def test_hardsigmoid_of_integers_and_what_is_not_finite() -> None:
+    x = np.array([-3, 0, 2, 3, 1 << 30], np.int32)
+    np.testing.assert_array_equal(aclnn.hardsigmoid(x), [0, 0, 0, 1, 1])
+    assert aclnn.inplace_hardsigmoid(x) is x
+    np.testing.assert_array_equal(x, [0, 0, 0, 1, 1])
+    edge = np.nextafter(np.float32(3), np.float32(0))
+    x = np.float32([edge, 3, -edge, -3, INF, -INF, NAN, 0, 0])
+    dy = np.float32([6, 6, 6, INF, NAN, -1, 1, INF, NAN])
+    found = aclnn.hardsigmoid_backward(dy, x)
+    np.testing.assert_array_equal(found, np.float32([1, 0, 1, 0, 0, 0, NAN, INF, NAN]))
+    assert not np.signbit(found[[1, 3, 4, 5]]).any()
+
+
+@pytest.mark.parametrize(("low", "high", "open_"), [(-1, 1, 1), (1, 1, 0), (1, -1, 0), (NAN, 1, 0), (-INF, INF, 1)])
+def test_bounds_of_hardtanh(low: float, high: float, open_: int) -> None:
+    dy = np.float32([INF, NAN, -0.0, 5])
+    found = aclnn.hardtanh_backward(dy, np.zeros(4, np.float32), low, high)
+    np.testing.assert_array_equal(found, dy if open_ else np.zeros(4, np.float32))
+    assert np.signbit(found[2]) == bool(open_)
+    beyond = aclnn.hardtanh_backward(np.float32([INF, -1, 1]), np.float32([INF, -INF, NAN]), low, high)
+    np.testing.assert_array_equal(beyond, np.float32([0, 0, NAN]))

@@ -8,7 +8,9 @@ from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
+from aclnn.operators.hardsigmoid import hardsigmoid, hardsigmoid_backward, inplace_hardsigmoid
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
+from aclnn.operators.hardtanh import hardtanh_backward
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
 from aclnn.operators.leaky_relu import inplace_leaky_relu, leaky_relu, leaky_relu_backward
 from aclnn.operators.log_sigmoid import log_sigmoid, log_sigmoid_backward, log_sigmoid_forward
@@ -37,11 +39,15 @@ __all__ = [
     "gelu_backward",
     "gelu_backward_v2",
     "gelu_v2",
+    "hardsigmoid",
+    "hardsigmoid_backward",
     "hardswish",
     "hardswish_backward",
     "hardswish_backward_v2",
+    "hardtanh_backward",
     "inplace_celu",
     "inplace_elu",
+    "inplace_hardsigmoid",
     "inplace_hardswish",
     "inplace_leaky_relu",
     "inplace_mish",

@@ -985,6 +985,52 @@ def aclnnGeluV2(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queues the work.
     """
 
+def aclnnHardsigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Piecewise linear logistic function.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardsigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Piecewise linear logistic function.
+
+    Phase two: queues the work.
+    """
+
+def aclnnHardsigmoidBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the piecewise linear logistic function, with type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardsigmoidBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the piecewise linear logistic function, with type promotion.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceHardsigmoidGetWorkspaceSize(self: int | None) -> tuple[int, int, int]:
+    """Piecewise linear logistic function, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceHardsigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Piecewise linear logistic function, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
 def aclnnHardswishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.
 
@@ -1043,6 +1089,22 @@ def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, i
 
 def aclnnInplaceHardswish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Hardswish, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnHardtanhBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, min: int | None, max: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the clamp between two bounds with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardtanhBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the clamp between two bounds with respect to its input.
 
     Phase two: queues the work.
     """

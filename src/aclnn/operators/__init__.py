@@ -18,6 +18,14 @@ from aclnn.operators.gelu import (
     gelu_backward_v2,
     gelu_v2,
 )
+from aclnn.operators.hardsigmoid import (
+    HARDSIGMOID,
+    HARDSIGMOID_BACKWARD,
+    INPLACE_HARDSIGMOID,
+    hardsigmoid,
+    hardsigmoid_backward,
+    inplace_hardsigmoid,
+)
 from aclnn.operators.hardswish import (
     HARDSWISH,
     HARDSWISH_BACKWARD,
@@ -28,6 +36,7 @@ from aclnn.operators.hardswish import (
     hardswish_backward_v2,
     inplace_hardswish,
 )
+from aclnn.operators.hardtanh import HARDTANH_BACKWARD, hardtanh_backward
 from aclnn.operators.layer_norm import (
     FAST_LAYER_NORM,
     LAYER_NORM,
