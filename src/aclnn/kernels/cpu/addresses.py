@@ -9,14 +9,10 @@ from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
 
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
+from aclnn.kernels.cpu.structs import pointer
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-
-
-def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
-    """An address, an integer, as a pointer to what is there."""
-    return builder.inttoptr(address, pointee.as_pointer())
 
 
 def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -89,14 +85,14 @@ def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
     def load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
         return builder.load(pointer(builder, address, lane), align=1)
 
-    return intrinsic(scalar, types.int64, doc=doc)(load)
+    return intrinsic(scalar, ADDRESS, doc=doc)(load)
 
 
 def _store_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
     def store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
         builder.store(value, pointer(builder, address, lane), align=1)
 
-    return intrinsic(types.void, types.int64, scalar, doc=doc)(store)
+    return intrinsic(types.void, ADDRESS, scalar, doc=doc)(store)
 
 
 load_one_float32 = _load_one(ir.FloatType(), types.float32, "A single float32.")

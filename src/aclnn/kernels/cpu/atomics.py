@@ -7,26 +7,26 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from aclnn.kernels.cpu.addresses import pointer
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 
 
-@intrinsic(types.int64, types.int64, types.int64)
+@intrinsic(types.int64, ADDRESS, types.int64)
 def fetch_add(builder: ir.IRBuilder, address: ir.Value, amount: ir.Value) -> ir.Value:
     """Add to the int64 at an address, which other threads add to as well; what it was before."""
     return builder.atomic_rmw("add", pointer(builder, address, _INT64), amount, "seq_cst")
 
 
-@intrinsic(types.int64, types.int64)
+@intrinsic(types.int64, ADDRESS)
 def look(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """The int64 at an address that other threads write to (``show``, ``fetch_add``): in one order for all threads."""
     return builder.load_atomic(pointer(builder, address, _INT64), "seq_cst", 8)
 
 
-@intrinsic(types.void, types.int64, types.int64)
+@intrinsic(types.void, ADDRESS, types.int64)
 def show(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """Write an int64 for other threads' ``look``."""
     builder.store_atomic(value, pointer(builder, address, _INT64), "seq_cst", 8)

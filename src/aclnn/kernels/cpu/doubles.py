@@ -11,8 +11,8 @@ from llvmlite import ir
 from numba import extending
 from numba.core import types
 
-from aclnn.kernels.cpu.addresses import pointer
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import (
     DOUBLES,
     FLOATS,
@@ -102,13 +102,13 @@ def no_doubles(builder: ir.IRBuilder) -> ir.Value:
     return ir.Constant(DOUBLES.llvm, [_DOUBLE(0.0)] * LANES)
 
 
-@intrinsic(DOUBLES, types.int64)
+@intrinsic(DOUBLES, ADDRESS)
 def load_doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Sixteen float64 at an address."""
     return builder.load(pointer(builder, address, DOUBLES.llvm), align=8)
 
 
-@intrinsic(types.void, types.int64, DOUBLES)
+@intrinsic(types.void, ADDRESS, DOUBLES)
 def store_doubles(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """Write sixteen float64."""
     builder.store(value, pointer(builder, address, DOUBLES.llvm), align=8)

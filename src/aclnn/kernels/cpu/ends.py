@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.addresses import pointer
-from aclnn.kernels.cpu.inner import intrinsic, register_jitable
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic, register_jitable
 from aclnn.kernels.cpu.memory import write
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -30,13 +30,13 @@ def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value)
     cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
 
 
-@intrinsic(types.void, types.int64, types.int64, types.int64)
+@intrinsic(types.void, ADDRESS, ADDRESS, types.int64)
 def copy(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value, size: ir.Value) -> None:
     """Copy bytes between addresses that do not overlap."""
     _copy(builder, destination, source, size)
 
 
-@intrinsic(types.void, types.int64, types.int64, types.int64)
+@intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
 def copy_in(context: Any, builder: ir.IRBuilder, source: ir.Value, size: ir.Value, end: ir.Value) -> None:
     """Put the first ``size`` < 64 bytes from ``source`` to ``end``, and zeros behind them up to 64."""
     room, zeros = pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
@@ -48,7 +48,7 @@ def copy_in(context: Any, builder: ir.IRBuilder, source: ir.Value, size: ir.Valu
         _copy(builder, end, source, size)
 
 
-@intrinsic(types.void, types.int64, types.int64, types.int64)
+@intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
 def copy_out(context: Any, builder: ir.IRBuilder, end: ir.Value, size: ir.Value, destination: ir.Value) -> None:
     """Put the first ``size`` < 64 of 64 bytes from ``end`` to ``destination``."""
     if target.flavour(context) == "avx512":
@@ -59,7 +59,7 @@ def copy_out(context: Any, builder: ir.IRBuilder, end: ir.Value, size: ir.Value,
         _copy(builder, destination, end, size)
 
 
-@intrinsic(types.void, types.int64, types.int64)
+@intrinsic(types.void, ADDRESS, ADDRESS)
 def _stream_sixteen(builder: ir.IRBuilder, source: ir.Value, destination: ir.Value) -> None:
     value = builder.load(pointer(builder, source, _SIXTEEN), align=1)
     write(builder, value, destination, 16, streamed=True)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, overload
 from numba import extending
 from numba.core import types
 
+from aclnn.kernels.cpu.structs import Pointer
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -24,11 +26,16 @@ def register_jitable(function: Any = None, /, **options: bool) -> Any:
     return decorate if function is None else decorate(function)
 
 
+#: A parameter of an intrinsic: an address, an int64 or a pointer (see ``structs``).
+ADDRESS = types.Opaque("address")
+
+
 def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable[[Callable[..., Any]], Any]:
     """Make a function for compiled code of one that emits its instructions.
 
     Decorates ``emit(builder, *values)``, or ``emit(context, builder, *values)``, which returns the result's value, or
     nothing where ``result`` is ``types.void``. Numbers are converted to the parameters' types; vectors must have them.
+    The value of an ``ADDRESS`` is an integer or a pointer of LLVM.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -39,8 +46,9 @@ def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable
             return context.get_dummy_value() if value is None else value
 
         def typing(typingctx: Any, *given: Any) -> Any:
-            fits = len(given) == len(parameters) and all(map(_converts, given, parameters))
-            return (result(*parameters), lower) if fits else None
+            if len(given) != len(parameters) or not all(map(_converts, given, parameters)):
+                return None
+            return result(*map(_converted, given, parameters)), lower
 
         names = ["typingctx", *map("value{}".format, range(len(parameters)))]
         positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
@@ -51,7 +59,15 @@ def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable
     return decorate
 
 
+def _converted(given: Any, wanted: Any) -> Any:
+    if wanted is ADDRESS:
+        return given if isinstance(given, Pointer) else types.int64
+    return wanted
+
+
 def _converts(given: Any, wanted: Any) -> bool:
+    if wanted is ADDRESS:
+        return isinstance(given, (Pointer, types.Integer))
     if isinstance(wanted, types.Integer):
         return isinstance(given, (types.Integer, types.Boolean))
     return given == wanted or (isinstance(wanted, types.Number) and isinstance(given, types.Number))

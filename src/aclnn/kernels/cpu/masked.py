@@ -11,7 +11,6 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.addresses import pointer
 from aclnn.kernels.cpu.conversions import (
     SHORTS,
     Convert,
@@ -22,7 +21,8 @@ from aclnn.kernels.cpu.conversions import (
     widen_bfloat16,
     widen_float16,
 )
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, apart, broadcast, call_llvm, pieces
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -76,7 +76,7 @@ def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
 first_lanes = intrinsic(MASK, types.int64, doc="The mask of the first ``count`` lanes.")(_first_lanes)
 
 
-@intrinsic(FLOATS, types.int64, types.int64)
+@intrinsic(FLOATS, ADDRESS, types.int64)
 def load_float32_part(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
     """The first ``count`` of sixteen float32, the other lanes zero."""
     place = pointer(builder, address, FLOATS.llvm)
@@ -84,7 +84,7 @@ def load_float32_part(builder: ir.IRBuilder, address: ir.Value, count: ir.Value)
     return call_llvm(builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.llvm, place, _INT32(1), mask, floats(0.0))
 
 
-@intrinsic(types.void, types.int64, FLOATS, types.int64)
+@intrinsic(types.void, ADDRESS, FLOATS, types.int64)
 def store_float32_part(builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
     """Write the first ``count`` lanes."""
     place = pointer(builder, address, FLOATS.llvm)
@@ -113,7 +113,7 @@ def _load_part(widen: Convert, doc: str) -> Any:
     def load(context: Any, builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
         return widen(context, builder, builder.load(_first_sixteen_bit(builder, address, count)))
 
-    return intrinsic(FLOATS, types.int64, types.int64, doc=doc)(load)
+    return intrinsic(FLOATS, ADDRESS, types.int64, doc=doc)(load)
 
 
 def _store_part(narrow: Convert, doc: str) -> Any:
@@ -123,7 +123,7 @@ def _store_part(narrow: Convert, doc: str) -> Any:
         destination = pointer(builder, address, _INT8)
         cgutils.raw_memcpy(builder, destination, buffer, _part_bytes(builder, count), 1)
 
-    return intrinsic(types.void, types.int64, FLOATS, types.int64, doc=doc)(store)
+    return intrinsic(types.void, ADDRESS, FLOATS, types.int64, doc=doc)(store)
 
 
 load_float16_part = _load_part(widen_float16, "The first ``count`` of sixteen float16, widened, the other lanes zero.")

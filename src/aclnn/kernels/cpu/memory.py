@@ -13,7 +13,6 @@ from llvmlite import ir
 from numba.core import types
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.addresses import pointer
 from aclnn.kernels.cpu.conversions import (
     SHORTS,
     Convert,
@@ -24,7 +23,8 @@ from aclnn.kernels.cpu.conversions import (
     widen_bfloat16,
     widen_float16,
 )
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, apart
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -38,7 +38,7 @@ def _load(widen: Convert | None, doc: str) -> Any:
         raw = builder.load(pointer(builder, address, memory), align=1)
         return raw if widen is None else widen(context, builder, raw)
 
-    return intrinsic(FLOATS, types.int64, doc=doc)(load)
+    return intrinsic(FLOATS, ADDRESS, doc=doc)(load)
 
 
 def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int, streamed: bool) -> None:
@@ -57,7 +57,7 @@ def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: 
             raw = apart(builder, raw)
         write(builder, raw, address, alignment, streamed)
 
-    return intrinsic(types.void, types.int64, FLOATS, doc=doc)(store)
+    return intrinsic(types.void, ADDRESS, FLOATS, doc=doc)(store)
 
 
 load_float32 = _load(None, "Sixteen float32.")
@@ -76,7 +76,7 @@ trickle_float16 = _store(narrow_float16, "The same for float16.", True, 16)
 trickle_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16.", True, 16)
 
 
-@intrinsic(types.void, types.int64, FLOATS)
+@intrinsic(types.void, ADDRESS, FLOATS)
 def stream_float16_apart(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """As ``stream_float16``, where LLVM would merge the rounding with the store, and that instruction cannot stream."""
     raw = narrow_float16(context, builder, value)
@@ -89,7 +89,7 @@ def _store_two_bfloat16(doc: str, streamed: bool = False, alignment: int = 1) ->
     def store(context: Any, builder: ir.IRBuilder, address: ir.Value, low: ir.Value, high: ir.Value) -> None:
         write(builder, narrow_two_bfloat16(context, builder, low, high), address, alignment, streamed)
 
-    return intrinsic(types.void, types.int64, FLOATS, FLOATS, doc=doc)(store)
+    return intrinsic(types.void, ADDRESS, FLOATS, FLOATS, doc=doc)(store)
 
 
 store_two_bfloat16 = _store_two_bfloat16("Twice sixteen values rounded to bfloat16, one after the other.")
@@ -143,7 +143,7 @@ def _entries(builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Va
     return found
 
 
-@intrinsic(FLOATS, types.int64, types.int64)
+@intrinsic(FLOATS, ADDRESS, ADDRESS)
 def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
     """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32."""
     return _entries(builder, table, pointer(builder, address, _INT16))

@@ -8,7 +8,8 @@ from llvmlite import ir
 from numba.core import types
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -20,15 +21,15 @@ _AHEAD = 2048
 def _emit(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
     """Ask for the line at an address, for reading, into a level of the cache."""
     read, locality, data = _INT32(0), _INT32(4 - level), _INT32(1)
-    pointer = builder.inttoptr(address, _INT8.as_pointer())
-    call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, read, locality, data)
+    place = pointer(builder, address, _INT8)
+    call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), place, read, locality, data)
 
 
 def _prefetch(level: int, doc: str) -> Any:
     def fetch(builder: ir.IRBuilder, address: ir.Value) -> None:
         _emit(builder, address, level)
 
-    return intrinsic(types.void, types.int64, doc=doc)(fetch)
+    return intrinsic(types.void, ADDRESS, doc=doc)(fetch)
 
 
 prefetch = _prefetch(2, "Start bringing the line at the address into the second-level cache; any address will do.")

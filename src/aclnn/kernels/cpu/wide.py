@@ -8,10 +8,11 @@ from llvmlite import ir
 from numba.core import types
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.addresses import pointer, reloaded
+from aclnn.kernels.cpu.addresses import reloaded
 from aclnn.kernels.cpu.conversions import SHORTS, narrow_float16, round_pairs, widen_float16
 from aclnn.kernels.cpu.inner import intrinsic
 from aclnn.kernels.cpu.memory import write
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import LANES, WIDE, WIDE_FLOATS, WIDE_INTS, apart, call_llvm, joined, pieces, unlikely
 
 _INT1, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))

@@ -18,7 +18,6 @@ from aclnn.kernels.cpu.addresses import (
     load_one_float32,
     load_one_float64,
     load_one_int64,
-    pointer,
     scratch,
     store_one_float32,
     store_one_int64,
@@ -48,6 +47,7 @@ from aclnn.kernels.cpu.layer_norm.lanes import halves
 from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer, writing
 from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.prefetching import prefetch
+from aclnn.kernels.cpu.structs import pointer
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 

@@ -1,0 +1,242 @@
+"""Structs that Python and compiled code share, and the pointers by which compiled code reads and writes them.
+
+A struct is declared once, its fields as annotations::
+
+    @declared
+    class Rows(ctypes.Structure):
+        count: Int64
+        scale: Float32
+        source: Address
+        extents: Annotated[Any, ctypes.c_int64 * 8]
+
+In Python it is a ``ctypes.Structure``. ``rows_at = pointer_to(Rows)`` is a function of compiled code: ``rows_at(a)``
+takes an int64, such as ``ctypes.addressof`` gives, or another pointer for a pointer p to a struct. ``p.count`` loads,
+``p.count = n`` stores, and ``p.extents``, an array or a struct within the struct, is a pointer to its first element.
+``p + i`` is the i-th element from p on (bytes for an ``Address``), ``p[i]`` that element: of numbers it is loaded, and
+``p[i] = v`` stores, whether aligned or not; of structs it is a pointer. A pointer is true unless it is null, and
+``address(p)`` is its number.
+
+LLVM sees offsets into one object, where an address that was computed as an integer could lie in any.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global
+from numba.extending import (
+    intrinsic,
+    lower_builtin,
+    lower_getattr_generic,
+    lower_setattr_generic,
+    models,
+    register_model,
+)
+
+S = TypeVar("S", bound=ctypes.Structure)
+
+_INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_POINTER = _INT8.as_pointer()
+
+_NUMBERS = {
+    ctypes.c_int64: types.int64,
+    ctypes.c_int32: types.int32,
+    ctypes.c_uint32: types.uint32,
+    ctypes.c_uint16: types.uint16,
+    ctypes.c_float: types.float32,
+    ctypes.c_double: types.float64,
+}
+_LLVM = {
+    types.int64: _INT64,
+    types.int32: _INT32,
+    types.uint32: _INT32,
+    types.uint16: _INT16,
+    types.float32: ir.FloatType(),
+    types.float64: ir.DoubleType(),
+}
+
+
+class To:
+    """The pointee of a field of addresses, in an annotation."""
+
+    def __init__(self, pointee: Any) -> None:
+        self.pointee = pointee
+
+
+Int64 = Annotated[int, ctypes.c_int64]
+Int32 = Annotated[int, ctypes.c_int32]
+Float32 = Annotated[float, ctypes.c_float]
+Float64 = Annotated[float, ctypes.c_double]
+Address = Annotated[int, ctypes.c_int64, To(None)]
+"""The address of bytes, a number in Python; ``Annotated[int, c_int64, To(Rows)]`` is that of a struct."""
+
+
+class Pointer(types.Type):
+    """Numba's type of pointers to a struct, a number, or (None) bytes."""
+
+    def __init__(self, pointee: Any) -> None:
+        super().__init__("p" if pointee is None else f"p{pointee.__name__}")
+        self.pointee = pointee
+        self.size = 1 if pointee is None else ctypes.sizeof(pointee)
+        self.number = _NUMBERS.get(pointee)
+
+
+class _Field(NamedTuple):
+    offset: int
+    place: Pointer
+    """The type of a pointer to the field, or to the first element of an array."""
+    value: Any
+    """The type of what is loaded: a number, or the pointer that the field holds; None of what lies within."""
+
+
+_fields: dict[Any, dict[str, _Field]] = {}
+
+
+@cache
+def _pointer(pointee: Any) -> Pointer:
+    if pointee not in _NUMBERS and pointee not in _fields and pointee is not None:
+        raise TypeError(f"pointer_to: pointee: expected a declared struct, a number or None, got {pointee!r}")
+    return Pointer(pointee)
+
+
+def declared(struct: type[S]) -> type[S]:
+    """Make a struct's fields of its annotations, ``Annotated[type in Python, type of ctypes]``.
+
+    Raises:
+        TypeError: another struct has its name, of which symbols of compiled code are made.
+    """
+    if any(struct.__name__ == other.__name__ for other in _fields):
+        raise TypeError(f"declared: struct: expected a new name, got {struct.__name__} again")
+    hints = {name: get_args(hint)[1:] for name, hint in get_type_hints(struct, include_extras=True).items()}
+    struct._fields_ = [(name, kind) for name, (kind, *_) in hints.items()]
+    found: dict[str, _Field] = {}
+    for name, (kind, *to) in hints.items():
+        place = _pointer(kind._type_ if issubclass(kind, ctypes.Array) else kind)
+        value = _pointer(to[0].pointee) if to else place.number if place.pointee is kind else None
+        found[name] = _Field(getattr(struct, name).offset, place, value)
+    _fields[struct] = found
+    return struct
+
+
+@register_model(Pointer)
+class _PointerModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Pointer) -> None:
+        super().__init__(manager, kind, _POINTER)
+
+
+def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
+    """An address, an integer or a pointer, as a pointer to a value of LLVM's type."""
+    if isinstance(address.type, ir.IntType):
+        return builder.inttoptr(address, pointee.as_pointer())
+    return builder.bitcast(address, pointee.as_pointer())
+
+
+@cache
+def pointer_to(pointee: Any) -> Any:
+    """Return the function that takes an address for a pointer to a struct, a number of ctypes, or bytes (None)."""
+    kind = _pointer(pointee)
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return pointer(builder, args[0], _INT8)
+
+    @intrinsic
+    def cast(typingctx: Any, address: Any) -> Any:
+        if isinstance(address, Pointer):
+            return kind(address), emit
+        return (kind(types.int64), emit) if isinstance(address, types.Integer) else None
+
+    return cast
+
+
+@intrinsic
+def address(typingctx: Any, value: Any) -> Any:
+    """The number of a pointer."""
+    if not isinstance(value, Pointer):
+        return None
+    return types.int64(value), lambda context, builder, sig, args: builder.ptrtoint(args[0], _INT64)
+
+
+def _load(builder: ir.IRBuilder, place: ir.Value, value: Any, align: int | None = None) -> ir.Value:
+    llvm = _POINTER if isinstance(value, Pointer) else _LLVM[value]
+    return builder.load(pointer(builder, place, llvm), align=align)
+
+
+def _store(builder: ir.IRBuilder, place: ir.Value, value: ir.Value, align: int | None = None) -> None:
+    builder.store(value, pointer(builder, place, value.type), align=align)
+
+
+@infer_getattr
+class _Attributes(AttributeTemplate):
+    key = Pointer
+
+    def generic_resolve(self, kind: Pointer, name: str) -> Any:
+        field = _fields.get(kind.pointee, {}).get(name)
+        return None if field is None else field.value or field.place
+
+
+def _place(builder: ir.IRBuilder, base: ir.Value, offset: int) -> ir.Value:
+    return builder.gep(base, [_INT64(offset)], inbounds=True)
+
+
+@lower_getattr_generic(Pointer)
+def _get_field(context: Any, builder: ir.IRBuilder, kind: Pointer, base: ir.Value, name: str) -> ir.Value:
+    field = _fields[kind.pointee][name]
+    place = _place(builder, base, field.offset)
+    return place if field.value is None else _load(builder, place, field.value)
+
+
+@lower_setattr_generic(Pointer)
+def _set_field(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...], name: str) -> None:
+    field = _fields[sig.args[0].pointee][name]
+    if field.value is None:
+        raise TypeError(f"{sig.args[0].pointee.__name__}.{name}: expected the field of a number, got what lies within")
+    _store(builder, _place(builder, args[0], field.offset), args[1])
+
+
+def _define(function: Any, result: Any, *shape: Any) -> Any:
+    """Decorate what emits the code of an operator on a pointer; ``result`` gives the signature for a pointer type."""
+
+    class Template(AbstractTemplate):
+        def generic(self, args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> Any:
+            fits = len(args) == len(shape) and all(map(isinstance, args, shape))
+            return result(args[0]) if fits else None
+
+    infer_global(function)(Template)
+    return lower_builtin(function, *shape)
+
+
+def _element(builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    return builder.gep(args[0], [builder.mul(args[1], _INT64(sig.args[0].size))])
+
+
+@_define(operator.add, lambda kind: kind(kind, types.int64), Pointer, types.Integer)
+def _move(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    return _element(builder, sig, args)
+
+
+@_define(operator.getitem, lambda kind: (kind.number or kind)(kind, types.int64), Pointer, types.Integer)
+def _get_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    place, number = _element(builder, sig, args), sig.args[0].number
+    return place if number is None else _load(builder, place, number, align=1)
+
+
+@_define(
+    operator.setitem,
+    lambda kind: kind.number and types.void(kind, types.int64, kind.number),
+    Pointer,
+    types.Integer,
+    types.Number,
+)
+def _set_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    _store(builder, _element(builder, sig, args), args[2], align=1)
+    return context.get_dummy_value()
+
+
+@_define(bool, lambda kind: types.boolean(kind), Pointer)
+def _is_not_null(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    return builder.icmp_unsigned("!=", args[0], ir.Constant(_POINTER, None))
