@@ -25,6 +25,7 @@ lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 fix: $(VENV)/test
 	$(BIN)/ruff check --fix .

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from aclnn import kernels
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.tensor import Layout
 from benchmarks.references import EVERY, FORWARDS, Array
 from benchmarks.tensors import numpy_of, torch_of
 

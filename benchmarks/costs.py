@@ -108,22 +108,22 @@ def call_us() -> dict[str, float]:
     import torch
 
     import aclnn.torch
-    from aclnn import cann, handles
-    from aclnn.executor import Executor
-    from aclnn.runtime import devices, memory
+    from aclnn import capi
+    from aclnn.execution.executor import Executor
+    from aclnn.runtime import devices, handles, memory
 
     torch.set_num_threads(1)  # its idle threads would share the cores with those that are measured next
     x, dy, out = (np.ones(1024, np.float32) for _ in range(3))
     tensors = [torch.from_numpy(array) for array in (dy, x, out)]
-    cann.aclrtSetDevice(0)
-    _, stream = cann.aclrtCreateStream()
-    _, begin = cann.aclrtMalloc(3 * 4096, cann.ACL_MEM_MALLOC_HUGE_FIRST)
+    capi.aclrtSetDevice(0)
+    _, stream = capi.aclrtCreateStream()
+    _, begin = capi.aclrtMalloc(3 * 4096, capi.ACL_MEM_MALLOC_HUGE_FIRST)
     given = [
-        cann.aclCreateTensor([1024], 1, cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, [1024], 1, begin + 4096 * i)
+        capi.aclCreateTensor([1024], 1, capi.ACL_FLOAT, None, 0, capi.ACL_FORMAT_ND, [1024], 1, begin + 4096 * i)
         for i in range(3)
     ]
-    _, size, handle = cann.aclnnSiluBackwardGetWorkspaceSize(*given)
-    assert cann.aclSetAclOpExecutorRepeatable(handle) == 0
+    _, size, handle = capi.aclnnSiluBackwardGetWorkspaceSize(*given)
+    assert capi.aclSetAclOpExecutorRepeatable(handle) == 0
     executor, queue = handles.find(handle, Executor), devices.stream_of(stream)
     assert executor is not None
     theirs, ours = torch.ops.aten.silu_backward, torch.ops.aclnn.silu_backward
@@ -133,7 +133,7 @@ def call_us() -> dict[str, float]:
             "aclnn, tensors": lambda: aclnn.silu_backward(*tensors),
             "torch": lambda: theirs.grad_input(tensors[0], tensors[1], grad_input=tensors[2]),
             "executor": lambda: executor.run(0, size, queue, memory),
-            "phase two": lambda: cann.aclnnSiluBackward(0, size, handle, stream),
+            "phase two": lambda: capi.aclnnSiluBackward(0, size, handle, stream),
             "operator": lambda: ours(tensors[0], tensors[1]),
             "torch's operator": lambda: theirs(tensors[0], tensors[1]),
         }

@@ -96,12 +96,12 @@ class Interpreter:
 
     def operator(self, name: str) -> Callable[..., Any]:
         """The operator as the dispatcher would call it for CUDA."""
-        from aclnn import torch_ops
         from aclnn.operators import BY_NAME
+        from aclnn.torch import registration
 
         operator = BY_NAME[name]
-        defaults, names = torch_ops.default_arguments(operator), torch_ops.out_names(operator)
-        evaluate = torch_ops.evaluator(operator, "cuda")
+        defaults, names = registration.default_arguments(operator), registration.out_names(operator)
+        evaluate = registration.evaluator(operator, "cuda")
 
         def call(*arguments: Any, **outs: Any) -> Any:
             written: Sequence[Any] | None = [outs[name] for name in names] if outs else None

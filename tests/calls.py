@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aclnn.executor import Executor, prepare
-from aclnn.products import Product
+from aclnn.core.products import Product
+from aclnn.execution.executor import Executor, prepare
 from cases.table import Arguments, Case, T
 from guarded import Guarded
 from reference import expected

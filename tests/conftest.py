@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from aclnn.products import set_soc_name, soc_name
+from aclnn.core.products import set_soc_name, soc_name
 from fresh_runtime import device, fresh  # noqa: F401  (fixtures)
 from stand_in_plan import without_kernels  # noqa: F401  (fixture)
 from toolkit_support import compiled, toolkit_root  # noqa: F401  (fixtures)

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from flint import arb, arb_series, ctx
 
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 
 #: A forward function over power series, which flint differentiates.
 Forward = Callable[[Any], Any]

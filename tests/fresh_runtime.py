@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from aclnn import cann, handles
-from aclnn.runtime import devices, errors, lifecycle, memory
+from aclnn import cann
+from aclnn.runtime import devices, errors, handles, lifecycle, memory
 from aclnn.runtime.streams import Stream
 
 MEMORY_BYTES = 1 << 26

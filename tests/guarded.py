@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from aclnn.dtypes import DataType as D
-from aclnn.tensor import Layout, Tensor, contiguous_strides
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.tensor import Layout, Tensor, contiguous_strides
 
 GUARD = 70  # elements before and after a view: more than a vector and a cache line
 

@@ -25,7 +25,7 @@ from numba.core import config, types  # noqa: E402
 
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
 
-from aclnn.dtypes import DataType  # noqa: E402
+from aclnn.core.dtypes import DataType  # noqa: E402
 from aclnn.kernels.cpu.elementwise import contiguous  # noqa: E402
 from aclnn.kernels.cpu.elementwise.fitted import fast  # noqa: E402
 from aclnn.kernels.cpu.elementwise.kinds import KINDS  # noqa: E402

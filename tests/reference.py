@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.dtypes import DataType as D
-from aclnn.tensor import Scalar
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.tensor import Scalar
 from cases.table import Case, Curve, T
 from exact import derivatives, ulp_of, values
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from aclnn import executor, kernels
+from aclnn import kernels
+from aclnn.execution import executor
 from aclnn.runtime import memory
-from aclnn.settings import Memo
+from aclnn.support.bounded import BoundedCache
 
 
 class StandInPlan:
@@ -27,4 +28,4 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan with stand-ins, and forget the plans afterwards."""
     for name in ("elementwise", "layer_norm", "layer_norm_backward"):
         monkeypatch.setattr(kernels, name, lambda *_: StandInPlan())
-    monkeypatch.setattr(executor, "_prepared", Memo())
+    monkeypatch.setattr(executor, "_prepared", BoundedCache())

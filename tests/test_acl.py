@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aclnn import acl, cann
-from aclnn.status import AclnnError
+from aclnn.core.status import AclnnError
 from fresh_runtime import pass_gate, queue, refusal
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn import arrays, dlpack
-from aclnn.dtypes import DataType as D
-from aclnn.executor import prepare
-from aclnn.products import set_soc_name
-from aclnn.status import AclnnError
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import set_soc_name
+from aclnn.core.status import AclnnError
+from aclnn.execution import arrays, dlpack
+from aclnn.execution.executor import prepare
 from cases import CASES
 from cases.table import FLOATS, INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
 from exact import BFLOAT16, NUMPY

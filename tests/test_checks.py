@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from aclnn.declaration import Call
-from aclnn.dtypes import DataType as D
-from aclnn.executor import prepare, prepare_layouts
-from aclnn.products import Product
-from aclnn.rules import sane_view
-from aclnn.status import AclnnError
-from aclnn.tensor import Tensor
+from aclnn.core.checks import sane_view
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare, prepare_layouts
 from cases import CASES
 from cases.table import (
     FLOATS,

@@ -19,18 +19,21 @@ import ml_dtypes
 import numpy as np
 import pytest
 from rich.console import Console
+from tools.pages import PAGES, functions_page
 from typer.testing import CliRunner, Result
 
 import aclnn
-from aclnn import console, extras, files, products
-from aclnn.cann.prototype import FUNCTIONS
+from aclnn import io as files
+from aclnn.capi.prototype import FUNCTIONS
 from aclnn.cli import app as app_module
+from aclnn.cli import console
 from aclnn.cli.app import app
 from aclnn.cli.info import _OPTIONAL, describe_installation
-from aclnn.docs import PAGES, functions_page
+from aclnn.core import products
+from aclnn.core.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 from aclnn.kernels.cpu import pool
 from aclnn.operators import BY_NAME, OPERATORS
-from aclnn.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
+from aclnn.support import optional
 
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -441,12 +444,12 @@ def test_info_of_an_operator_is_its_declaration(operator: Any) -> None:
     [
         ("operators", "docs/operators.md"),
         ("functions", "docs/c-functions.md"),
-        ("stub", "src/aclnn/cann/__init__.pyi"),
+        ("stub", "src/aclnn/capi/__init__.pyi"),
     ],
 )
 def test_the_pages_made_from_declarations_are_current(page: str, file: str) -> None:
     text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
-    assert text == PAGES[page](), f"python -m aclnn.docs {page} > {file}"
+    assert text == PAGES[page](), f"python -m tools.pages {page} > {file}"
 
 
 def test_the_page_of_functions_has_all_of_them() -> None:
@@ -481,7 +484,7 @@ def test_info_says_what_may_be_left_out(operator: str, name: str, optional: bool
 
 def test_parts_are_found_when_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "build" in invoke("toolkit", "--help").stdout
-    monkeypatch.setattr(app_module, "_PARTS", {"toolkit": "aclnn.toolkit.command", "gone": "aclnn.gone.command"})
+    monkeypatch.setattr(app_module, "_PARTS", {"toolkit": "aclnn.cli.toolkit", "gone": "aclnn.gone.command"})
     listed = invoke("--help").stdout
     assert "toolkit" in listed
     assert "gone" not in listed
@@ -589,4 +592,4 @@ def test_without_the_extra_there_is_a_hint(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"
     done = python("-c", code)
     assert done.returncode == 1
-    assert done.stderr == f"aclnn: {missing} is not installed: {extras.command('cli')}\n"
+    assert done.stderr == f"aclnn: {missing} is not installed: {optional.command('cli')}\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import aclnn
-from aclnn.declaration import Kind
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Kind
+from aclnn.core.products import Product, product_of
 from aclnn.operators import OPERATORS
-from aclnn.products import Product, product_of
 from cases import CASES
 from cases.table import MODERN, PRODUCTS, SOC_NAMES, Case
 

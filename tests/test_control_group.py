@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aclnn import control_group
 from aclnn.kernels.cpu import target
+from aclnn.support import cgroups
 
 Machine = Callable[[str | None, dict[str, str]], None]
 
@@ -25,8 +25,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
             path.write_text(text)
         if own is not None:
             (tmp_path / "own").write_bytes(own.encode("latin-1"))
-        monkeypatch.setattr(control_group, "_ROOT", str(tmp_path / "cgroup"))
-        monkeypatch.setattr(control_group, "_OWN", str(tmp_path / "own"), raising=False)
+        monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path / "cgroup"))
+        monkeypatch.setattr(cgroups, "_OWN", str(tmp_path / "own"), raising=False)
 
     return give
 
@@ -52,7 +52,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 )
 def test_limits(files: dict[str, str], memory: int | None, processors: float | None, machine: Machine) -> None:
     machine(None, files)
-    assert (control_group.memory_bytes(), control_group.processors()) == (memory, processors)
+    assert (cgroups.memory_bytes(), cgroups.processors()) == (memory, processors)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_limits_of_a_group_that_is_not_the_root(
 ) -> None:
     """Only the root was looked at, where systemd, Slurm and containers without a namespace of their own set nothing."""
     machine(own, files)
-    assert (control_group.memory_bytes(), control_group.processors()) == (memory, processors)
+    assert (cgroups.memory_bytes(), cgroups.processors()) == (memory, processors)
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 8), (0.25, 1), (1.5, 2), (2.0, 2), (64.0, 8)])
 def test_threads_follow_the_quota(quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two processors' time on 64 of them there were 64 threads."""
     monkeypatch.setattr(target.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
-    monkeypatch.setattr(control_group, "processors", lambda: quota)
+    monkeypatch.setattr(cgroups, "processors", lambda: quota)
     assert target.processors() == expected

@@ -13,12 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from aclnn import cann
+from aclnn.cli import demo as command
 from aclnn.cli.app import app
-from aclnn.demo import command, digits, figure
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.demo import digits, figure
 from aclnn.demo.program import Program
 from aclnn.demo.worked_examples import WORKED_EXAMPLES, WorkedExample
 from aclnn.operators import BY_NAME
-from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 
 BACKWARD = {"fast_gelu_backward", "silu_backward", "gelu_backward_v2", "hardswish_backward", "layer_norm_backward"}
 

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aclnn import dtypes
-from aclnn.dtypes import DataType, Format
+from aclnn.core import dtypes
+from aclnn.core.dtypes import DataType, Format
 
 # Number, name, bytes as aclDataTypeSize reports them.
 TYPES = """

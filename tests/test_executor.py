@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn import arrays
-from aclnn import executor as executors
-from aclnn.dtypes import DataType as D
-from aclnn.executor import Executor, prepare
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution import arrays
+from aclnn.execution import executor as executors
+from aclnn.execution.executor import Executor, prepare
 from aclnn.kernels.cpu import pool
-from aclnn.products import Product
-from aclnn.settings import Memo
-from aclnn.status import AclnnError
-from aclnn.tensor import Tensor
+from aclnn.support.bounded import BoundedCache
 from calls import bound, memory
 from cases import CASE_BY_NAME, CASES
 from cases.table import INVALID, NULL, Case, T, changed
@@ -152,7 +152,7 @@ def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.Mon
     case = CASE_BY_NAME["silu_backward"]
     assert prepared(case)[0].workspace_bytes == 0
     monkeypatch.setenv("ACLNN_WORKSPACE_BYTES", "1000")
-    monkeypatch.setattr(executors, "_prepared", Memo())
+    monkeypatch.setattr(executors, "_prepared", BoundedCache())
     executor, _ = prepared(case)
     assert executor.workspace_bytes == 1000
     with pytest.raises(AclnnError, match="expected at least the 1000 bytes"):
@@ -167,13 +167,13 @@ def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("word", ["many", "-1", "1.5"])
 def test_settings_that_are_no_numbers(name: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, word)
-    monkeypatch.setattr(executors, "_prepared", Memo())
+    monkeypatch.setattr(executors, "_prepared", BoundedCache())
     with pytest.raises(ValueError, match=f"{name}: expected an integer of at least 0, got '{word}'"):
         prepared(CASE_BY_NAME["silu_backward"])
 
 
 def test_what_is_kept_of_earlier_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: Memo[Any, Any] = Memo()
+    kept: BoundedCache[Any, Any] = BoundedCache()
     monkeypatch.setattr(executors, "_prepared", kept)
     monkeypatch.setenv("ACLNN_CACHE_LIMIT", "3")
     for rows in range(1, 11):
@@ -182,7 +182,7 @@ def test_what_is_kept_of_earlier_calls_is_limited(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: Memo[Any, Any] = Memo()
+    kept: BoundedCache[Any, Any] = BoundedCache()
     monkeypatch.setattr(arrays, "_judged", kept)
     monkeypatch.setenv("ACLNN_CACHE_LIMIT", "3")
     for size in range(1, 11):
@@ -193,7 +193,7 @@ def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch:
 def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The older half is forgotten, so that the current step's calls stay."""
     monkeypatch.setenv("ACLNN_CACHE_LIMIT", "4")
-    kept: Memo[int, str] = Memo()
+    kept: BoundedCache[int, str] = BoundedCache()
     for key in (0, 1, 2, 3, 3, 4):
         kept.keep(key, "")
     assert list(kept) == [2, 3, 4]
@@ -202,7 +202,7 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
 def test_nothing_is_kept_when_the_limit_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call was."""
     monkeypatch.setenv("ACLNN_CACHE_LIMIT", "0")
-    kept: Memo[int, str] = Memo()
+    kept: BoundedCache[int, str] = BoundedCache()
     kept.keep(1, "")
     assert not kept
 

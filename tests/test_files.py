@@ -15,8 +15,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aclnn import files
-from aclnn.files import FileError
+from aclnn import io
+from aclnn.io import FileError
 
 FORMS = [".npy", ".npz", ".safetensors", ".pt", ".pth", ".bin", ".raw"]
 TYPES = [np.float32, np.float16, ml_dtypes.bfloat16, np.float64, np.int64]
@@ -34,8 +34,8 @@ def test_what_is_written_comes_back(tmp_path, suffix, dtype):
     for shape in SHAPES:
         array = sample(dtype, shape)
         path = tmp_path / f"t{suffix}"
-        files.write(path, array)
-        back = files.read(path, dtype=np.dtype(dtype).name, shape=shape)
+        io.write(path, array)
+        back = io.read(path, dtype=np.dtype(dtype).name, shape=shape)
         assert back.dtype == array.dtype
         assert back.shape == shape
         assert back.tobytes() == array.tobytes()
@@ -46,70 +46,70 @@ def test_what_is_written_comes_back(tmp_path, suffix, dtype):
 def test_several_tensors_have_names(tmp_path, suffix):
     tensors = {"x": sample(np.float32, (3,)), "dy": sample(ml_dtypes.bfloat16, (2, 2)).T}
     path = tmp_path / f"t{suffix}"
-    files.write(path, tensors)
-    assert set(files.entries(path)) == {"x", "dy"}
-    assert files.entries(path)["dy"].shape == (2, 2)
+    io.write(path, tensors)
+    assert set(io.entries(path)) == {"x", "dy"}
+    assert io.entries(path)["dy"].shape == (2, 2)
     for name, array in tensors.items():
-        assert files.read(path, name).tobytes() == array.tobytes()
+        assert io.read(path, name).tobytes() == array.tobytes()
     with pytest.raises(FileError, match=r"expected a tensor's name, one of dy, x"):
-        files.read(path)
+        io.read(path)
     with pytest.raises(FileError, match=r"expected a tensor named 'z', got dy, x"):
-        files.read(path, "z")
+        io.read(path, "z")
 
 
 def test_numpy_reads_and_writes_the_same_files(tmp_path):
     array = sample(np.float16, (4, 3))
-    files.write(tmp_path / "a.npy", array)
+    io.write(tmp_path / "a.npy", array)
     assert np.array_equal(np.load(tmp_path / "a.npy"), array)
-    files.write(tmp_path / "a.npz", {"k": array})
+    io.write(tmp_path / "a.npz", {"k": array})
     assert np.array_equal(np.load(tmp_path / "a.npz")["k"], array)
     np.save(tmp_path / "b.npy", np.asfortranarray(array))
-    assert np.array_equal(files.read(tmp_path / "b.npy"), array)
+    assert np.array_equal(io.read(tmp_path / "b.npy"), array)
     np.savez_compressed(tmp_path / "c.npz", k=array)
-    assert np.array_equal(files.read(tmp_path / "c.npz", "k"), array)
+    assert np.array_equal(io.read(tmp_path / "c.npz", "k"), array)
     narrow = array.astype(ml_dtypes.bfloat16)
     np.save(tmp_path / "d.npy", narrow)
-    assert files.read(tmp_path / "d.npy").dtype == narrow.dtype
-    assert files.read(tmp_path / "d.npy").tobytes() == narrow.tobytes()
-    assert files.read(tmp_path / "d.npy", dtype="uint16").dtype == np.uint16
+    assert io.read(tmp_path / "d.npy").dtype == narrow.dtype
+    assert io.read(tmp_path / "d.npy").tobytes() == narrow.tobytes()
+    assert io.read(tmp_path / "d.npy", dtype="uint16").dtype == np.uint16
 
 
 def test_the_safetensors_library_agrees(tmp_path):
     library = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
     array = sample(np.float32, (4, 3))
-    files.write(tmp_path / "a.safetensors", {"k": array})
+    io.write(tmp_path / "a.safetensors", {"k": array})
     assert np.array_equal(library.load_file(tmp_path / "a.safetensors")["k"], array)
     library.save_file({"k": array}, tmp_path / "b.safetensors")
-    assert np.array_equal(files.read(tmp_path / "b.safetensors"), array)
+    assert np.array_equal(io.read(tmp_path / "b.safetensors"), array)
 
 
 def test_torch_agrees(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     array = sample(np.float32, (4, 3))
-    files.write(tmp_path / "a.pt", {"k": array, "n": sample(ml_dtypes.bfloat16, (5,))})
+    io.write(tmp_path / "a.pt", {"k": array, "n": sample(ml_dtypes.bfloat16, (5,))})
     loaded = torch.load(tmp_path / "a.pt", weights_only=True)
     assert np.array_equal(loaded["k"].numpy(), array)
     assert loaded["n"].dtype == torch.bfloat16
-    files.write(tmp_path / "b.pt", array)
+    io.write(tmp_path / "b.pt", array)
     assert np.array_equal(torch.load(tmp_path / "b.pt", weights_only=True).numpy(), array)
     base = torch.arange(24.0).reshape(4, 6)
     saved = {"t": base.T[1:3], "p": torch.nn.Parameter(base), "list": [base[1], 3, "word"], "n": {"a": base.half()}}
     torch.save(saved, tmp_path / "c.pt")
-    assert set(files.entries(tmp_path / "c.pt")) == {"t", "p", "list.0", "n.a"}
-    assert np.array_equal(files.read(tmp_path / "c.pt", "t"), base.T[1:3].numpy())
-    assert np.array_equal(files.read(tmp_path / "c.pt", "n.a"), base.half().numpy())
+    assert set(io.entries(tmp_path / "c.pt")) == {"t", "p", "list.0", "n.a"}
+    assert np.array_equal(io.read(tmp_path / "c.pt", "t"), base.T[1:3].numpy())
+    assert np.array_equal(io.read(tmp_path / "c.pt", "n.a"), base.half().numpy())
     torch.save(torch.nn.Linear(3, 2).state_dict(), tmp_path / "d.pt")
-    assert set(files.entries(tmp_path / "d.pt")) == {"weight", "bias"}
+    assert set(io.entries(tmp_path / "d.pt")) == {"weight", "bias"}
 
 
 def test_what_lies_uncompressed_is_mapped(tmp_path):
     array = sample(np.float32, (1000,))
     for suffix in (".npy", ".npz", ".safetensors", ".pt"):
-        files.write(tmp_path / f"t{suffix}", {"a": array})
-        (entry,) = files.entries(tmp_path / f"t{suffix}").values()
+        io.write(tmp_path / f"t{suffix}", {"a": array})
+        (entry,) = io.entries(tmp_path / f"t{suffix}").values()
         read = entry.load()
         assert not read.flags.writeable
-        assert files.read(tmp_path / f"t{suffix}").flags.aligned
+        assert io.read(tmp_path / f"t{suffix}").flags.aligned
         while isinstance(read.base, np.ndarray):
             read = read.base
         assert not read.flags.owndata, suffix
@@ -187,17 +187,17 @@ def test_hostile_files_are_refused(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(FileError) as caught:
-        files.read(path, dtype="float32" if name.endswith("bin") else None)
+        io.read(path, dtype="float32" if name.endswith("bin") else None)
     assert str(path) in str(caught.value)
     assert text in f"{caught.value}$"
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
     with pytest.raises(FileError, match="No such file"):
-        files.read(tmp_path / "none.npy")
+        io.read(tmp_path / "none.npy")
     (tmp_path / "d.npy").mkdir()
     with pytest.raises(FileError, match="expected a regular file"):
-        files.read(tmp_path / "d.npy")
+        io.read(tmp_path / "d.npy")
 
 
 def torch_archive(path, pickled, storages=(), compress=zipfile.ZIP_STORED):
@@ -220,36 +220,36 @@ def test_a_pickle_is_never_run(tmp_path):
     for protocol in range(2, 6):
         torch_archive(tmp_path / "a.pt", pickle.dumps(Dangerous(trap), protocol))
         with pytest.raises(FileError, match=r"posix\.mkdir|nt\.mkdir"):
-            files.entries(tmp_path / "a.pt")
+            io.entries(tmp_path / "a.pt")
     np.save(tmp_path / "o.npy", np.array([Dangerous(trap)], object))
     with pytest.raises(FileError, match="never unpickled"):
-        files.read(tmp_path / "o.npy")
+        io.read(tmp_path / "o.npy")
     assert not os.path.exists(trap)
 
 
 def test_torch_tensors_stay_within_their_storage(tmp_path):
-    from aclnn.dtypes import DataType
-    from aclnn.files import pickles
+    from aclnn.core.dtypes import DataType
+    from aclnn.io import pickles
 
     honest = pickles.pickled({"a": (DataType.FLOAT, (2, 2))})
     torch_archive(tmp_path / "a.pt", honest, [b"\0" * 16])
-    assert files.read(tmp_path / "a.pt").shape == (2, 2)
+    assert io.read(tmp_path / "a.pt").shape == (2, 2)
     torch_archive(tmp_path / "a.pt", honest, [b"\0" * 12])
     with pytest.raises(FileError, match="expected 16 bytes of storage '0'"):
-        files.entries(tmp_path / "a.pt")
+        io.entries(tmp_path / "a.pt")
     for shape in ((1 << 60,), (1 << 40, 1 << 40)):
         torch_archive(tmp_path / "a.pt", pickles.pickled({"a": (DataType.FLOAT, shape)}), [b"\0" * 16])
         with pytest.raises(FileError, match=r"bytes of storage|expected a storage"):
-            files.entries(tmp_path / "a.pt")
+            io.entries(tmp_path / "a.pt")
     # Four elements of storage, but strides that leave it.
     outside = honest.replace(pickles._integers((2, 1)), pickles._integers((9, 1)))
     assert outside != honest
     torch_archive(tmp_path / "a.pt", outside, [b"\0" * 16])
     with pytest.raises(FileError, match="within its storage"):
-        files.entries(tmp_path / "a.pt")
+        io.entries(tmp_path / "a.pt")
     torch_archive(tmp_path / "a.pt", honest, [b"\0" * 16], zipfile.ZIP_DEFLATED)
     with pytest.raises(FileError, match="uncompressed"):
-        files.entries(tmp_path / "a.pt")
+        io.entries(tmp_path / "a.pt")
 
 
 def test_a_pickle_that_multiplies_is_refused(tmp_path):
@@ -259,7 +259,7 @@ def test_a_pickle_that_multiplies_is_refused(tmp_path):
     )
     torch_archive(tmp_path / "a.pt", bomb + b"t.")
     with pytest.raises(FileError, match="at most 100000 objects"):
-        files.entries(tmp_path / "a.pt")
+        io.entries(tmp_path / "a.pt")
 
 
 def pickled_text(text):
@@ -295,7 +295,7 @@ def test_a_pickle_that_asks_for_more_than_it_has_is_refused_in_few_words(tmp_pat
     tracemalloc.start()
     try:
         with pytest.raises(FileError, match=re.escape(text)) as caught:
-            files.entries(tmp_path / "a.pt")
+            io.entries(tmp_path / "a.pt")
         assert tracemalloc.get_traced_memory()[1] < 40_000_000
     finally:
         tracemalloc.stop()
@@ -303,17 +303,17 @@ def test_a_pickle_that_asks_for_more_than_it_has_is_refused_in_few_words(tmp_pat
 
 
 def test_a_pickle_of_too_many_operations_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files.pt.pickles, "_MAX_OPERATIONS", 1000)
+    monkeypatch.setattr(io.pt.pickles, "_MAX_OPERATIONS", 1000)
     torch_archive(tmp_path / "a.pt", b"\x80\x02" + b"]" * 1000 + b".")
     with pytest.raises(FileError, match="expected at most 1000 operations"):
-        files.entries(tmp_path / "a.pt")
+        io.entries(tmp_path / "a.pt")
 
 
 def test_a_storage_of_a_kind_that_is_no_word_is_refused(tmp_path):
     identifier = b"(X\x07\0\0\0storageK\x05X\x01\0\0\0" + b"0X\x03\0\0\0cpuK\x04tQ"
     torch_archive(tmp_path / "a.pt", b"\x80\x02" + identifier + b".", [b"\0" * 16])
     with pytest.raises(FileError, match="expected a storage"):
-        files.entries(tmp_path / "a.pt")
+        io.entries(tmp_path / "a.pt")
 
 
 def test_a_damaged_lzma_archive_is_refused(tmp_path):
@@ -324,30 +324,30 @@ def test_a_damaged_lzma_archive_is_refused(tmp_path):
     damaged[60:200] = bytes(140)
     path.write_bytes(damaged)
     with pytest.raises(FileError):
-        files.read(path)
+        io.read(path)
 
 
 def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path):
     array = sample(np.float32, (3,))
-    files.write(tmp_path / "a.safetensors", {"x": array, "y": array})
+    io.write(tmp_path / "a.safetensors", {"x": array, "y": array})
     data = (tmp_path / "a.safetensors").read_bytes()
     end = data.rindex(b"F32")
     (tmp_path / "a.safetensors").write_bytes(data[:end] + b"F8?" + data[end + 3 :])
-    assert np.array_equal(files.read(tmp_path / "a.safetensors", "x"), array)
-    assert np.array_equal(files.read(tmp_path / "a.safetensors", "x", shape=(3,)), array)
+    assert np.array_equal(io.read(tmp_path / "a.safetensors", "x"), array)
+    assert np.array_equal(io.read(tmp_path / "a.safetensors", "x", shape=(3,)), array)
     with pytest.raises(FileError, match=r"expected 'y' of one of the types F64, .*, got F8\?"):
-        files.read(tmp_path / "a.safetensors", "y")
+        io.read(tmp_path / "a.safetensors", "y")
 
 
 def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     path = tmp_path / "a.pt"
     torch.save({"x": torch.ones(3), "c": torch.ones(2, dtype=torch.complex64), "d": torch.device("cpu")}, path)
-    assert files.read(path, "x").tolist() == [1, 1, 1]
+    assert io.read(path, "x").tolist() == [1, 1, 1]
     with pytest.raises(FileError, match=r"c: expected tensors only, got 'torch.ComplexFloatStorage'"):
-        files.read(path, "c")
+        io.read(path, "c")
     with pytest.raises(FileError, match=r"d: expected tensors only, got 'torch.device', which is not called"):
-        files.read(path, "d")
+        io.read(path, "d")
 
 
 def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path):
@@ -355,13 +355,13 @@ def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path):
     path, model = tmp_path / "a.pt", torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
     torch.save(model, path)
     with pytest.raises(FileError, match=r"Sequential', which is not called: save model\.state_dict\(\) instead"):
-        files.read(path)
+        io.read(path)
     torch.save({"model": model, "x": torch.ones(3), "device": torch.device("cpu")}, path)
-    assert files.read(path, "x").tolist() == [1, 1, 1]
+    assert io.read(path, "x").tolist() == [1, 1, 1]
     with pytest.raises(FileError, match=r"model: expected .* save model\.state_dict\(\) instead"):
-        files.read(path, "model")
+        io.read(path, "model")
     with pytest.raises(FileError, match=r"torch\.device', which is not called$"):
-        files.read(path, "device")
+        io.read(path, "device")
 
 
 def test_a_file_in_the_format_before_pytorch_1_6_is_told_from_a_damaged_one(tmp_path):
@@ -370,16 +370,16 @@ def test_a_file_in_the_format_before_pytorch_1_6_is_told_from_a_damaged_one(tmp_
     with pytest.raises(
         FileError, match=r"a\.pt: expected a zip archive, got a pickle: if PyTorch before 1\.6 saved it"
     ):
-        files.read(tmp_path / "a.pt")
+        io.read(tmp_path / "a.pt")
 
 
 def test_an_expanded_tensor_is_read(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save(torch.ones(1).expand(6, 8), tmp_path / "a.pt")
-    assert np.array_equal(files.read(tmp_path / "a.pt"), np.ones((6, 8)))
+    assert np.array_equal(io.read(tmp_path / "a.pt"), np.ones((6, 8)))
     torch.save(torch.ones(1).expand(1 << 20, 1 << 20), tmp_path / "a.pt")
     with pytest.raises(FileError, match="to span at most 100 times its 4 bytes"):
-        files.read(tmp_path / "a.pt")
+        io.read(tmp_path / "a.pt")
 
 
 def test_a_flipped_bit_in_a_stored_member_is_found(tmp_path):
@@ -388,26 +388,26 @@ def test_a_flipped_bit_in_a_stored_member_is_found(tmp_path):
     data = bytearray(path.read_bytes())
     data[1000] ^= 1
     path.write_bytes(data)
-    assert files.entries(path)["a"].shape == (500,)
+    assert io.entries(path)["a"].shape == (500,)
     with pytest.raises(FileError, match=r"expected the bytes of a\.npy to have the check sum"):
-        files.read(path)
+        io.read(path)
 
 
 def test_an_empty_tensor_of_impossible_extents_is_refused(tmp_path):
     (tmp_path / "a.npy").write_bytes(npy_of(shape=f"({1 << 63}, 0)", data=b""))
     with pytest.raises(FileError, match=r"expected extents that span less than 2\^63 bytes"):
-        files.read(tmp_path / "a.npy")
+        io.read(tmp_path / "a.npy")
 
 
 def test_texts_of_sizes_say_what_came(tmp_path):
     (tmp_path / "a.bin").write_bytes(bytes(16))
     with pytest.raises(FileError, match=r"expected at most 64 extents from 0 on, got \[-4\]"):
-        files.read(tmp_path / "a.bin", dtype="float32", shape=(-4,))
+        io.read(tmp_path / "a.bin", dtype="float32", shape=(-4,))
     (tmp_path / "a.npy").write_bytes(npy_of()[:40])
     with pytest.raises(FileError, match=r"expected a header of \d+ bytes, got 30"):
-        files.read(tmp_path / "a.npy")
+        io.read(tmp_path / "a.npy")
     with pytest.raises(FileError, match=r"expected one of float32, .* got uint64"):
-        files.write(tmp_path / "a.pt", np.ones(3, np.uint64))
+        io.write(tmp_path / "a.pt", np.ones(3, np.uint64))
 
 
 def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
@@ -420,13 +420,13 @@ def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
     assert path.stat().st_size < 1_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(FileError, match="store it uncompressed"):
-        files.read(path)
+        io.read(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
     # One that lies about its size.
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", npy_of("'|u1'", f"({1 << 60},)", bytes(1000)))
     with pytest.raises(FileError, match=r"expected 115292150460684\d+ bytes of a.npy"):
-        files.read(path)
+        io.read(path)
 
 
 def test_an_archives_directory_is_read_once_for_all_of_its_compressed_members(tmp_path, monkeypatch):
@@ -435,7 +435,7 @@ def test_an_archives_directory_is_read_once_for_all_of_its_compressed_members(tm
     np.savez_compressed(tmp_path / "a.npz", **arrays)
     opened = []
     monkeypatch.setattr(zipfile, "ZipFile", lambda path, kind=zipfile.ZipFile: opened.append(path) or kind(path))
-    for name, entry in files.entries(tmp_path / "a.npz").items():
+    for name, entry in io.entries(tmp_path / "a.npz").items():
         assert np.array_equal(entry.load(), arrays[name])
     assert len(opened) == 1
 
@@ -448,7 +448,7 @@ def test_a_compressed_member_that_is_cut_off_is_refused(tmp_path):
     data[directory + 20 : directory + 24] = struct.pack("<I", len(data))  # its compressed size
     (tmp_path / "a.npz").write_bytes(data)
     with pytest.raises(FileError, match=f"expected {len(data)} bytes of {info.filename}, got "):
-        files.entries(tmp_path / "a.npz")
+        io.entries(tmp_path / "a.npz")
 
 
 def test_a_damaged_archive_is_refused(tmp_path):
@@ -463,28 +463,28 @@ def test_a_damaged_archive_is_refused(tmp_path):
             damaged[position] ^= 1 << int(rng.integers(0, 8))
         path.write_bytes(damaged)
         try:
-            files.read(path)
+            io.read(path)
         except FileError:
             refused += 1
     assert refused > 150
     for cut in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
         with pytest.raises(FileError):
-            files.read(path)
+            io.read(path)
 
 
 def test_an_interrupted_write_leaves_what_was_there(tmp_path, monkeypatch):
     path = tmp_path / "a.npy"
-    files.write(path, sample(np.float32, (3,)))
+    io.write(path, sample(np.float32, (3,)))
     before = path.read_bytes()
 
     def fail(array):
         yield b"half"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.npy, "pieces", fail)
+    monkeypatch.setattr(io.npy, "pieces", fail)
     with pytest.raises(KeyboardInterrupt):
-        files.write(path, sample(np.float32, (3000,)))
+        io.write(path, sample(np.float32, (3000,)))
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.npy"]
 
@@ -493,9 +493,9 @@ def test_several_files_are_written_or_none(tmp_path):
     array = sample(np.float32, (3,))
     for bad in (tmp_path / "no" / "b.npy", tmp_path):
         with pytest.raises(FileError, match=r"expected one of \.npy|No such file"):
-            files.write_all({tmp_path / "a.npy": array, bad: array})
+            io.write_all({tmp_path / "a.npy": array, bad: array})
         assert os.listdir(tmp_path) == []
-    files.write_all({tmp_path / "a.npy": array, tmp_path / "b.npz": {"k": array}})
+    io.write_all({tmp_path / "a.npy": array, tmp_path / "b.npz": {"k": array}})
     assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npz"]
 
 
@@ -506,7 +506,7 @@ def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, m
     old, fresh = sample(np.float32, (3,)), sample(np.float32, (4,))
     paths = {name: tmp_path / f"{name}.npy" for name in ("old", "new", "stuck", "last")}
     for name in ("old", "stuck", "last"):
-        files.write(paths[name], old)
+        io.write(paths[name], old)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     replace = os.replace
 
@@ -522,12 +522,12 @@ def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, m
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     with pytest.raises((FileError, KeyboardInterrupt), match=r"stuck\.npy: Operation not permitted|^$"):
-        files.write_all(dict.fromkeys(paths.values(), fresh))
+        io.write_all(dict.fromkeys(paths.values(), fresh))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     monkeypatch.setattr(os, "replace", replace)
-    files.write_all(dict.fromkeys(paths.values(), fresh))
+    io.write_all(dict.fromkeys(paths.values(), fresh))
     assert sorted(os.listdir(tmp_path)) == sorted(path.name for path in paths.values())
-    assert all(np.array_equal(files.read(path), fresh) for path in paths.values())
+    assert all(np.array_equal(io.read(path), fresh) for path in paths.values())
 
 
 def test_bytes_that_a_disk_refuses_late_leave_what_was_there(tmp_path, monkeypatch):
@@ -537,31 +537,31 @@ def test_bytes_that_a_disk_refuses_late_leave_what_was_there(tmp_path, monkeypat
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     path = tmp_path / "a.npy"
-    files.write(path, sample(np.float32, (3,)))
+    io.write(path, sample(np.float32, (3,)))
     before = path.read_bytes()
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(FileError, match=r"a\.npy: Disk quota exceeded"):
-        files.write(path, sample(np.float32, (4,)))
+        io.write(path, sample(np.float32, (4,)))
     assert path.read_bytes() == before
 
 
 def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path, monkeypatch):
     """A private file became one that everybody may read."""
     array, path = sample(np.float32, (3,)), tmp_path / "a.npy"
-    files.write(path, array)
+    io.write(path, array)
     path.chmod(0o600)
     written = []
     monkeypatch.setattr(
-        files.npy, "pieces", lambda array: written.extend(file.stat().st_mode for file in tmp_path.iterdir()) or []
+        io.npy, "pieces", lambda array: written.extend(file.stat().st_mode for file in tmp_path.iterdir()) or []
     )
-    files.write(path, array)
+    io.write(path, array)
     assert [stat.filemode(mode) for mode in (*written, path.stat().st_mode)] == 3 * ["-rw-------"]
 
 
 def test_files_that_are_new_have_the_permissions_that_the_umask_leaves(tmp_path):
     before = os.umask(0o027)
     try:
-        files.write(tmp_path / "a.npy", sample(np.float32, (3,)))
+        io.write(tmp_path / "a.npy", sample(np.float32, (3,)))
     finally:
         os.umask(before)
     assert stat.filemode((tmp_path / "a.npy").stat().st_mode) == "-rw-r-----"
@@ -570,26 +570,26 @@ def test_files_that_are_new_have_the_permissions_that_the_umask_leaves(tmp_path)
 def test_names_that_could_not_be_read_back_are_refused(tmp_path):
     array = sample(np.float32, (3,))
     with pytest.raises(FileError, match="expected another name than __metadata__"):
-        files.write(tmp_path / "a.safetensors", {"__metadata__": array})
+        io.write(tmp_path / "a.safetensors", {"__metadata__": array})
     for suffix, name in ((".npz", "arr_0"), (".safetensors", "tensor")):
         with pytest.raises(FileError, match=f"expected every name once, got '{name}' again"):
-            files.write(tmp_path / f"a{suffix}", {"": array, name: array})
+            io.write(tmp_path / f"a{suffix}", {"": array, name: array})
     for suffix in (".npy", ".npz"):
         with pytest.raises(FileError, match="expected a data type that can be read back, got complex64"):
-            files.write(tmp_path / f"a{suffix}", array.astype(np.complex64))
+            io.write(tmp_path / f"a{suffix}", array.astype(np.complex64))
     assert os.listdir(tmp_path) == []
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
     array = sample(np.float32, (3,))
     with pytest.raises(FileError, match="expected one tensor for this form, got 2"):
-        files.write(tmp_path / "a.npy", {"a": array, "b": array})
+        io.write(tmp_path / "a.npy", {"a": array, "b": array})
     with pytest.raises(FileError, match=r"expected one of \.npy"):
-        files.write(tmp_path / "a.txt", array)
+        io.write(tmp_path / "a.txt", array)
     with pytest.raises(FileError, match="expected a data type that ACL has"):
-        files.write(tmp_path / "a.npy", np.array([None]))
+        io.write(tmp_path / "a.npy", np.array([None]))
     with pytest.raises(FileError, match="No such file"):
-        files.write(tmp_path / "no" / "a.npy", array)
+        io.write(tmp_path / "no" / "a.npy", array)
     assert os.listdir(tmp_path) == []
     with pytest.raises(FileError, match=r"dtype \(--dtype\): expected a name such as float32"):
-        files.read(tmp_path / "a.bin", dtype="float12")
+        io.read(tmp_path / "a.bin", dtype="float12")

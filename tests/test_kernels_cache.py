@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from aclnn import trust
 from aclnn.kernels.cpu import cache
+from aclnn.support import trust
 from aclnn.toolkit import tree
 
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import aclnn
 from aclnn import kernels
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.addresses import invoke
@@ -29,7 +30,6 @@ from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope, gelu_tanh_value
 from aclnn.operators.hardswish import hardswish_slope
 from aclnn.operators.silu import silu_slope, silu_value
-from aclnn.tensor import Layout
 
 Array = np.ndarray[Any, Any]
 

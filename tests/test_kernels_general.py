@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import kernels
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from aclnn.formula import Gradient, exp, where
 from aclnn.kernels.cpu import compiler, pool
 from aclnn.kernels.cpu.elementwise import entries, plans

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aclnn import kernels
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.tensor import Layout
 from aclnn.kernels.cpu import compiler, pool
 from aclnn.kernels.cpu.layer_norm import backward, calls
 from aclnn.kernels.cpu.layer_norm import job as jobs
-from aclnn.tensor import Layout
 from instruction_sets import EVERY_OTHER_SET, digest_elsewhere, python
 
 Array = np.ndarray[Any, Any]
@@ -532,8 +532,8 @@ import ctypes, mmap
 import numpy as np
 from ml_dtypes import bfloat16
 from aclnn import kernels
-from aclnn.dtypes import DataType as D
-from aclnn.tensor import Layout
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.tensor import Layout
 
 def before_the_end(m, n, dtype):
     size = -(-m * n * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -827,9 +827,9 @@ import sys
 import ml_dtypes, numpy as np
 from aclnn import kernels
 from aclnn.kernels.cpu import compiler, pool, target
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
-from aclnn.tensor import Layout
+from aclnn.core.tensor import Layout
 
 pool.set_threads(2)
 dtype = DataType.of_numpy(np.dtype(getattr(np, sys.argv[1], None) or ml_dtypes.bfloat16))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.kernels.cpu.overlaps import Overlaps, Span
-from aclnn.tensor import Layout
 
 
 def some_span(rng: np.random.Generator) -> Span | None:

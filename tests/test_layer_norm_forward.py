@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from exact import ulp_of, ulps
 from instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aclnn.cann import operators as entries
-from aclnn.cann.prototype import CALLS, FUNCTIONS
-from aclnn.declaration import Call, Kind, Library, Operator, Parameter
-from aclnn.dtypes import DataType as D
-from aclnn.dtypes import Format
-from aclnn.executor import prepare, prepare_layouts
+from aclnn.capi import operators as entries
+from aclnn.capi.prototype import CALLS, FUNCTIONS
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution.executor import prepare, prepare_layouts
 from aclnn.kernels.numpy_plans import convert
 from aclnn.operators import BY_NAME as OPERATOR_BY_NAME
 from aclnn.operators.library import LIBRARY_OPERATORS
-from aclnn.products import Product
-from aclnn.status import AclnnError
-from aclnn.tensor import Scalar, Tensor
 from cases.table import GRID, INVALID, MODERN, NINE, NO_KERNEL, NULL, PRODUCTS, Arguments, T, changed, dtype, shape
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is the reference of the library-backed operators")

@@ -14,7 +14,7 @@ from benchmarks.candidates import ours
 from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
 from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, reference
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.kernels.fitted import version
 
 WORST = {

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aclnn import cann, handles, tensor
-from aclnn import executor as executor_module
-from aclnn.cann.objects import FloatArray, Scalar
-from aclnn.cann.prototype import FUNCTIONS
+from aclnn import cann
+from aclnn.capi.objects import FloatArray, Scalar
+from aclnn.capi.prototype import FUNCTIONS
+from aclnn.core import tensor
+from aclnn.execution import executor as executor_module
 from aclnn.operators import OPERATORS
-from aclnn.runtime import memory
-from aclnn.settings import Memo
+from aclnn.runtime import handles, memory
+from aclnn.support.bounded import BoundedCache
 from fresh_runtime import queue, refusal, stream_behind
 
 
@@ -669,7 +670,7 @@ def test_a_view_lies_in_the_allocation_of_its_tensors_address(call: dict[str, in
 
 def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACLNN_WORKSPACE_BYTES", "1024")
-    monkeypatch.setattr(executor_module, "_prepared", Memo())
+    monkeypatch.setattr(executor_module, "_prepared", BoundedCache())
     workspace_size, executor = first_phase(call)
     assert workspace_size == 1024
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 0

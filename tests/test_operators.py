@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aclnn import arrays
-from aclnn.dtypes import DataType
-from aclnn.executor import prepare
-from aclnn.products import Product
-from aclnn.tensor import Tensor
+from aclnn.core.dtypes import DataType
+from aclnn.core.products import Product
+from aclnn.core.tensor import Tensor
+from aclnn.execution import arrays
+from aclnn.execution.executor import prepare
 from calls import bound, check, memory, run, wanted
 from cases import CASES
 from cases.table import Accepted, Case, Example, T, changed

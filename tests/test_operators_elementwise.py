@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aclnn import arrays
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
+from aclnn.execution import arrays
 from cases import CASES
 from cases.table import FLOATS, Case, Curve
 from exact import NUMPY, derivatives, every_16_bit, rounded, ulps

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aclnn
-from aclnn import arrays
-from aclnn.dtypes import DataType as D
-from aclnn.executor import prepare
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution import arrays
+from aclnn.execution.executor import prepare
 from aclnn.kernels.cpu import compiler
 from aclnn.operators import BY_NAME
 from aclnn.operators.elu import ELU, ELU_BACKWARD
-from aclnn.status import AclnnError
-from aclnn.tensor import Scalar, Tensor
 from cases.elu import elu
 from cases.table import FLOATS, scalar
 from exact import BFLOAT16, NUMPY, derivatives, ulps, values

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from calls import assert_close
 from cases.table import T
 from exact import NUMPY

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from aclnn.kernels.cpu import pool
 from calls import assert_close
 from cases.table import T

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn import products
+from aclnn.core import products
 
 INF, NAN = np.inf, np.nan
 INTEGERS = [np.int8, np.uint8, np.int32, np.int64]

@@ -60,7 +60,7 @@ for name in ("rich", "typer", "jinja2", "cffi", "flint", "mpmath", "torch", "skl
     sys.modules[name] = None
 import aclnn
 assert aclnn.__file__.startswith({wheel!r})
-from aclnn.extras import MissingExtraError, require
+from aclnn.support.optional import MissingExtraError, require
 for module, extra in (("cffi", "toolkit"), ("jinja2", "verify"), ("torch", "torch")):
     try:
         require(module, extra)
@@ -83,6 +83,7 @@ def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path)
     assert data == {
         "py.typed",
         "__init__.pyi",
+        "cann.pyi",
         "bridge.c",
         "start.c",
         "start.h",

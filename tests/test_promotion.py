@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aclnn.dtypes import DataType as D
-from aclnn.promotion import promote
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.promotion import promote
 
 NAMES = [
     "f32",

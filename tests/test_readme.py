@@ -5,7 +5,6 @@ Lines that begin with ``# -> `` are the output expected; … stands for anything
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -18,9 +17,8 @@ import pytest
 
 import aclnn
 import exact as exact_values
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.operators import BY_NAME
-from test_layers import complaints, imports, modules
 
 ROOT = Path(__file__).parents[1]
 SHOWN = "\n".join((ROOT / page).read_text() for page in ("README.md", "docs/verify.md"))
@@ -120,10 +118,7 @@ def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.Monke
     added: dict[str, Any] = {}
     exec(compile(file, "softsign.py", "exec"), added)
     operator = added["SOFTSIGN_BACKWARD"]
-    assert (
-        list(complaints("aclnn.operators.softsign", imports("aclnn.operators.softsign", ast.parse(file), modules())))
-        == []
-    )
+    assert not re.search(r"^(import|from) (numpy|numba|torch|aclnn\.kernels)", file, re.MULTILINE)
 
     monkeypatch.setattr(aclnn, operator.name, added[operator.name], raising=False)
     monkeypatch.setitem(BY_NAME, operator.name, operator)

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aclnn import cann, handles, products
-from aclnn.cann.prototype import CALLS, FUNCTIONS
-from aclnn.dtypes import DataType
-from aclnn.runtime import arena, devices
-from aclnn.status import CODES
+from aclnn import cann
+from aclnn.capi.prototype import CALLS, FUNCTIONS
+from aclnn.core import products
+from aclnn.core.dtypes import DataType
+from aclnn.core.status import CODES
+from aclnn.runtime import arena, devices, handles
 from fresh_runtime import pass_gate, queue, refusal
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from aclnn import cann
-from aclnn.cann.prototype import CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
-from aclnn.status import CODES
+from aclnn.capi.prototype import CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
+from aclnn.core.status import CODES
 from stand_in_plan import StandInPlan
 
 COUNTS = [0, 1, 2, 4, 4, 4, 16, 64, 1000, 1 << 16, 2**63 - 1, 2**64 - 1]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import cann
-from aclnn.products import set_soc_name
+from aclnn.core.products import set_soc_name
 from aclnn.runtime import arena, memory, transfers
 from fresh_runtime import MEMORY_BYTES, refusal, stream_behind
 

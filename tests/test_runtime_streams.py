@@ -13,9 +13,9 @@ import time
 import pytest
 
 from aclnn import cann
+from aclnn.core.status import AclnnError
 from aclnn.runtime import devices
 from aclnn.runtime.streams import Stream
-from aclnn.status import AclnnError
 from fresh_runtime import PATIENCE_S, pass_gate, queue, refusal, stream_behind
 
 

@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
-from aclnn import cann, products
-from aclnn.cann import system
-from aclnn.products import Product
+from aclnn import cann
+from aclnn.capi import system
+from aclnn.core import products
+from aclnn.core.products import Product
 from fresh_runtime import refusal
 
 

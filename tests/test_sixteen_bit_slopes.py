@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from aclnn import kernels
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise import entries
 from aclnn.kernels.cpu.elementwise.fitted import fast
@@ -20,7 +21,6 @@ from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope
 from aclnn.operators.silu import silu_slope
-from aclnn.tensor import Layout
 
 FORMULAS = {f.__name__: f for f in (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)}
 FORMS: dict[DataType, np.dtype[Any]] = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from cases.silu import silu
 from cases.table import FLOATS, SAMPLE_X
 from exact import NUMPY, derivatives, every_16_bit, ulps, values

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from aclnn import console
-from aclnn.toolkit import places, tree
-from aclnn.toolkit.command import trace_command
+from aclnn.cli import console
+from aclnn.cli.toolkit import trace_command
+from aclnn.support import atomic
+from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
 from toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
@@ -353,7 +354,7 @@ class TestTwoProcesses:
         def refuse(*arguments: object) -> None:
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-        monkeypatch.setattr(places.fcntl, "flock", refuse)
+        monkeypatch.setattr(atomic.fcntl, "flock", refuse)
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
         monkeypatch.setattr(tree.libraries, "build", lambda *arguments: None)
         assert tree.is_current(tree.ensure(tmp_path / "tree"))

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from aclnn import acl
-from aclnn.cann.prototype import FUNCTIONS
-from aclnn.declaration import Kind
-from aclnn.dtypes import DataType
+from aclnn.capi.prototype import FUNCTIONS
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Kind
+from aclnn.core.products import Product, set_soc_name
 from aclnn.operators import BY_NAME
-from aclnn.products import Product, set_soc_name
 from cases import CASES
 from cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
 from toolkit_client import argument, first_phase, int64s, load, refusal, tensor
@@ -171,7 +171,7 @@ def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
 
     with monkeypatch.context() as patch:
         patch.setattr("aclnn.runtime.devices.set_device", fail)
-        patch.setattr("aclnn.handles.take", fail)
+        patch.setattr("aclnn.runtime.handles.take", fail)
         assert getattr(lib, function)(1) == code
     assert lib.aclrtPeekAtLastError(0) == code
     assert refusal(lib) == f"{function}: internal error: KeyError: 'nobody expected it' [{code}]"

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from aclnn import cann, handles, kernels, products
-from aclnn.cann.prototype import FUNCTIONS
-from aclnn.products import Product
-from aclnn.runtime import arena
+from aclnn import cann, kernels
+from aclnn.capi.prototype import FUNCTIONS
+from aclnn.core import products
+from aclnn.core.products import Product
+from aclnn.runtime import arena, handles
 from aclnn.runtime.events import Event
 from aclnn.runtime.streams import Record, Stream
 from toolkit_support import SOURCES, Compile, needs_toolkit, run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from aclnn.core.status import CODES
 from aclnn.operators import OPERATORS
-from aclnn.status import CODES
 from aclnn.toolkit.stubs import STUBS, refusal
 from toolkit_support import Compile, needs_toolkit, run
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from aclnn.toolkit import task_queue, torch_npu, tree
+from aclnn.cli import torch_npu
+from aclnn.toolkit import task_queue, tree
 from aclnn.toolkit.compiler import ToolkitError
 from toolkit_support import RUN_SECONDS, needs_toolkit
 

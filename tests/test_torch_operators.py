@@ -17,12 +17,12 @@ torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 
 
 import aclnn  # noqa: E402
 import aclnn.torch  # noqa: E402
-from aclnn import torch_ops  # noqa: E402
 from aclnn.operators import BY_NAME, OPERATORS  # noqa: E402
+from aclnn.torch import registration  # noqa: E402
 
 A, N = torch.ops.aclnn, torch.ops.aten
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-FUNCTIONAL = [operator.name for operator in OPERATORS if torch_ops.is_functional(operator)]
+FUNCTIONAL = [operator.name for operator in OPERATORS if registration.is_functional(operator)]
 
 SLOPES = [name for name in FUNCTIONAL if "backward" in name and not name.startswith("layer_norm")]
 
@@ -85,7 +85,7 @@ def test_opcheck_out(name: str) -> None:
     given = arguments(name)
     outs = {
         key: torch.empty_like(value)
-        for key, value in zip(torch_ops.out_names(BY_NAME[name]), results(getattr(A, name)(*given)), strict=True)
+        for key, value in zip(registration.out_names(BY_NAME[name]), results(getattr(A, name)(*given)), strict=True)
     }
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     for overload in (getattr(A, name).out, getattr(A, name).into):

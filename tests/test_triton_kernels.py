@@ -62,7 +62,7 @@ def gradient_of(name: str) -> Any:
 
 def check_float32() -> None:
     """Interpreted: the CPU's bits, and the exact values to 1.6 ULP, 1.1 of the derivative and half of the product."""
-    from aclnn.dtypes import DataType
+    from aclnn.core.dtypes import DataType
     from aclnn.verify.golden import Function
     from aclnn.verify.number_formats import format_of
     from exact import ulps
@@ -165,8 +165,8 @@ def formula(name: str) -> Any:
 
 
 def described(shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None) -> Any:
-    from aclnn.dtypes import DataType
-    from aclnn.tensor import Layout, contiguous_strides
+    from aclnn.core.dtypes import DataType
+    from aclnn.core.tensor import Layout, contiguous_strides
 
     return Layout(DataType[dtype], shape, strides or contiguous_strides(shape))
 
@@ -214,9 +214,9 @@ def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[A
 
 def test_tensors_that_meet_are_found() -> None:
     """All of them; of tensors that interleave in three dimensions some more."""
-    from aclnn.dtypes import DataType
+    from aclnn.core.dtypes import DataType
+    from aclnn.core.tensor import Layout
     from aclnn.kernels.cuda.elementwise.plans import meet
-    from aclnn.tensor import Layout
 
     def places(layout: Layout) -> set[int]:
         found = np.zeros((), np.int64)

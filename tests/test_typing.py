@@ -14,7 +14,7 @@ from typing import get_type_hints
 import pytest
 
 import aclnn
-from aclnn import cann
+from aclnn import cann, capi
 from aclnn.operators import OPERATORS
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +98,7 @@ def test_a_star_imported_three_names() -> None:
 
 
 def test_the_stub_has_the_names_that_there_are() -> None:
-    stub = ast.parse(Path(cann.__file__).with_suffix(".pyi").read_text())
+    stub = ast.parse(Path(capi.__file__).with_suffix(".pyi").read_text())
     declared = {
         name
         for node in stub.body

@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aclnn import console, files, products
-from aclnn.verify import command, golden
+from aclnn import io as files
+from aclnn.cli import console
+from aclnn.cli import verify as command
+from aclnn.core import products
+from aclnn.verify import golden
 from aclnn.verify.arguments import JUDGED
 from aclnn.verify.implementations import literal
 from aclnn.verify.number_formats import FORMATS
@@ -23,7 +26,7 @@ pytest.importorskip("rich", reason="rich is not installed")
 
 from typer.testing import CliRunner
 
-from aclnn.verify.command import app
+from aclnn.cli.verify import app
 
 
 def run(*words):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.status import AclnnError
+from aclnn.core.status import AclnnError
 from aclnn.verify import assert_close_to_golden, check, golden
 from aclnn.verify.charts import by_x, histogram, match_map
 from aclnn.verify.implementations import implementations, literal
@@ -668,21 +668,21 @@ def test_the_pytest_helper_fails_with_the_brief_report():
 
 def test_a_dump_is_read_block_by_block(tmp_path):
     """Peak memory stays far below the size of the dump."""
-    from aclnn import files
+    from aclnn import io
 
     size = 8_000_000
     probe = (
         "import resource, sys, numpy as np\n"
-        "from aclnn import files\n"
+        "from aclnn import io\n"
         "from aclnn.verify import check\n"
-        "x = files.read(sys.argv[1])[:1000]\n"
+        "x = io.read(sys.argv[1])[:1000]\n"
         "check('silu_backward', {'grad_output': x, 'self': x}, x, standards=['mixed', 'close'])\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "x = files.read(sys.argv[1])\n"
+        "x = io.read(sys.argv[1])\n"
         "check('hardswish_backward', {'grad_output': x, 'self': x}, x, standards=['mixed'])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
-    files.write(tmp_path / "x.npy", np.random.default_rng(3).uniform(-5, 5, size).astype(np.float16))
+    io.write(tmp_path / "x.npy", np.random.default_rng(3).uniform(-5, 5, size).astype(np.float16))
     done = subprocess.run(
         [sys.executable, "-c", probe, str(tmp_path / "x.npy")],
         capture_output=True, text=True, check=False,

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aclnn.cann.prototype import FUNCTIONS, CFunction
-from aclnn.declaration import Kind, Operator
-from aclnn.tensor import contiguous_strides
+from aclnn.capi.prototype import FUNCTIONS, CFunction
+from aclnn.core.operator import Kind, Operator
+from aclnn.core.tensor import contiguous_strides
 from aclnn.toolkit.border import parameter_type, result_type
 
 _NUMBERS: Mapping[str, Any] = {

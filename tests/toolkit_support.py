@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aclnn.extras import MissingExtraError
+from aclnn.support.optional import MissingExtraError
 from aclnn.toolkit import compiler
 
 SOURCES = Path(__file__).parent / "c"
@@ -46,7 +46,7 @@ Compile = Callable[..., Path]
 @pytest.fixture(scope="session")
 def compiled(toolkit_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """Compiles a program of tests/c (or another file) once and gives the executable."""
-    from aclnn.toolkit.command import compile_program
+    from aclnn.cli.toolkit import compile_program
 
     done: dict[tuple[Path, tuple[str, ...]], Path] = {}
     folder = tmp_path_factory.mktemp("programs")

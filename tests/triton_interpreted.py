@@ -16,12 +16,12 @@ import triton
 from triton import language as tl
 
 from aclnn import kernels
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels.cuda.layer_norm import backward
 from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
 from aclnn.kernels.sixteen_bit import evaluate, round_to_odd
-from aclnn.tensor import Layout
 from triton_hardware import BFLOAT16
 
 import_module("aclnn.operators")

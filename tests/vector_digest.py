@@ -13,13 +13,13 @@ import ml_dtypes
 import numpy as np
 
 from aclnn import kernels
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
 from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
 from aclnn.operators.hardswish import hardswish_slope, hardswish_value
 from aclnn.operators.silu import silu_slope, silu_value
-from aclnn.tensor import Layout
 
 SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)
 VALUES = (fast_gelu_value, gelu_erf_value, gelu_tanh_value, hardswish_value, silu_value)

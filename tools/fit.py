@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.kernels.fitted import Segments, ShortSegments, module_of
 from aclnn.kernels.trace import trace
 from tools import segments, short_segments

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aclnn import kernels, operators
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Fitted
-from aclnn.tensor import Layout
 
 Array = NDArray[Any]
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from scipy.optimize import linprog
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted
 from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, ShortSegments
 from aclnn.kernels.fitted import SHORT as SEGMENTS

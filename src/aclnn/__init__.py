@@ -4,6 +4,8 @@
 under pyACL's names.
 """
 
+from aclnn.core.products import set_soc_name, soc_name
+from aclnn.core.status import AclnnError
 from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
@@ -22,8 +24,6 @@ from aclnn.operators.softplus import softplus, softplus_backward
 from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
 from aclnn.operators.swish import swish, swish_backward
 from aclnn.operators.threshold import inplace_relu, inplace_threshold, relu, threshold, threshold_backward
-from aclnn.products import set_soc_name, soc_name
-from aclnn.status import AclnnError
 from aclnn.version import __version__
 
 __all__ = [

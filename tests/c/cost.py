@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 import aclnn
-from aclnn import arrays, cann
-from aclnn.dtypes import DataType
-from aclnn.toolkit.command import compile_program
+from aclnn import cann
+from aclnn.cli.toolkit import compile_program
+from aclnn.core.dtypes import DataType
+from aclnn.execution import arrays
 
 BATCHES, BATCH, LARGE_TURNS, TURNS = 200, 100, 15, 3
 

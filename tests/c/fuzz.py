@@ -28,8 +28,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from aclnn.cann.prototype import FUNCTIONS, CFunction, CParameter
-from aclnn.declaration import Kind, Operator
+from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.core.operator import Kind, Operator
 from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree

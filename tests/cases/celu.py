@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
-from aclnn.products import Product
 from cases.forwards import forward_edges
 from cases.table import (
     BF16,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from aclnn.operators import BY_NAME
 from cases.forwards import forward_edges
 from cases.table import (

@@ -8,8 +8,8 @@ from typing import Any
 from flint import arb
 
 import aclnn
-from aclnn.dtypes import DataType as D
-from aclnn.dtypes import Format
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.operators import BY_NAME
 from cases.forwards import forward_call, forward_edges, forward_rows
 from cases.table import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aclnn.dtypes import DataType as D
-from aclnn.dtypes import Format
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from cases.table import (
     BF16,
     GRID,

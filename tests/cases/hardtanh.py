@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from aclnn.operators import BY_NAME
 from cases.table import (
     BF16,

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import aclnn
 import normalization
-from aclnn.dtypes import DataType as D
-from aclnn.dtypes import Format
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
-from aclnn.products import Product
 from cases.table import (
     A2_CLASS,
     BF16,

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
-from aclnn.products import Product
 from cases.forwards import forward_call, forward_edges, forward_rows
 from cases.table import (
     BF16,

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 import aclnn
-from aclnn.dtypes import DataType as D
-from aclnn.dtypes import Format
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
-from aclnn.products import Product
 from cases.silu import silu
 from cases.table import (
     BF16,

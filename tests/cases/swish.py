@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aclnn
-from aclnn.dtypes import DataType as D
+from aclnn.core.dtypes import DataType as D
 from aclnn.operators import BY_NAME
 from cases.forwards import forward_edges
 from cases.silu import silu

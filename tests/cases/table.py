@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from aclnn.declaration import Operator
-from aclnn.dtypes import DataType as D
-from aclnn.dtypes import Format
-from aclnn.products import Product
-from aclnn.tensor import Scalar
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product
+from aclnn.core.tensor import Scalar
 from exact import Forward
 
 NULL, INVALID, NO_KERNEL = 161001, 161002, 561103

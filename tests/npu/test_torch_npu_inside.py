@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch")
 torch_npu: Any = pytest.importorskip("torch_npu")
 
 import aclnn  # noqa: E402
-from aclnn.products import current_product  # noqa: E402
+from aclnn.core.products import current_product  # noqa: E402
 
 F = torch.nn.functional
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

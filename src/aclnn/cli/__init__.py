@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 
-from aclnn.extras import MissingExtraError, require
+from aclnn.support.optional import MissingExtraError, require
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 def _flush() -> None:
     """What cannot be written was refused when it was printed; Python would complain of it once more at its end."""
-    from aclnn.console import leave
+    from aclnn.cli.console import leave
 
     if sys.stdout is None:  # closed by whoever started the command (>&-)
         return

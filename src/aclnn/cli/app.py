@@ -14,7 +14,7 @@ from typer.main import get_command
 from aclnn.version import __version__
 
 # Commands with a family of options of their own: name, module (its ``app`` is a typer application).
-_PARTS = {"verify": "aclnn.verify.command", "toolkit": "aclnn.toolkit.command", "torch-npu": "aclnn.toolkit.torch_npu"}
+_PARTS = {"verify": "aclnn.cli.verify", "toolkit": "aclnn.cli.toolkit", "torch-npu": "aclnn.cli.torch_npu"}
 
 
 def _exists(module: str) -> bool:
@@ -64,8 +64,8 @@ def info(
     json: _Json = False,
 ) -> None:
     """Show what is installed here, or what one operator takes."""
+    from aclnn.cli.console import refusals
     from aclnn.cli.info import describe_installation, describe_operator
-    from aclnn.console import refusals
 
     with refusals(json):
         _stand_for(soc_name)
@@ -105,10 +105,10 @@ def run(
 
     aclnn run silu_backward grad_output=dy.npy self=x.npy --out grad_input=dx.npy
     """
+    from aclnn.cli.console import refusals, visible
+    from aclnn.cli.required import expect_options
     from aclnn.cli.run import parse, run_on_files
-    from aclnn.console import refusals, visible
-    from aclnn.required import expect_options
-    from aclnn.words import Raw
+    from aclnn.io.arguments import Raw
 
     found = _find(operator)
     try:
@@ -131,8 +131,8 @@ def demo(
 
     The network for handwritten digits takes its gradients from the operators; its loss curves are drawn.
     """
-    from aclnn.console import refusals
-    from aclnn.demo import command
+    from aclnn.cli import demo as command
+    from aclnn.cli.console import refusals
 
     with refusals(json):
         command.run(out, json)
@@ -144,8 +144,8 @@ def warm(soc_name: _Soc = None) -> None:
 
     Kernels are kept in the cache (ACLNN_CACHE_DIR); exit status 1 where they cannot be. Takes two to three minutes.
     """
+    from aclnn.cli.console import refusals
     from aclnn.cli.warm import warm
-    from aclnn.console import refusals
 
     with refusals():
         _stand_for(soc_name)
@@ -156,7 +156,7 @@ def warm(soc_name: _Soc = None) -> None:
 
 def _stand_for(soc_name: str | None) -> None:
     if soc_name is not None:
-        from aclnn.products import set_soc_name
+        from aclnn.core.products import set_soc_name
 
         set_soc_name(soc_name)
 

@@ -9,12 +9,13 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from aclnn import console, extras, operators
-from aclnn.declaration import Operator
-from aclnn.operators import OPERATORS
-from aclnn.products import Product, current_product, soc_name
-from aclnn.required import required_arguments
-from aclnn.rules import computed
+from aclnn import operators
+from aclnn.cli import console
+from aclnn.core.checks import computed
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product, current_product, soc_name
+from aclnn.operators import OPERATORS, required_arguments
+from aclnn.support import optional
 from aclnn.version import __version__
 
 # Distribution, and the extra that brings it.
@@ -44,7 +45,7 @@ def describe_installation(json: bool) -> None:
         table.add_row(name.replace("_", " "), "none that can be written" if value is None else str(value))
     missing = {_OPTIONAL[part] for part, found in facts["parts"].items() if found is None}
     if missing:
-        table.add_row("", f"install what is missing (-): {extras.command(','.join(sorted(missing)))}")
+        table.add_row("", f"install what is missing (-): {optional.command(','.join(sorted(missing)))}")
     console.out.print(table)
 
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aclnn import console, files, operators, soc_name
-from aclnn.arrays import renamed
-from aclnn.declaration import Kind, Operator
-from aclnn.required import expect_no_input, expect_required, output_files, required_arguments
-from aclnn.status import AclnnError
-from aclnn.words import Raw, attribute, located, pairs
+from aclnn import io, operators, soc_name
+from aclnn.cli import console
+from aclnn.cli.required import expect_no_input, output_files
+from aclnn.core.operator import Kind, Operator
+from aclnn.core.status import AclnnError
+from aclnn.execution.arrays import renamed
+from aclnn.io.arguments import Raw, attribute, expect_required, located, pairs
+from aclnn.operators import required_arguments
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,7 @@ def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Ra
 
 def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
     found = output_files(operator, words, "--out")
-    places = [
-        (os.path.realpath(path), files.name_in(path, member or "")) for path, member in map(located, found.values())
-    ]
+    places = [(os.path.realpath(path), io.name_in(path, member or "")) for path, member in map(located, found.values())]
     for place, file in zip(places, found.values(), strict=True):
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
@@ -97,14 +97,14 @@ def run_on_files(request: Request, json: bool) -> None:
         bar.step(f"computing {operator.name}")
         begin = time.perf_counter()
         try:
-            computed = getattr(operators, operator.name)(**arrays, **request.attributes)
+            computed = operators.function_of(operator)(**arrays, **request.attributes)
         except AclnnError as error:
             raise AclnnError(error.code, renamed(error.message, request.typed)) from None
         seconds = time.perf_counter() - begin
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
         bar.step("writing")
-        files.write_all(
+        io.write_all(
             {path: {name: by_name[output] for name, output in tensors.items()} for path, tensors in contents.items()}
         )
     _report(request, by_name, seconds, json)
@@ -117,17 +117,17 @@ def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
     for output, word in outs.items():
         path, member = located(word)
         path = paths.setdefault(os.path.realpath(path), path)
-        contents.setdefault(path, {})[files.name_in(path, member or "")] = output
+        contents.setdefault(path, {})[io.name_in(path, member or "")] = output
     return contents
 
 
 def _expect_nothing_lost(path: Path, names: Collection[str]) -> None:
     """A file is written as a whole: one that holds other tensors stays as it is."""
-    if path.suffix.lower() in files.CONTAINERS and path.is_file() and path.stat().st_size:
-        lost = sorted(set(files.entries(path)) - set(names))
+    if path.suffix.lower() in io.CONTAINERS and path.is_file() and path.stat().st_size:
+        lost = sorted(set(io.entries(path)) - set(names))
         if lost:
             text = f"expected a new file, or one that holds nothing but {_quoted(names)} (FILE:NAME chooses the name)"
-            raise files.FileError(f"{path}: {text}: {_quoted(lost)} would be lost")
+            raise io.FileError(f"{path}: {text}: {_quoted(lost)} would be lost")
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from aclnn import console, operators
-from aclnn.declaration import Kind, Operator, Parameter
-from aclnn.dtypes import DataType
+from aclnn import operators
+from aclnn.cli import console
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Kind, Operator, Parameter
+from aclnn.core.products import current_product
+from aclnn.core.status import AclnnError
 from aclnn.kernels.cpu import cache
 from aclnn.kernels.cpu.notice import notice
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators import OPERATORS
-from aclnn.products import current_product
-from aclnn.status import AclnnError
 
 _SHAPES = ((300, 8), (300, 50), (300, 300), (300, 1000), (40, 1000))
 """Rows and columns: LayerNorm takes short, middling and long rows apart, and few from many."""
@@ -43,7 +44,7 @@ def warm() -> bool:
             for arguments in _calls(operator, dtype):
                 bar.step(f"{operator.name} {dtype.numpy_name}, {_kernels()}", advance=0)
                 try:
-                    getattr(operators, operator.name)(**arguments)
+                    operators.function_of(operator)(**arguments)
                 except AclnnError:  # a choice that it does not have
                     continue
     kept = f"kept in {cache.directory()}"

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from aclnn.demo.program import Program
-from aclnn.extras import require
 from aclnn.operators import BY_NAME
 from aclnn.operators.layer_norm import LAYER_NORM_BACKWARD
+from aclnn.support.optional import require
 
 Array = np.ndarray[Any, Any]
 

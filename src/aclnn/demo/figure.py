@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.demo.digits import Training
-from aclnn.extras import require
+from aclnn.support.optional import require
 
 # Middle tones: each at least 3:1 against white and against a dark page, the background being transparent.
 _INK = "#7a828c"

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn import cann
-from aclnn.declaration import Kind, Operator
-from aclnn.dtypes import DataType, Format
-from aclnn.status import AclnnError
+from aclnn import capi
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.operator import Kind, Operator
+from aclnn.core.status import AclnnError
 
 Array = np.ndarray[Any, Any]
 
@@ -25,15 +25,15 @@ class Program:
         self._stream = 0
 
     def __enter__(self) -> Program:
-        _expect(cann.aclInit(None))
-        _expect(cann.aclrtSetDevice(0))
-        self._stream = _expect(cann.aclrtCreateStream())
+        _expect(capi.aclInit(None))
+        _expect(capi.aclrtSetDevice(0))
+        self._stream = _expect(capi.aclrtCreateStream())
         return self
 
     def __exit__(self, *exception: object) -> None:
-        cann.aclrtDestroyStream(self._stream)
-        cann.aclrtResetDevice(0)
-        cann.aclFinalize()
+        capi.aclrtDestroyStream(self._stream)
+        capi.aclrtResetDevice(0)
+        capi.aclFinalize()
 
     def call(self, operator: Operator, arguments: Mapping[str, Any]) -> None:
         """Copy the arguments to the device, run both phases, wait, and copy the outputs back into their arrays.
@@ -56,18 +56,18 @@ class Program:
                     handles.append(_tensor(value, address, releases))
                 else:
                     handles.append(_attribute(parameter.kind, value, releases))
-            size, executor = _expect(getattr(cann, f"{operator.function}GetWorkspaceSize")(*handles))
+            size, executor = _expect(getattr(capi, f"{operator.function}GetWorkspaceSize")(*handles))
             workspace = _malloc(size, releases) if size else 0
-            _expect(getattr(cann, operator.function)(workspace, size, executor, self._stream))
-            _expect(cann.aclrtSynchronizeStream(self._stream))
+            _expect(getattr(capi, operator.function)(workspace, size, executor, self._stream))
+            _expect(capi.aclrtSynchronizeStream(self._stream))
             for parameter in operator.outputs:
                 if (array := arguments[parameter.name]) is not None:
-                    _copy(_address(array), addresses[parameter.name], array.nbytes, cann.ACL_MEMCPY_DEVICE_TO_HOST)
+                    _copy(_address(array), addresses[parameter.name], array.nbytes, capi.ACL_MEMCPY_DEVICE_TO_HOST)
         self.calls += 1
 
     def _upload(self, array: Array, releases: list[tuple[Callable[[int], int], int]]) -> int:
         address = _malloc(array.nbytes, releases)
-        _copy(address, _address(array), array.nbytes, cann.ACL_MEMCPY_HOST_TO_DEVICE)
+        _copy(address, _address(array), array.nbytes, capi.ACL_MEMCPY_HOST_TO_DEVICE)
         return address
 
 
@@ -84,7 +84,7 @@ def _expect(result: Any) -> Any:
     """What a C function gives besides its status, once that is 0."""
     status, *values = result if isinstance(result, tuple) else (result,)
     if status:
-        raise AclnnError(status, cann.aclGetRecentErrMsg() or "no text")
+        raise AclnnError(status, capi.aclGetRecentErrMsg() or "no text")
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -93,32 +93,32 @@ def _address(array: Array) -> int:
 
 
 def _malloc(nbytes: int, releases: list[tuple[Callable[[int], int], int]]) -> int:
-    address: int = _expect(cann.aclrtMalloc(nbytes, cann.ACL_MEM_MALLOC_HUGE_FIRST))
-    releases.append((cann.aclrtFree, address))
+    address: int = _expect(capi.aclrtMalloc(nbytes, capi.ACL_MEM_MALLOC_HUGE_FIRST))
+    releases.append((capi.aclrtFree, address))
     return address
 
 
 def _copy(destination: int, source: int, nbytes: int, kind: int) -> None:
-    _expect(cann.aclrtMemcpy(destination, nbytes, source, nbytes, kind))
+    _expect(capi.aclrtMemcpy(destination, nbytes, source, nbytes, kind))
 
 
 def _tensor(array: Array, address: int, releases: list[tuple[Callable[[int], int], int]]) -> int:
     dtype, shape = DataType.of_numpy(array.dtype), array.shape
     strides = tuple(stride // array.itemsize for stride in array.strides)
-    handle: int = cann.aclCreateTensor(
+    handle: int = capi.aclCreateTensor(
         shape, len(shape), dtype, strides, 0, Format.FORMAT_ND, shape, len(shape), address
     )
-    releases.append((cann.aclDestroyTensor, handle))
+    releases.append((capi.aclDestroyTensor, handle))
     return handle
 
 
 def _attribute(kind: Kind, value: Any, releases: list[tuple[Callable[[int], int], int]]) -> Any:
     if kind is Kind.INT_ARRAY:
-        handle = cann.aclCreateIntArray(value, len(value))
-        releases.append((cann.aclDestroyIntArray, handle))
+        handle = capi.aclCreateIntArray(value, len(value))
+        releases.append((capi.aclDestroyIntArray, handle))
         return handle
     if kind is Kind.BOOL_ARRAY:
-        handle = cann.aclCreateBoolArray(value, len(value))
-        releases.append((cann.aclDestroyBoolArray, handle))
+        handle = capi.aclCreateBoolArray(value, len(value))
+        releases.append((capi.aclDestroyBoolArray, handle))
         return handle
     return value

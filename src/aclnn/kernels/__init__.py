@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.kernels.locks import lock_across_forks
-from aclnn.tensor import Layout
 
 #: A function of elements and numbers in the words of ``aclnn.formula``; a tuple for several results.
 Formula = Callable[..., Any]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout, contiguous_strides
 from aclnn.kernels import Plan
-from aclnn.tensor import Layout, contiguous_strides
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 
 
 def all_inputs(dtype: DataType) -> NDArray[np.float64]:

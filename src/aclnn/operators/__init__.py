@@ -1,100 +1,49 @@
-"""The operators, one file each. One import line here adds one everywhere but to the names of ``aclnn`` itself."""
+"""The operators, one file a family. One name in the import below adds a family everywhere but to ``aclnn`` itself."""
 
 from __future__ import annotations
 
-from inspect import Signature, signature
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from types import ModuleType
+from typing import Any
 
-from aclnn.declaration import Operator
-from aclnn.operators.celu import CELU, INPLACE_CELU, celu, inplace_celu
-from aclnn.operators.elu import ELU, ELU_BACKWARD, INPLACE_ELU, elu, elu_backward, inplace_elu
-from aclnn.operators.fast_gelu import FAST_GELU, FAST_GELU_BACKWARD, fast_gelu, fast_gelu_backward
-from aclnn.operators.gelu import (
-    GELU,
-    GELU_BACKWARD,
-    GELU_BACKWARD_V2,
-    GELU_V2,
+from aclnn.core.operator import Operator
+from aclnn.operators import (
+    celu,
+    elu,
+    fast_gelu,
     gelu,
-    gelu_backward,
-    gelu_backward_v2,
-    gelu_v2,
-)
-from aclnn.operators.hardsigmoid import (
-    HARDSIGMOID,
-    HARDSIGMOID_BACKWARD,
-    INPLACE_HARDSIGMOID,
     hardsigmoid,
-    hardsigmoid_backward,
-    inplace_hardsigmoid,
-)
-from aclnn.operators.hardswish import (
-    HARDSWISH,
-    HARDSWISH_BACKWARD,
-    HARDSWISH_BACKWARD_V2,
-    INPLACE_HARDSWISH,
     hardswish,
-    hardswish_backward,
-    hardswish_backward_v2,
-    inplace_hardswish,
-)
-from aclnn.operators.hardtanh import HARDTANH_BACKWARD, hardtanh_backward
-from aclnn.operators.layer_norm import (
-    FAST_LAYER_NORM,
-    LAYER_NORM,
-    LAYER_NORM_BACKWARD,
-    LAYER_NORM_WITH_IMPL_MODE,
-    fast_layer_norm,
+    hardtanh,
     layer_norm,
-    layer_norm_backward,
-    layer_norm_with_impl_mode,
-)
-from aclnn.operators.leaky_relu import (
-    INPLACE_LEAKY_RELU,
-    LEAKY_RELU,
-    LEAKY_RELU_BACKWARD,
-    inplace_leaky_relu,
     leaky_relu,
-    leaky_relu_backward,
+    log_sigmoid,
+    mish,
+    rms_norm,
+    sigmoid,
+    silu,
+    softplus,
+    swi_glu,
+    swish,
+    threshold,
 )
 from aclnn.operators.library import LIBRARY_OPERATORS
-from aclnn.operators.log_sigmoid import (
-    LOG_SIGMOID,
-    LOG_SIGMOID_BACKWARD,
-    LOG_SIGMOID_FORWARD,
-    log_sigmoid,
-    log_sigmoid_backward,
-    log_sigmoid_forward,
-)
-from aclnn.operators.mish import INPLACE_MISH, MISH, MISH_BACKWARD, inplace_mish, mish, mish_backward
-from aclnn.operators.rms_norm import RMS_NORM, RMS_NORM_GRAD, rms_norm, rms_norm_grad
-from aclnn.operators.sigmoid import (
-    INPLACE_SIGMOID,
-    SIGMOID,
-    SIGMOID_BACKWARD,
-    inplace_sigmoid,
-    sigmoid,
-    sigmoid_backward,
-)
-from aclnn.operators.silu import SILU, SILU_BACKWARD, silu, silu_backward
-from aclnn.operators.softplus import SOFTPLUS, SOFTPLUS_BACKWARD, softplus, softplus_backward
-from aclnn.operators.swi_glu import SWI_GLU, SWI_GLU_GRAD, swi_glu, swi_glu_grad
-from aclnn.operators.swish import SWISH, SWISH_BACKWARD, swish, swish_backward
-from aclnn.operators.threshold import (
-    INPLACE_RELU,
-    INPLACE_THRESHOLD,
-    RELU,
-    THRESHOLD,
-    THRESHOLD_BACKWARD,
-    inplace_relu,
-    inplace_threshold,
-    relu,
-    threshold,
-    threshold_backward,
-)
 
-__all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "signature_of"]
+__all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "function_of", "required_arguments", "signature_of"]
 
-#: The operators that are functions of arrays: every one imported above.
-OPERATORS: tuple[Operator, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Operator))
+_FAMILIES = [value for value in list(globals().values()) if isinstance(value, ModuleType)]
+_DECLARED = {
+    operator.name: (operator, function)
+    for family in _FAMILIES
+    for operator in vars(family).values()
+    if isinstance(operator, Operator)
+    for function in [vars(family).get(operator.name)]
+    if getattr(function, "__module__", None) == family.__name__  # else another family's, imported there
+}
+
+#: The operators that have functions of arrays: all that the modules imported above declare.
+OPERATORS: tuple[Operator, ...] = tuple(operator for operator, _ in _DECLARED.values())
 
 #: The operators that have C functions.
 C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS)
@@ -102,6 +51,19 @@ C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS)
 BY_NAME = {operator.name: operator for operator in OPERATORS}
 
 
+def function_of(operator: Operator) -> Callable[..., Any]:
+    """Return an operator's function of arrays."""
+    function: Callable[..., Any] = _DECLARED[operator.name][1]
+    return function
+
+
 def signature_of(operator: Operator) -> Signature:
-    """The operator's Python function's."""
-    return signature(globals()[operator.name])
+    """Return the signature of an operator's function of arrays."""
+    return signature(function_of(operator))
+
+
+def required_arguments(operator: Operator) -> list[str]:
+    """Return the names of the arguments without a default; an output among them is one that is updated in place."""
+    return [
+        name for name, parameter in signature_of(operator).parameters.items() if parameter.default is Parameter.empty
+    ]

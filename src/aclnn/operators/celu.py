@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
-from aclnn.dtypes import DataType
-from aclnn.formula import Real, expm1, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     castable_from,
@@ -21,6 +16,11 @@ from aclnn.rules import (
     rule,
     same_shape,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Real, expm1, where
 
 
 def celu_value(x: Real, alpha: Real) -> Real:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Check, Elementwise, Kind, Operator, Parameter
-from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, exp, expm1, minimum, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     castable_from,
@@ -25,6 +20,11 @@ from aclnn.rules import (
     same_shape,
     where_supported,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Gradient, Real, exp, expm1, minimum, where
 
 
 def elu_value(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:

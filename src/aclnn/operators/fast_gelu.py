@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
-from aclnn.dtypes import DataType
+from aclnn.core.checks import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, decimal, exp, fitted
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
 
 _RISE = decimal("1.702")
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Shape
-from aclnn.dtypes import DataType
-from aclnn.formula import PI, Gradient, Real, absolute, decimal, erfc, exp, fitted, sqrt, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.promotion import promote
-from aclnn.rules import (
+from aclnn.core.checks import (
     FLOATING,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -30,6 +24,12 @@ from aclnn.rules import (
     same_dtype,
     same_shape,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, Shape
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.promotion import promote
+from aclnn.execution import arrays
+from aclnn.formula import PI, Gradient, Real, absolute, decimal, erfc, exp, fitted, sqrt, where
 
 _INV_SQRT_2 = sqrt(decimal("0.5"))
 _INV_SQRT_2PI = 1.0 / sqrt(2.0 * PI)

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Kind, LayerNorm, LayerNormBackward, Operator, Parameter, Shape
-from aclnn.dtypes import DataType
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     MOST_DIMS,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -26,7 +22,11 @@ from aclnn.rules import (
     same_dtype,
     same_shape,
 )
-from aclnn.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Operator, Parameter, Shape
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.execution import arrays
 
 _OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
-from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     broadcast_shape_of,
@@ -26,6 +21,11 @@ from aclnn.rules import (
     same_shape,
     where_supported,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Gradient, Real, where
 
 
 def leaky_relu_value(x: Real, negative_slope: Real) -> Real:

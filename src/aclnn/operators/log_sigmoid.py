@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floating, present, same_dtype, same_shape
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, absolute, exp, log1p, minimum, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floating, present, same_dtype, same_shape
 
 
 def log_sigmoid_value(x: Real) -> Real:

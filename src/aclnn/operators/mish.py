@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
-from aclnn.formula import Gradient, Real, exp, minimum, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     broadcast_shape_of,
@@ -22,6 +18,10 @@ from aclnn.rules import (
     same_dtype,
     same_shape,
 )
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Gradient, Real, exp, minimum, where
 
 _STRAIGHT = 30.0
 """From there on the hyperbolic tangent is 1 to 25 digits."""

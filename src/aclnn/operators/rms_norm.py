@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from ctypes import c_float
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
-from aclnn.dtypes import DataType
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     MOST_DIMS,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -24,6 +20,10 @@ from aclnn.rules import (
     rule,
     same_shape,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
 

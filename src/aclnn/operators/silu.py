@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Check, Elementwise, Kind, Operator, Parameter, Shape
-from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, fitted, sigmoid
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     FLOATING,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -27,6 +22,11 @@ from aclnn.rules import (
     same_dtype,
     same_shape,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, Shape
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Gradient, Real, fitted, sigmoid
 
 
 @fitted(symmetry="x+f")

@@ -6,12 +6,7 @@ import math
 import struct
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter
-from aclnn.dtypes import DataType
-from aclnn.formula import Gradient, Real, absolute, exp, log1p, maximum, where
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     castable_from,
@@ -23,6 +18,11 @@ from aclnn.rules import (
     same_shape,
     where_supported,
 )
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Gradient, Real, absolute, exp, log1p, maximum, where
 
 
 def softplus_value(x: Real, beta: Real, linear_above: Real) -> Real:

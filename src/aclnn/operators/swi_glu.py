@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn import arrays
-from aclnn.declaration import Call, Elementwise, Kind, Operator, Parameter, Part, Shape
-from aclnn.formula import Real, absolute, times, where
-from aclnn.operators.silu import silu_slope, silu_value
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     KERNEL_OF_THE_PRODUCT,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -28,7 +23,12 @@ from aclnn.rules import (
     same_shape,
     some_dims,
 )
-from aclnn.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, Part, Shape
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
+from aclnn.execution import arrays
+from aclnn.formula import Real, absolute, times, where
+from aclnn.operators.silu import silu_slope, silu_value
 
 
 def swi_glu_value(a: Real, b: Real) -> Real:

@@ -15,9 +15,9 @@ import weakref
 from bisect import bisect_right
 from collections import deque
 
-from aclnn import control_group
 from aclnn.runtime.locks import Lock
-from aclnn.settings import integer
+from aclnn.support import cgroups
+from aclnn.support.env import integer
 
 # Python names it from 3.13 on only. macOS never reserves swap for untouched pages.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
@@ -37,7 +37,7 @@ _ADDRESSES_PER_BYTE = 4
 def memory_bytes() -> int:
     """ACLNN_MEMORY_BYTES, or three quarters of what this process may use of the machine's memory."""
     ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return integer("ACLNN_MEMORY_BYTES", int(min(ram, control_group.memory_bytes() or ram) * _SHARE_OF_RAM))
+    return integer("ACLNN_MEMORY_BYTES", int(min(ram, cgroups.memory_bytes() or ram) * _SHARE_OF_RAM))
 
 
 class Block:

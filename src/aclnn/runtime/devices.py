@@ -7,13 +7,7 @@ import threading
 from enum import Enum
 from typing import Any
 
-from aclnn import handles
-from aclnn.runtime import memory
-from aclnn.runtime.arena import memory_bytes
-from aclnn.runtime.locks import Lock
-from aclnn.runtime.streams import Stream
-from aclnn.settings import Memo, integer
-from aclnn.status import (
+from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_RT_CONTEXT_NULL,
     ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
@@ -22,6 +16,12 @@ from aclnn.status import (
     ACL_ERROR_RT_STREAM_CONTEXT,
     AclnnError,
 )
+from aclnn.runtime import handles, memory
+from aclnn.runtime.arena import memory_bytes
+from aclnn.runtime.locks import Lock
+from aclnn.runtime.streams import Stream
+from aclnn.support.bounded import BoundedCache
+from aclnn.support.env import integer
 
 # Each is made when the first is asked for. No machine has as many.
 _MOST_DEVICES = 1024
@@ -79,7 +79,7 @@ class Device:
         return memory.resolve(address, nbytes, base, self.budget)
 
     @property
-    def judged(self) -> Memo[Any, Any]:
+    def judged(self) -> BoundedCache[Any, Any]:
         """See ``memory.judged``."""
         return memory.judged
 

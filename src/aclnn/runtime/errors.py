@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from aclnn.status import ACL_ERROR_INVALID_PARAM, AclnnError
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, AclnnError
 
 # A thread that never asks keeps its newest texts only.
 _TEXTS_KEPT = 64

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aclnn.runtime.streams import Record, Stream
-from aclnn.status import (
+from aclnn.core.status import (
     ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
     ACL_ERROR_RT_INTERNAL_ERROR,
     ACL_ERROR_RT_PARAM_INVALID,
     AclnnError,
 )
+from aclnn.runtime.streams import Record, Stream
 
 SYNC = 0x1
 CAPTURE_STREAM_PROGRESS = 0x2

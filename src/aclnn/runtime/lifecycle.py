@@ -7,8 +7,7 @@ import os
 import stat
 from typing import Any
 
-from aclnn.runtime.locks import Lock
-from aclnn.status import (
+from aclnn.core.status import (
     ACL_ERROR_INVALID_FILE,
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_REPEAT_FINALIZE,
@@ -16,6 +15,7 @@ from aclnn.status import (
     CODES,
     AclnnError,
 )
+from aclnn.runtime.locks import Lock
 
 _MOST_BYTES = 1 << 20
 

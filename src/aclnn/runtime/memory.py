@@ -13,10 +13,10 @@ from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
 
+from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime.arena import Arenas, memory_bytes
 from aclnn.runtime.locks import Lock
-from aclnn.settings import Memo
-from aclnn.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.support.bounded import BoundedCache
 
 _FREED_REMEMBERED = 4096
 # No process on x86-64 (five page table levels) or AArch64 has addresses on the first page or beyond the highest.
@@ -93,7 +93,7 @@ class _Table:
     def remove(self, allocation: Allocation) -> None:
         global judged
         self.freed.append((allocation.address, allocation.end, allocation.kind))
-        afresh: Memo[Any, Any] = Memo()
+        afresh: BoundedCache[Any, Any] = BoundedCache()
         budget = allocation.budget
         # No call until all of this is done.
         del self.allocations[allocation.address]
@@ -107,7 +107,7 @@ class _Table:
 
 #: For what follows from answers about live ranges: another, empty dictionary once anything has been freed. It is not
 #: cleared: a thread that asked before the change would enter its answer after it.
-judged: Memo[Any, Any] = Memo()
+judged: BoundedCache[Any, Any] = BoundedCache()
 
 _table = _Table()
 _inherited: list[_Table] = []
@@ -118,7 +118,7 @@ def _start_afresh() -> None:
     global _table, judged
     _inherited.append(_table)
     _table = _Table()
-    judged = Memo()
+    judged = BoundedCache()
 
 
 os.register_at_fork(after_in_child=_start_afresh)

@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
+from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime.locks import Lock
-from aclnn.status import ACL_ERROR_RT_INTERNAL_ERROR, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 
 Task = Callable[[], object]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 
-from aclnn.products import Product, current_product
-from aclnn.runtime import devices, memory
-from aclnn.status import (
+from aclnn.core.products import Product, current_product
+from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
     ACL_ERROR_RT_INVALID_MEMORY_TYPE,
     ACL_ERROR_RT_PARAM_INVALID,
     AclnnError,
 )
+from aclnn.runtime import devices, memory
 
 HOST_TO_HOST = 0
 _KINDS = range(6)

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from aclnn.extras import require
+from aclnn.support.optional import require
 
 
 class ToolkitError(RuntimeError):

@@ -6,11 +6,11 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 
-from aclnn.cann.constants import ENUMS, FLAGS
-from aclnn.cann.prototype import FUNCTIONS, HANDLES, CFunction
-from aclnn.declaration import Operator
+from aclnn.capi.constants import ENUMS, FLAGS
+from aclnn.capi.prototype import FUNCTIONS, HANDLES, CFunction
+from aclnn.core.operator import Operator
+from aclnn.core.status import CODES
 from aclnn.operators import C_OPERATORS
-from aclnn.status import CODES
 from aclnn.toolkit.lower_runtime import FORWARDS
 
 BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aclnn
-from aclnn.cann.prototype import FUNCTIONS, CFunction
-from aclnn.extras import require
-from aclnn.replacing import replaced
+from aclnn.capi.prototype import FUNCTIONS, CFunction
+from aclnn.support.atomic import replaced
+from aclnn.support.optional import require
 from aclnn.toolkit import border, trampolines
 from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
 from aclnn.toolkit.lower_runtime import Forward

@@ -1,4 +1,4 @@
-"""The Python side of the C libraries: each entry point calls the function of the same name in ``aclnn.cann``."""
+"""The Python side of the C libraries: each entry point calls the function of the same name in ``aclnn.capi``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from aclnn import cann, kernels
-from aclnn.cann.prototype import FUNCTIONS, CFunction
+from aclnn import capi, kernels
+from aclnn.capi.prototype import FUNCTIONS, CFunction
+from aclnn.core.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
 from aclnn.runtime import errors, streams
-from aclnn.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
 from aclnn.toolkit import stubs, task_queue
 from aclnn.toolkit.border import is_text, result_type
 from aclnn.toolkit.trace import Trace
@@ -27,7 +27,7 @@ _LONGEST_ARRAY = 1 << 28
 # Its text lives until the thread's next call; every other text as long as the process.
 _SHORT_LIVED = "aclGetRecentErrMsg"
 
-__all__ = ["attach", "cann"]
+__all__ = ["attach", "capi"]
 
 
 class _Border:

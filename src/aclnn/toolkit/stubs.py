@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aclnn.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, CODES
+from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, CODES
 
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
 REFUSED, TAKEN, BLOCK, NOTHING = "refused", "0, without effect", "a block that says nothing", "nothing"

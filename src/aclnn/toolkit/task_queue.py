@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from aclnn.cann.prototype import CFunction
+from aclnn.capi.prototype import CFunction
 
 
 def is_used() -> bool:

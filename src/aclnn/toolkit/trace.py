@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aclnn.cann.prototype import CFunction, CParameter
+from aclnn.capi.prototype import CFunction, CParameter
 from aclnn.toolkit.border import is_text, number_type, returns_text
 
 _SHOWN_ELEMENTS = 16

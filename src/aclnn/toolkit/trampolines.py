@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from aclnn.cann.prototype import FUNCTIONS, CFunction, CParameter
-from aclnn.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
+from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
 from aclnn.toolkit.border import entry_declaration, parameter_type, result_type
 from aclnn.toolkit.lower_runtime import Forward
 from aclnn.toolkit.stubs import Stub

@@ -11,15 +11,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from aclnn.cann.prototype import CFunction
+from aclnn.capi.prototype import CFunction
 from aclnn.kernels.cpu.cache import temporary_cache, user_cache
-from aclnn.replacing import replaced
+from aclnn.support.atomic import locked, replaced
+from aclnn.support.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.lower_runtime import FORWARDS, Forward
-from aclnn.toolkit.places import locked
 from aclnn.toolkit.stubs import STUBS, Stub
-from aclnn.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
 from aclnn.version import __version__
 
 #: The library that each folder of headers belongs to.

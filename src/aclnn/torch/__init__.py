@@ -6,8 +6,15 @@ Raises:
     MissingExtraError: torch is not installed, or older than 2.8.
 """
 
-from aclnn import torch_ops  # first: it says what is missing when torch is
-from aclnn.torch import batching, casting, functional, gradients, nn, sharding
+from aclnn.torch import (
+    batching,
+    casting,
+    functional,
+    gradients,
+    nn,
+    registration,
+    sharding,
+)
 from aclnn.torch.patching import patch, unpatch
 
-__all__ = ["batching", "casting", "functional", "gradients", "nn", "patch", "sharding", "torch_ops", "unpatch"]
+__all__ = ["batching", "casting", "functional", "gradients", "nn", "patch", "registration", "sharding", "unpatch"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aclnn.declaration import Operator
+from aclnn.core.checks import MOST_DIMS
+from aclnn.core.operator import Operator
 from aclnn.operators import OPERATORS
-from aclnn.rules import MOST_DIMS
-from aclnn.torch_ops import LIBRARY, default_arguments, is_functional, torch
+from aclnn.torch.registration import LIBRARY, default_arguments, is_functional, torch
 
 Tensor = Any
 

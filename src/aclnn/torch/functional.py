@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aclnn.operators.gelu import TANH
-from aclnn.torch_ops import torch
+from aclnn.torch.registration import torch
 
 Tensor = Any
 

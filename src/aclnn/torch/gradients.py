@@ -11,10 +11,10 @@ from typing import Any
 
 from torch._functorch.utils import enable_single_level_autograd_function
 
+from aclnn.core.checks import MOST_DIMS
 from aclnn.operators import BY_NAME
 from aclnn.operators.gelu import TANH
-from aclnn.rules import MOST_DIMS
-from aclnn.torch_ops import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
+from aclnn.torch.registration import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aclnn.torch import functional
-from aclnn.torch_ops import torch
+from aclnn.torch.registration import torch
 
 Tensor = Any
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from aclnn.torch import nn
-from aclnn.torch_ops import torch
+from aclnn.torch.registration import torch
 
 Model = TypeVar("Model")
 

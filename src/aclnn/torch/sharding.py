@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aclnn.declaration import Operator
+from aclnn.core.checks import broadcast_shape
+from aclnn.core.operator import Operator
 from aclnn.operators import OPERATORS
-from aclnn.rules import broadcast_shape
-from aclnn.torch_ops import LIBRARY, arguments_of, into_by_copying, is_functional, torch
+from aclnn.torch.registration import LIBRARY, arguments_of, into_by_copying, is_functional, torch
 
 # A rule: placements of the outputs and of the arguments; None for whatever is no tensor or is absent.
 Rule = tuple[list[Any], list[Any]]

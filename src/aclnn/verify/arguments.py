@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.arrays import attribute, view
-from aclnn.declaration import ATTRIBUTES, Call, Kind, Operator
+from aclnn.core.operator import ATTRIBUTES, Call, Kind, Operator
+from aclnn.core.products import current_product
+from aclnn.core.tensor import Tensor
+from aclnn.execution.arrays import attribute, view
 from aclnn.operators import BY_NAME, OPERATORS, signature_of
-from aclnn.products import current_product
-from aclnn.tensor import Tensor
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.arrays import in_callers_words, view
-from aclnn.declaration import Call, Kind, Operator
-from aclnn.executor import check_arguments
-from aclnn.products import current_product
-from aclnn.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.core.operator import Call, Kind, Operator
+from aclnn.core.products import current_product
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.execution.arrays import in_callers_words, view
+from aclnn.execution.executor import check_arguments
 from aclnn.verify.arguments import arrays_of, attributes_of, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import ATTRIBUTES, Kind, Operator
+from aclnn.core.operator import ATTRIBUTES, Kind, Operator
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.bootstrap import LEAST_SEEDS, Recheck, recheck
 from aclnn.verify.cases import Case, make_case

@@ -17,15 +17,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aclnn import declaration
-from aclnn.arrays import in_callers_words
-from aclnn.declaration import ATTRIBUTES, Call, Operator, Part, Shape
-from aclnn.executor import check_arguments
-from aclnn.extras import require
+from aclnn.core import operator
+from aclnn.core.operator import ATTRIBUTES, Call, Operator, Part, Shape
+from aclnn.core.status import AclnnError
+from aclnn.execution.arrays import in_callers_words
+from aclnn.execution.executor import check_arguments
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.locks import lock_across_forks
-from aclnn.status import AclnnError
+from aclnn.support.optional import require
 from aclnn.verify import norm
 from aclnn.verify.arguments import arrays_of, attributes_of, call_of, operator_named
 from aclnn.verify.enclosures import Ball, Interval, Points
@@ -163,7 +163,7 @@ class Elementwise:
         self.size = math.prod(self.shape)
         self._pieces = []
         work = call.operator.work(call)
-        if not isinstance(work, declaration.Elementwise):  # nothing to compute
+        if not isinstance(work, operator.Elementwise):  # nothing to compute
             return
         for result, written in enumerate(work.outputs):
             part = written if isinstance(written, Part) else Part(written, 0, 0, (*self.shape, 1)[0])

@@ -23,7 +23,7 @@ Implementation = Callable[..., Any]
 
 def implementations(operator: str) -> dict[str, Implementation]:
     """Those of an operator that are installed, by name."""
-    found: dict[str, Implementation] = {"aclnn": getattr(operators, operator)}
+    found: dict[str, Implementation] = {"aclnn": operators.function_of(operators.BY_NAME[operator])}
     if importlib.util.find_spec("torch") is not None:
         found["PyTorch"] = partial(_torch, operator)
     found[LITERAL] = literal(operator)

@@ -11,12 +11,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from aclnn import files
-from aclnn.declaration import Kind, Operator
-from aclnn.required import expect_required
+from aclnn import io
+from aclnn.core.operator import Kind, Operator
+from aclnn.io.arguments import Raw, attribute, expect_required, located
 from aclnn.verify.arguments import operator_named
 from aclnn.verify.cases import Case, make_case
-from aclnn.words import Raw, attribute, located
 
 Array = np.ndarray[Any, Any]
 
@@ -175,17 +174,17 @@ def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, com
 
 def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
     shown = [item for item in path.iterdir() if not item.name.startswith(".")]
-    cases = sorted(item for item in shown if item.is_dir() or item.suffix.lower() in files.CONTAINERS)
+    cases = sorted(item for item in shown if item.is_dir() or item.suffix.lower() in io.CONTAINERS)
     if not cases:
-        raise ValueError(f"{path}: expected folders, or {', '.join(files.CONTAINERS)} files, one for each case")
+        raise ValueError(f"{path}: expected folders, or {', '.join(io.CONTAINERS)} files, one for each case")
     found = operator_named(operator)
     outputs_of = {name for p in found.outputs for name in (p.name, p.python_name)} | {"grad_input"}
     for case in cases:
         if case.is_dir():
-            held = {item.stem: item.name for item in sorted(case.iterdir()) if item.suffix.lower() in files.SUFFIXES}
+            held = {item.stem: item.name for item in sorted(case.iterdir()) if item.suffix.lower() in io.SUFFIXES}
             folder = case
         else:
-            held = {name: f"{case.name}:{name}" for name in files.entries(case)}
+            held = {name: f"{case.name}:{name}" for name in io.entries(case)}
             folder = path
         actual = {name: file for name, file in held.items() if name in outputs_of}
         third = {name.removeprefix("third_"): file for name, file in held.items() if name.startswith("third_")}

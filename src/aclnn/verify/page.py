@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aclnn.extras import require
+from aclnn.support.optional import require
 from aclnn.verify import charts
 from aclnn.verify.brief import exact, figures, short, summary
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.files import replace_all
+from aclnn.io import replace_all
 from aclnn.verify.bootstrap import Recheck
 from aclnn.verify.cases import Case
 from aclnn.verify.diagnosis import diagnose

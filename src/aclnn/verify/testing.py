@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aclnn.declaration import Operator
+from aclnn.core.operator import Operator
 from aclnn.verify.checking import check
 
 

@@ -17,8 +17,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from aclnn.replacing import replaced
-from aclnn.trust import expect_trusted, make_folder, open_trusted
+from aclnn.support.atomic import replaced
+from aclnn.support.trust import expect_trusted, make_folder, open_trusted
 
 
 def user_cache() -> Path:
@@ -68,7 +68,7 @@ def directory() -> Path | None:
 def sources() -> list[Path]:
     """The files whose code and constants are compiled into kernels."""
     package = Path(__file__).parents[2]
-    single = package / "dtypes.py", package / "formula.py"
+    single = package / "core" / "dtypes.py", package / "formula.py"
     fitted = package.glob("kernels/fitted/*.py")
     return sorted([*single, *package.glob("kernels/*.py"), *fitted, *package.glob("kernels/cpu/**/*.py")])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aclnn.tensor import Layout
+from aclnn.core.tensor import Layout
 
 
 class Axis(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.tensor import Layout
+from aclnn.core.tensor import Layout
 
 Span = tuple[int, int]
 """First byte and end, from a tensor's address."""

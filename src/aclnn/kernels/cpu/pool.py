@@ -22,7 +22,7 @@ from typing import Any
 from aclnn.kernels.cpu import compiler, teamwork
 from aclnn.kernels.cpu.compiler import Kernel, address_of
 from aclnn.kernels.cpu.target import processors
-from aclnn.settings import integer
+from aclnn.support.env import integer
 
 Task = Callable[[int], object]
 

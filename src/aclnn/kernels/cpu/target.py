@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from aclnn import control_group
+from aclnn.support import cgroups
 
 FLAVOURS = ("avx512", "avx2", "neon", "generic")
 
@@ -92,7 +92,7 @@ def _largest_cache() -> int:
 def processors() -> int:
     """How many processors this process may run on; no more than its control group gives it the time of."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(count, math.ceil(control_group.processors() or count)))
+    return max(1, min(count, math.ceil(cgroups.processors() or count)))
 
 
 PROCESSOR_BYTES = 16 << 20

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aclnn import extras
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.support import optional
 
-triton: Any = extras.require("triton", "cuda")
-tl: Any = extras.require("triton.language", "cuda")
-torch: Any = extras.require("torch", "cuda")
+triton: Any = optional.require("triton", "cuda")
+tl: Any = optional.require("triton.language", "cuda")
+torch: Any = optional.require("torch", "cuda")
 
 TYPES = {DataType.FLOAT: tl.float32, DataType.FLOAT16: tl.float16, DataType.BF16: tl.bfloat16}
 

@@ -5,7 +5,7 @@ They have C functions and no Python functions of arrays: those are NumPy's own.
 
 from __future__ import annotations
 
-from aclnn.declaration import Operator
+from aclnn.core.operator import Operator
 from aclnn.operators.library import arithmetic, bitwise, comparison, conversion, joining, reduction, selection, unary
 
 #: Every operator declared in these modules.

@@ -8,23 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Call, Check, Kind, Operator
-from aclnn.dtypes import DataType as D
-from aclnn.operators.library.common import (
-    MODERN,
-    NUMBERS,
-    WITH_TRAINING,
-    library_operator,
-    promoted,
-    scalar,
-    scalar_promotes,
-    tensor_in,
-    tensor_out,
-    type_with_scalar,
-)
-from aclnn.products import CLASS_950, Product
-from aclnn.promotion import castable, is_integer
-from aclnn.rules import (
+from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
     castable_from,
@@ -36,6 +20,22 @@ from aclnn.rules import (
     rule,
     same_shape,
     where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Operator
+from aclnn.core.products import CLASS_950, Product
+from aclnn.core.promotion import castable, is_integer
+from aclnn.operators.library.common import (
+    MODERN,
+    NUMBERS,
+    WITH_TRAINING,
+    library_operator,
+    promoted,
+    scalar,
+    scalar_promotes,
+    tensor_in,
+    tensor_out,
+    type_with_scalar,
 )
 
 # Any two of these promote to one of them.

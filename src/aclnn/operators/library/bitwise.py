@@ -4,22 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from aclnn.declaration import Call
-from aclnn.dtypes import DataType as D
-from aclnn.operators.library.common import (
-    INTEGERS,
-    UNSIGNED,
-    library_operator,
-    promoted,
-    scalar,
-    scalar_promotes,
-    tensor_in,
-    tensor_out,
-    type_with_scalar,
-)
-from aclnn.products import CLASS_950
-from aclnn.promotion import promote
-from aclnn.rules import (
+from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
     castable_from,
@@ -30,6 +15,21 @@ from aclnn.rules import (
     public_format,
     same_shape,
     where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call
+from aclnn.core.products import CLASS_950
+from aclnn.core.promotion import promote
+from aclnn.operators.library.common import (
+    INTEGERS,
+    UNSIGNED,
+    library_operator,
+    promoted,
+    scalar,
+    scalar_promotes,
+    tensor_in,
+    tensor_out,
+    type_with_scalar,
 )
 
 _SELF, _OUT = tensor_in("self", "the first operand"), tensor_out()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from aclnn.declaration import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.dtypes import DataType as D
-from aclnn.products import A2_CLASS, CLASS_950, Product
-from aclnn.promotion import is_floating, promote
-from aclnn.rules import rule
+from aclnn.core.checks import rule
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.promotion import is_floating, promote
 
 REAL_FLOATING = (D.FLOAT, D.FLOAT16, D.DOUBLE, D.BF16)
 INTEGERS = (D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)

@@ -8,8 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Call, Check, Operator
-from aclnn.dtypes import DataType as D
+from aclnn.core.checks import (
+    broadcast_shape_of,
+    broadcastable,
+    dtype_in,
+    limited_dims,
+    only_if,
+    present,
+    rule,
+    same_shape,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Operator
+from aclnn.core.products import CLASS_950, Product
+from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
@@ -25,19 +38,6 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
     type_with_scalar,
-)
-from aclnn.products import CLASS_950, Product
-from aclnn.promotion import is_floating, promote
-from aclnn.rules import (
-    broadcast_shape_of,
-    broadcastable,
-    dtype_in,
-    limited_dims,
-    only_if,
-    present,
-    rule,
-    same_shape,
-    where_supported,
 )
 
 _SELF, _OUT = tensor_in("self", "the first operand"), tensor_out(meaning="true or false")

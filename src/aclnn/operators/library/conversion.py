@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from aclnn.declaration import Call, Kind, Parameter
-from aclnn.dtypes import DataType as D
+from aclnn.core.checks import (
+    broadcast_shape_of,
+    broadcastable,
+    dtype_in,
+    limited_dims,
+    present,
+    promotable,
+    rule,
+    same_shape,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Parameter
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     INTEGERS,
     NUMBERS,
@@ -16,18 +28,6 @@ from aclnn.operators.library.common import (
     scalar,
     tensor_in,
     tensor_out,
-)
-from aclnn.products import CLASS_950, Product
-from aclnn.rules import (
-    broadcast_shape_of,
-    broadcastable,
-    dtype_in,
-    limited_dims,
-    present,
-    promotable,
-    rule,
-    same_shape,
-    where_supported,
 )
 
 _NARROW = (D.FLOAT8_E5M2, D.FLOAT8_E4M3FN)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Call, Kind, Library, Operator, Parameter
-from aclnn.dtypes import DataType as D
+from aclnn.core.checks import MOST_DIMS, castable_from, dtype_in, extents, present, rule, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
+from aclnn.core.promotion import promote
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_out
-from aclnn.products import CLASS_950, Product
-from aclnn.promotion import promote
-from aclnn.rules import MOST_DIMS, castable_from, dtype_in, extents, present, rule, where_supported
-from aclnn.status import ACLNN_ERR_PARAM_NULLPTR
 
 _TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.dtypes import DataType as D
+from aclnn.core.checks import castable_from, dtype_in, extents, limited_dims, present, rule, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
@@ -22,8 +24,6 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
-from aclnn.promotion import castable
-from aclnn.rules import castable_from, dtype_in, extents, limited_dims, present, rule, where_supported
 
 _SELF, _OUT = tensor_in("self", "what is reduced"), tensor_out()
 Shape = tuple[int, ...]

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.declaration import Call, Library, Operator
-from aclnn.dtypes import DataType as D
-from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_in, tensor_out
-from aclnn.products import CLASS_950, Product
-from aclnn.rules import (
+from aclnn.core.checks import (
     broadcast_shape,
     broadcastable,
     dtype_in,
@@ -21,6 +17,10 @@ from aclnn.rules import (
     rule,
     where_supported,
 )
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Library, Operator
+from aclnn.core.products import CLASS_950, Product
+from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_in, tensor_out
 
 _TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 

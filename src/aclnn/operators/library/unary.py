@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aclnn.declaration import Call
-from aclnn.dtypes import DataType as D
-from aclnn.operators.library.common import (
-    INTEGERS,
-    REAL_FLOATING,
-    library_operator,
-    tensor_in,
-    tensor_out,
-)
-from aclnn.rules import (
+from aclnn.core.checks import (
     dtype_in,
     limited_dims,
     present,
@@ -23,6 +14,15 @@ from aclnn.rules import (
     same_format,
     same_shape,
     where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call
+from aclnn.operators.library.common import (
+    INTEGERS,
+    REAL_FLOATING,
+    library_operator,
+    tensor_in,
+    tensor_out,
 )
 
 _SELF, _OUT = tensor_in("self", "x"), tensor_out()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.addresses import again, load_one_float64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.elementwise.formulas import on_float32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.doubles import load_doubles, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import (

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import pool
@@ -21,7 +22,6 @@ from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.trace import trace
-from aclnn.tensor import Layout
 
 CHUNK = 1 << 14
 """Elements that a thread takes at a time: 4 to 10 µs of work."""

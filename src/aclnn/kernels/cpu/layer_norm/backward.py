@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.compiler import Kernel
@@ -25,7 +26,6 @@ from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.vector import LANES
-from aclnn.tensor import Layout
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
 """A block of rows has its own partial sums of dw and db; there are at most 64 blocks, of at least 64 rows and 2^16

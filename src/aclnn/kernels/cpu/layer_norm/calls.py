@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
 from aclnn.kernels.cpu.layer_norm import columns, down, exact, segments, short

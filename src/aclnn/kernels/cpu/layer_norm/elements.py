@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu import masked, memory
 from aclnn.kernels.cpu.inner import register_jitable
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.cpu.addresses import load_one_int64, scratch, store_one_float32
@@ -30,7 +31,6 @@ from aclnn.kernels.cpu.overlaps import Overlaps
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.vector import LANES, select, splat
-from aclnn.tensor import Layout
 
 _CHUNK_ELEMENTS = 1 << 16
 """Elements that a thread takes at a time: about 20 µs of work."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from aclnn.core.tensor import Layout, contiguous_strides
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu.layer_norm.calls import columns_kernel
 from aclnn.kernels.cpu.layer_norm.views import columns_of, described
-from aclnn.tensor import Layout, contiguous_strides
 
 Layouts = tuple[Layout | None, ...]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aclnn.core.tensor import Layout
 from aclnn.kernels.cpu.layer_norm import job as jobs
-from aclnn.tensor import Layout
 
 Dims = tuple[tuple[int, int], ...]
 

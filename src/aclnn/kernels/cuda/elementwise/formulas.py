@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cuda.launch import entry_at, tl, triton

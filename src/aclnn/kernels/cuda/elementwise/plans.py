@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from aclnn.core.tensor import Layout, contiguous_strides
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise.walk import Elementwise, Nothing, copying
 from aclnn.kernels.cuda.launch import kept, torch
-from aclnn.tensor import Layout, contiguous_strides
 
 Layouts = tuple[Layout | None, ...]
 #: Plans for inputs and outputs that share no memory.

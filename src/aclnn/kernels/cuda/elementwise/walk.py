@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu.geometry import simplify
@@ -21,7 +22,6 @@ from aclnn.kernels.cuda.elementwise.formulas import fast, narrow_to_odd, on_floa
 from aclnn.kernels.cuda.launch import TYPES, entry_at, entry_or, tl, triton
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
-from aclnn.tensor import Layout
 
 WARPS = 4
 TILE, TILE_16_BIT = 512, 2048

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from aclnn.dtypes import DataType
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise.plans import anywhere
@@ -31,7 +32,6 @@ from aclnn.kernels.cuda.layer_norm.places import (
     start,
     step_of,
 )
-from aclnn.tensor import Layout
 
 GROUPS = 264
 """There are at most so many groups, half of them where a row is longer than a tile: two or one for each of an H200's

@@ -11,13 +11,13 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 
+from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.elementwise.plans import anywhere
 from aclnn.kernels.cuda.launch import TYPES, tl, triton
 from aclnn.kernels.cuda.layer_norm.backward import pointer_to
 from aclnn.kernels.cuda.layer_norm.places import Axes, alignment, chunks, in_chunk, numbers, place, start
-from aclnn.tensor import Layout
 
 HELD, CHUNK = 8192, 4096
 """A row up to so long is held and read once; a longer one is read chunk by chunk, from memory once and twice more from

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from aclnn.core.tensor import Layout
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import tl, triton, wide
-from aclnn.tensor import Layout
 
 
 @triton.jit

@@ -1,0 +1,3 @@
+"""Every C name, typed: see ``aclnn.capi``."""
+
+from aclnn.capi import *  # noqa: F403

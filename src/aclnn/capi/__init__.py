@@ -1,0 +1,28 @@
+"""Every function of the C interface as a Python function of the same name and argument order.
+
+Port a C program line by line: out-parameters become results, so that ``aclrtMalloc(&p, n, policy)`` is written
+``status, p = aclrtMalloc(n, policy)``. Handles and addresses are integers, null is 0 or None. Enumerators, flags and
+status codes have their C names too. ``__init__.pyi`` tells type checkers and editors so; ``stub`` makes it.
+
+Refusals are statuses, as in C; ``aclGetRecentErrMsg`` says why. Arguments that C could not even express (a string for
+a size) raise TypeError or ValueError.
+"""
+
+from __future__ import annotations
+
+from aclnn.capi import (  # noqa: F401  (they fill the table)
+    constants,
+    executors,
+    memory,
+    objects,
+    operators,
+    runtime,
+    system,
+)
+from aclnn.capi.prototype import CALLS
+
+globals().update(CALLS)
+globals().update(constants.ENUM_TYPES)
+globals().update(constants.NAMES)
+
+__all__ = [*CALLS, *constants.ENUM_TYPES, *constants.NAMES]

@@ -1,0 +1,96 @@
+"""The C enumerations and flags of the runtime and of the objects, by name and number."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.status import CODES
+from aclnn.runtime import events
+
+
+def _count(prefix: str, names: str, first: int = 0) -> dict[str, int]:
+    return {prefix + name: number for number, name in enumerate(names.split(), first)}
+
+
+#: Members of each enumeration.
+ENUMS: dict[str, dict[str, int]] = {
+    "aclrtMemMallocPolicy": _count(
+        "ACL_MEM_MALLOC_",
+        "HUGE_FIRST HUGE_ONLY NORMAL_ONLY HUGE_FIRST_P2P HUGE_ONLY_P2P NORMAL_ONLY_P2P HUGE1G_ONLY HUGE1G_ONLY_P2P",
+    )
+    | {
+        "ACL_MEM_TYPE_LOW_BAND_WIDTH": 0x100,
+        "ACL_MEM_TYPE_HIGH_BAND_WIDTH": 0x1000,
+        "ACL_MEM_ACCESS_USER_SPACE_READONLY": 0x100000,
+    },
+    "aclrtMemcpyKind": _count(
+        "ACL_MEMCPY_",
+        "HOST_TO_HOST HOST_TO_DEVICE DEVICE_TO_HOST DEVICE_TO_DEVICE DEFAULT HOST_TO_BUF_TO_DEVICE "
+        "INNER_DEVICE_TO_DEVICE INTER_DEVICE_TO_DEVICE",
+    ),
+    "aclrtRunMode": _count("ACL_", "DEVICE HOST"),
+    "aclrtMemAttr": _count(
+        "ACL_",
+        "DDR_MEM HBM_MEM DDR_MEM_HUGE DDR_MEM_NORMAL HBM_MEM_HUGE HBM_MEM_NORMAL DDR_MEM_P2P_HUGE "
+        "DDR_MEM_P2P_NORMAL HBM_MEM_P2P_HUGE HBM_MEM_P2P_NORMAL HBM_MEM_HUGE1G HBM_MEM_P2P_HUGE1G "
+        "MEM_NORMAL MEM_HUGE MEM_HUGE1G MEM_P2P_NORMAL MEM_P2P_HUGE MEM_P2P_HUGE1G",
+    ),
+    "aclrtEventStatus": _count("ACL_EVENT_STATUS_", "COMPLETE NOT_READY RESERVED"),
+    # The opposite order of the one above.
+    "aclrtEventRecordedStatus": _count("ACL_EVENT_RECORDED_STATUS_", "NOT_READY COMPLETE"),
+    "aclrtEventWaitStatus": _count("ACL_EVENT_WAIT_STATUS_", "COMPLETE NOT_READY")
+    | {"ACL_EVENT_WAIT_STATUS_RESERVED": 0xFFFF},
+    "aclrtStreamStatus": _count("ACL_STREAM_STATUS_", "COMPLETE NOT_READY") | {"ACL_STREAM_STATUS_RESERVED": 0xFFFF},
+    "aclrtFloatOverflowMode": _count("ACL_RT_OVERFLOW_MODE_", "SATURATION INFNAN UNDEF"),
+    "aclSysParamOpt": _count(
+        "ACL_OPT_", "DETERMINISTIC ENABLE_DEBUG_KERNEL STRONG_CONSISTENCY ENABLE_KERNEL_EARLY_START"
+    ),
+    "aclDeviceInfo": {"ACL_DEVICE_INFO_UNDEFINED": -1}
+    | _count("ACL_DEVICE_INFO_", "AI_CORE_NUM VECTOR_CORE_NUM L2_SIZE"),
+    "aclCompileOpt": _count(
+        "ACL_",
+        "PRECISION_MODE AICORE_NUM AUTO_TUNE_MODE OP_SELECT_IMPL_MODE OPTYPELIST_FOR_IMPLMODE OP_DEBUG_LEVEL DEBUG_DIR "
+        "OP_COMPILER_CACHE_MODE OP_COMPILER_CACHE_DIR OP_PERFORMANCE_MODE OP_JIT_COMPILE OP_DETERMINISTIC "
+        "CUSTOMIZE_DTYPES OP_PRECISION_MODE ALLOW_HF32 PRECISION_MODE_V2 OP_DEBUG_OPTION",
+    ),
+    "aclCANNPackageName": _count("ACL_PKG_NAME_", "CANN RUNTIME COMPILER HCCL TOOLKIT OPP OPP_KERNEL DRIVER"),
+    "aclrtLastErrLevel": {"ACL_RT_THREAD_LEVEL": 0},
+    "aclLogLevel": _count("ACL_", "DEBUG INFO WARNING ERROR"),
+    "aclMemType": _count("ACL_MEMTYPE_", "DEVICE HOST"),
+    "aclDataType": {member.c_name: member.value for member in DataType},
+    "aclFormat": {member.c_name: member.value for member in Format},
+}
+
+#: Bits of ``uint32_t`` arguments.
+FLAGS: dict[str, int] = {
+    "ACL_EVENT_SYNC": events.SYNC,
+    "ACL_EVENT_CAPTURE_STREAM_PROGRESS": events.CAPTURE_STREAM_PROGRESS,
+    "ACL_EVENT_TIME_LINE": events.TIME_LINE,
+    "ACL_EVENT_DEVICE_USE_ONLY": events.DEVICE_USE_ONLY,
+    "ACL_EVENT_EXTERNAL": events.EXTERNAL,
+    "ACL_EVENT_IPC": events.IPC,
+    "ACL_STREAM_FAST_LAUNCH": 0x1,
+    "ACL_STREAM_FAST_SYNC": 0x2,
+    "ACL_STREAM_PERSISTENT": 0x4,
+    "ACL_STREAM_HUGE": 0x8,
+    "ACL_STREAM_CPU_SCHEDULE": 0x10,
+    "ACL_STREAM_DEVICE_USE_ONLY": 0x20,
+}
+
+#: The enumerations as Python has them.
+ENUM_TYPES: dict[str, type[IntEnum]] = {
+    "aclDataType": DataType,
+    "aclFormat": Format,
+} | {
+    name: IntEnum(name, members, module=__name__)  # type: ignore[misc]  # their names come from the table
+    for name, members in ENUMS.items()
+    if name not in ("aclDataType", "aclFormat")
+}
+
+#: Every constant by its C name: enumerators, flags, statuses.
+NAMES: dict[str, int] = (
+    {name: ENUM_TYPES[enum](value) for enum, members in ENUMS.items() for name, value in members.items()}
+    | FLAGS
+    | CODES
+)

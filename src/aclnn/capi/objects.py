@@ -1,0 +1,323 @@
+"""aclCreateTensor … aclGetScalarListSize: tensors, scalars, arrays and lists, their getters and setters.
+
+Null is accepted where the tables say so; a handle that names no live object of the kind wanted is refused like null.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from aclnn.capi.prototype import c_function, c_value_function
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
+from aclnn.runtime import handles, memory
+
+T = TypeVar("T")
+
+
+class IntArray(tuple[int, ...]):
+    """``aclIntArray``."""
+
+    __slots__ = ()
+
+
+class FloatArray(tuple[float, ...]):
+    """``aclFloatArray``: values of single precision."""
+
+    __slots__ = ()
+
+
+class BoolArray(tuple[bool, ...]):
+    """``aclBoolArray``."""
+
+    __slots__ = ()
+
+
+class TensorList(tuple[int, ...]):
+    """``aclTensorList``: the tensors' handles."""
+
+    __slots__ = ()
+
+
+class ScalarList(tuple[int, ...]):
+    """``aclScalarList``: the scalars' handles."""
+
+    __slots__ = ()
+
+
+def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
+    """The object of a handle.
+
+    Raises:
+        AclnnError: null, or no live object of that kind.
+    """
+    item = handles.find(handle, kind)
+    if item is None:
+        raise _no_such(handle, kind, argument, code)
+    return item
+
+
+def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
+    """The same, and the end of the handle: of two threads that try, one is refused.
+
+    Raises:
+        AclnnError: null, or no live object of that kind.
+    """
+    item = handles.take(handle, kind)
+    if item is None:
+        raise _no_such(handle, kind, argument, code)
+    return item
+
+
+def _no_such(handle: int, kind: type[Any], argument: str, code: int) -> AclnnError:
+    gone = getattr(kind, "GONE", handles.GONE)
+    return AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle, gone)}")
+
+
+def _destroy(handle: int, kind: type[T], argument: str) -> T | None:
+    """End an object's life; null is fine."""
+    return take(handle, kind, argument) if handle else None
+
+
+@c_value_function(
+    "aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType, "
+    "const int64_t *stride, int64_t offset, aclFormat format, const int64_t *storageDims, uint64_t storageDimsNum, "
+    "void *tensorData)",
+    arrays={"viewDims": "viewDimsNum", "stride": "viewDimsNum", "storageDims": "storageDimsNum"},
+)
+def aclCreateTensor(
+    viewDims: Sequence[int] | None,
+    viewDimsNum: int,
+    dataType: int,
+    stride: Sequence[int] | None,
+    offset: int,
+    format: int,
+    storageDims: Sequence[int] | None,
+    storageDimsNum: int,
+    tensorData: int | None,
+) -> int:
+    """A view of memory that somebody else owns. Nothing is judged here but missing dimensions."""
+    for name, dims, count in (("viewDims", viewDims, viewDimsNum), ("storageDims", storageDims, storageDimsNum)):
+        if dims is None and count > 0:
+            raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"{name}: expected {count} dimensions, got null")
+    tensor = Tensor(
+        DataType(dataType), viewDims or (), stride, offset, Format(format), storageDims or (), tensorData or 0
+    )
+    return handles.add(tensor)
+
+
+@c_function(
+    "aclnnStatus aclInitTensor(aclTensor *tensor, const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType, "
+    "const int64_t *stride, int64_t offset, aclFormat format, const int64_t *storageDims, uint64_t storageDimsNum, "
+    "void *tensorDataAddr)",
+    arrays={"viewDims": "viewDimsNum", "stride": "viewDimsNum", "storageDims": "storageDimsNum"},
+)
+def aclInitTensor(
+    tensor: int,
+    viewDims: Sequence[int] | None,
+    viewDimsNum: int,
+    dataType: int,
+    stride: Sequence[int] | None,
+    offset: int,
+    format: int,
+    storageDims: Sequence[int] | None,
+    storageDimsNum: int,
+    tensorDataAddr: int | None,
+) -> None:
+    """Describe a tensor anew; dimensions and address that are not given stay."""
+    found = live(tensor, Tensor, "tensor")
+    found.shape = tuple(viewDims or found.shape)
+    found.strides = contiguous_strides(found.shape) if stride is None else tuple(stride)
+    found.storage_shape = tuple(storageDims or found.storage_shape)
+    found.dtype, found.offset, found.format = DataType(dataType), offset, Format(format)
+    found.address = tensorDataAddr or found.address
+
+
+@c_function("aclnnStatus aclDestroyTensor(const aclTensor *tensor)")
+def aclDestroyTensor(tensor: int | None) -> None:
+    """Release the description; the memory stays."""
+    _destroy(tensor or 0, Tensor, "tensor")
+
+
+@c_function(
+    "aclnnStatus aclGetViewShape(const aclTensor *tensor, int64_t **viewDims, uint64_t *viewDimsNum)",
+    arrays={"viewDims": "viewDimsNum"},
+)
+def aclGetViewShape(tensor: int) -> tuple[list[int], int]:
+    """The view's dimensions, and how many."""
+    shape = live(tensor, Tensor, "tensor").shape
+    return list(shape), len(shape)
+
+
+@c_function(
+    "aclnnStatus aclGetViewStrides(const aclTensor *tensor, int64_t **stridesValue, uint64_t *stridesNum)",
+    arrays={"stridesValue": "stridesNum"},
+)
+def aclGetViewStrides(tensor: int) -> tuple[list[int], int]:
+    """The view's strides in elements, and how many."""
+    strides = live(tensor, Tensor, "tensor").strides
+    # Those that follow from absurd dimensions leave int64_t; C's products wrap.
+    return [ctypes.c_int64(stride).value for stride in strides], len(strides)
+
+
+@c_function(
+    "aclnnStatus aclGetStorageShape(const aclTensor *tensor, int64_t **storageDims, uint64_t *storageDimsNum)",
+    arrays={"storageDims": "storageDimsNum"},
+)
+def aclGetStorageShape(tensor: int) -> tuple[list[int], int]:
+    """The storage's dimensions, and how many."""
+    shape = live(tensor, Tensor, "tensor").storage_shape
+    return list(shape), len(shape)
+
+
+@c_function("aclnnStatus aclGetViewOffset(const aclTensor *tensor, int64_t *offset)")
+def aclGetViewOffset(tensor: int) -> int:
+    """Elements from the storage's beginning to the view's first."""
+    return live(tensor, Tensor, "tensor").offset
+
+
+@c_function("aclnnStatus aclGetFormat(const aclTensor *tensor, aclFormat *format)")
+def aclGetFormat(tensor: int) -> int:
+    """The view's format label."""
+    return live(tensor, Tensor, "tensor").format
+
+
+@c_function("aclnnStatus aclGetDataType(const aclTensor *tensor, aclDataType *dataType)")
+def aclGetDataType(tensor: int) -> int:
+    """The elements' type."""
+    return live(tensor, Tensor, "tensor").dtype
+
+
+@c_function("aclnnStatus aclGetRawTensorAddr(const aclTensor *tensor, void **addr)")
+def aclGetRawTensorAddr(tensor: int) -> int:
+    """The storage's beginning; the offset is not added."""
+    return live(tensor, Tensor, "tensor").address
+
+
+@c_function("aclnnStatus aclSetRawTensorAddr(aclTensor *tensor, void *addr)")
+def aclSetRawTensorAddr(tensor: int, addr: int | None) -> None:
+    """Let the storage begin elsewhere."""
+    live(tensor, Tensor, "tensor").address = addr or 0
+
+
+@c_value_function("aclScalar *aclCreateScalar(void *value, aclDataType dataType)")
+def aclCreateScalar(value: int, dataType: int) -> int:
+    """A copy of the value at that host address."""
+    if not value:
+        raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, "value: expected an address, got null")
+    dtype = DataType(dataType)
+    memory.check_range(value, dtype.itemsize, "value")
+    return handles.add(Scalar(dtype, ctypes.string_at(value, dtype.itemsize)))
+
+
+@c_function("aclnnStatus aclDestroyScalar(const aclScalar *scalar)")
+def aclDestroyScalar(scalar: int | None) -> None:
+    """Release a scalar."""
+    _destroy(scalar or 0, Scalar, "scalar")
+
+
+@c_value_function("aclIntArray *aclCreateIntArray(const int64_t *value, uint64_t size)", arrays={"value": "size"})
+def aclCreateIntArray(value: Sequence[int] | None, size: int) -> int:
+    """A copy of the values; null or size 0 gives an empty array."""
+    return handles.add(IntArray(value or ()))
+
+
+@c_value_function("aclFloatArray *aclCreateFloatArray(const float *value, uint64_t size)", arrays={"value": "size"})
+def aclCreateFloatArray(value: Sequence[float] | None, size: int) -> int:
+    """A copy of the values; null or size 0 gives an empty array."""
+    return handles.add(FloatArray(array("f", value or ())))
+
+
+@c_value_function("aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size)", arrays={"value": "size"})
+def aclCreateBoolArray(value: Sequence[bool] | None, size: int) -> int:
+    """A copy of the values; null or size 0 gives an empty array."""
+    return handles.add(BoolArray(map(bool, value or ())))
+
+
+@c_function("aclnnStatus aclDestroyIntArray(const aclIntArray *array)")
+def aclDestroyIntArray(array: int | None) -> None:
+    """Release an array."""
+    _destroy(array or 0, IntArray, "array")
+
+
+@c_function("aclnnStatus aclDestroyFloatArray(const aclFloatArray *array)")
+def aclDestroyFloatArray(array: int | None) -> None:
+    """Release an array."""
+    _destroy(array or 0, FloatArray, "array")
+
+
+@c_function("aclnnStatus aclDestroyBoolArray(const aclBoolArray *array)")
+def aclDestroyBoolArray(array: int | None) -> None:
+    """Release an array."""
+    _destroy(array or 0, BoolArray, "array")
+
+
+@c_function("aclnnStatus aclGetIntArraySize(const aclIntArray *array, uint64_t *size)")
+def aclGetIntArraySize(array: int) -> int:
+    """Number of elements."""
+    return len(live(array, IntArray, "array"))
+
+
+@c_function("aclnnStatus aclGetFloatArraySize(const aclFloatArray *array, uint64_t *size)")
+def aclGetFloatArraySize(array: int) -> int:
+    """Number of elements."""
+    return len(live(array, FloatArray, "array"))
+
+
+@c_function("aclnnStatus aclGetBoolArraySize(const aclBoolArray *array, uint64_t *size)")
+def aclGetBoolArraySize(array: int) -> int:
+    """Number of elements."""
+    return len(live(array, BoolArray, "array"))
+
+
+@c_value_function(
+    "aclTensorList *aclCreateTensorList(const aclTensor *const *value, uint64_t size)", arrays={"value": "size"}
+)
+def aclCreateTensorList(value: Sequence[int | None] | None, size: int) -> int:
+    """A list that takes over the tensors; null or size 0 gives an empty one."""
+    return handles.add(TensorList(handle or 0 for handle in value or ()))
+
+
+@c_value_function(
+    "aclScalarList *aclCreateScalarList(const aclScalar *const *value, uint64_t size)", arrays={"value": "size"}
+)
+def aclCreateScalarList(value: Sequence[int | None] | None, size: int) -> int:
+    """A list that takes over the scalars; null or size 0 gives an empty one."""
+    return handles.add(ScalarList(handle or 0 for handle in value or ()))
+
+
+def _destroy_elements(elements: Sequence[int], kind: type[object], argument: str) -> None:
+    gone = [handle for handle in elements if handle and handles.take(handle, kind) is None]
+    if gone:
+        raise AclnnError(
+            ACLNN_ERR_PARAM_NULLPTR,
+            f"{argument}: expected live elements, which a list owns, got {handles.describe(gone[0])}",
+        )
+
+
+@c_function("aclnnStatus aclDestroyTensorList(const aclTensorList *array)")
+def aclDestroyTensorList(array: int | None) -> None:
+    """Release a list and every tensor in it."""
+    _destroy_elements(_destroy(array or 0, TensorList, "array") or (), Tensor, "array")
+
+
+@c_function("aclnnStatus aclDestroyScalarList(const aclScalarList *array)")
+def aclDestroyScalarList(array: int | None) -> None:
+    """Release a list and every scalar in it."""
+    _destroy_elements(_destroy(array or 0, ScalarList, "array") or (), Scalar, "array")
+
+
+@c_function("aclnnStatus aclGetTensorListSize(const aclTensorList *tensorList, uint64_t *size)")
+def aclGetTensorListSize(tensorList: int) -> int:
+    """Number of tensors."""
+    return len(live(tensorList, TensorList, "tensorList"))
+
+
+@c_function("aclnnStatus aclGetScalarListSize(const aclScalarList *scalarList, uint64_t *size)")
+def aclGetScalarListSize(scalarList: int) -> int:
+    """Number of scalars."""
+    return len(live(scalarList, ScalarList, "scalarList"))

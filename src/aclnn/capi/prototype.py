@@ -1,0 +1,390 @@
+"""The table of C functions: each is written once, as a Python function under its C prototype.
+
+``@c_function`` is for those that return a status: the Python function takes the C inputs in order, returns the outputs
+and raises ``AclnnError``; its callers get ``status`` or ``(status, output, …)``. ``@c_value_function`` is for the
+others: callers get the value, or the type's null when it was refused. What a prototype's parameter list has beyond the
+Python function's are the out-parameters.
+
+``FUNCTIONS`` holds a record of each: pyACL's names, the C headers and the C entry points follow from it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import GenericAlias
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.runtime import errors
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+One = TypeVar("One", int, float)
+
+#: Status types, with the status for a null out-parameter.
+NULL_STATUS = {"aclError": ACL_ERROR_INVALID_PARAM, "aclnnStatus": ACLNN_ERR_PARAM_NULLPTR}
+
+HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent")
+_INTEGERS = {
+    "bool": (0, 1),
+    "aclFloat16": (0, 2**16 - 1),
+    "int8_t": (-(2**7), 2**7 - 1),
+    "int32_t": (-(2**31), 2**31 - 1),
+    "uint32_t": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+    "uint64_t": (0, 2**64 - 1),
+    "size_t": (0, 2**64 - 1),
+}
+# C's enums are 32 bits wide and take any such number; each function judges what it gets.
+_ENUM = _INTEGERS["int32_t"]
+_ADDRESSES = _INTEGERS["size_t"]
+
+Converter = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class CParameter:
+    """One parameter of a prototype."""
+
+    name: str
+    c_type: str
+    """As in the prototype, without spaces before the stars: ``const int64_t*``."""
+    is_output: bool
+    counted_by: str | None = None
+    """For arrays: the parameter that holds the number of elements."""
+    nullable: bool = False
+    """For out-parameters: null means that the caller does not want it."""
+    is_buffer: bool = False
+    """The callee writes text or a structure there: its address is what crosses, in Python too."""
+
+    @property
+    def element(self) -> str:
+        """The type behind one star, without const."""
+        return self.c_type.removeprefix("const ").removesuffix("*").removesuffix("const")
+
+    @property
+    def python_type(self) -> Any:
+        """The Python type of an input's argument or an output's result."""
+        if self.element == "char":
+            return str | bytes | None
+        kind: Any = float if self.element in ("float", "double") else int
+        if self.is_output:
+            return kind if self.counted_by is None else GenericAlias(list, kind)
+        if self.counted_by is not None:
+            return GenericAlias(Sequence, kind | None if _is_address(self.element) else kind) | None
+        return kind | None if _is_address(self.c_type) else kind
+
+    @property
+    def zero(self) -> Any:
+        """What Python gets when the call was refused."""
+        if self.counted_by is not None:
+            return []
+        return 0.0 if self.element in ("float", "double") else 0
+
+
+@dataclass(frozen=True)
+class CFunction:
+    """One C function."""
+
+    name: str
+    returns: str
+    """Its C return type."""
+    prototype: str
+    parameters: tuple[CParameter, ...]
+    implementation: Callable[..., Any]
+    """Takes the inputs in order, returns the outputs (None, one, or a tuple), raises AclnnError."""
+
+    @property
+    def returns_status(self) -> bool:
+        """Whether the return value says how the call went."""
+        return self.returns in NULL_STATUS
+
+    @property
+    def inputs(self) -> tuple[CParameter, ...]:
+        """The parameters that a Python caller gives."""
+        return tuple(parameter for parameter in self.parameters if not parameter.is_output)
+
+    @property
+    def outputs(self) -> tuple[CParameter, ...]:
+        """The parameters that a Python caller gets."""
+        return tuple(parameter for parameter in self.parameters if parameter.is_output)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The signature in Python, where out-parameters follow the status."""
+        given = inspect.signature(self.implementation).parameters
+        inputs = [given[p.name].replace(annotation=p.python_type) for p in self.inputs]
+        if self.returns_status:
+            outputs = tuple(p.python_type for p in self.outputs)
+            returns = GenericAlias(tuple, (int, *outputs)) if outputs else int
+        else:
+            returns = get_type_hints(self.implementation)["return"]
+        return inspect.Signature(inputs, return_annotation=returns)
+
+    @property
+    def null_status(self) -> int:
+        """The status when an out-parameter that is not nullable is null."""
+        return NULL_STATUS[self.returns]
+
+    def refuse(self, error: AclnnError) -> int:
+        """Note a refusal for this thread's error queries; its code."""
+        text = error.message if error.message.startswith("acl") else f"{self.name}: {error.message}"
+        errors.record(error.code, text)
+        return error.code
+
+
+#: Every C function by name: what it is, and how Python calls it.
+FUNCTIONS: dict[str, CFunction] = {}
+CALLS: dict[str, Callable[..., Any]] = {}
+
+
+class _StatusDecorator(Protocol):
+    @overload
+    def __call__(self, function: Callable[P, None], /) -> Callable[P, int]: ...
+    @overload
+    def __call__(self, function: Callable[P, tuple[A, B]], /) -> Callable[P, tuple[int, A, B]]: ...
+    @overload
+    def __call__(self, function: Callable[P, tuple[A, B, C]], /) -> Callable[P, tuple[int, A, B, C]]: ...
+    @overload
+    def __call__(self, function: Callable[P, One], /) -> Callable[P, tuple[int, One]]: ...
+
+
+def c_function(
+    prototype: str,
+    *,
+    arrays: Mapping[str, str] | None = None,
+    nullable: Iterable[str] = (),
+    buffers: Iterable[str] = (),
+) -> _StatusDecorator:
+    """Enter a function that returns a status.
+
+    Args:
+        prototype: ``aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)``.
+        arrays: parameters that are arrays, with the parameter that counts their elements.
+        nullable: out-parameters for which a C caller may pass null.
+        buffers: parameters at whose address the function writes text or a structure.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        record = _enter(prototype, function, arrays or {}, frozenset(nullable), frozenset(buffers))
+        convert = _conversion(record)
+        failed = tuple(parameter.zero for parameter in record.outputs)
+        single = len(failed) == 1
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            values = convert(args, kwargs)
+            try:
+                outputs = function(*values)
+            except AclnnError as error:
+                code = record.refuse(error)
+                return (code, *failed) if failed else code
+            if not failed:
+                return 0
+            return (0, outputs) if single else (0, *outputs)
+
+        return _publish(record, call)
+
+    return decorate
+
+
+def c_value_function(
+    prototype: str, *, arrays: Mapping[str, str] | None = None, null: Any = 0
+) -> Callable[[Callable[P, A]], Callable[P, A]]:
+    """Enter a function that returns something else; ``null`` is what it returns when the call was refused."""
+
+    def decorate(function: Callable[P, A]) -> Callable[P, A]:
+        record = _enter(prototype, function, arrays or {})
+        convert = _conversion(record)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> A:
+            values = convert(args, kwargs)
+            try:
+                return cast(A, record.implementation(*values))
+            except AclnnError as error:
+                record.refuse(error)
+                return cast(A, null)
+
+        return _publish(record, call)
+
+    return decorate
+
+
+def _publish(record: CFunction, call: Callable[P, A]) -> Callable[P, A]:
+    """Enter what Python calls, described as Python calls it."""
+    call.__name__ = call.__qualname__ = record.name  # one Python function may be entered under several
+    signature = record.signature
+    call.__signature__ = signature  # type: ignore[attr-defined]  # inspect honours it
+    types = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    call.__annotations__ = types | {"return": signature.return_annotation}
+    if record.outputs:
+        results = ", ".join(parameter.name for parameter in record.outputs)
+        call.__doc__ = f"{inspect.getdoc(record.implementation)}\n\nReturns ``(ret, {results})``."
+    CALLS[record.name] = call
+    return call
+
+
+_PROTOTYPE = re.compile(r"(?P<returns>.+?)(?P<name>\w+)\((?P<parameters>.*)\)")
+_PARAMETER = re.compile(r"(?P<c_type>.+?)(?P<name>\w+)")
+
+
+def _tidy(c_type: str) -> str:
+    # A const value, such as "const size_t", is the callee's own affair.
+    tidy = re.sub(r"\s*\*\s*", "*", c_type.strip())
+    return tidy if "*" in tidy else tidy.removeprefix("const ")
+
+
+def _enter(
+    prototype: str,
+    function: Callable[..., Any],
+    arrays: Mapping[str, str],
+    nullable: frozenset[str] = frozenset(),
+    buffers: frozenset[str] = frozenset(),
+) -> CFunction:
+    matched = _PROTOTYPE.fullmatch(prototype)
+    if matched is None:
+        raise ValueError(f"expected a C prototype, got {prototype!r}")
+    inputs = list(inspect.signature(function).parameters)
+    parameters = []
+    for declared in filter(None, matched["parameters"].removesuffix("void").split(",")):
+        part = _PARAMETER.fullmatch(declared.strip())
+        if part is None:
+            raise ValueError(f"expected a C parameter, got {declared!r}")
+        name, c_type = part["name"], _tidy(part["c_type"])
+        parameters.append(
+            CParameter(name, c_type, name not in inputs, arrays.get(name), name in nullable, name in buffers)
+        )
+    record = CFunction(matched["name"], _tidy(matched["returns"]), prototype, tuple(parameters), function)
+    wrong_output = next((p.name for p in record.outputs if not p.c_type.endswith("*") or "const" in p.c_type), None)
+    if [parameter.name for parameter in record.inputs] != inputs or wrong_output is not None:
+        raise ValueError(f"expected the inputs of {prototype!r} in order, got {inputs} (outputs: {record.outputs})")
+    FUNCTIONS[record.name] = record
+    return record
+
+
+def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any]]:
+    """What turns Python arguments into C's values: integers in range, addresses, tuples for arrays, text."""
+    inputs = record.inputs
+    converters = [_converter(parameter) for parameter in inputs]
+    signature = inspect.signature(record.implementation)
+    names = [parameter.name for parameter in inputs]
+    arrays = [
+        (at, names.index(parameter.counted_by))
+        for at, parameter in enumerate(inputs)
+        if parameter.counted_by is not None
+    ]
+    ranges = [_range_of(parameter) for parameter in inputs]
+    lows, highs = [low for low, _ in ranges], [high for _, high in ranges]
+
+    def convert(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        if kwargs or len(args) != len(converters):
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{record.name}: {error}") from None
+            bound.apply_defaults()
+            args = bound.args
+        # Nearly every argument of nearly every call is an int in range: half the time of converting one by one.
+        for value, low, high in zip(args, lows, highs):  # noqa: B905  (one each; strict costs 0.1 µs)
+            if type(value) is not int or not low <= value <= high:
+                return convert_each(args)
+        return args
+
+    def convert_each(args: Sequence[Any]) -> Sequence[Any]:
+        try:
+            values = [converter(value) for converter, value in zip(converters, args, strict=True)]
+        except (TypeError, ValueError):
+            raise _complaint(record, converters, args) from None
+        for at, counter in arrays:
+            values[at] = _counted(record, at, values[at], values[counter])
+        return values
+
+    return convert
+
+
+def _counted(record: CFunction, at: int, elements: tuple[Any, ...] | None, count: int) -> tuple[Any, ...] | None:
+    if elements is None:
+        return None
+    if len(elements) < count:
+        parameter = record.inputs[at]
+        raise ValueError(
+            f"{record.name}: {parameter.name}: expected at least {parameter.counted_by} = {count} elements, "
+            f"got {len(elements)}"
+        )
+    return elements[:count]
+
+
+def _complaint(record: CFunction, converters: Sequence[Converter], args: Sequence[Any]) -> Exception:
+    for parameter, converter, value in zip(record.inputs, converters, args, strict=True):
+        try:
+            converter(value)
+        except (TypeError, ValueError) as error:
+            return type(error)(f"{record.name}: {parameter.name}: expected {parameter.c_type}, got {value!r}")
+    raise AssertionError("one of the arguments is wrong")
+
+
+def _converter(parameter: CParameter) -> Converter:
+    if parameter.counted_by is not None:
+        return _array_of(_scalar(parameter.element))
+    return _text if _is_text(parameter) else _scalar(parameter.c_type)
+
+
+def _is_text(parameter: CParameter) -> bool:
+    return parameter.element == "char" and not parameter.is_buffer
+
+
+def _is_address(c_type: str) -> bool:
+    return c_type.endswith("*") or c_type in HANDLES
+
+
+def _range_of(parameter: CParameter) -> tuple[int, int]:
+    """Integers that are C's value as they stand; none for arrays, text and floating-point numbers."""
+    if parameter.counted_by is not None or _is_text(parameter) or parameter.element in ("float", "double"):
+        return 1, 0
+    return _range_of_type(parameter.c_type)
+
+
+def _range_of_type(c_type: str) -> tuple[int, int]:
+    return _ADDRESSES if _is_address(c_type) else _INTEGERS.get(c_type, _ENUM)
+
+
+def _scalar(c_type: str) -> Converter:
+    if c_type in ("float", "double"):
+        return float
+    is_address = _is_address(c_type)
+    low, high = _range_of_type(c_type)
+
+    def integer(value: Any) -> int:
+        if value is None and is_address:
+            return 0
+        number = operator.index(value)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    return integer
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode()
+    raise TypeError
+
+
+def _array_of(element: Converter) -> Converter:
+    def convert(value: Any) -> tuple[Any, ...] | None:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return None if value is None else tuple(map(element, value))
+
+    return convert

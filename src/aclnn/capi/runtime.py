@@ -1,0 +1,347 @@
+"""aclInit … aclrtEventElapsedTime: start and stop, devices, contexts, streams, events, error texts, small helpers."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from aclnn.capi.prototype import c_function, c_value_function
+from aclnn.core import products
+from aclnn.core.dtypes import DataType
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_EVENT_SYNC_TIMEOUT,
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+    ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_SOC_VERSION,
+    ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+    AclnnError,
+)
+from aclnn.runtime import devices, errors, events, handles, lifecycle
+from aclnn.runtime.events import Event
+
+_HOST = 1
+_STREAM_COMPLETE, _STREAM_NOT_READY = 0, 1
+_INFNAN = 1
+
+
+def _check_settings() -> None:
+    """Refuse a wrong ACLNN_SOC_NAME where a program begins, before it asks for what that names."""
+    try:
+        products.soc_name()
+    except AclnnError as error:
+        raise AclnnError(ACL_ERROR_RT_SOC_VERSION, error.message) from None
+
+
+@c_function("aclError aclInit(const char *configPath)")
+def aclInit(configPath: str | None = None) -> None:
+    """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
+    _check_settings()
+    lifecycle.initialize(configPath)
+
+
+@c_function("aclError aclFinalize()")
+def aclFinalize() -> None:
+    """Stop, however often it was started."""
+    lifecycle.finalize()
+
+
+@c_function("aclError aclFinalizeReference(uint64_t *refCount)", nullable=["refCount"])
+def aclFinalizeReference() -> int:
+    """Undo one aclInit; how many remain."""
+    return lifecycle.finalize_reference()
+
+
+@c_function("aclnnStatus aclnnInit(const char *configPath)")
+def aclnnInit(configPath: str | None = None) -> None:
+    """Nothing to start: operators work without it."""
+
+
+@c_function("aclnnStatus aclnnFinalize()")
+def aclnnFinalize() -> None:
+    """Nothing to stop."""
+
+
+@c_function("aclError aclrtGetDeviceCount(uint32_t *count)")
+def aclrtGetDeviceCount() -> int:
+    """Devices that there are (ACLNN_DEVICE_COUNT, 1 by default)."""
+    return devices.device_count()
+
+
+@c_function("aclError aclrtSetDevice(int32_t deviceId)")
+def aclrtSetDevice(deviceId: int) -> None:
+    """Use a device; its default context becomes this thread's current one. 507008 for an unknown product."""
+    _check_settings()
+    devices.set_device(deviceId)
+
+
+@c_function("aclError aclrtResetDevice(int32_t deviceId)")
+def aclrtResetDevice(deviceId: int) -> None:
+    """Undo one aclrtSetDevice; the last one waits for the default context's work and releases it."""
+    devices.reset_device(deviceId)
+
+
+@c_function("aclError aclrtResetDeviceForce(int32_t deviceId)")
+def aclrtResetDeviceForce(deviceId: int) -> None:
+    """The same, whatever the count."""
+    devices.reset_device(deviceId, force=True)
+
+
+@c_function("aclError aclrtGetDevice(int32_t *deviceId)")
+def aclrtGetDevice() -> int:
+    """The current context's device."""
+    return devices.current().device.number
+
+
+@c_function("aclError aclrtGetRunMode(aclrtRunMode *runMode)")
+def aclrtGetRunMode() -> int:
+    """ACL_HOST: this process is on the host's side."""
+    return _HOST
+
+
+@c_function("aclError aclrtSynchronizeDevice()")
+def aclrtSynchronizeDevice() -> None:
+    """Wait for every stream of the current device."""
+    devices.synchronize_device()
+
+
+@c_value_function("const char *aclrtGetSocName()", null=None)
+def aclrtGetSocName() -> str | None:
+    """The product in force, such as Ascend910B2."""
+    return products.soc_name()
+
+
+@c_function("aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion)")
+def aclrtGetVersion() -> tuple[int, int, int]:
+    """The interface's version."""
+    return 1, 17, 0
+
+
+@c_function("aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode)")
+def aclrtSetDeviceSatMode(mode: int) -> None:
+    """Ask for infinities and NaNs (1, what there is); saturation (0) is refused with 207000."""
+    if mode != _INFNAN:
+        known = mode == 0
+        raise AclnnError(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT if known else ACL_ERROR_RT_PARAM_INVALID,
+            f"mode: expected ACL_RT_OVERFLOW_MODE_INFNAN (1), got {mode}",
+        )
+
+
+@c_function("aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode)")
+def aclrtGetDeviceSatMode() -> int:
+    """ACL_RT_OVERFLOW_MODE_INFNAN."""
+    return _INFNAN
+
+
+@c_function("aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId)")
+def aclrtCreateContext(deviceId: int) -> int:
+    """A new context, current for this thread."""
+    return devices.create_context(deviceId).handle
+
+
+@c_function("aclError aclrtDestroyContext(aclrtContext context)")
+def aclrtDestroyContext(context: int) -> None:
+    """Wait for a context's work and release it with its streams."""
+    devices.destroy_context(context)
+
+
+@c_function("aclError aclrtSetCurrentContext(aclrtContext context)")
+def aclrtSetCurrentContext(context: int) -> None:
+    """Make a context current for this thread."""
+    devices.set_current(context)
+
+
+@c_function("aclError aclrtGetCurrentContext(aclrtContext *context)")
+def aclrtGetCurrentContext() -> int:
+    """This thread's current context."""
+    return devices.current().handle
+
+
+@c_function("aclError aclrtCreateStream(aclrtStream *stream)")
+def aclrtCreateStream() -> int:
+    """A new stream of the current context."""
+    return devices.create_stream().handle
+
+
+@c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
+def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
+    """The same, with hints."""
+    return devices.create_stream(priority, flag).handle
+
+
+@c_function("aclError aclrtDestroyStream(aclrtStream stream)")
+def aclrtDestroyStream(stream: int) -> None:
+    """Wait for a stream's work and release it."""
+    devices.destroy_stream(stream)
+
+
+@c_function("aclError aclrtDestroyStreamForce(aclrtStream stream)")
+def aclrtDestroyStreamForce(stream: int) -> None:
+    """Drop what the stream has not begun, and release it."""
+    devices.destroy_stream(stream, force=True)
+
+
+@c_function("aclError aclrtSynchronizeStream(aclrtStream stream)")
+def aclrtSynchronizeStream(stream: int) -> None:
+    """Wait for a stream's work (null: the default stream's)."""
+    devices.current()
+    devices.stream_of(stream).synchronize()
+
+
+@c_function("aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)")
+def aclrtSynchronizeStreamWithTimeout(stream: int, timeout: int) -> None:
+    """The same, for at most so many milliseconds; -1 for ever."""
+    if timeout == 0 or timeout < -1:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
+    devices.current()
+    if not devices.stream_of(stream).synchronize(_seconds(timeout)):
+        raise AclnnError(
+            ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"stream: expected its work to end within {timeout} ms, it has not"
+        )
+
+
+def _seconds(timeout_ms: int) -> float | None:
+    return None if timeout_ms == -1 else timeout_ms / 1000
+
+
+@c_function("aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)")
+def aclrtStreamQuery(stream: int) -> int:
+    """Whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY."""
+    return _STREAM_COMPLETE if devices.stream_of(stream).idle() else _STREAM_NOT_READY
+
+
+def _event(handle: int, argument: str = "event") -> Event:
+    if not handle:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected an event, got null")
+    event = handles.find(handle, Event)
+    if event is None:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected a live event, got {handles.describe(handle)}"
+        )
+    return event
+
+
+@c_function("aclError aclrtCreateEvent(aclrtEvent *event)")
+def aclrtCreateEvent() -> int:
+    """An event that carries a time."""
+    return handles.add(Event())
+
+
+@c_function("aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)")
+def aclrtCreateEventWithFlag(flag: int) -> int:
+    """An event with these flags."""
+    return handles.add(Event(events.checked_flags(flag)))
+
+
+@c_function("aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)")
+def aclrtCreateEventExWithFlag(flag: int) -> int:
+    """An event with these flags that counts as complete until it is recorded."""
+    return handles.add(Event(events.checked_flags(flag), reusable=True))
+
+
+@c_function("aclError aclrtDestroyEvent(aclrtEvent event)")
+def aclrtDestroyEvent(event: int) -> None:
+    """Release an event; streams that it holds up still wait for its record."""
+    _event(event)
+    if handles.take(event, Event) is None:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"event: expected a live event, got {handles.describe(event)}")
+
+
+@c_function("aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)")
+def aclrtRecordEvent(event: int, stream: int) -> None:
+    """Mark the stream's work so far."""
+    _event(event).record(devices.stream_of(stream))
+
+
+@c_function("aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)")
+def aclrtStreamWaitEvent(stream: int, event: int) -> None:
+    """Let the stream's next work wait for what the event marks."""
+    found = _event(event)
+    found.hold_up(devices.stream_of(stream))
+
+
+@c_function("aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)")
+def aclrtResetEvent(event: int, stream: int) -> None:
+    """Forget the record when the stream comes here."""
+    _event(event).reset(devices.stream_of(stream))
+
+
+@c_function("aclError aclrtSynchronizeEvent(aclrtEvent event)")
+def aclrtSynchronizeEvent(event: int) -> None:
+    """Wait for what the event marks."""
+    _event(event).synchronize()
+
+
+@c_function("aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)")
+def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
+    """The same, for at most so many milliseconds; -1 for ever."""
+    if timeout < -1:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 0 ms or more, got {timeout}")
+    if not _event(event).synchronize(_seconds(timeout)):
+        raise AclnnError(
+            ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"event: expected its work to end within {timeout} ms, it has not"
+        )
+
+
+@c_function("aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)")
+def aclrtQueryEventStatus(event: int) -> int:
+    """ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0)."""
+    return int(_event(event).complete())
+
+
+@c_function("aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)")
+def aclrtQueryEvent(event: int) -> int:
+    """ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the numbers the other way round."""
+    return int(not _event(event).complete())
+
+
+@c_function("aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)")
+def aclrtEventElapsedTime(startEvent: int, endEvent: int) -> float:
+    """Milliseconds between two records, negative in the other order."""
+    return events.elapsed_ms(_event(startEvent, "startEvent"), _event(endEvent, "endEvent"))
+
+
+@c_value_function("const char *aclGetRecentErrMsg()", null=None)
+def aclGetRecentErrMsg() -> str | None:
+    """Texts of this thread's refusals since the last call, newest first; None when there are none."""
+    return errors.take_texts()
+
+
+@c_value_function("aclError aclrtGetLastError(aclrtLastErrLevel level)", null=ACL_ERROR_INVALID_PARAM)
+def aclrtGetLastError(level: int) -> int:
+    """This thread's last code, which is forgotten."""
+    return errors.last_code(level, clear=True)
+
+
+@c_value_function("aclError aclrtPeekAtLastError(aclrtLastErrLevel level)", null=ACL_ERROR_INVALID_PARAM)
+def aclrtPeekAtLastError(level: int) -> int:
+    """This thread's last code, which is kept."""
+    return errors.last_code(level, clear=False)
+
+
+@c_value_function("size_t aclDataTypeSize(aclDataType dataType)")
+def aclDataTypeSize(dataType: int) -> int:
+    """Bytes of one element, 8 for types that the interface does not know."""
+    return DataType(dataType).itemsize
+
+
+@c_value_function("float aclFloat16ToFloat(aclFloat16 value)")
+def aclFloat16ToFloat(value: int) -> float:
+    """The number that 16 bits stand for; exponent 31 is not special, so +inf gives 65536 and NaN 98304."""
+    sign, exponent, fraction = value >> 15, value >> 10 & 31, value & 1023
+    magnitude = math.ldexp(fraction, -24) if exponent == 0 else math.ldexp(1024 + fraction, exponent - 25)
+    return -magnitude if sign else magnitude
+
+
+@c_value_function("aclFloat16 aclFloatToFloat16(float value)")
+def aclFloatToFloat16(value: float) -> int:
+    """The nearest 16-bit float, ties to even; beyond its range ±65504, which NaN gives too (positive)."""
+    try:
+        single: float = struct.unpack("<f", struct.pack("<f", value))[0]
+        bits: int = struct.unpack("<H", struct.pack("<e", single))[0]
+    except OverflowError:
+        bits = 0x7C00 if value > 0 else 0xFC00
+    if bits & 0x7C00 != 0x7C00:
+        return bits
+    return 0xFBFF if value < 0 else 0x7BFF

@@ -1,0 +1,194 @@
+"""aclrtSetSysParamOpt … aclsysGetVersionStr: settings, what a device has, the claimed release of CANN."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from aclnn.capi.constants import ENUMS
+from aclnn.capi.prototype import c_function, c_value_function
+from aclnn.core import products
+from aclnn.core.checks import shown
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_FILE,
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+    ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_SYSPARAMOPT_NOT_SET,
+    AclnnError,
+)
+from aclnn.runtime import devices
+
+_CANN_VERSION = "9.2.0"
+_VERSION_BYTES, _PART_BYTES = 128, 64
+_DRIVER = "driver"
+#: The packages of a release, as ``aclCANNPackageName`` counts them.
+_PACKAGES = ("cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", _DRIVER)
+_JIT_COMPILE = ENUMS["aclCompileOpt"]["ACL_OP_JIT_COMPILE"]
+
+_parameters: dict[int, int] = {}
+_compile_options: dict[int, str] = {}
+
+
+def _check_parameter(opt: int) -> None:
+    if opt not in ENUMS["aclSysParamOpt"].values():
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}")
+
+
+@c_function("aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
+def aclrtSetSysParamOpt(opt: int, value: int) -> None:
+    """Keep a parameter of this process. Computations are deterministic with any."""
+    _check_parameter(opt)
+    _parameters[opt] = value
+
+
+@c_function("aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value)")
+def aclrtGetSysParamOpt(opt: int) -> int:
+    """A parameter of this process as it was set, 0 at first."""
+    _check_parameter(opt)
+    return _parameters.get(opt, 0)
+
+
+@c_function("aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
+def aclrtCtxSetSysParamOpt(opt: int, value: int) -> None:
+    """Keep a parameter of the current context."""
+    _check_parameter(opt)
+    devices.current().parameters[opt] = value
+
+
+@c_function("aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)")
+def aclrtCtxGetSysParamOpt(opt: int) -> int:
+    """A parameter of the current context; 107021 before it was set."""
+    _check_parameter(opt)
+    value = devices.current().parameters.get(opt)
+    if value is None:
+        raise AclnnError(
+            ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, f"opt: expected one that aclrtCtxSetSysParamOpt has set, got {opt}"
+        )
+    return value
+
+
+@c_function("aclError aclrtSetOpExecuteTimeOut(uint32_t timeout)")
+def aclrtSetOpExecuteTimeOut(timeout: int) -> None:
+    """Take a limit in seconds for each task, without effect: no task is ever ended."""
+
+
+@c_function("aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)", nullable=["flags"])
+def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int]:
+    """Flags (0), and 1 if the device's default context exists."""
+    return 0, int(devices.default_context_exists(deviceId))
+
+
+@c_function("aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId)")
+def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> int:
+    """1 for two devices, between which copies work; 0 for a device and itself."""
+    devices.expect_device(deviceId, "deviceId")
+    devices.expect_device(peerDeviceId, "peerDeviceId")
+    return int(deviceId != peerDeviceId)
+
+
+@c_function("aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags)")
+def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> None:
+    """Nothing to enable: copies between devices always work."""
+    devices.current()
+    devices.expect_device(peerDeviceId, "peerDeviceId")
+    if flags:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flags: expected 0, got {flags}")
+
+
+@c_function("aclError aclrtDeviceGetBareTgid(int32_t *pid)")
+def aclrtDeviceGetBareTgid() -> int:
+    """This process's number."""
+    return os.getpid()
+
+
+@c_function("aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value)")
+def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> int:
+    """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published."""
+    devices.expect_device(deviceId, "deviceId")
+    name = products.soc_name()
+    numbers = products.cores(name)
+    if deviceInfo not in range(len(numbers)):
+        raise AclnnError(
+            ACL_ERROR_INVALID_PARAM, f"deviceInfo: expected an aclDeviceInfo from 0 to 2, got {deviceInfo}"
+        )
+    value = numbers[deviceInfo]
+    if value is None:
+        raise AclnnError(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"deviceInfo: expected one that is published for {name}, got {deviceInfo}"
+        )
+    return value
+
+
+def _check_compile_option(opt: int) -> None:
+    known = ENUMS["aclCompileOpt"].values()
+    if opt not in known:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"opt: expected an aclCompileOpt from 0 to {max(known)}, got {opt}")
+
+
+def _compile_option(opt: int) -> bytes:
+    _check_compile_option(opt)
+    text = _compile_options.get(opt, "disable" if opt == _JIT_COMPILE else "")
+    return os.fsencode(text) + b"\0"
+
+
+@c_function("aclError aclSetCompileopt(aclCompileOpt opt, const char *value)")
+def aclSetCompileopt(opt: int, value: str | None) -> None:
+    """Keep an option of the operators' compiler, without effect: there is none."""
+    _check_compile_option(opt)
+    if value is None:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "value: expected a string, got null")
+    _compile_options[opt] = value
+
+
+@c_value_function("size_t aclGetCompileoptSize(aclCompileOpt opt)")
+def aclGetCompileoptSize(opt: int) -> int:
+    """Bytes that aclGetCompileopt writes."""
+    return len(_compile_option(opt))
+
+
+@c_function("aclError aclGetCompileopt(aclCompileOpt opt, char *value, size_t length)", buffers=["value"])
+def aclGetCompileopt(opt: int, value: int, length: int) -> None:
+    """Write an option as it was set; at first ``disable`` for ACL_OP_JIT_COMPILE, else nothing."""
+    text = _compile_option(opt)
+    if length < len(text):
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"length: expected at least {len(text)} bytes, got {length}")
+    _write("value", value, text)
+
+
+@c_function(
+    "aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version)", buffers=["version"]
+)
+def aclsysGetCANNVersion(name: int, version: int) -> None:
+    """Write the version of a package of the claimed release (ACLNN_CANN_VERSION)."""
+    if name not in range(len(_PACKAGES)):
+        raise AclnnError(
+            ACL_ERROR_INVALID_PARAM, f"name: expected an aclCANNPackageName from 0 to {len(_PACKAGES) - 1}, got {name}"
+        )
+    text = _version_of(_PACKAGES[name], "name")
+    parts = (text.split(".", 3) + [""] * 3)[:4]
+    fields = [_padded(text, _VERSION_BYTES), *(_padded(part, _PART_BYTES) for part in parts), bytes(_VERSION_BYTES)]
+    _write("version", version, b"".join(fields))
+
+
+@c_function("aclError aclsysGetVersionStr(char *pkgName, char *versionStr)", buffers=["versionStr"])
+def aclsysGetVersionStr(pkgName: str | None, versionStr: int) -> None:
+    """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
+    _write("versionStr", versionStr, _padded(_version_of((pkgName or "").lower(), "pkgName"), _VERSION_BYTES))
+
+
+def _version_of(package: str, argument: str) -> str:
+    if package not in _PACKAGES or package == _DRIVER:
+        known = ", ".join(name for name in _PACKAGES if name != _DRIVER)
+        raise AclnnError(ACL_ERROR_INVALID_FILE, f"{argument}: expected one of {known}, got {shown(package)}")
+    return os.environ.get("ACLNN_CANN_VERSION") or _CANN_VERSION
+
+
+def _padded(text: str, nbytes: int) -> bytes:
+    return os.fsencode(text)[: nbytes - 1].ljust(nbytes, b"\0")
+
+
+def _write(argument: str, address: int, data: bytes) -> None:
+    if not address:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected an address for the result, got null")
+    ctypes.memmove(address, data, len(data))

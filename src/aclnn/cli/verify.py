@@ -1,0 +1,254 @@
+"""The command: from dumps to a verdict. Exit status 0 pass, 1 failure, 2 unusable arguments."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aclnn.cli import console
+from aclnn.cli.required import expect_no_input, expect_options, output_files
+from aclnn.core.products import set_soc_name
+from aclnn.core.status import AclnnError
+from aclnn.io import FileError
+from aclnn.io.arguments import Raw, named_file, pairs
+from aclnn.support.optional import require
+from aclnn.verify.arguments import JUDGED, operator_named
+from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
+from aclnn.verify.brief import details, figures, title
+from aclnn.verify.cases import Case
+from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
+from aclnn.verify.loading import Request, files_of, listed, load, named
+from aclnn.verify.report import Report, document
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+_UNUSABLE = 2
+_PRINTED = Path("-")
+_OPERATORS = f'One of {", ".join(JUDGED)}; "self" judges this installation.'
+
+
+@contextmanager
+def _usage(json: bool) -> Iterator[None]:
+    """Whatever makes the arguments unusable, as a text (with ``json`` also a document) and exit status 2."""
+    try:
+        yield
+    except console.REFUSED as error:
+        if json:
+            console.print_refusal(error)
+        console.err.print(f"aclnn verify: {console.text_of(error)}", soft_wrap=True, style="red")
+        raise typer.Exit(_UNUSABLE) from error
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def verify(
+    context: typer.Context,
+    operator: Annotated[str, typer.Argument(help=_OPERATORS)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Inputs as name=FILE (or FILE:TENSOR), attributes as --name value or name=value."),
+    ] = None,
+    actual: Annotated[list[str] | None, typer.Option(help="The output to judge: name=FILE, once for each.")] = None,
+    third: Annotated[
+        list[str] | None, typer.Option(help="The same output from elsewhere, for the commercial standards.")
+    ] = None,
+    cases: Annotated[Path | None, typer.Option(help="Several cases: a CSV or JSON list, or a directory.")] = None,
+    standard: Annotated[
+        list[str] | None, typer.Option(help="Judge by this standard; repeatable. Default: all that apply.")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Recheck a failing commercial standard over so many cases ({LEAST_SEEDS} or more, "
+            f"{RECOMMENDED_SEEDS} recommended): those of --cases, or generated ones for self."
+        ),
+    ] = None,
+    eps: Annotated[
+        float | None, typer.Option(help="LayerNorm's eps: judge its backward in cascade with the forward.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="Of raw files: float16, or name=float16 for one.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help="Of raw files: 4,8, or name=4,8 for one.")] = None,
+    soc_name: Annotated[
+        str | None, typer.Option(help="The product whose checks the arguments must pass, such as Ascend950DT_9571.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report as JSON; - prints it, and no text.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
+) -> None:
+    """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
+
+    Only the gradients named below can be judged.
+
+    Exit status: 0 pass, 1 failure, 2 unusable arguments.
+    """
+    with _usage(json == _PRINTED):
+        _expect_places({"--json": json, "--html": html})
+        if operator == "self":
+            unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
+            more = {"--dtype": dtype, "--shape": shape, "--soc-name": soc_name, "--html": html, "arguments": arguments}
+            given = [name for name, value in (*unused.items(), *more.items()) if value not in (None, [])]
+            _judge_self(given, seeds, json)
+            return
+        if soc_name is not None:
+            set_soc_name(soc_name)
+        if html is not None:
+            require("jinja2", "verify")
+        judged = JUDGED if cases else [operator]  # a list's cases may be of several operators
+        expect_options(arguments or [], [operator_named(name) for name in judged], context)
+        raw = Raw.of_words(dtype or [], shape or [])
+        requests = _requests(operator, pairs(arguments or []), actual or [], third or [], cases)
+        _expect_no_inputs({"--json": json, "--html": html}, requests, cases)
+        eps = checked_eps(eps, {request.operator for request in requests})
+        report = _judge(requests, raw, standard, seeds, eps)
+        if json != _PRINTED:
+            _show(report.data)
+        _put(report.to_html, html)
+        _put(report.to_json, json)  # the last: standard output gets one document, this or a refusal
+    if not report.passed:
+        raise typer.Exit(_STATUS[report.data["verdict"]])
+
+
+def _expect_places(places: Mapping[str, Path | None]) -> None:
+    """Refuse before the work what no report could be written to after it."""
+    given = {option: path for option, path in places.items() if path is not None}
+    for option, path in given.items():
+        if str(path).startswith("--"):
+            raise ValueError(f"{option}: expected FILE or -, got {str(path)!r}")
+        if path != _PRINTED:
+            _expect_writable(path)
+    if len(set(map(os.path.realpath, given.values()))) < len(given):
+        raise ValueError(f"{' and '.join(given)}: expected two places, got {str(path)!r} for both")
+
+
+def _expect_writable(path: Path) -> None:
+    target = Path(os.path.realpath(path))
+    if target.is_dir() or not target.parent.is_dir():
+        code = errno.EISDIR if target.is_dir() else errno.ENOTDIR if target.parent.exists() else errno.ENOENT
+        raise OSError(code, os.strerror(code), str(path))
+
+
+def _expect_no_inputs(places: Mapping[str, Path | None], requests: Sequence[Request], cases: Path | None) -> None:
+    """Refuse a report where something is read from."""
+    for option, path in places.items():
+        if path is not None and path != _PRINTED:
+            expect_no_input(option, str(path), path, [("--cases", cases)] if cases else [])
+            for request in requests:
+                with _in_case(request):
+                    expect_no_input(option, str(path), path, files_of(request))
+
+
+def _requests(
+    operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], cases: Path | None
+) -> list[Request]:
+    if cases is None:
+        found = operator_named(operator)
+        named(found, words)
+        output_files(found, actual, "--actual")
+        if third:
+            output_files(found, third, "--third")
+        outputs, others = (dict(map(named_file, files)) for files in (actual, third))
+        return [Request(operator, words, outputs, others, roles=("--actual", "--third"))]
+    if actual or third:
+        raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
+    return list(listed(cases, operator, words))
+
+
+def _put(text: Callable[..., str], path: Path | None) -> None:
+    """Write a report where it was asked for."""
+    if path == _PRINTED:
+        console.out.print(text(), soft_wrap=True, end="")
+    elif path is not None:
+        text(path)
+
+
+_STATUS = {"fail": 1, "undecided": _UNUSABLE}
+
+
+def _judge(
+    requests: Sequence[Request], raw: Raw, standard: Sequence[str] | None, seeds: int | None, eps: float | None
+) -> Report:
+    chosen = chosen_standards(standard)
+    if seeds is not None and (seeds < LEAST_SEEDS or len(requests) < seeds):
+        raise ValueError(
+            f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and {len(requests)}"
+        )
+    # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
+    # and a process may open a thousand.
+    for request in requests[1:]:
+        _load(request, raw)
+    again = None if seeds is None else rechecks(lambda _: (_load(request, raw) for request in requests), eps)
+    documents = []
+    with console.progress(100 * len(requests), "judging") as bar:
+        for number, request in enumerate(requests):
+            done = 100 * number
+
+            def told(fraction: float, begin: int = 100 * number, name: str = request.name or request.operator) -> None:
+                nonlocal done
+                bar.step(f"judging {name}", advance=begin + int(100 * fraction) - done)
+                done = begin + int(100 * fraction)
+
+            with _in_case(request):
+                documents.append(judge_case(load(request, raw), chosen, standard is not None, eps, told, again))
+    return Report(document(documents))
+
+
+def _load(request: Request, raw: Raw) -> Case:
+    with _in_case(request):
+        return load(request, raw)
+
+
+@contextmanager
+def _in_case(request: Request) -> Iterator[None]:
+    """Errors say which case of several they are about."""
+    try:
+        yield
+    except AclnnError as error:
+        raise AclnnError(error.code, f"{_case(request)}{error.message}") from error
+    except (FileError, OSError) as error:
+        raise FileError(f"{_case(request)}{console.text_of(error)}") from error
+    except ValueError as error:
+        raise ValueError(f"{_case(request)}{error}") from error
+
+
+def _case(request: Request) -> str:
+    return f"case {request.name}: " if request.name else ""
+
+
+_STYLES = {"pass": "bold green", "fail": "bold red", "warning": "bold yellow", "undecided": "bold yellow"}
+
+
+def _show(report: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    for case in report["cases"]:
+        verdict = Text(case["verdict"].upper(), _STYLES[case["verdict"]])
+        console.out.print(verdict, title(case), soft_wrap=True)
+        for output in case["outputs"]:
+            console.out.print(f"  {output['name']}: {output['dtype']} {output['shape']}")
+            table = Table.grid(padding=(0, 1))
+            for row in output["standards"]:
+                table.add_row("   ", Text(row["verdict"], _STYLES[row["verdict"]]), row["name"], figures(row))
+            console.out.print(table)
+            for line in details(output):
+                console.out.print(f"    {line}", soft_wrap=True)
+
+
+def _judge_self(unused: Sequence[str], seeds: int | None, json: Path | None) -> None:
+    from aclnn.verify.selfcheck import run
+
+    if unused:
+        raise ValueError(f"self: expected --seeds and --json only, got {', '.join(unused)}")
+    if seeds is not None and seeds < LEAST_SEEDS:
+        raise ValueError(f"--seeds: expected at least {LEAST_SEEDS}, got {seeds}")
+    with console.progress(0, "judging") as bar:
+        table = run(seeds, bar.step)
+    if json != _PRINTED:
+        console.out.print(table.markdown(), soft_wrap=True)
+    _put(table.to_json, json)
+    if not table.own_pass:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""The data of operators: types, tensors, products, status codes, declarations and their checks."""

@@ -1,0 +1,414 @@
+"""The checks that operators are declared with: small, named, each with a text that says what was expected and came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import reduce
+
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.operator import Call, Check, Operator
+from aclnn.core.products import Product
+from aclnn.core.promotion import castable, promote
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+)
+from aclnn.core.tensor import Tensor
+
+FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
+
+#: What the operators' kernels take: bfloat16 exists on the A2, A3 and 950 products only.
+WITH_BFLOAT16 = frozenset(FLOATING)
+WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
+
+
+def computed(operator: Operator) -> tuple[DataType, ...]:
+    """The data types that an operator has kernels for on some product, and float32, float16 and bfloat16 before."""
+    taken = frozenset[DataType]().union(*operator.support.values())
+    return (*FLOATING, *sorted(taken - WITH_BFLOAT16))
+
+
+#: How many dimensions a tensor may have where an operator states a limit.
+MOST_DIMS = 8
+
+#: Characters of a refused value in an error text.
+_SHOWN = 80
+_EXTENTS = 16
+
+#: An argument's complaint, given the tensor by that name.
+Complaint = Callable[[Call, str], str | None]
+
+
+def listing(items: Iterable[str], last: str = "or") -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    words = list(items)
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "none"
+
+
+def shown(value: object) -> str:
+    """A refused value in an error text: at most 80 characters of it, and what C gave that is not UTF-8 as ``\\xff``."""
+    text = repr(value).replace(r"\udc", r"\x")  # such bytes are decoded as U+DC80 to U+DCFF
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def extents(shape: Sequence[int]) -> str:
+    """A shape, or strides, in an error text: at most 16 numbers of it, and how many there are."""
+    if len(shape) <= _EXTENTS:
+        return str(list(shape))
+    return f"{str(list(shape[:_EXTENTS]))[:-1]}, … {len(shape)} in all]"
+
+
+def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+    """A check with a text of its own."""
+    return Check(name, code, complaint)
+
+
+def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+    """The same complaint about several arguments, in order; those that are null are passed over."""
+
+    def find(call: Call) -> str | None:
+        for argument in names:
+            if call[argument] is not None and (text := complaint(call, argument)) is not None:
+                return f"{argument}: {text}"
+        return None
+
+    return Check(f"{name}: {', '.join(names)}", code, find)
+
+
+def present(*names: str) -> Check:
+    """None of the arguments is null."""
+
+    def find(call: Call) -> str | None:
+        missing = next((name for name in names if call[name] is None), None)
+        return None if missing is None else f"{missing}: expected an object, got null"
+
+    return Check(f"present: {', '.join(names)}", ACLNN_ERR_PARAM_NULLPTR, find)
+
+
+def dtype_in(allowed: Callable[[Product], Collection[DataType]], *names: str) -> Check:
+    """Each tensor's data type is one that the product in force takes."""
+
+    def complain(call: Call, name: str) -> str | None:
+        accepted, dtype = allowed(call.product), call[name].dtype
+        if dtype in accepted:
+            return None
+        # Where this check takes bfloat16 on a product without it, a later one does not.
+        lacks = set() if call.product.has_bfloat16 else {DataType.BF16}
+        expected = listing(member.c_name for member in DataType if member in accepted and member not in lacks)
+        return f"expected data type {expected} on {call.product.title}, got {dtype.c_name}"
+
+    return each("data type", names, complain)
+
+
+def where_supported(dtypes: Collection[DataType]) -> Callable[[Product], frozenset[DataType]]:
+    """Those data types, BF16 only on the products that have it."""
+    without = frozenset(dtypes) - {DataType.BF16}
+    return lambda product: frozenset(dtypes) if product.has_bfloat16 else without
+
+
+def floating(product: Product) -> frozenset[DataType]:
+    """float32 and float16 everywhere, bfloat16 where the product has it."""
+    return WITH_BFLOAT16 if product.has_bfloat16 else WITHOUT_BFLOAT16
+
+
+def promotable(first: str, second: str) -> Check:
+    """The two data types, of tensors or scalars, have one that both promote to."""
+
+    def complain(call: Call) -> str | None:
+        mine, theirs = call[second].dtype, call[first].dtype
+        if promote(theirs, mine) is not None:
+            return None
+        return f"{second}: expected a data type that promotes with {theirs.c_name} (that of {first}), got {mine.c_name}"
+
+    return rule(f"promotable: {first}, {second}", complain)
+
+
+def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
+    """Each data type is one that results of the computation's type convert to implicitly."""
+
+    def complain(call: Call, name: str) -> str | None:
+        computed, mine = dtype(call), call[name].dtype
+        if castable(computed, mine):
+            return None
+        return f"expected a data type to which {computed.c_name} (that of the result) converts, got {mine.c_name}"
+
+    return each("holds the result", names, complain)
+
+
+def real(*names: str) -> Check:
+    """Each scalar is a truth value, an integer or a real floating number."""
+
+    def complain(call: Call, name: str) -> str | None:
+        dtype = call[name].dtype
+        return None if castable(dtype, DataType.DOUBLE) else f"expected a real number, got one of {dtype.c_name}"
+
+    return each("real number", names, complain)
+
+
+def same_dtype(name: str, other: str) -> Check:
+    """The two tensors have one data type."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].dtype, call[other].dtype
+        return None if mine == theirs else f"expected data type {theirs.c_name} (that of {other}), got {mine.c_name}"
+
+    return each(f"same data type as {other}", (name,), complain)
+
+
+def same_shape(name: str, other: str) -> Check:
+    """The two tensors have one view shape."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].shape, call[other].shape
+        return None if mine == theirs else f"expected shape {extents(theirs)} (that of {other}), got {extents(mine)}"
+
+    return each(f"same shape as {other}", (name,), complain)
+
+
+def same_format(name: str, other: str) -> Check:
+    """The two tensors carry one storage format label."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].format, call[other].format
+        return None if mine == theirs else f"expected format {theirs.c_name} (that of {other}), got {mine.c_name}"
+
+    return each(f"same format as {other}", (name,), complain)
+
+
+def public_format(*names: str) -> Check:
+    """No tensor carries a private storage format label."""
+
+    def complain(call: Call, name: str) -> str | None:
+        got = call[name].format
+        return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
+
+    return each("no private format", names, complain)
+
+
+_ND_FORMATS = (
+    Format.FORMAT_ND,
+    Format.FORMAT_NCHW,
+    Format.FORMAT_NHWC,
+    Format.FORMAT_NCDHW,
+    Format.FORMAT_NCL,
+    Format(41),  # DHWCN
+)
+
+
+def nd_format(*names: str) -> Check:
+    """Each tensor's storage format is one that generated interfaces take for ND."""
+
+    def complain(call: Call, name: str) -> str | None:
+        got = call[name].format
+        return None if got in _ND_FORMATS else f"expected a format that counts as ACL_FORMAT_ND, got {got.c_name}"
+
+    return each("format that counts as ND", names, complain)
+
+
+def _without_kernel(call: Call) -> str | None:
+    if call.product in call.operator.support:
+        return None
+    expected = listing(product.title for product in Product if product in call.operator.support)
+    return f"product: expected one with a kernel, {expected}, got {call.product.title}"
+
+
+#: Of generated interfaces, which look for a kernel before they look at data types.
+KERNEL_OF_THE_PRODUCT = rule("kernel of the product", _without_kernel, ACLNN_ERR_INNER_FIND_KERNEL_ERROR)
+
+
+def some_dims(*names: str) -> Check:
+    """Each tensor has a dimension."""
+
+    def complain(call: Call, name: str) -> str | None:
+        return None if call[name].shape else "expected at least 1 dimension, got 0"
+
+    return each("at least 1 dimension", names, complain)
+
+
+def axis(name: str, tensor: str) -> Check:
+    """An attribute is the number of one of the tensor's dimensions, from the end if negative."""
+
+    def complain(call: Call) -> str | None:
+        dim, rank = call[name], len(call[tensor].shape)
+        return None if -rank <= dim < rank else f"{name}: expected from {-rank} to {rank - 1}, got {dim}"
+
+    return rule(f"dimension of {tensor}: {name}", complain)
+
+
+def limited_dims(*names: str) -> Check:
+    """No tensor has more than ``MOST_DIMS`` dimensions."""
+    limit = f"at most {MOST_DIMS} dimensions"
+
+    def complain(call: Call, name: str) -> str | None:
+        shape = call[name].shape
+        return None if len(shape) <= MOST_DIMS else f"expected {limit}, got {len(shape)}: {extents(shape)}"
+
+    return each(limit, names, complain)
+
+
+def one_of(name: str, *allowed: str) -> Check:
+    """A string attribute is one of those given, case and all."""
+
+    def complain(call: Call, name: str) -> str | None:
+        value = call[name]
+        return None if value in allowed else f"expected {listing(map(repr, allowed))}, got {shown(value)}"
+
+    return each("allowed value", (name,), complain)
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """The common shape, aligned at the right, 1 giving way to anything (0 too); None when there is none."""
+    rank = max(map(len, shapes))
+    aligned = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
+    result = tuple(reduce(_broadcast_extent, extents) for extents in zip(*aligned, strict=True))
+    return None if None in result else result
+
+
+def _broadcast_extent(first: int | None, second: int | None) -> int | None:
+    """What two extents broadcast to.
+
+    They may be symbolic (PyTorch): an unknown one can be told equal to itself, but neither equal to a number nor not.
+    """
+    for extent, other in ((first, second), (second, first)):
+        if isinstance(extent, int) and extent == 1:
+            return other
+    if first == second or second == 1:
+        return first
+    return second if first == 1 else None
+
+
+def broadcastable(name: str, other: str) -> Check:
+    """The two tensors' shapes broadcast."""
+
+    def complain(call: Call, name: str) -> str | None:
+        mine, theirs = call[name].shape, call[other].shape
+        if broadcast_shape(mine, theirs) is not None:
+            return None
+        return f"expected a shape that broadcasts with {extents(theirs)} (that of {other}), got {extents(mine)}"
+
+    return each(f"broadcasts with {other}", (name,), complain)
+
+
+def broadcast_shape_of(name: str, first: str, second: str) -> Check:
+    """The tensor has exactly the shape that two broadcastable others broadcast to."""
+
+    def complain(call: Call, name: str) -> str | None:
+        expected = broadcast_shape(call[first].shape, call[second].shape)
+        if expected is None or call[name].shape == expected:
+            return None
+        return (
+            f"expected shape {extents(expected)} (broadcast of {first} and {second}), got {extents(call[name].shape)}"
+        )
+
+    return each(f"broadcast shape of {first} and {second}", (name,), complain)
+
+
+def holds_promotion(name: str, first: str, second: str) -> Check:
+    """Results of the type to which the two others promote convert to the tensor's implicitly."""
+
+    def complain(call: Call) -> str | None:
+        promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
+        if promoted is not None and castable(promoted, mine):
+            return None
+        pair = f"{'none' if promoted is None else promoted.c_name} (promotion of {first} and {second})"
+        return f"{name}: expected a data type to which {pair} converts, got {mine.c_name}"
+
+    return rule(f"holds the promotion of {first} and {second}: {name}", complain)
+
+
+def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tuple[int, ...]]:
+    """Return the data type to which two tensors promote and the shape to which they broadcast; the first's for none."""
+    dtype, shape = promote(first.dtype, second.dtype), broadcast_shape(first.shape, second.shape)
+    return first.dtype if dtype is None else dtype, first.shape if shape is None else shape
+
+
+def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
+    """The checks, in force on these products only, as their names then say."""
+    where = f"on {_titles(products)}"
+    return tuple(only_if(check, where, lambda call: call.product in products) for check in checks)
+
+
+def elsewhere(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
+    """The checks, in force on all other products, as their names then say."""
+    where = f"not on {_titles(products)}"
+    return tuple(only_if(check, where, lambda call: call.product not in products) for check in checks)
+
+
+def _titles(products: Collection[Product]) -> str:
+    return listing(product.title for product in Product if product in products)
+
+
+def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
+    """The check, in force for some calls only; ``when`` says in its name for which."""
+    return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
+
+
+#: Data types of an operator's required tensors, inputs before outputs, that have a kernel together.
+Column = tuple[DataType, ...]
+
+
+def generated(
+    inputs: Sequence[str], outputs: Sequence[str], columns: Callable[[Product], Collection[Column]], *tiling: Check
+) -> tuple[Check, ...]:
+    """The checks of an interface that the vendor generates from an operator's definition.
+
+    Args:
+        inputs: the required input tensors, in order.
+        outputs: the output tensors.
+        columns: of a product that the definition names, the data types that go together.
+        tiling: what the tiling function demands, which is not asked where every output is empty.
+    """
+    names = (*inputs, *outputs)
+
+    def types_match(call: Call) -> str | None:
+        fitting = list(columns(call.product))
+        for place, name in enumerate(names):
+            dtype, known = call[name].dtype, {column[place] for column in fitting}
+            fitting = [column for column in fitting if column[place] == dtype]
+            if not fitting:
+                expected = listing(member.c_name for member in DataType if member in known)
+                where = f"on {call.product.title}" if place == 0 else f"beside {listing(names[:place], 'and')}"
+                return f"{name}: expected data type {expected} {where}, got {dtype.c_name}"
+        return None
+
+    return (
+        present(*names),
+        KERNEL_OF_THE_PRODUCT,
+        rule(f"data types that go together: {', '.join(names)}", types_match),
+        nd_format(*names),
+        *(_unless_empty(check, outputs) for check in tiling),
+    )
+
+
+def _unless_empty(check: Check, outputs: Sequence[str]) -> Check:
+    def find(call: Call) -> str | None:
+        # In this order, because of a symbolic size it may not be known whether it is 0.
+        text = check.complaint(call)
+        return None if text is None or nothing_to_write(call, outputs) else text
+
+    return Check(f"{check.name} (unless every output is empty)", ACLNN_ERR_INNER_TILING_ERROR, find)
+
+
+def nothing_to_write(call: Call, outputs: Sequence[str]) -> bool:
+    """Whether every output is empty."""
+    return all(call[name].size == 0 for name in outputs)
+
+
+_LARGEST_EXTENT_BYTES = 2**63 - 1
+
+
+def sane_view(name: str, tensor: Tensor) -> str | None:
+    """The complaint about a view that no memory can hold: negative dimensions, or more bytes than addresses."""
+    if any(extent < 0 for extent in tensor.shape):
+        return f"{name}: expected dimensions of 0 or more, got {extents(tensor.shape)}"
+    if len(tensor.strides) != len(tensor.shape):
+        return f"{name}: expected {len(tensor.shape)} strides, got {extents(tensor.strides)}"
+    begin, end = tensor.layout.span
+    if max(end - begin, tensor.size * tensor.dtype.itemsize) > _LARGEST_EXTENT_BYTES:
+        return (
+            f"{name}: expected shape and strides that stay within {_LARGEST_EXTENT_BYTES} bytes, "
+            f"got shape {extents(tensor.shape)} with strides {extents(tensor.strides)}"
+        )
+    return None

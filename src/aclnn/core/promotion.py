@@ -1,0 +1,54 @@
+"""Type promotion of two tensors, by the documented table (symmetric; None where it is not defined)."""
+
+from __future__ import annotations
+
+from aclnn.core.dtypes import DataType as D
+
+_COMPLEX = (D.COMPLEX32, D.COMPLEX64, D.COMPLEX128)
+_FLOATING = (D.FLOAT16, D.BF16, D.FLOAT, D.DOUBLE)
+# Narrow to wide; u8 counts as narrower than s16.
+_INTEGERS = (D.BOOL, D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
+_ALONE = (D.UINT16, D.UINT32, D.UINT64)
+_COMPLEX_OF = {D.DOUBLE: D.COMPLEX128, D.FLOAT: D.COMPLEX64}
+
+
+def _rank(dtype: D) -> int | None:
+    for rank, group in enumerate(((D.BOOL,), (*_INTEGERS, *_ALONE), _FLOATING, _COMPLEX)):
+        if dtype in group:
+            return rank
+    return None
+
+
+def castable(source: D, target: D) -> bool:
+    """True when values may be converted implicitly: BOOL, integers, floating, complex, in this order or within one."""
+    first, second = _rank(source), _rank(target)
+    return source == target or (first is not None and second is not None and first <= second)
+
+
+def is_floating(dtype: D) -> bool:
+    """True for the real floating types of 16 bits and more."""
+    return dtype in _FLOATING
+
+
+def is_integer(dtype: D) -> bool:
+    """True for integers, not for BOOL."""
+    return dtype != D.BOOL and dtype in (*_INTEGERS, *_ALONE)
+
+
+def promote(first: D, second: D) -> D | None:
+    """The type that both convert to, or None when the pair has none."""
+    if first == second:
+        return first if first in (*_COMPLEX, *_FLOATING, *_INTEGERS, *_ALONE) else None
+    pair = {first, second}
+    if not pair <= {*_COMPLEX, *_FLOATING, *_INTEGERS}:
+        return None
+    if pair & set(_COMPLEX):
+        return max((d if d in _COMPLEX else _COMPLEX_OF.get(d, D.COMPLEX32) for d in pair), key=_COMPLEX.index)
+    floats = pair & set(_FLOATING)
+    if len(floats) == 2:
+        return D.DOUBLE if D.DOUBLE in floats else D.FLOAT
+    if floats:
+        return floats.pop()
+    if pair == {D.INT8, D.UINT8}:
+        return D.INT16
+    return max(pair, key=_INTEGERS.index)

@@ -1,0 +1,130 @@
+"""Tensors: a typed, strided view of memory that somebody else owns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aclnn.core.dtypes import DataType, Format
+
+
+class Layout(NamedTuple):
+    """What phase one knows of a tensor: everything but where it lies."""
+
+    dtype: DataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements, one for each dimension; zero and negative ones are fine."""
+    offset: int = 0
+    """Elements from the address that a plan is given to the first element."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements; 1 for a 0-dim tensor."""
+        return math.prod(self.shape)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Bytes that the elements occupy, as a half-open range from a plan's address; (0, 0) when there are none."""
+        if 0 in self.shape:
+            return 0, 0
+        reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        itemsize = self.dtype.itemsize
+        below, above = sum(step for step in reach if step < 0), sum(step for step in reach if step > 0)
+        return (self.offset + below) * itemsize, (self.offset + above + 1) * itemsize
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no two elements share memory, as far as sorted strides tell: each passes over all that lie within.
+
+        False also of some layouts that interleave, such as one of shape (2, 3) with strides (3, 2).
+        """
+        if 0 in self.shape:
+            return True
+        reach = 1
+        for stride, extent in sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1):
+            if stride < reach:
+                return False
+            reach += stride * (extent - 1)
+        return True
+
+
+class Scalar(NamedTuple):
+    """``aclScalar``: one number, as the bytes of its data type."""
+
+    dtype: DataType
+    data: bytes
+
+    @property
+    def value(self) -> Any:
+        """The number, as NumPy's scalar."""
+        return self.dtype.decode(self.data)
+
+    def rounded(self, dtype: DataType) -> float:
+        """The number's real part, rounded to a floating data type."""
+        return float(dtype.decode(dtype.encode(self.value.real)))
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+class Tensor:
+    """``aclTensor``: a view (shape, strides, offset) of a storage at ``address``. It never owns the memory.
+
+    Element (i0, i1, …) lies at ``address + itemsize * (offset + Σ ik·stridek)``. ``owner`` is whatever keeps the memory
+    alive for tensors over host arrays; device tensors leave it None and are judged by their address.
+    """
+
+    __slots__ = ("address", "dtype", "format", "offset", "owner", "shape", "storage_shape", "strides")
+
+    def __init__(
+        self,
+        dtype: DataType,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        offset: int = 0,
+        format: Format = Format.FORMAT_ND,
+        storage_shape: Sequence[int] | None = None,
+        address: int = 0,
+        owner: object = None,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self.strides = contiguous_strides(self.shape) if strides is None else tuple(strides)
+        self.offset = offset
+        self.format = format
+        self.storage_shape = self.shape if storage_shape is None else tuple(storage_shape)
+        self.address = address
+        self.owner = owner
+
+    @property
+    def layout(self) -> Layout:
+        """The part that phase one sees."""
+        return Layout(self.dtype, self.shape, self.strides)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def first(self) -> int:
+        """Address of the view's first element."""
+        return self.address + self.offset * self.dtype.itemsize
+
+    def extent(self) -> tuple[int, int]:
+        """Half-open byte range [begin, end) of the addresses that the view touches."""
+        begin, end = self.layout.span
+        return self.first + begin, self.first + end
+
+    def __repr__(self) -> str:
+        return (
+            f"Tensor({self.dtype.c_name}, shape={list(self.shape)}, strides={list(self.strides)}, "
+            f"offset={self.offset}, address={self.address:#x})"
+        )

@@ -1,0 +1,1 @@
+"""From a call to its results: checks, plans, executors, and arrays as tensors."""

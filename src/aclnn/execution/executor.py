@@ -1,0 +1,431 @@
+"""The two phases. ``prepare`` judges the arguments and plans; ``Executor.run`` judges the addresses and computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from itertools import count
+from operator import add, itemgetter
+from typing import Any, Protocol
+
+from aclnn import kernels
+from aclnn.core.checks import FLOATING, sane_view
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, LayerNorm, Library, Operator, Part, Work
+from aclnn.core.products import Product, current_product
+from aclnn.core.promotion import castable, promote
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+    AclnnError,
+)
+from aclnn.core.tensor import Layout, Tensor, contiguous_strides
+from aclnn.support.bounded import BoundedCache
+from aclnn.support.env import integer
+
+Task = Callable[[], object]
+Picker = Callable[[Sequence[int]], Sequence[int]]
+
+
+class Stream(Protocol):
+    """Where an executor's work is queued (see aclnn.runtime)."""
+
+    def enqueue(self, task: Task, short: bool = False) -> object:
+        """Queue a task; it runs after those before it."""
+
+    def synchronize(self) -> object:
+        """Wait for every task queued so far."""
+
+
+class Memory(Protocol):
+    """What knows a device's live allocations (see aclnn.runtime)."""
+
+    def resolve(self, address: int, nbytes: int, base: int) -> object:
+        """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
+
+    judged: BoundedCache[Any, Any]
+    """For what follows from that; another, empty dictionary once any allocation has ended."""
+
+
+class Prepared:
+    """What phase one decided about one set of argument descriptors; shared by every executor prepared from them."""
+
+    __slots__ = (
+        "asked_bytes",
+        "inputs",
+        "operands",
+        "operator",
+        "outputs",
+        "plan",
+        "short",
+        "sizes_outputs",
+        "workspace_bytes",
+    )
+
+    def __init__(
+        self,
+        call: Call,
+        plan: kernels.Plan | None = None,
+        inputs: Sequence[str | None] = (),
+        outputs: Sequence[str | None] = (),
+        sizes_outputs: bool = False,
+    ) -> None:
+        self.operator = call.operator
+        self.plan = plan
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.workspace_bytes = 0 if plan is None else plan.workspace_bytes
+        self.asked_bytes = 0 if plan is None else max(plan.workspace_bytes, _least_workspace())
+        self.sizes_outputs = sizes_outputs
+        tensors = dict(call.tensors())
+        names = (*self.inputs, *self.outputs)
+        self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
+        self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
+
+    def pickers(self, names: Sequence[str]) -> tuple[Picker, Picker]:
+        """What takes the addresses of the plan's inputs, and those of its outputs, out of the call's.
+
+        Those are a 0, the address of an absent tensor, followed by the addresses of ``names``, the call's arguments.
+        """
+        places = {name: place for place, name in enumerate(names, 1)} | {None: 0}
+        return _picker([places[name] for name in self.inputs]), _picker([places[name] for name in self.outputs])
+
+
+def _picker(places: Sequence[int]) -> Picker:
+    """What takes the items at those places out of a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
+
+
+class Executor:
+    """``aclOpExecutor``: a prepared call bound to its tensors. Single use unless ``repeatable`` is set.
+
+    The tensors' descriptions are taken in phase one; their addresses are read when it runs, so they may be replaced in
+    between or, on a repeatable executor, between runs.
+    """
+
+    GONE = "has run, was destroyed or never existed"
+
+    __slots__ = (
+        "_bound", "_identity", "_judged", "_offsets", "_runs", "prepared", "repeatable", "tensors", "workspace_bytes",
+    )  # fmt: skip
+
+    def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
+        self.prepared = prepared
+        self.repeatable = False
+        self._runs = count()
+        self._identity = object()
+        self._judged: BoundedCache[tuple[object, ...], Task] = BoundedCache()
+        self.tensors: dict[str, Tensor] = dict(prepared.operator.tensors(arguments))
+        self._bound = [self.tensors.get(operand.name, _ABSENT) for operand in prepared.operands]
+        self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
+        self.workspace_bytes = prepared.asked_bytes
+
+    def run(
+        self, workspace: int = 0, workspace_size: int = 0, stream: Stream | None = None, memory: Memory | None = None
+    ) -> None:
+        """Queue the work on the stream, or do it at once when there is none.
+
+        Args:
+            workspace: address of at least ``workspace_bytes`` bytes.
+            workspace_size: bytes that the caller put there.
+            stream: the queue; None computes before returning.
+            memory: judges every address of tensors without an owner, and the workspace; what it returns is kept alive
+                until the work is done.
+
+        Raises:
+            AclnnError: 161001 for a second use of a single-use executor or a missing workspace, 161002 for a workspace
+                that is too small or overlaps a tensor, the runtime's code for an address outside live memory. Nothing
+                has been touched then.
+        """
+        # Counted in one step: of two threads with one single-use executor, one is refused.
+        if next(self._runs) and not self.repeatable:
+            raise self._error(ACLNN_ERR_PARAM_NULLPTR, "executor: expected one that may run, got a used single-use one")
+        if workspace_size or self.workspace_bytes:
+            self.check_workspace(workspace, workspace_size)
+        plan = self.prepared.plan
+        if plan is None:
+            return
+        addresses = [tensor.address for tensor in self._bound]
+        if self.repeatable:
+            # The task is the same again while the addresses are and nothing has been freed.
+            judged = self._judged if memory is None else memory.judged
+            key = (self._identity, memory, workspace, workspace_size, *addresses)
+            task = judged.get(key)
+            if task is None:
+                task = self._task(plan, addresses, workspace, workspace_size, memory)
+                judged.keep(key, task)
+        else:
+            task = self._task(plan, addresses, workspace, workspace_size, memory)
+        if stream is None:
+            task()
+        else:
+            stream.enqueue(task, self.prepared.short)
+            if self.prepared.sizes_outputs:  # which callers look at next
+                stream.synchronize()
+
+    def _task(
+        self, plan: kernels.Plan, addresses: list[int], workspace: int, workspace_size: int, memory: Memory | None
+    ) -> Task:
+        """Judge the addresses, and what to do with them."""
+        firsts = list(map(add, addresses, self._offsets))
+        arity = len(self.prepared.inputs)
+        inputs, outputs = firsts[:arity], firsts[arity:]
+        held = [] if memory is None else self._resolve(memory, addresses, firsts, workspace, workspace_size)
+        if self.prepared.workspace_bytes:
+            self._check_apart(firsts, workspace)
+
+        def task(held: object = (held, self.tensors)) -> None:
+            shapes = plan.run(inputs, outputs, workspace)
+            if shapes is not None:
+                for tensor, shape in zip(self._bound[arity:], shapes, strict=True):
+                    tensor.shape, tensor.strides = shape, contiguous_strides(shape)
+
+        return task
+
+    def check_workspace(self, workspace: int, workspace_size: int) -> None:
+        """Judge the workspace that a run is given.
+
+        Raises:
+            AclnnError: 161001, its bytes have no address; 161002, they are fewer than phase one asked for.
+        """
+        if workspace_size > 0 and not workspace:
+            raise self._error(
+                ACLNN_ERR_PARAM_NULLPTR, f"workspace: expected the address of {workspace_size} bytes, got null"
+            )
+        if workspace_size < self.workspace_bytes:
+            raise self._error(
+                ACLNN_ERR_PARAM_INVALID,
+                f"workspaceSize: expected at least the {self.workspace_bytes} bytes that phase one asked for, "
+                f"got {workspace_size}",
+            )
+
+    def _check_apart(self, firsts: list[int], workspace: int) -> None:
+        """Refuse a workspace whose use would overwrite a tensor, or be overwritten with one."""
+        end = workspace + self.prepared.workspace_bytes
+        for operand, first in zip(self.prepared.operands, firsts, strict=True):
+            begin = first + operand.span[0]
+            if begin < end and workspace < begin + operand.nbytes and operand.nbytes:
+                raise self._error(
+                    ACLNN_ERR_PARAM_INVALID,
+                    f"workspace: expected memory apart from the tensors, got [{workspace:#x}, {end:#x}), "
+                    f"which overlaps {operand.name}'s [{begin:#x}, {begin + operand.nbytes:#x})",
+                )
+
+    def _resolve(
+        self, memory: Memory, addresses: list[int], firsts: list[int], workspace: int, workspace_size: int
+    ) -> list[object]:
+        held = [
+            self._resolve_one(memory, operand.name, first + operand.span[0], operand.nbytes, address)
+            for operand, tensor, address, first in zip(
+                self.prepared.operands, self._bound, addresses, firsts, strict=True
+            )
+            if operand.nbytes and tensor.owner is None
+        ]
+        if workspace_size > 0:
+            held.append(self._resolve_one(memory, "workspace", workspace, workspace_size, workspace))
+        return held
+
+    def _resolve_one(self, memory: Memory, name: str, begin: int, nbytes: int, address: int) -> object:
+        try:
+            return memory.resolve(begin, nbytes, address)
+        except AclnnError as error:
+            raise self._error(error.code, f"{name}: {error.message}") from None
+
+    def _error(self, code: int, text: str) -> AclnnError:
+        return AclnnError(code, f"{self.prepared.operator.function}: {text}")
+
+
+# A task of this many elements takes about as long as waking a stream's thread does (10 µs), so it may run in place.
+_SHORT_ELEMENTS = 1 << 14
+
+
+class _Operand:
+    """One tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
+
+    __slots__ = ("name", "nbytes", "size", "span")
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self.name = name
+        self.size = tensor.size
+        self.span = tensor.layout.span
+        self.nbytes = self.span[1] - self.span[0]
+
+
+_ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))
+
+
+def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product | None = None) -> Executor:
+    """Phase one: run the operator's checks in order, choose the kernel, size the workspace.
+
+    Args:
+        operator: what to compute.
+        arguments: by C name; every parameter of the operator must be there, absent ones as None.
+        product: whose checks to run; None for the one in force.
+
+    Raises:
+        AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
+    """
+    return Executor(prepare_layouts(operator, arguments, product or current_product()), arguments)
+
+
+def prepare_layouts(
+    operator: Operator, arguments: Mapping[str, Any], product: Product, device: str = "cpu"
+) -> Prepared:
+    """What ``prepare`` decides, from the arguments' descriptions alone (kept for the next call with equal ones)."""
+    descriptions = (_description(arguments[parameter.name]) for parameter in operator.parameters)
+    key = (operator.name, product, device, *descriptions)
+    found = _prepared.get(key)
+    if found is None:
+        found = _prepare(Call(operator, arguments, product), device)
+        _prepared.keep(key, found)
+    return found
+
+
+_prepared: BoundedCache[tuple[Any, ...], Prepared] = BoundedCache()
+
+
+def _least_workspace() -> int:
+    """Bytes to ask for even where none are needed (ACLNN_WORKSPACE_BYTES): exercises a caller's allocation branch."""
+    return integer("ACLNN_WORKSPACE_BYTES", 0, least=0)
+
+
+def _description(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.shape, argument.strides, argument.format
+    if type(argument) is tuple:  # a list of tensors
+        return tuple(map(_description, argument))
+    return argument
+
+
+def _prepare(call: Call, device: str) -> Prepared:
+    check_arguments(call)
+    work = call.operator.work(call)
+    if work is None:
+        return Prepared(call)
+    if call.product not in call.operator.support and not work.on_every_product:
+        raise AclnnError(
+            ACLNN_ERR_INNER_NULLPTR,
+            f"{call.operator.function}: expected a product with a kernel for it, got {call.product.title}",
+        )
+    return _plan(call, work, device)
+
+
+def run_checks(call: Call) -> None:
+    """Run the operator's checks in order.
+
+    Raises:
+        AclnnError: the first that fails.
+    """
+    for check in call.operator.checks:
+        if (text := check.complaint(call)) is not None:
+            raise AclnnError(check.code, f"{call.operator.function}: {text}")
+
+
+def check_arguments(call: Call) -> None:
+    """Run the operator's checks in order, then judge every view, whose extents must be numbers.
+
+    Raises:
+        AclnnError: the first that fails.
+    """
+    run_checks(call)
+    for name, tensor in call.tensors():
+        if (text := sane_view(name, tensor)) is not None:
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{call.operator.function}: {text}")
+
+
+def _plan(call: Call, work: Work, device: str) -> Prepared:
+    if isinstance(work, Elementwise):
+        outputs = tuple(_operand_layout(call, operand) for operand in work.outputs)
+        inputs = tuple(_broadcast(_operand_layout(call, operand), outputs[0].shape) for operand in work.inputs)
+        plan = _elementwise(call, work, inputs, outputs, device)
+        return Prepared(call, plan, [*map(_tensor_of, work.inputs)], [*map(_tensor_of, work.outputs)])
+    if isinstance(work, Library):
+        return _library(call, work)
+    read, written = _layouts(call, work.inputs), _layouts(call, work.outputs)
+    if isinstance(work, LayerNorm):
+        plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device, work.centred)
+    else:
+        plan = kernels.layer_norm_backward(read, written, work.normalized_dims, device, work.centred)
+    return Prepared(call, plan, work.inputs, work.outputs)
+
+
+def _library(call: Call, work: Library) -> Prepared:
+    tensors = dict(call.tensors())
+    for name in (*work.inputs, *work.outputs):
+        dtype = (tensors.get(name) or call[name]).dtype
+        if not dtype.has_numpy:
+            raise AclnnError(
+                ACLNN_ERR_INNER_NULLPTR,
+                f"{call.operator.function}: {name}: expected a data type that NumPy computes, got {dtype.c_name}",
+            )
+    given = [tensors[name].layout if name in tensors else call[name].value for name in work.inputs]
+    written = [tensors[name].layout for name in work.outputs]
+    plan = kernels.library(work.function, given, written, work.dtype, work.sized_by_result)
+    names = [name for name in work.inputs if name in tensors]
+    return Prepared(call, plan, names, work.outputs, work.sized_by_result)
+
+
+def _tensor_of(operand: str | Part) -> str:
+    return operand.tensor if isinstance(operand, Part) else operand
+
+
+def _operand_layout(call: Call, operand: str | Part) -> Layout:
+    layout: Layout = call[_tensor_of(operand)].layout
+    if not isinstance(operand, Part):
+        return layout
+    shape = (*layout.shape[: operand.dim], operand.end - operand.begin, *layout.shape[operand.dim + 1 :])
+    return layout._replace(shape=shape, offset=operand.begin * layout.strides[operand.dim])
+
+
+def _elementwise(
+    call: Call, work: Elementwise, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], device: str
+) -> kernels.Plan:
+    """Plan a formula, whose inputs of other than floating types are converted first."""
+    dtypes = [operand.dtype for operand in inputs]
+    for name, dtype in zip(map(_tensor_of, work.outputs), (output.dtype for output in outputs), strict=True):
+        _expect_kernel(call, name, dtype, dtype in _COMPUTED)
+    for name, dtype in zip(map(_tensor_of, work.inputs), dtypes, strict=True):
+        _expect_kernel(call, name, dtype, castable(dtype, DataType.DOUBLE))
+    computed = work.dtype is None and set(dtypes) <= set(_COMPUTED if device == "cpu" else FLOATING)
+    if computed or set(dtypes) == {work.dtype}:
+        return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
+    if device != "cpu":
+        text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text)
+    promoted = reduce(_promoted, dtypes) if work.dtype is None else work.dtype
+    shape = outputs[0].shape
+    converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
+    plan = kernels.elementwise(work.formula, converted, outputs, work.numbers, device)
+    return kernels.converting(plan, inputs, (promoted,) * len(inputs))
+
+
+_COMPUTED = (*FLOATING, DataType.DOUBLE)
+
+
+def _expect_kernel(call: Call, name: str, dtype: DataType, found: bool) -> None:
+    """Refuse a data type that the operator's checks take and no kernel does."""
+    if not found:
+        text = f"{name}: expected a data type with a kernel for it, got {dtype.c_name}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, f"{call.operator.function}: {text}")
+
+
+def _promoted(first: DataType, second: DataType) -> DataType:
+    found = promote(first, second)
+    assert found is not None, "the operator's checks have found one"
+    return found
+
+
+def _layouts(call: Call, names: tuple[str | None, ...]) -> tuple[Layout | None, ...]:
+    return tuple(None if name is None else call[name].layout for name in names)
+
+
+def _broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    missing = len(shape) - len(layout.shape)
+    strides = tuple(
+        0 if axis < missing or layout.shape[axis - missing] == 1 else layout.strides[axis - missing]
+        for axis in range(len(shape))
+    )
+    return Layout(layout.dtype, shape, strides, layout.offset)

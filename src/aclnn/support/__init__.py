@@ -1,0 +1,1 @@
+"""Environment variables, control groups, trusted files, atomic replacement, optional dependencies, bounded caches."""

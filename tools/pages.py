@@ -1,0 +1,183 @@
+"""The pages of all operators and of all other C functions, and the C names' types, from their declarations.
+
+``python -m tools.pages operators > docs/operators.md``, ``python -m tools.pages functions > docs/c-functions.md``,
+``python -m tools.pages stub > src/aclnn/capi/__init__.pyi``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+
+from aclnn import operators
+from aclnn.capi import stub
+from aclnn.capi.prototype import FUNCTIONS
+from aclnn.core.checks import computed
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product
+from aclnn.core.status import name_of
+from aclnn.operators import OPERATORS
+from aclnn.operators.library import LIBRARY_OPERATORS
+from aclnn.toolkit.lower_runtime import FORWARDS
+from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
+
+_INTRODUCTION = """\
+# The operators
+
+Made from the declarations by `python -m tools.pages operators > docs/operators.md`. Everything else about an
+operator is where it is declared: `src/aclnn/operators/`.
+
+A data type is listed where the product's kernel takes it. On a product that is not listed, phase one refuses: with the
+checks' own code where they look at the product (561003 at once where they ask for its kernel), else with 561103 after
+all checks, unless the tensors are empty.
+"""
+
+_PRODUCTS = """\
+## Products
+
+`ACLNN_SOC_NAME` or `aclnn.set_soc_name` chooses the product that a process stands for, by the name of its system on a
+chip, as `aclrtGetSocName` tells it on a device.
+"""
+
+_LIBRARY = """\
+## Plain operators
+
+Programs call these around activations and norms. They have C functions alone, and NumPy computes them: 16-bit types in
+float32, rounded once; integers wrap; floating numbers become integers by truncation, at the ends of the range by
+saturation, and NaN 0. Sums of float32 are made in float64, so that they do not depend on the layout.
+"""
+
+_FUNCTIONS = """\
+# The C functions
+
+Made from their declarations (`src/aclnn/capi`) by `python -m tools.pages functions > docs/c-functions.md`. Headers,
+libraries and `aclnn.capi` have these, and both phases of each of [the operators](operators.md). What is not here is
+absent from the headers too, so that a program that needs it does not compile.
+"""
+
+_NAMED_ONLY = """\
+## Named only
+
+No header has these. The libraries define them so that programs that name them load, such as
+[torch_npu](torch-npu.md); `aclGetRecentErrMsg` names the function that refused.
+"""
+
+_GROUPS = {
+    "runtime": "Start and stop, devices, contexts, streams, events, error texts",
+    "system": "Settings, what a device has, versions",
+    "memory": "Memory",
+    "objects": "Tensors, scalars, arrays, lists",
+    "executors": "Executors",
+}
+
+
+def operators_page() -> str:
+    """The text of docs/operators.md."""
+    parts = [_INTRODUCTION, _products(), _overview(), *(_section(operator) for operator in OPERATORS), _library()]
+    return "\n".join(parts)
+
+
+def _library() -> str:
+    rows = [(f"`{_call(o)}`", f"`aclnnop/{o.header}`", f"`{o.formula}`", _not_on(o)) for o in LIBRARY_OPERATORS]
+    return f"{_LIBRARY}\n" + _table(("first phase", "header", "computes", "not on"), rows)
+
+
+def _call(operator: Operator) -> str:
+    return f"{operator.function}({', '.join(parameter.name for parameter in operator.parameters)})"
+
+
+def _not_on(operator: Operator) -> str:
+    return ", ".join(product.title for product in Product if product not in operator.support)
+
+
+def functions_page() -> str:
+    """The text of docs/c-functions.md."""
+    rows: dict[str, list[tuple[str, str]]] = {module: [] for module in _GROUPS}
+    for function in FUNCTIONS.values():
+        module = function.implementation.__module__.rpartition(".")[2]
+        if module in rows:  # the operators' have their own page
+            meaning = inspect.getdoc(function.implementation) or ""
+            rows[module].append((f"`{function.prototype}`", meaning.split("\n")[0]))
+    older = [(f"`{forward.prototype}`", f"`{forward.to}`") for forward in FORWARDS]
+    groups = [*zip(_GROUPS.values(), rows.values(), strict=True), ("The layer below (`libruntime.so`)", older)]
+    sections = [f"## {title}\n\n{_table(('function', 'what it does'), lines)}" for title, lines in groups]
+    stubs = _table(("function", "answer"), ((f"`{stub.name}`", _answer(stub)) for stub in STUBS))
+    return "\n".join([_FUNCTIONS, *sections, _NAMED_ONLY, stubs])
+
+
+def _answer(stub: Stub) -> str:
+    return f"{stub.code} `{name_of(stub.code)}`" if stub.answer == REFUSED else stub.answer
+
+
+def _products() -> str:
+    rows = [(product.title, f"`{product.example}`") for product in Product]
+    return f"{_PRODUCTS}\n" + _table(("product", "such as"), rows) + "\n## Overview\n"
+
+
+def _overview() -> str:
+    rows = [(f"[`{o.name}`](#{o.name})", f"`{o.function}`", f"`aclnnop/{o.header}`", o.summary) for o in OPERATORS]
+    return _table(("Python, torch, command line", "C", "header", "computes"), rows)
+
+
+def _section(operator: Operator) -> str:
+    parameters = [
+        (f"`{p.name}`", f"`{p.python_name}`", p.kind.words, "yes" if p.optional else "", p.meaning)
+        for p in operator.parameters
+    ]
+    checks = [
+        (str(i + 1), check.name, f"{check.code} `{name_of(check.code)}`") for i, check in enumerate(operator.checks)
+    ]
+    return "\n".join(
+        [
+            f"## {operator.name}\n",
+            f"{operator.summary}\n",
+            f"```text\n{_lines(operator.formula)}\n```\n",
+            f"```c\n{_prototypes(operator)}\n```\n",
+            f"```text\n{_python_signature(operator)}\n```\n",
+            _table(("C", "Python", "takes", "may be null", "meaning"), parameters),
+            _table(("product", *(dtype.numpy_name or "" for dtype in computed(operator))), _support(operator)),
+            "Checks, the first that fails decides:\n",
+            _table(("no.", "what must hold", "else"), checks),
+        ]
+    )
+
+
+def _lines(formula: str) -> str:
+    return formula.replace(";  ", "\n").replace(",  ", "\n")
+
+
+def _prototypes(operator: Operator) -> str:
+    arguments = [*(p.declaration for p in operator.parameters), "uint64_t *workspaceSize", "aclOpExecutor **executor"]
+    name = f"aclnnStatus {operator.function}"
+    first = ",\n    ".join(arguments)
+    second = f"void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, {operator.stream_type}stream"
+    return f"{name}GetWorkspaceSize(\n    {first});\n{name}(\n    {second});"
+
+
+def _python_signature(operator: Operator) -> str:
+    signature = operators.signature_of(operator)
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    arguments = inspect.Signature(bare)
+    return f"aclnn.{operator.name}{arguments}"
+
+
+def _support(operator: Operator) -> Iterator[tuple[str, ...]]:
+    for product in Product:
+        if product in operator.support:
+            taken = operator.support[product]
+            yield (product.title, *("yes" if dtype in taken else "" for dtype in computed(operator)))
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+#: By the word that asks for them.
+PAGES = {"operators": operators_page, "functions": functions_page, "stub": stub.text}
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in [[page] for page in PAGES]:
+        sys.exit(f"tools.pages: expected {' or '.join(PAGES)}, got {' '.join(sys.argv[1:]) or 'nothing'}")
+    sys.stdout.write(PAGES[sys.argv[1]]())
