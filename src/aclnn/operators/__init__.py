@@ -53,7 +53,8 @@ BY_NAME = {operator.name: operator for operator in OPERATORS}
 
 def function_of(operator: Operator) -> Callable[..., Any]:
     """Return an operator's function of arrays."""
-    function: Callable[..., Any] = _DECLARED[operator.name][1]
+    function = _DECLARED[operator.name][1]
+    assert callable(function)
     return function
 
 
