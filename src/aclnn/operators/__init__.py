@@ -33,13 +33,13 @@ from aclnn.operators.library import LIBRARY_OPERATORS
 __all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "function_of", "required_arguments", "signature_of"]
 
 _FAMILIES = [value for value in list(globals().values()) if isinstance(value, ModuleType)]
-_DECLARED = {
-    operator.name: (operator, function)
+_DECLARED: dict[str, tuple[Operator, Callable[..., Any]]] = {
+    operator.name: (operator, vars(family)[operator.name])
     for family in _FAMILIES
     for operator in vars(family).values()
     if isinstance(operator, Operator)
-    for function in [vars(family).get(operator.name)]
-    if getattr(function, "__module__", None) == family.__name__  # else another family's, imported there
+    # Else another family's, imported there.
+    if getattr(vars(family).get(operator.name), "__module__", None) == family.__name__
 }
 
 #: The operators that have functions of arrays: all that the modules imported above declare.
@@ -53,9 +53,7 @@ BY_NAME = {operator.name: operator for operator in OPERATORS}
 
 def function_of(operator: Operator) -> Callable[..., Any]:
     """Return an operator's function of arrays."""
-    function = _DECLARED[operator.name][1]
-    assert callable(function)
-    return function
+    return _DECLARED[operator.name][1]
 
 
 def signature_of(operator: Operator) -> Signature:
