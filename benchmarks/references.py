@@ -10,7 +10,7 @@ from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
 from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
 from aclnn.operators.hardswish import hardswish_slope, hardswish_value
 from aclnn.operators.silu import silu_slope, silu_value
-from aclnn.verify.golden import Function
+from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]

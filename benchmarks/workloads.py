@@ -21,7 +21,7 @@ from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
 from aclnn.operators.hardswish import hardswish_gradient
 from aclnn.operators.silu import silu_gradient
-from aclnn.verify.golden import Function
+from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import format_of
 from benchmarks.tensors import torch_of
 

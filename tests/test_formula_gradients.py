@@ -23,7 +23,7 @@ from aclnn.operators.silu import silu_slope, silu_value
 from aclnn.operators.softplus import softplus_slope, softplus_value
 from aclnn.operators.swi_glu import swi_glu_gradient, swi_glu_value
 from aclnn.operators.swish import swish_slope, swish_value
-from aclnn.verify.enclosures import Ball
+from aclnn.verify.goldens.enclosures import Ball
 
 
 class Series:

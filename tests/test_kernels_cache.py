@@ -241,7 +241,9 @@ def test_the_variable_may_begin_with_a_tilde(places: Path, monkeypatch: pytest.M
 
 
 _GRADIENT = "import numpy as np, aclnn; x = np.ones(1000, np.float32); print(aclnn.silu_backward(x, x)[0])"
-_VERIFY = "import numpy as np; from aclnn.verify.enclosures import Points; print(np.zeros(1).view(Points).erfc()[0])"
+_VERIFY = """import numpy as np
+from aclnn.verify.goldens.enclosures import Points
+print(np.zeros(1).view(Points).erfc()[0])"""
 
 
 def printed(program: str, folder: Path, **variables: str) -> str:

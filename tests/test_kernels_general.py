@@ -19,7 +19,7 @@ from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope
 from aclnn.operators.silu import silu_slope
-from aclnn.verify.golden import Function
+from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import format_of
 from exact import rounded
 from test_kernels_elementwise import DTYPES, EVERY, SHAPES, bits, layout, views

@@ -89,7 +89,7 @@ def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path)
         "start.h",
         "stubs.h",
         "valgrind.supp",
-        "page.html",
+        "template.html",
     }
     program = WITHOUT_EXTRAS.format(wheel=str(tmp_path / "site"))
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)

@@ -63,7 +63,7 @@ def gradient_of(name: str) -> Any:
 def check_float32() -> None:
     """Interpreted: the CPU's bits, and the exact values to 1.6 ULP, 1.1 of the derivative and half of the product."""
     from aclnn.core.dtypes import DataType
-    from aclnn.verify.golden import Function
+    from aclnn.verify.goldens.values import Function
     from aclnn.verify.number_formats import format_of
     from exact import ulps
     from triton_interpreted import elementwise, same
@@ -80,7 +80,7 @@ def check_float32() -> None:
 
 def check_16_bit() -> None:
     """Interpreted: every x, to 0.51 ULP."""
-    from aclnn.verify.golden import Function
+    from aclnn.verify.goldens.values import Function
     from aclnn.verify.number_formats import format_of
     from exact import NUMPY, every_16_bit, ulps
     from triton_interpreted import DataType, elementwise

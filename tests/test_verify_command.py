@@ -17,7 +17,7 @@ from aclnn.cli import console
 from aclnn.cli import verify as command
 from aclnn.core import products
 from aclnn.verify import golden
-from aclnn.verify.arguments import JUDGED
+from aclnn.verify.cases.arguments import JUDGED
 from aclnn.verify.implementations import literal
 from aclnn.verify.number_formats import FORMATS
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.verify import evidence
-from aclnn.verify.cases import make_case
-from aclnn.verify.diagnosis import diagnose
-from aclnn.verify.evaluate import evaluate
-from aclnn.verify.golden import golden
+from aclnn.verify.cases.case import make_case
+from aclnn.verify.diagnosis import evidence
+from aclnn.verify.diagnosis.diagnose import diagnose
+from aclnn.verify.goldens.values import golden
 from aclnn.verify.implementations import implementations, literal
 from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.standards.evaluate import evaluate
 
 ROWS, COLUMNS = 320, 330
 SIZE = ROWS * COLUMNS

@@ -19,10 +19,11 @@ from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
 from aclnn.operators.hardswish import hardswish_gradient
 from aclnn.operators.silu import silu_gradient
-from aclnn.verify import expansions, norm
-from aclnn.verify.arguments import JUDGED
-from aclnn.verify.enclosures import Ball, Interval
-from aclnn.verify.golden import VALUE_BOUND_ULP, Function, golden, in_order
+from aclnn.verify.cases.arguments import JUDGED
+from aclnn.verify.goldens import expansions
+from aclnn.verify.goldens import layer_norm as norm
+from aclnn.verify.goldens.enclosures import Ball, Interval
+from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function, golden, in_order
 from aclnn.verify.number_formats import FORMATS
 from cases import CASES
 from cases.table import changed

@@ -15,11 +15,11 @@ import pytest
 import aclnn
 from aclnn.core.status import AclnnError
 from aclnn.verify import assert_close_to_golden, check, golden
-from aclnn.verify.charts import by_x, histogram, match_map
 from aclnn.verify.implementations import implementations, literal
 from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.report.charts import by_x, histogram, match_map
 from aclnn.verify.selfcheck import OPERATORS
-from aclnn.verify.standards import STANDARDS
+from aclnn.verify.standards.published import STANDARDS
 
 SIZE = 120_000
 

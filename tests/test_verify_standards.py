@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from aclnn.verify.bootstrap import recheck
-from aclnn.verify.generators import commercial_l0, commercial_l1, mixed
-from aclnn.verify.measures import Block, Tally, Verdict
 from aclnn.verify.number_formats import FORMATS
-from aclnn.verify.standards import STANDARDS, cosine, ratio
+from aclnn.verify.standards.bootstrap import recheck
+from aclnn.verify.standards.generators import commercial_l0, commercial_l1, mixed
+from aclnn.verify.standards.measures import Block, Tally, Verdict
+from aclnn.verify.standards.published import STANDARDS, cosine, ratio
 
 TYPES = list(FORMATS)
 

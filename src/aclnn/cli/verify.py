@@ -18,13 +18,13 @@ from aclnn.core.status import AclnnError
 from aclnn.io import FileError
 from aclnn.io.arguments import Raw, named_file, pairs
 from aclnn.support.optional import require
-from aclnn.verify.arguments import JUDGED, operator_named
-from aclnn.verify.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
-from aclnn.verify.brief import details, figures, title
-from aclnn.verify.cases import Case
+from aclnn.verify.cases.arguments import JUDGED, operator_named
+from aclnn.verify.cases.case import Case
+from aclnn.verify.cases.sources import Request, files_of, listed, load, named
 from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
-from aclnn.verify.loading import Request, files_of, listed, load, named
-from aclnn.verify.report import Report, document
+from aclnn.verify.report.document import Report, document
+from aclnn.verify.report.text import details, figures, title
+from aclnn.verify.standards.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aclnn.verify.checking import check
-from aclnn.verify.golden import golden
-from aclnn.verify.report import Report
+from aclnn.verify.goldens.values import golden
+from aclnn.verify.report.document import Report
 from aclnn.verify.testing import assert_close_to_golden
 
 __all__ = ["Report", "assert_close_to_golden", "check", "golden"]

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.operator import ATTRIBUTES, Kind, Operator
-from aclnn.verify.arguments import operator_named
-from aclnn.verify.bootstrap import LEAST_SEEDS, Recheck, recheck
-from aclnn.verify.cases import Case, make_case
-from aclnn.verify.evaluate import Measured, evaluate
-from aclnn.verify.generators import GENERATORS, mixed
-from aclnn.verify.golden import Progress
-from aclnn.verify.measures import Standard, Verdict
-from aclnn.verify.report import Judgement, Report, case_document, document, output_document
-from aclnn.verify.standards import STANDARDS, error_ratios
+from aclnn.verify.cases.arguments import operator_named
+from aclnn.verify.cases.case import Case, make_case
+from aclnn.verify.goldens.values import Progress
+from aclnn.verify.report.document import Judgement, Report, case_document, document, output_document
+from aclnn.verify.standards.bootstrap import LEAST_SEEDS, Recheck, recheck
+from aclnn.verify.standards.evaluate import Measured, evaluate
+from aclnn.verify.standards.generators import GENERATORS, mixed
+from aclnn.verify.standards.measures import Standard, Verdict
+from aclnn.verify.standards.published import STANDARDS, error_ratios
 
 Array = np.ndarray[Any, Any]
 Implementation = Callable[..., Any]

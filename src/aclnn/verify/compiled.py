@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., object])
 @cache
 def _source_stamp() -> str | None:
     """That of this package's source, where compiled functions call one another across files."""
-    return stamp_of(sorted(Path(__file__).parent.glob("*.py")))
+    return stamp_of(sorted(Path(__file__).parent.rglob("*.py")))
 
 
 def compiled(function: F) -> F:

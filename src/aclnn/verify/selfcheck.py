@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.bootstrap import LEAST_SEEDS
-from aclnn.verify.cases import Case, make_case
+from aclnn.verify.cases.case import Case, make_case
 from aclnn.verify.checking import Recheckers, chosen_standards, generated, judged, like, rechecks
-from aclnn.verify.evaluate import evaluate
 from aclnn.verify.implementations import LITERAL, Implementation, implementations, literal
-from aclnn.verify.measures import Standard, Verdict
 from aclnn.verify.number_formats import FORMATS
-from aclnn.verify.report import FORMAT_VERSION, written
-from aclnn.verify.standards import STANDARDS
+from aclnn.verify.report.document import FORMAT_VERSION, written
+from aclnn.verify.standards.bootstrap import LEAST_SEEDS
+from aclnn.verify.standards.evaluate import evaluate
+from aclnn.verify.standards.measures import Standard, Verdict
+from aclnn.verify.standards.published import STANDARDS
 
 Array = np.ndarray[Any, Any]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from aclnn.support.optional import require
-from aclnn.verify import charts
-from aclnn.verify.brief import exact, figures, short, summary
+from aclnn.verify.report import charts
+from aclnn.verify.report.text import exact, figures, short, summary
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ def render(report: Json) -> str:
     environment.filters.update(short=short, exact=exact, figures=figures, summary=summary)
     for name in ("histogram", "by_x", "match_map"):
         environment.filters[name] = _drawn(getattr(charts, name), markup)
-    template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    template = environment.from_string(Path(__file__).with_name("template.html").read_text(encoding="utf-8"))
     # "<" is escaped so that no name in the report can end the script element that holds it.
     data = markup(json.dumps(report, allow_nan=False).replace("<", "\\u003c"))
     page: str = template.render(report=report, data=data)

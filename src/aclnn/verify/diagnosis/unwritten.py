@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evidence import ENOUGH, Evidence, Finding
-from aclnn.verify.measures import agree
+from aclnn.verify.diagnosis.evidence import ENOUGH, Evidence, Finding
+from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
 

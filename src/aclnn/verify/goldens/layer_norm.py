@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.compiled import compiled
-from aclnn.verify.expansions import add, divide, ends, multiply, scale, two_product, two_sum
+from aclnn.verify.goldens.expansions import add, divide, ends, multiply, scale, two_product, two_sum
 
 Array = np.ndarray[Any, Any]
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import Measured
-from aclnn.verify.evidence import Cause, Evidence, evidence_at_end, evidence_of
-from aclnn.verify.norm_faults import narrow_statistics, narrow_sums, other_statistics
-from aclnn.verify.number_formats import quiet
-from aclnn.verify.predicted_faults import (
+from aclnn.verify.diagnosis.evidence import Cause, Evidence, evidence_at_end, evidence_of
+from aclnn.verify.diagnosis.norm_faults import narrow_statistics, narrow_sums, other_statistics
+from aclnn.verify.diagnosis.predicted_faults import (
     constant_output,
     edge_rule,
     moved_data,
@@ -18,8 +16,10 @@ from aclnn.verify.predicted_faults import (
     other_operation,
     rounding,
 )
-from aclnn.verify.regional_faults import regional
-from aclnn.verify.unwritten import unwritten
+from aclnn.verify.diagnosis.regional_faults import regional
+from aclnn.verify.diagnosis.unwritten import unwritten
+from aclnn.verify.number_formats import quiet
+from aclnn.verify.standards.evaluate import Measured
 
 Array = np.ndarray[Any, Any]
 

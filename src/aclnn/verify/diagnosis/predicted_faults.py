@@ -15,12 +15,12 @@ from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_gradient
 from aclnn.operators.gelu import TANH, gelu_erf_gradient, gelu_tanh_gradient, gelu_v2
 from aclnn.operators.hardswish import hardswish, hardswish_gradient
 from aclnn.operators.silu import silu, silu_gradient
-from aclnn.verify.evaluate import ElementwiseSource, NormSumSource
-from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
-from aclnn.verify.golden import Function
-from aclnn.verify.measures import agree
-from aclnn.verify.norm_operations import norm_operations
+from aclnn.verify.diagnosis.evidence import ENOUGH, SOUND_ULP, Cause, Evidence
+from aclnn.verify.diagnosis.norm_operations import norm_operations
+from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import NumberFormat
+from aclnn.verify.standards.evaluate import ElementwiseSource, NormSumSource
+from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
 

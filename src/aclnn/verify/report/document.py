@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from aclnn.io import replace_all
-from aclnn.verify.bootstrap import Recheck
-from aclnn.verify.cases import Case
-from aclnn.verify.diagnosis import diagnose
-from aclnn.verify.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
-from aclnn.verify.evidence import SOUND_ULP, Cause
-from aclnn.verify.golden import VALUE_BOUND_ULP
-from aclnn.verify.measures import Figure, Outcome, Standard, Verdict
+from aclnn.verify.cases.case import Case
+from aclnn.verify.diagnosis.diagnose import diagnose
+from aclnn.verify.diagnosis.evidence import SOUND_ULP, Cause
+from aclnn.verify.goldens.values import VALUE_BOUND_ULP
 from aclnn.verify.number_formats import FORMATS, quiet
-from aclnn.verify.picture import AXIS_BINS, axis_edges, histogram_labels
+from aclnn.verify.standards.bootstrap import Recheck
+from aclnn.verify.standards.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
+from aclnn.verify.standards.measures import Figure, Outcome, Standard, Verdict
+from aclnn.verify.standards.summary import AXIS_BINS, axis_edges, histogram_labels
 from aclnn.version import __version__
 
 Json = dict[str, Any]
@@ -52,13 +52,13 @@ class Report:
         Raises:
             MissingExtraError: jinja2 is not installed.
         """
-        from aclnn.verify.page import render
+        from aclnn.verify.report.html import render
 
         return written(render(self.data), path)
 
     def brief(self) -> str:
         """The verdict, the figures of every standard, the worst element and the probable cause, as text."""
-        from aclnn.verify.brief import brief
+        from aclnn.verify.report.text import brief
 
         return brief(self.data)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import Elements, Measured, Source
-from aclnn.verify.measures import agree
+from aclnn.verify.diagnosis.scales import growth_of_flushed, terms_size
 from aclnn.verify.number_formats import NumberFormat
-from aclnn.verify.scales import growth_of_flushed, terms_size
+from aclnn.verify.standards.evaluate import Elements, Measured, Source
+from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import NormInputSource, NormSumSource, whole_rows
-from aclnn.verify.evidence import ENOUGH, Cause, Evidence
-from aclnn.verify.golden import LayerNorm
+from aclnn.verify.diagnosis.evidence import ENOUGH, Cause, Evidence
+from aclnn.verify.goldens.values import LayerNorm
 from aclnn.verify.number_formats import FORMATS, NumberFormat
+from aclnn.verify.standards.evaluate import NormInputSource, NormSumSource, whole_rows
 
 Array = np.ndarray[Any, Any]
 

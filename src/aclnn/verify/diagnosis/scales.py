@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import Elements, ElementwiseSource, NormInputSource, NormSumSource, Source, norm_golden
-from aclnn.verify.golden import BLOCK_ELEMENTS
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS
+from aclnn.verify.standards.evaluate import (
+    Elements,
+    ElementwiseSource,
+    NormInputSource,
+    NormSumSource,
+    Source,
+    norm_golden,
+)
 
 Array = np.ndarray[Any, Any]
 

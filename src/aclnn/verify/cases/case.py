@@ -13,7 +13,7 @@ from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.execution.arrays import in_callers_words, view
 from aclnn.execution.executor import check_arguments
-from aclnn.verify.arguments import arrays_of, attributes_of, operator_named, outputs_of
+from aclnn.verify.cases.arguments import arrays_of, attributes_of, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]

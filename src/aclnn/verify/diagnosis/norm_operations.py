@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.evaluate import NormInputSource, NormSumSource, whole_rows
-from aclnn.verify.evidence import Evidence
-from aclnn.verify.golden import LayerNorm
+from aclnn.verify.diagnosis.evidence import Evidence
+from aclnn.verify.goldens.values import LayerNorm
+from aclnn.verify.standards.evaluate import NormInputSource, NormSumSource, whole_rows
 
 Array = np.ndarray[Any, Any]
 Prediction = tuple[str, str, Array]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from aclnn.formula import Gradient
-from aclnn.verify import norm
-from aclnn.verify.cases import Case
-from aclnn.verify.golden import BLOCK_ELEMENTS, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
-from aclnn.verify.measures import Block, Outcome, Standard, Tally, agree
+from aclnn.verify.cases.case import Case
+from aclnn.verify.goldens import layer_norm as norm
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
-from aclnn.verify.picture import Picture
-from aclnn.verify.standards import mixed_tolerance
+from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
+from aclnn.verify.standards.published import mixed_tolerance
+from aclnn.verify.standards.summary import Picture
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.measures import (
+from aclnn.verify.number_formats import NumberFormat
+from aclnn.verify.standards.measures import (
     Block,
     Figure,
     Outcome,
@@ -26,7 +27,6 @@ from aclnn.verify.measures import (
     relative_error,
     tally_of,
 )
-from aclnn.verify.number_formats import NumberFormat
 
 Array = np.ndarray[Any, Any]
 

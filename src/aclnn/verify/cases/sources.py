@@ -14,8 +14,8 @@ import numpy as np
 from aclnn import io
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw, attribute, expect_required, located
-from aclnn.verify.arguments import operator_named
-from aclnn.verify.cases import Case, make_case
+from aclnn.verify.cases.arguments import operator_named
+from aclnn.verify.cases.case import Case, make_case
 
 Array = np.ndarray[Any, Any]
 

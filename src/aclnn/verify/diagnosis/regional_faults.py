@@ -16,10 +16,10 @@ from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
 from aclnn.operators.hardswish import hardswish_gradient
 from aclnn.operators.silu import silu_gradient
-from aclnn.verify.evaluate import ElementwiseSource
-from aclnn.verify.evidence import ENOUGH, SOUND_ULP, Cause, Evidence, Finding
+from aclnn.verify.diagnosis.evidence import ENOUGH, SOUND_ULP, Cause, Evidence, Finding
+from aclnn.verify.diagnosis.unwritten import unwritten
 from aclnn.verify.number_formats import FORMATS, NumberFormat
-from aclnn.verify.unwritten import unwritten
+from aclnn.verify.standards.evaluate import ElementwiseSource
 
 Array = np.ndarray[Any, Any]
 

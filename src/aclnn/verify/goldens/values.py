@@ -26,9 +26,9 @@ from aclnn.formula import Gradient
 from aclnn.kernels.cpu import pool
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.support.optional import require
-from aclnn.verify import norm
-from aclnn.verify.arguments import arrays_of, attributes_of, call_of, operator_named
-from aclnn.verify.enclosures import Ball, Interval, Points
+from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, operator_named
+from aclnn.verify.goldens import layer_norm as norm
+from aclnn.verify.goldens.enclosures import Ball, Interval, Points
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 
 Array = np.ndarray[Any, Any]

@@ -1,0 +1,1 @@
+"""Cases to judge: arguments, outputs, and the files that they come from."""

@@ -1,0 +1,1 @@
+"""Probable causes of an output's errors."""

@@ -1,0 +1,1 @@
+"""Golden values: exact results of the documented formulas, rounded once."""

@@ -1,0 +1,1 @@
+"""Verdicts as a JSON document, as text and as an HTML page."""

@@ -1,0 +1,1 @@
+"""Published precision standards and the measurement of outputs."""
