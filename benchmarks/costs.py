@@ -179,9 +179,9 @@ def memory_kib() -> dict[str, float]:
     import ml_dtypes
 
     import aclnn
-    from aclnn.kernels.cpu import pool
+    from aclnn.kernels.cpu import threads
 
-    pool.set_threads(2)
+    threads.set_threads(2)
 
     def risen(call: Callable[[], Any], small: Callable[[], Any]) -> float:
         small()
@@ -222,10 +222,10 @@ class Switch(NamedTuple):
 def switch(quick: bool) -> Iterator[Switch]:
     """Hardswish in float32 with results written into the cache and around it, by size of the result."""
     import aclnn
-    from aclnn.kernels.cpu import pool
+    from aclnn.kernels.cpu import threads
     from aclnn.kernels.cpu.elementwise import plans
 
-    pool.set_threads(2)
+    threads.set_threads(2)
     usual = plans.STREAM_BYTES
     for exponent in range(19, 24 if quick else 27):
         dy, x, out = (np.ones((1 << exponent) // 4, np.float32) for _ in range(3))

@@ -24,7 +24,7 @@ import numba
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from benchmarks import hardest, products, tables
 from benchmarks.candidates import candidates, ours
 from benchmarks.references import EVERY, Array, reference
@@ -181,10 +181,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one input in 4,096, 10^6 pairs, into build/ instead")
     every = [*EVERY, *(name for part in PARTS.values() for name in part.NAMES)]
     parser.add_argument("--only", nargs="+", choices=every, default=every)
-    parser.add_argument("--workers", type=int, default=pool.shared().threads)
+    parser.add_argument("--workers", type=int, default=threads.shared().threads)
     options = parser.parse_args()
     folder, stride = (Path("build/exhaustive"), 4096) if options.quick else (HERE, 1)
-    pool.set_threads(1)  # the blocks are what is spread over the cores
+    threads.set_threads(1)  # the blocks are what is spread over the cores
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     begun = time.perf_counter()
     with Progress(*columns) as progress:

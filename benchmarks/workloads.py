@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,10 +13,11 @@ import numpy as np
 
 import aclnn
 from aclnn.formula import Gradient
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.elementwise import contiguous, plans
 from aclnn.kernels.cpu.elementwise.kinds import FLOAT32
+from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
@@ -131,7 +133,7 @@ def set_threads(count: int) -> None:
     """For every provider."""
     import torch
 
-    pool.set_threads(count)
+    threads.set_threads(count)
     torch.set_num_threads(count)
     torch._dynamo.reset()  # it compiles for a number of threads, and at most eight times in all
 
@@ -147,14 +149,11 @@ def limit(nbytes: int) -> Call:
     arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
     for array in arrays:
         array.fill(1)  # memory that was never written is one page of zeros, which the cache holds
-    addresses = [array.ctypes.data for array in arrays]
-    chunk, streamed = 1 << 16, int(4 * size >= STREAM_BYTES)
+    policy = NONTEMPORAL if 4 * size >= STREAM_BYTES else CACHED
+    operands = Operands(policy, 0, (ctypes.c_void_p * 3)(*(array.ctypes.data for array in arrays)))
 
     def call() -> None:
-        if size <= chunk:
-            run(0, *addresses, 0, 0, size, size)
-        else:
-            pool.sweep(run, (streamed, *addresses, 0), chunk, size, size // plans.PER_US)
+        threads.share(run, ctypes.addressof(operands), 1 << 16, size, size // plans.PER_US)
 
     call.arrays = arrays  # type: ignore[attr-defined]  # they live as long as the call
     return call

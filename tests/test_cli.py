@@ -31,7 +31,7 @@ from aclnn.cli.app import app
 from aclnn.cli.info import _OPTIONAL, describe_installation
 from aclnn.core import products
 from aclnn.core.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.operators import BY_NAME, OPERATORS
 from aclnn.support import optional
 
@@ -418,7 +418,7 @@ def test_info_says_where_it_runs() -> None:
     document = json.loads(invoke("info", "--json", "--soc-name", "Ascend310P3").stdout)
     assert (document["version"], document["product"]) == (aclnn.__version__, "Atlas inference")
     assert document["operators"] == [operator.name for operator in OPERATORS]
-    assert document["threads"] == pool.shared().threads
+    assert document["threads"] == threads.shared().threads
     assert document["vector"] in ("avx512", "avx2", "neon", "generic")
     assert Path(document["cache_directory"]).is_absolute()
     assert document["parts"]["numpy"] == np.__version__

@@ -20,7 +20,7 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution import arrays
 from aclnn.execution import executor as executors
 from aclnn.execution.executor import Executor, prepare
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.support.bounded import BoundedCache
 from calls import bound, memory
 from cases import CASE_BY_NAME, CASES
@@ -282,16 +282,16 @@ def test_many_threads_prepare_and_run_their_own() -> None:
 
 @BACKWARDS
 def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
-    threads = pool.shared().threads
+    before = threads.shared().threads
     results = []
     try:
         for count in (1, 2, 5):
-            pool.set_threads(count)
+            threads.set_threads(count)
             executor, guarded = prepared(case, 1500, 130)
             run(executor)
             results.append(outputs(case, guarded))
     finally:
-        pool.set_threads(threads)
+        threads.set_threads(before)
     assert results[0] == results[1] == results[2]
 
 

@@ -20,10 +20,10 @@ from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.kernels.cpu import pool
-from aclnn.kernels.cpu.addresses import invoke
+from aclnn.kernels.cpu import strided, threads
+from aclnn.kernels.cpu.addresses import call_pointer
 from aclnn.kernels.cpu.compiler import address_of, kernel
-from aclnn.kernels.cpu.elementwise import entries, formulas, strided
+from aclnn.kernels.cpu.elementwise import entries, formulas
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.operators.fast_gelu import fast_gelu_slope
@@ -271,20 +271,20 @@ def test_tails_give_the_same_bits_among_any_neighbours(formula: Any, far: float)
 
 
 @pytest.fixture
-def threads() -> Iterator[None]:
-    before = pool.shared().threads
+def usual_threads() -> Iterator[None]:
+    before = threads.shared().threads
     yield
-    pool.set_threads(before)
+    threads.set_threads(before)
 
 
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("usual_threads")
 def test_the_number_of_threads_changes_no_bit(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(7)
     dy, x = (numbers(rng, (1300, 1001), dtype) for _ in range(2))
     results = []
     for count in (1, 2, 5):
-        pool.set_threads(count)
+        threads.set_threads(count)
         results += [run(silu_slope, np.empty_like(x), dy, x), run(silu_slope, np.empty_like(x.T).T, dy, x)]
     for result in results:
         np.testing.assert_array_equal(bits(result), bits(expected(silu_slope, dtype, dy, x)))
@@ -331,7 +331,7 @@ def test_a_formula_that_divides_by_zero_leaves_nothing_unwritten() -> None:
     assert np.isinf(out[50_000])
 
 
-def refusing(job: int, a: int, b: int, c: int, d: int, begun: int, step: int, end: int) -> None:
+def refusing(arguments: int, counter: int, step: int, end: int) -> None:
     if end > 2:
         raise ValueError("end: expected at most 2")
 
@@ -341,13 +341,13 @@ def test_an_exception_of_a_kernel_reaches_the_caller(by_address: bool) -> None:
     """Formulas have none; this is for what runs them."""
     raising = kernel("refusing", (), lambda: refusing)
 
-    def calling(job: int, a: int, b: int, c: int, d: int, begun: int, step: int, end: int) -> None:
-        invoke(job, a, b, c, d, 0, begun, step, end)
+    def calling(arguments: int, counter: int, step: int, end: int) -> None:
+        call_pointer(arguments, arguments, counter, step, end)
 
     run = kernel("calling", (), lambda: calling) if by_address else raising
     for _ in range(3):
         with pytest.raises(ValueError, match="end: expected at most 2"):
-            pool.sweep(run, (address_of(raising), 0, 0, 0, 0), 1, 100, 1000)
+            threads.share(run, address_of(raising), 1, 100, 1000)
 
 
 def hurried_slope(x: float) -> float:

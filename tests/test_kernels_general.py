@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.formula import Gradient, exp, where
-from aclnn.kernels.cpu import compiler, pool
+from aclnn.kernels.cpu import compiler, threads
 from aclnn.kernels.cpu.elementwise import entries, plans
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
@@ -146,10 +146,10 @@ def test_threads_share_one_plan_and_change_no_bit() -> None:
     inputs = [rng.normal(size=(700, 401)).astype(np.float32) for _ in range(3)]
     want = expected([inputs[0].dtype] * 2, inputs, 0.5, 0.1)
     outs = [[np.empty_like(inputs[0]), np.empty_like(inputs[0].T).T] for _ in range(6)]
-    before = pool.shared().threads
+    before = threads.shared().threads
     try:
-        for threads in (1, 2, 5):
-            pool.set_threads(threads)
+        for count in (1, 2, 5):
+            threads.set_threads(count)
             callers = [threading.Thread(target=run, args=(mixture, out, inputs, 0.5, 0.1)) for out in outs]
             for caller in callers:
                 caller.start()
@@ -160,7 +160,7 @@ def test_threads_share_one_plan_and_change_no_bit() -> None:
                     np.testing.assert_array_equal(bits(got), bits(result))
                     got.fill(np.nan)
     finally:
-        pool.set_threads(before)
+        threads.set_threads(before)
 
 
 HOUSE = {

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
-from aclnn.kernels.cpu import compiler, pool
+from aclnn.kernels.cpu import compiler, threads
 from aclnn.kernels.cpu.layer_norm import backward, calls
 from aclnn.kernels.cpu.layer_norm import job as jobs
 from instruction_sets import EVERY_OTHER_SET, digest_elsewhere, python
@@ -48,9 +48,9 @@ def types_and_masks(whole: tuple[bool, ...], *parts: tuple[bool, ...]) -> list[A
 
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
-    before = pool.shared().threads
+    before = threads.shared().threads
     yield
-    pool.set_threads(before)
+    threads.set_threads(before)
 
 
 def layout(array: Array | None) -> Layout | None:
@@ -285,11 +285,11 @@ def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread
     x[0:4, 3] = mean[0:4] + 2 / rstd[0:4]
     dy[5, 7], x[5, 7] = 1e20, 1e25  # dw does
     dy[6, 9], dy[2, 20], x[1, 30] = np.inf, np.nan, -np.inf
-    pool.set_threads(1)
+    threads.set_threads(1)
     whole = gradients(inputs)
     for mask in MASKS:
-        for threads in (1, 3):
-            pool.set_threads(threads)
+        for count in (1, 3):
+            threads.set_threads(count)
             for moved in (inputs, (np.asfortranarray(dy), x, mean, rstd, inputs[4])):
                 for got, value in zip(gradients(moved, mask), whole, strict=True):
                     assert got is None or np.array_equal(bits(got), bits(value))
@@ -448,7 +448,7 @@ def test_any_layout_dtype_and_mask(data: st.DataObject) -> None:
     columns = draw(st.sampled_from([inner, (n,)]))
     outputs = [view(draw, shape, draw(dtype), None) for shape in (outer + inner, columns, columns)]
     wanted = [output.array if flag else None for output, flag in zip(outputs, mask, strict=True)]
-    pool.set_threads(draw(st.integers(1, 3)))
+    threads.set_threads(draw(st.integers(1, 3)))
     before = [None if array is None else bits(array) for array in inputs]
     Plan(tuple(inputs), tuple(wanted), len(inner)).run()
     for array, old in zip(inputs, before, strict=True):
@@ -484,10 +484,10 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
     while cases < 1000:
         m, n = int(rng.integers(1, 400)), int(rng.choice([1, 3, 16, 31, 64, 100, 512, 700]))
         dy, x, mean, rstd, weight = inputs = rows(rng, m, n)
-        pool.set_threads(1)
+        threads.set_threads(1)
         dx, dw, db = gradients(inputs)
         for _ in range(5):
-            pool.set_threads(int(rng.integers(1, 5)))
+            threads.set_threads(int(rng.integers(1, 5)))
             moved = tuple(shifted(array, int(rng.integers(0, 16))) for array in inputs)
             if rng.random() < 0.3:
                 moved = (np.asfortranarray(moved[0]), *moved[1:])
@@ -588,8 +588,8 @@ def test_dw_and_db_alone_have_the_bits_of_groups(n: int, dtype: Any, mask: tuple
     gaps[...], uneven[...] = dy, dy.reshape(10, 31, n)
     statistics = mean.reshape(10, 31), rstd.reshape(10, 31)
     expected = gradients((uneven, x.reshape(10, 31, n), *statistics, weight), mask)
-    for threads in (1, 2):
-        pool.set_threads(threads)
+    for count in (1, 2):
+        threads.set_threads(count)
         for got in (gradients(inputs, mask), gradients((gaps, *inputs[1:]), mask)):
             for one, other in zip(got, expected, strict=True):
                 assert one is None or np.array_equal(bits(one), bits(other.ravel()))
@@ -826,12 +826,12 @@ _PHASES = """
 import sys
 import ml_dtypes, numpy as np
 from aclnn import kernels
-from aclnn.kernels.cpu import compiler, pool, target
+from aclnn.kernels.cpu import compiler, threads, target
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.core.tensor import Layout
 
-pool.set_threads(2)
+threads.set_threads(2)
 dtype = DataType.of_numpy(np.dtype(getattr(np, sys.argv[1], None) or ml_dtypes.bfloat16))
 
 def tensor(*shape, shift=0, dtype=dtype):

@@ -135,8 +135,8 @@ def test_memory_that_cannot_be_had_is_an_error() -> None:
 _LIMITED = """
 import resource
 import numpy as np, aclnn
-from aclnn.kernels.cpu import pool
-pool.set_threads(2)
+from aclnn.kernels.cpu import threads
+threads.set_threads(2)
 aclnn.layer_norm(np.ones((64, 4096), np.float32), (4096,))
 x = np.ones((2, 20_000_000), np.float32)
 out = [np.full(shape, 7, np.float32) for shape in ((2, 20_000_000), (2, 1), (2, 1))]

@@ -12,7 +12,7 @@ import pytest
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from calls import assert_close
 from cases.table import T
 from exact import ulps
@@ -31,9 +31,9 @@ SHAPES = [(300, 1), (300, 40), (300, 64), (300, 300), (300, 512), (257, 1030), (
 
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
-    before = pool.shared().threads
+    before = threads.shared().threads
     yield
-    pool.set_threads(before)
+    threads.set_threads(before)
 
 
 def rows(m: int, n: int, dtype: Any = F32) -> tuple[Array, Array, Array, Array]:
@@ -101,10 +101,10 @@ def test_normal_data_is_within_the_bounds(m: int, n: int, dtype: Any) -> None:
 @pytest.mark.parametrize(("m", "n"), SHAPES)
 def test_the_same_bits_for_any_layout_and_thread_count(m: int, n: int, dtype: Any) -> None:
     dy, x, rstd, gamma = rows(m, n, dtype)
-    pool.set_threads(1)
+    threads.set_threads(1)
     expected = [bits(array) for array in (*aclnn.rms_norm(x, gamma), *aclnn.rms_norm_grad(dy, x, rstd, gamma))]
-    for threads, move in ((3, np.copy), (2, np.asfortranarray)):
-        pool.set_threads(threads)
+    for count, move in ((3, np.copy), (2, np.asfortranarray)):
+        threads.set_threads(count)
         out = np.full((m, 2 * n), np.nan, dtype)[:, ::2]
         results = aclnn.rms_norm(move(x), gamma), aclnn.rms_norm_grad(move(dy), move(x), rstd, gamma, (out, None))
         assert [bits(array) for pair in results for array in pair] == expected

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import formula
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
 from aclnn.operators.hardswish import hardswish_gradient
@@ -520,7 +520,7 @@ def test_blocks_are_computed_on_as_many_threads_as_the_kernels_use(monkeypatch, 
         time.sleep(1e-3)
         return begin
 
-    monkeypatch.setattr(pool, "_pool", pool.Pool(count))
+    monkeypatch.setattr(threads, "_pool", threads.Pool(count))
     assert list(in_order(block, 12, 1)) == list(range(12))
     assert len(seen) == count
 

@@ -50,7 +50,7 @@ def describe_installation(json: bool) -> None:
 
 
 def _installation() -> dict[str, Any]:
-    from aclnn.kernels.cpu import cache, pool
+    from aclnn.kernels.cpu import cache, threads
 
     product = current_product()
     return {
@@ -59,7 +59,7 @@ def _installation() -> dict[str, Any]:
         "soc_name": soc_name(),
         "architecture": product.architecture,
         "processor": f"{_processor()} ({platform.machine()})",
-        "threads": pool.shared().threads,
+        "threads": threads.shared().threads,
         "vector": _vector(),
         "cache_directory": None if cache.directory() is None else str(cache.directory()),
         "python": platform.python_version(),

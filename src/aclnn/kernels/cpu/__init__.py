@@ -4,6 +4,7 @@
 (several vectors at once), ``tables`` (look-ups in registers), ``memory``, ``masked`` and ``ends`` (loads and stores:
 whole vectors, some lanes, what is left of a row), ``conversions`` (16-bit types), ``doubles`` (float64), ``addresses``,
 ``atomics`` and ``prefetching``. ``compiler`` compiles and ``cache`` keeps kernels for what ``target`` finds the machine
-to be. ``pool`` has the threads, which take ``chunks`` as ``teamwork`` says. ``geometry`` and ``overlaps`` look at
-layouts before a plan; ``headers`` recognises arrays that were seen before.
+to be. ``threads`` shares loops among threads, and
+``strided`` brings any layout to contiguous tiles. ``geometry`` and ``overlaps`` look at layouts before a plan;
+``headers`` recognises arrays that were seen before. ``structs`` declares what compiled loops are given.
 """

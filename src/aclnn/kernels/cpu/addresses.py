@@ -10,27 +10,27 @@ from numba import extending
 from numba.core import cgutils, types
 
 from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.structs import BYTES, pointer
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
 def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
-    return builder.asm(ir.FunctionType(_INT64, [_INT64]), "", "=r,0", [address], False)
+    return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
 
 
-@intrinsic(types.int64, types.int64)
-def again(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+@extending.intrinsic
+def again(typingctx: Any, address: Any) -> Any:
     """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
-    return reloaded(builder, address)
+    return address(address), lambda context, builder, sig, args: reloaded(builder, args[0])
 
 
 def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, args: Sequence[ir.Value]) -> ir.Value:
     """Call the kernel at an address; the address of the exception that it raised, 0 for none."""
     # Numba's calling convention: places for the result and for an exception come first, a status is returned.
     place = _INT8.as_pointer()
-    function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [_INT64] * len(args))
+    function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [arg.type for arg in args])
     result, exception = (cgutils.alloca_once(builder, place) for _ in range(2))
     status = builder.call(pointer(builder, kernel, function), [result, exception, *args])
     raised = builder.icmp_signed(">", status, _INT32(0))
@@ -53,16 +53,38 @@ def call_kernel(builder: ir.IRBuilder, address: ir.Value, *args: ir.Value) -> No
 invoke = intrinsic(types.void, *[types.int64] * 9, doc="Call a kernel of eight parameters by its address.")(call_kernel)
 
 
-@intrinsic(types.int64, *[types.int64] * 9)
-def attempt(builder: ir.IRBuilder, address: ir.Value, *args: ir.Value) -> ir.Value:
-    """Call a kernel as ``invoke``, but return the address of the exception that it raised, 0 for none."""
-    return _exception_of(builder, address, args)
+@intrinsic(types.void, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
+def call_pointer(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> None:
+    """Call the kernel at an address with its arguments, counter, step and end; its exception is the caller's."""
+    call_kernel(builder, kernel, *args)
+
+
+@intrinsic(types.int64, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
+def call_catching(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> ir.Value:
+    """Call as ``call_pointer``, but return the address of the exception that it raised, 0 for none."""
+    return _exception_of(builder, kernel, args)
 
 
 @intrinsic(types.void, types.int64)
 def raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
-    """Raise an exception that ``attempt`` returned; nothing for 0."""
+    """Raise an exception that ``call_catching`` returned; nothing for 0."""
     _raise_again(builder, exception)
+
+
+@extending.intrinsic
+def stack_alloc(typingctx: Any, size: Any) -> Any:
+    """A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
+        room.align = 64
+        return pointer(builder, room, _INT8)
+
+    return BYTES(size), emit
 
 
 @extending.intrinsic

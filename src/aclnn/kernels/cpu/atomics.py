@@ -21,14 +21,14 @@ def fetch_add(builder: ir.IRBuilder, address: ir.Value, amount: ir.Value) -> ir.
 
 
 @intrinsic(types.int64, ADDRESS)
-def look(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """The int64 at an address that other threads write to (``show``, ``fetch_add``): in one order for all threads."""
+def atomic_load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    """The int64 that other threads write to (``atomic_store``, ``fetch_add``): in one order for all threads."""
     return builder.load_atomic(pointer(builder, address, _INT64), "seq_cst", 8)
 
 
 @intrinsic(types.void, ADDRESS, types.int64)
-def show(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-    """Write an int64 for other threads' ``look``."""
+def atomic_store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+    """Write an int64 for other threads' ``atomic_load``."""
     builder.store_atomic(value, pointer(builder, address, _INT64), "seq_cst", 8)
 
 
@@ -51,7 +51,7 @@ def pause(context: Any, builder: ir.IRBuilder) -> None:
 
 
 @intrinsic(types.void, types.int64)
-def give_way(context: Any, builder: ir.IRBuilder, function: ir.Value) -> None:
+def yield_thread(context: Any, builder: ir.IRBuilder, function: ir.Value) -> None:
     """Call a C function of no parameters, as the system's ``sched_yield``, by its address; ``pause`` for address 0."""
     with builder.if_else(builder.icmp_unsigned("!=", function, _INT64(0))) as (known, unknown):
         with known:

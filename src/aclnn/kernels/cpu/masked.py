@@ -22,7 +22,7 @@ from aclnn.kernels.cpu.conversions import (
     widen_float16,
 )
 from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.structs import moved, pointer
 from aclnn.kernels.cpu.vector import FLOATS, LANES, MASK, apart, broadcast, call_llvm, pieces
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -44,7 +44,7 @@ _CHOSEN = ir.Constant(ir.ArrayType(ir.VectorType(_INT8, 8), 256), [_chosen(mask)
 """Which of eight bits are set, for each byte."""
 
 
-@intrinsic(types.void, types.int64, types.int64, MASK)
+@intrinsic(types.void, ADDRESS, types.int64, MASK)
 def store_places(context: Any, builder: ir.IRBuilder, address: ir.Value, first: ir.Value, mask: ir.Value) -> None:
     """Write ``first`` + i, int32, side by side for each lane i where the mask is set; 64 bytes may be touched."""
     first = builder.trunc(first, _INT32)
@@ -63,7 +63,7 @@ def store_places(context: Any, builder: ir.IRBuilder, address: ir.Value, first: 
         places = builder.add(start, builder.zext(row, start.type))
         builder.store(places, pointer(builder, address, places.type), align=1)
         count = builder.zext(builder.ctpop(chosen), _INT64)
-        address = builder.add(address, builder.shl(count, _INT64(2)))
+        address = moved(builder, address, builder.shl(count, _INT64(2)))
 
 
 def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:

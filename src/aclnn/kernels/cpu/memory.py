@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.conversions import (
     widen_float16,
 )
 from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.structs import moved, pointer
 from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, apart
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -107,7 +107,7 @@ def _transpose(element: ir.Type, doc: str) -> Any:
         builder: ir.IRBuilder, destination: ir.Value, pitch: ir.Value, source: ir.Value, source_pitch: ir.Value
     ) -> None:
         def row_at(start: ir.Value, step: ir.Value, i: int) -> ir.Value:
-            return pointer(builder, builder.add(start, builder.mul(step, _INT64(i))), row)
+            return pointer(builder, moved(builder, start, builder.mul(step, _INT64(i))), row)
 
         rows = [builder.load(row_at(source, source_pitch, i), align=1) for i in range(LANES)]
         # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
@@ -121,7 +121,7 @@ def _transpose(element: ir.Type, doc: str) -> Any:
         for i in range(LANES):
             builder.store(rows[i], row_at(destination, pitch, i), align=1)
 
-    return intrinsic(types.void, types.int64, types.int64, types.int64, types.int64, doc=doc)(transpose)
+    return intrinsic(types.void, ADDRESS, types.int64, ADDRESS, types.int64, doc=doc)(transpose)
 
 
 transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into sixteen columns; pitches in bytes.")

@@ -9,7 +9,7 @@ from numba.core import types
 
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.structs import moved, pointer
 from aclnn.kernels.cpu.vector import call_llvm
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -45,10 +45,10 @@ def _prefetch_ahead(dropped: int) -> Any:
         product 10 %, as tables are pushed out; half of its distance or twice of it costs up to a fifth.
         """
         drops = target.drops_prefetches(context)
-        address = builder.add(address, _INT64(dropped if drops else _AHEAD))
+        address = moved(builder, address, _INT64(dropped if drops else _AHEAD))
         _emit(builder, address, 2 if drops else 1)
 
-    return intrinsic(types.void, types.int64)(fetch)
+    return intrinsic(types.void, ADDRESS)(fetch)
 
 
 prefetch_ahead_32 = _prefetch_ahead(1024)

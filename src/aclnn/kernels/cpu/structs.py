@@ -12,9 +12,9 @@ A struct is declared once, its fields as annotations::
 In Python it is a ``ctypes.Structure``. ``rows_at = pointer_to(Rows)`` is a function of compiled code: ``rows_at(a)``
 takes an int64, such as ``ctypes.addressof`` gives, or another pointer for a pointer p to a struct. ``p.count`` loads,
 ``p.count = n`` stores, and ``p.extents``, an array or a struct within the struct, is a pointer to its first element.
-``p + i`` is the i-th element from p on (bytes for an ``Address``), ``p[i]`` that element: of numbers it is loaded, and
-``p[i] = v`` stores, whether aligned or not; of structs it is a pointer. A pointer is true unless it is null, and
-``address(p)`` is its number.
+``p + i`` is the i-th element from p on (bytes for an ``Address``), ``p[i]`` that element: a number or (``c_void_p``) a
+pointer is loaded, and ``p[i] = v`` stores, whether aligned or not; of structs it is a pointer. A pointer is true unless
+it is null, and ``address(p)`` is its number.
 
 LLVM sees offsets into one object, where an address that was computed as an integer could lie in any.
 """
@@ -68,12 +68,17 @@ class To:
         self.pointee = pointee
 
 
+_WITHIN = object()
+
+
 Int64 = Annotated[int, ctypes.c_int64]
 Int32 = Annotated[int, ctypes.c_int32]
 Float32 = Annotated[float, ctypes.c_float]
 Float64 = Annotated[float, ctypes.c_double]
 Address = Annotated[int, ctypes.c_int64, To(None)]
 """The address of bytes, a number in Python; ``Annotated[int, c_int64, To(Rows)]`` is that of a struct."""
+Shared = Annotated[int, ctypes.c_int64, _WITHIN]
+"""A number that several threads write: compiled code gets a pointer to it, for ``atomics``."""
 
 
 class Pointer(types.Type):
@@ -83,7 +88,8 @@ class Pointer(types.Type):
         super().__init__("p" if pointee is None else f"p{pointee.__name__}")
         self.pointee = pointee
         self.size = 1 if pointee is None else ctypes.sizeof(pointee)
-        self.number = _NUMBERS.get(pointee)
+        self.element = _pointer(None) if pointee is ctypes.c_void_p else _NUMBERS.get(pointee)
+        """The type of a loaded element, None where elements are structs or bytes."""
 
 
 class _Field(NamedTuple):
@@ -99,7 +105,7 @@ _fields: dict[Any, dict[str, _Field]] = {}
 
 @cache
 def _pointer(pointee: Any) -> Pointer:
-    if pointee not in _NUMBERS and pointee not in _fields and pointee is not None:
+    if pointee not in (None, ctypes.c_void_p, *_NUMBERS, *_fields):
         raise TypeError(f"pointer_to: pointee: expected a declared struct, a number or None, got {pointee!r}")
     return Pointer(pointee)
 
@@ -117,7 +123,9 @@ def declared(struct: type[S]) -> type[S]:
     found: dict[str, _Field] = {}
     for name, (kind, *to) in hints.items():
         place = _pointer(kind._type_ if issubclass(kind, ctypes.Array) else kind)
-        value = _pointer(to[0].pointee) if to else place.number if place.pointee is kind else None
+        value = place.element if place.pointee is kind else None
+        if to:
+            value = None if to[0] is _WITHIN else _pointer(to[0].pointee)
         found[name] = _Field(getattr(struct, name).offset, place, value)
     _fields[struct] = found
     return struct
@@ -134,6 +142,13 @@ def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Va
     if isinstance(address.type, ir.IntType):
         return builder.inttoptr(address, pointee.as_pointer())
     return builder.bitcast(address, pointee.as_pointer())
+
+
+def moved(builder: ir.IRBuilder, address: ir.Value, distance: ir.Value) -> ir.Value:
+    """An address, an integer or a pointer, so many bytes further."""
+    if isinstance(address.type, ir.IntType):
+        return builder.add(address, distance)
+    return builder.gep(address, [distance])
 
 
 @cache
@@ -153,9 +168,15 @@ def pointer_to(pointee: Any) -> Any:
     return cast
 
 
+bytes_at = pointer_to(None)
+BYTES = _pointer(None)
+
+
 @intrinsic
 def address(typingctx: Any, value: Any) -> Any:
-    """The number of a pointer."""
+    """The number of a pointer; an address that is a number as it is."""
+    if value == types.int64:
+        return types.int64(value), lambda context, builder, sig, args: args[0]
     if not isinstance(value, Pointer):
         return None
     return types.int64(value), lambda context, builder, sig, args: builder.ptrtoint(args[0], _INT64)
@@ -219,18 +240,18 @@ def _move(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, .
     return _element(builder, sig, args)
 
 
-@_define(operator.getitem, lambda kind: (kind.number or kind)(kind, types.int64), Pointer, types.Integer)
+@_define(operator.getitem, lambda kind: (kind.element or kind)(kind, types.int64), Pointer, types.Integer)
 def _get_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    place, number = _element(builder, sig, args), sig.args[0].number
-    return place if number is None else _load(builder, place, number, align=1)
+    place, element = _element(builder, sig, args), sig.args[0].element
+    return place if element is None else _load(builder, place, element, align=1)
 
 
 @_define(
     operator.setitem,
-    lambda kind: kind.number and types.void(kind, types.int64, kind.number),
+    lambda kind: kind.element and types.void(kind, types.int64, kind.element),
     Pointer,
     types.Integer,
-    types.Number,
+    types.Type,
 )
 def _set_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
     _store(builder, _element(builder, sig, args), args[2], align=1)

@@ -10,9 +10,9 @@ from numba.core import types
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.addresses import reloaded
 from aclnn.kernels.cpu.conversions import SHORTS, narrow_float16, round_pairs, widen_float16
-from aclnn.kernels.cpu.inner import intrinsic
+from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
 from aclnn.kernels.cpu.memory import write
-from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.structs import moved, pointer
 from aclnn.kernels.cpu.vector import LANES, WIDE, WIDE_FLOATS, WIDE_INTS, apart, call_llvm, joined, pieces, unlikely
 
 _INT1, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
@@ -22,7 +22,7 @@ def _load_wide(widen: Any, doc: str) -> Any:
     def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
         return widen(context, builder, address)
 
-    return intrinsic(WIDE_FLOATS, types.int64, doc=doc)(load)
+    return intrinsic(WIDE_FLOATS, ADDRESS, doc=doc)(load)
 
 
 def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
@@ -35,9 +35,9 @@ def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
             # Known to be floats of 16 bits they would not stream (LLVM 22).
             raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
             write(builder, raw, place, size if streamed else 1, streamed)
-            place = builder.add(place, _INT64(size))
+            place = moved(builder, place, _INT64(size))
 
-    return intrinsic(types.void, types.int64, WIDE_FLOATS, doc=doc)(store)
+    return intrinsic(types.void, ADDRESS, WIDE_FLOATS, doc=doc)(store)
 
 
 _PAIRS = ir.VectorType(_INT32, WIDE * LANES // 2)
@@ -56,7 +56,7 @@ def _wide_float32(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.
 def _wide_float16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     # Loaded again where they were looked at before: instructions that take registers apart cost more.
     base = reloaded(builder, address)
-    places = [pointer(builder, builder.add(base, _INT64(2 * LANES * i)), SHORTS) for i in range(WIDE)]
+    places = [pointer(builder, moved(builder, base, _INT64(2 * LANES * i)), SHORTS) for i in range(WIDE)]
     return joined(builder, [widen_float16(context, builder, builder.load(place, align=1)) for place in places])
 
 
@@ -104,7 +104,7 @@ stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte align
 stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
 
 
-@intrinsic(types.boolean, types.int64)
+@intrinsic(types.boolean, ADDRESS)
 def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Whether any of a wide vector of bfloat16 is so small that products with slopes are not rounded but made zero.
 
@@ -144,7 +144,7 @@ def _any_above(word: ir.IntType, doc: str) -> Any:
         beyond = builder.icmp_unsigned(">", largest, builder.shuffle_vector(limit, limit, zeros))
         return unlikely(builder, beyond)
 
-    return intrinsic(types.boolean, types.int64, types.int64, doc=doc)(above)
+    return intrinsic(types.boolean, ADDRESS, types.int64, doc=doc)(above)
 
 
 any_above_32 = _any_above(

@@ -23,7 +23,7 @@ from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
 from aclnn.formula import Gradient
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.support.optional import require
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, operator_named
@@ -327,12 +327,12 @@ def in_order(function: Callable[[int, int], T], size: int, step: int) -> Iterato
         yield function(0, size)
         return
     ranges = ((begin, min(begin + step, size)) for begin in range(0, size, step))
-    threads = pool.shared().threads
-    with ThreadPoolExecutor(threads) as workers:
+    count = threads.shared().threads
+    with ThreadPoolExecutor(count) as workers:
         pending = []
         for begin, end in ranges:
             pending.append(workers.submit(function, begin, end))
-            if len(pending) > 2 * threads:
+            if len(pending) > 2 * count:
                 yield pending.pop(0).result()
         while pending:
             yield pending.pop(0).result()

@@ -14,17 +14,18 @@ from ml_dtypes import bfloat16
 
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import scratch
+from aclnn.kernels.cpu.addresses import stack_alloc
 from aclnn.kernels.cpu.atomics import finish_streams
-from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.elementwise.entries import by_entries
 from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, STREAMS, size_of
 from aclnn.kernels.cpu.elementwise.outliers import with_outliers
-from aclnn.kernels.cpu.elementwise.strided import TILE
 from aclnn.kernels.cpu.ends import copy, copy_in
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.strided import NONTEMPORAL, TILE, Operands
+from aclnn.kernels.cpu.structs import address, pointer_to
+from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.cpu.vector import LANES, WIDE, in_one_register, splat
 from aclnn.kernels.cpu.wide import (
     any_above_16,
@@ -41,6 +42,8 @@ from aclnn.kernels.cpu.wide import (
     stream_wide_float32,
 )
 
+_operands_at = pointer_to(Operands)
+
 _AHEAD = {FLOAT32: prefetch_ahead_32, FLOAT16: prefetch_ahead_16, BFLOAT16: prefetch_ahead_16}
 """Without prefetching these loops take a third longer."""
 
@@ -55,19 +58,19 @@ _ABOVE = {FLOAT32: any_above_32, FLOAT16: any_above_16, BFLOAT16: any_above_16}
 _PATTERNS = {FLOAT32: (np.float32, np.uint32), FLOAT16: (np.float16, np.uint16), BFLOAT16: (bfloat16, np.uint16)}
 
 
-def _without_wide(around: int, dy: int, x: int, out: int) -> bool:
+def _without_wide(around: int, dy: Any, x: Any, out: Any) -> bool:
     return False
 
 
-def _safe(dy: int) -> bool:
+def _safe(dy: Any) -> bool:
     return False
 
 
-def _no_outlier(x: int, size: int) -> bool:
+def _no_outlier(x: Any, size: int) -> bool:
     return False
 
 
-def _without_tile(around: int, dy: int, x: int, out: int, size: int) -> None:
+def _without_tile(around: int, dy: Any, x: Any, out: Any, size: int) -> None:
     pass
 
 
@@ -83,7 +86,7 @@ def _wide_of(fast: Fast, kind: int) -> Any:
     bound, bounded = int(np.array(fast.bound).astype(form).view(pattern)), fast.bound != math.inf
 
     @register_jitable(forceinline=True)
-    def wide(around: int, dy: int, x: int, out: int) -> bool:
+    def wide(around: int, dy: Any, x: Any, out: Any) -> bool:
         if not in_one_register() or (bounded and any_above(x, bound)) or unsafe(dy):
             return False
         values = load(dy) * function(load(x))
@@ -103,11 +106,7 @@ def _product(fast: Fast, load: Any) -> Any:
 
 
 def loop(formula: Formula, fast: Fast | None, kind: int) -> Loop:
-    """Contiguous elements of one kind by the fitted version; 16 bits beyond its range, or without one, by a table.
-
-    The job is 0, or 1 to write around the cache, which wants ``out`` to be a multiple of the element's size; 2 is the
-    same for a caller that finishes streams.
-    """
+    """Contiguous elements of one kind by the fitted version; 16 bits beyond its range, or without one, by a table."""
     load, store, stream = LOADS[kind], STORES[kind], STREAMS[kind]
     binary = isinstance(formula, Gradient)
     wide: Any = register_jitable(_without_wide)
@@ -124,12 +123,20 @@ def loop(formula: Formula, fast: Fast | None, kind: int) -> Loop:
     vector, vectors, prefetch_ahead = LANES * size, _LINE // (LANES * size), _AHEAD[kind]
     most = 1 if fast is None else WIDE * vector // _LINE
 
-    def part(streamed: int, dy: int, x: int, out: int, table: int, first: int, last: int) -> None:
-        dy, x, out, left = dy + first * size, x + first * size, out + first * size, (last - first) * size
-        rest = scratch(_REST)
+    last_input = 2 if binary else 1
+
+    def part(arguments: int, first: int, last: int) -> None:
+        operands = _operands_at(arguments)
+        streamed, table, begin, left = operands.policy, operands.constants, first * size, (last - first) * size
+        out, dy, x = (
+            operands.addresses[0] + begin,
+            operands.addresses[1] + begin,
+            operands.addresses[last_input] + begin,
+        )
+        rest = stack_alloc(_REST)
         while left > 0:
             # Up to the output's first whole line, whole lines, what is left: parts of lines go through a buffer.
-            head = -out & (_LINE - 1) if streamed else 0
+            head = -address(out) & (_LINE - 1) if streamed else 0
             if head == 0 and left >= _LINE:
                 here, around = left & -_LINE, streamed
                 dy_at, x_at, out_at = dy, x, out
@@ -165,10 +172,10 @@ def loop(formula: Formula, fast: Fast | None, kind: int) -> Loop:
                             store(out_at + at, value)
                         at += vector
                     count -= 1
-            if out_at != out:
+            if address(out_at) != address(out):
                 copy(out, out_at, here)
             dy, x, out, left = dy + here, x + here, out + here, left - here
-        if streamed == 1:
+        if streamed == NONTEMPORAL:
             finish_streams()
 
-    return shared(part)
+    return chunked(part)

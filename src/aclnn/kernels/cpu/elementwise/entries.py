@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import again, load_one_float64
+from aclnn.kernels.cpu.addresses import again
 from aclnn.kernels.cpu.compiler import Kernel, kernel
 from aclnn.kernels.cpu.doubles import widen
 from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
@@ -47,7 +47,7 @@ _LARGEST = (2.0 - 2.0**-23) * 2.0**127
 
 
 @register_jitable(forceinline=True)
-def by_entries(table: int, x: int, dy: Any) -> Any:
+def by_entries(table: Any, x: Any, dy: Any) -> Any:
     """dy times the entries for the sixteen 16-bit x at an address.
 
     Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
@@ -67,7 +67,7 @@ def by_entries(table: int, x: int, dy: Any) -> Any:
 
 def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
     function, load = on_float64(formula, 1 + numbers), LOADS[KINDS[dtype]]
-    read_numbers = loads(numbers, load_one_float64)
+    read_numbers = loads(numbers)
 
     def evaluate(x: int, given: int, out: int) -> None:
         values = read_numbers(given)

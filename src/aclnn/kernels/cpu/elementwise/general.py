@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import load_one_float64, load_one_int64, scratch
+from aclnn.kernels.cpu.addresses import load_one_float64, stack_alloc
 from aclnn.kernels.cpu.atomics import finish_streams
-from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.doubles import narrow, widen
 from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
@@ -21,24 +20,36 @@ from aclnn.kernels.cpu.elementwise.kinds import (
     STREAMS,
     size_of,
 )
-from aclnn.kernels.cpu.elementwise.strided import DIRECT
 from aclnn.kernels.cpu.ends import copy, copy_in, copy_out
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.memory import store_rounded_bfloat16, stream_rounded_bfloat16
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.strided import NONTEMPORAL, Operands
+from aclnn.kernels.cpu.structs import address, pointer_to
+from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.cpu.vector import LANES, any_lane, bits
+
+_operands_at = pointer_to(Operands)
 
 _LINE = 64
 _STORES = STORES | {BFLOAT16: store_rounded_bfloat16}
 _STREAMS = STREAMS | {BFLOAT16: stream_rounded_bfloat16}
 
 
-def loads(count: int, load: Any) -> Any:
-    """A function of an address giving ``count`` numbers of eight bytes from there on as a tuple."""
+def loads(count: int) -> Any:
+    """A function of an address giving ``count`` float64 from there on as a tuple."""
     if count == 0:
         return register_jitable(lambda address: ())
-    others = loads(count - 1, load)
-    return register_jitable(lambda address: (load(address), *others(address + 8)))
+    others = loads(count - 1)
+    return register_jitable(lambda address: (load_one_float64(address), *others(address + 8)))
+
+
+def _first(count: int) -> Any:
+    """A function giving the first ``count`` of several addresses as a tuple."""
+    if count == 0:
+        return register_jitable(lambda addresses: ())
+    others = _first(count - 1)
+    return register_jitable(lambda addresses: (addresses[0], *others(addresses + 1)))
 
 
 def _inputs(kinds: tuple[int, ...]) -> Any:
@@ -120,45 +131,27 @@ def _consecutive(count: int, room: int) -> Any:
     return register_jitable(lambda address: (address, *others(address + room)))
 
 
-def _operands(inputs: int, outputs: int) -> Any:
-    """A function of a kernel's first arguments giving whether to stream, the inputs' and the outputs' addresses."""
-    if inputs + outputs > DIRECT:
-        read, written = loads(inputs, load_one_int64), loads(outputs, load_one_int64)
-        return register_jitable(lambda job, a, b, c: (a, read(job), written(job + 8 * inputs)))
-    begin, end = DIRECT - inputs - outputs, DIRECT - outputs
-
-    @register_jitable
-    def operands(job: int, a: int, b: int, c: int) -> Any:
-        given = (a, b, c)
-        return job, given[begin:end], given[end:]
-
-    return operands
-
-
 def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], numbers: int) -> Loop:
-    """Compute formula(*inputs, *numbers) for contiguous elements; inputs and outputs are kinds.
-
-    Up to ``DIRECT`` operands are a, b and c, the output last; the job is 1 to write around the cache (2: the caller
-    finishes streams), which wants the outputs to lie alike within lines. More operands: the job is the address of
-    theirs, and a says whether to stream. The table is the address of the numbers, float64.
-    """
+    """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``); inputs and outputs are kinds."""
     function, several = on_float64(formula, len(inputs) + numbers), len(outputs) > 1
     take, put = _inputs(inputs), _outputs(outputs)
     bring, take_back = _copies(inputs, False), _copies(outputs, True)
-    read_numbers, operands = loads(numbers, load_one_float64), _operands(len(inputs), len(outputs))
+    read_numbers, first_inputs, first_outputs = loads(numbers), _first(len(inputs)), _first(len(outputs))
     room = max(_LINE, *(LANES * size_of(kind) for kind in (*inputs, *outputs)))
     input_lines, output_lines = _consecutive(len(inputs), room), _consecutive(len(outputs), room)
     input_bytes, lines, size = room * len(inputs), room * (len(inputs) + len(outputs)), size_of(outputs[0])
+    output_count = len(outputs)
 
-    def part(job: int, a: int, b: int, c: int, table: int, first: int, last: int) -> None:
-        streamed, read, written = operands(job, a, b, c)
-        given = read_numbers(table)
-        buffer = scratch(lines)
+    def part(arguments: int, first: int, last: int) -> None:
+        operands = _operands_at(arguments)
+        streamed, given = operands.policy, read_numbers(operands.constants)
+        written, read = first_outputs(operands.addresses), first_inputs(operands.addresses + output_count)
+        buffer = stack_alloc(lines)
         read_lines, written_lines = input_lines(buffer), output_lines(buffer + input_bytes)
         at = first
         while at < last:
             # Up to the first output's first whole line, whole vectors, what is left: parts go through a buffer.
-            head = (-(written[0] + at * size) & (_LINE - 1)) // size if streamed else 0
+            head = (-address(written[0] + at * size) & (_LINE - 1)) // size if streamed else 0
             whole = head == 0 and last - at >= LANES
             if whole:
                 count, begin, around, source, target = (last - at) & -LANES, at, streamed, read, written
@@ -172,7 +165,7 @@ def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], nu
             if not whole:
                 take_back(written, at, count, written_lines)
             at += count
-        if streamed == 1:
+        if streamed == NONTEMPORAL:
             finish_streams()
 
-    return shared(part)
+    return chunked(part)

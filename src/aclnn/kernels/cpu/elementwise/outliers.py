@@ -7,15 +7,15 @@ from typing import Any
 
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import load_one_uint32, scratch, store_one_uint32
+from aclnn.kernels.cpu.addresses import load_one_uint32, stack_alloc, store_one_uint32
 from aclnn.kernels.cpu.doubles import narrow, widen
 from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.elementwise.formulas import on_float64
-from aclnn.kernels.cpu.elementwise.strided import BUFFER
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.masked import count_lanes, store_places
 from aclnn.kernels.cpu.memory import load_float32, store_float32, stream_float32
 from aclnn.kernels.cpu.prefetching import prefetch_ahead_32
+from aclnn.kernels.cpu.strided import BUFFER
 from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select
 
 _VECTOR = 4 * LANES
@@ -50,15 +50,16 @@ def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
         return ~(absolute(x) <= bound)
 
     @register_jitable
-    def any_outlier(x: int, size: int) -> bool:
+    def any_outlier(x: Any, size: int) -> bool:
         found = beyond(load_float32(x))
         for at in range(_VECTOR, size, _VECTOR):
             found = found | beyond(load_float32(x + at))
         return bool(any_lane(found))
 
     @register_jitable
-    def tile(around: int, dy: int, x: int, out: int, size: int) -> None:
-        products, packed_x, packed_dy, places = scratch(BUFFER), scratch(BUFFER), scratch(BUFFER), scratch(_PLACES)
+    def tile(around: int, dy: Any, x: Any, out: Any, size: int) -> None:
+        products, packed_x, packed_dy = stack_alloc(BUFFER), stack_alloc(BUFFER), stack_alloc(BUFFER)
+        places = stack_alloc(_PLACES)
         end = 0
         for at in range(0, size, _VECTOR):
             prefetch_ahead_32(x + at)

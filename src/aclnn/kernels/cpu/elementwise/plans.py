@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from array import array
 from collections.abc import Sequence
@@ -14,12 +15,15 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import strided, threads
+from aclnn.kernels.cpu.addresses import call_pointer, stack_alloc
 from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
-from aclnn.kernels.cpu.elementwise import contiguous, entries, fitted, general, movers, strided
+from aclnn.kernels.cpu.elementwise import contiguous, entries, fitted, general
 from aclnn.kernels.cpu.elementwise.kinds import KINDS
 from aclnn.kernels.cpu.geometry import Geometry, simplify
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
+from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
+from aclnn.kernels.cpu.structs import bytes_at, pointer_to
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.trace import trace
 
@@ -48,7 +52,7 @@ def plan(
     geometry = simplify((*inputs, *outputs))
     evaluator = _Evaluator(formula, inputs, outputs, numbers)
     sizes = {operand.dtype.itemsize for operand in (*inputs, *outputs)}
-    if len(outputs) == len(sizes) == 1 and len(inputs) < strided.DIRECT and _is_contiguous(geometry, *sizes):
+    if len(outputs) == len(sizes) == 1 and len(inputs) <= 2 and _is_contiguous(geometry, *sizes):
         return _Contiguous(evaluator, geometry, *sizes)
     return _Strided(evaluator, inputs, outputs, geometry)
 
@@ -110,10 +114,31 @@ class _Nothing:
         """There is nothing to do."""
 
 
+def _call() -> Any:
+    """Call a kernel over contiguous elements, its arguments being described on the stack.
+
+    To describe them in Python would take as long as to compute 1,000 elements.
+    """
+    operands_at, nbytes = pointer_to(Operands), ctypes.sizeof(Operands)
+
+    def call(kernel: int, constants: int, out: int, first: int, last: int, size: int) -> None:
+        operands = operands_at(stack_alloc(nbytes))
+        operands.policy, operands.constants = CACHED, bytes_at(constants)
+        operands.addresses[0] = bytes_at(out)
+        operands.addresses[1] = bytes_at(first)
+        operands.addresses[2] = bytes_at(last)
+        call_pointer(kernel, operands, 0, size, size)
+
+    return call
+
+
 class _Contiguous:
     """One or two inputs and an output, all contiguous and of one size of elements."""
 
-    __slots__ = ("_bytes", "_evaluator", "_itemsize", "_kernel", "_size", "_table", "workspace_bytes")
+    __slots__ = (
+        "_bytes", "_call", "_constants", "_evaluator", "_itemsize", "_kernel", "_kernel_address", "_size",
+        "workspace_bytes",
+    )  # fmt: skip
 
     def __init__(self, evaluator: _Evaluator, geometry: Geometry, itemsize: int) -> None:
         self.workspace_bytes = 0
@@ -121,9 +146,10 @@ class _Contiguous:
         self._itemsize = itemsize
         self._bytes = self._size * self._itemsize
         self._evaluator = evaluator  # keeps the constants' address valid
-        self._table = evaluator.constants_address
-        self._kernel = evaluator.kernel
-        pool.prepare(1 if self._size <= ALONE else -(-self._size // CHUNK))
+        self._constants = evaluator.constants_address
+        self._kernel, self._kernel_address = evaluator.kernel, address_of(evaluator.kernel)
+        self._call = kernel("elementwise_call", (), _call)
+        threads.prepare(1 if self._size <= ALONE else -(-self._size // CHUNK))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
@@ -131,19 +157,22 @@ class _Contiguous:
         reach = self._bytes
         if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
             (dy, x), _copies = Overlaps(((0, reach),) * 2, ((0, reach),), alike=(0, 1)).apart((dy, x), (out,))
-        run, table, size = self._kernel, self._table, self._size
+        size = self._size
         if size <= ALONE:
-            run(0, dy, x, out, table, 0, size, size)
+            self._call(self._kernel_address, self._constants, out, dy, x, size)
         else:
-            streamed = reach >= STREAM_BYTES and out % self._itemsize == 0
-            pool.sweep(run, (streamed, dy, x, out, table), CHUNK, size, size // PER_US)
+            policy = NONTEMPORAL if reach >= STREAM_BYTES and out % self._itemsize == 0 else CACHED
+            operands = array(
+                "q", (policy, self._constants, out, dy, x)
+            )  # laid out as ``Operands``, and quicker to make
+            threads.share(self._kernel, operands.buffer_info()[0], CHUNK, size, size // PER_US)
 
 
 class _Strided:
     """Any layouts and data types, any number of operands."""
 
     __slots__ = (
-        "_description", "_evaluator", "_kernel", "_overlaps", "_per_chunk", "_starts", "_tiles", "_work_us",
+        "_evaluator", "_kernel", "_overlaps", "_per_chunk", "_starts", "_tiles", "_tiling", "_work_us",
         "workspace_bytes",
     )  # fmt: skip
 
@@ -162,12 +191,12 @@ class _Strided:
             _mover,
             STREAM_BYTES,
         )
-        self._description = found.description
-        self._tiles = found.tiles
-        self._per_chunk = found.tiles if geometry.ordered else max(1, CHUNK // found.tile_elements)
-        pool.prepare(-(-self._tiles // self._per_chunk))
-        self._work_us = found.tiles * found.tile_elements // PER_US
-        self._starts = geometry.starts
+        self._tiles = found
+        self._tiling = ctypes.addressof(found.tiling)
+        self._per_chunk = found.total if geometry.ordered else max(1, CHUNK // found.elements)
+        threads.prepare(-(-found.total // self._per_chunk))
+        self._work_us = found.total * found.elements // PER_US
+        self._starts = (*geometry.starts[len(inputs) :], *geometry.starts[: len(inputs)])
         # Reading and writing the same element is harmless only where nothing is written twice.
         output = outputs[0]
         alone = not geometry.ordered and all(
@@ -179,12 +208,11 @@ class _Strided:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
         read, _copies = self._overlaps.apart(inputs, outputs)
-        addresses = map(add, (*read, *outputs), self._starts)
-        job = array("q", (self._description.ctypes.data, *addresses))
-        operands = (job.buffer_info()[0], 0, 0, 0, 0)
-        pool.sweep(self._kernel, operands, self._per_chunk, self._tiles, self._work_us)
+        # As ``Strided``, with as many addresses as there are operands.
+        arguments = array("q", (self._tiling, *map(add, (*outputs, *read), self._starts)))
+        threads.share(self._kernel, arguments.buffer_info()[0], self._per_chunk, self._tiles.total, self._work_us)
 
 
 def _mover(size: int) -> int:
     """The address of the kernel that moves tiles of elements of this many bytes."""
-    return address_of(kernel(f"mover-{size}", (), lambda: movers.mover(size)))
+    return address_of(kernel(f"mover-{size}", (), lambda: strided.mover(size)))

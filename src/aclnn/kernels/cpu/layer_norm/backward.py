@@ -12,7 +12,7 @@ import numpy as np
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.compiler import Kernel
 from aclnn.kernels.cpu.layer_norm import batches as steps
 from aclnn.kernels.cpu.layer_norm import job as jobs
@@ -21,6 +21,7 @@ from aclnn.kernels.cpu.layer_norm.in_order import in_order
 from aclnn.kernels.cpu.layer_norm.job import Job
 from aclnn.kernels.cpu.layer_norm.rows import LONGEST, SHORT
 from aclnn.kernels.cpu.layer_norm.segments import NormSpec
+from aclnn.kernels.cpu.layer_norm.shared import prepare, sweep
 from aclnn.kernels.cpu.layer_norm.tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
 from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
@@ -199,7 +200,7 @@ class LayerNormPlan:
         overflow on the way: these take other kernels, as slow to make, and are rare.
         """
         driver("finish")
-        pool.prepare(max(self._blocks, self._parts() if self._batched else 1, -(-self.n // COLUMN_CHUNK)))
+        prepare(max(self._blocks, self._parts() if self._batched else 1, -(-self.n // COLUMN_CHUNK)))
         if self._empty:
             return
         for way in self._ways:
@@ -308,9 +309,9 @@ class LayerNormPlan:
         (kernel,) = self._choose(job, careful, one_by_one)
         if self._direct:
             operands = (job.address, 0, self._block_rows, self._m, 0)
-            pool.sweep(kernel, operands, 1, self._blocks, self._m * self.n // jobs.PER_US)
+            sweep(kernel, operands, 1, self._blocks, self._m * self.n // jobs.PER_US)
         else:
-            pool.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
+            threads.run(lambda block: self._run_packed_block(job, kernel, block), self._blocks)
 
     def _run_packed_block(self, job: Job, kernel: Kernel, block: int) -> None:
         """A block of rows of any layout."""
@@ -355,10 +356,10 @@ class LayerNormPlan:
         """A step of a batch on all threads."""
         parts = self._parts()
         if self._direct:
-            pool.sweep(kernel, (job.address, *operands), 1, parts, self._batch * self.n // (2 * jobs.PER_US))
+            sweep(kernel, (job.address, *operands), 1, parts, self._batch * self.n // (2 * jobs.PER_US))
             return
         edges = [part * self._segments // parts for part in range(parts + 1)]
-        pool.run(lambda i: self._do(job, kernel, operands, edges[i], edges[i + 1]), parts)
+        threads.run(lambda i: self._do(job, kernel, operands, edges[i], edges[i + 1]), parts)
 
     def _do(self, job: Job, kernel: Kernel, operands: tuple[int, int, int, int], begin: int, end: int) -> None:
         """A step of a batch on this thread: all columns, or some segments of any layout.
@@ -387,7 +388,7 @@ class LayerNormPlan:
                 chunk = COLUMN_CHUNK if view.distinct else self.n
                 partials = job[jobs.PARTIALS] + (job[jobs.DB_OFFSET] if field == jobs.DB else 0)
                 operands = (job.address, field, partials, partial_count, 0)
-                pool.sweep(driver("finish"), operands, chunk, self.n, partial_count * self.n // jobs.PER_US)
+                sweep(driver("finish"), operands, chunk, self.n, partial_count * self.n // jobs.PER_US)
 
 
 def plan(

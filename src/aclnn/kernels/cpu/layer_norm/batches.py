@@ -10,7 +10,6 @@ from typing import Any
 
 from aclnn.kernels.cpu.addresses import invoke, load_one_int64, scratch, store_one_int64
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
-from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
@@ -57,6 +56,7 @@ from aclnn.kernels.cpu.layer_norm.rows import (
     sum_part,
     write_part,
 )
+from aclnn.kernels.cpu.threads import Loop
 
 VERDICTS, EXACT, WRITE = range(3)
 """The steps after the sums: verdicts and coefficients, of whole rows and by one thread; float64 sums of the slow rows,

@@ -15,7 +15,6 @@ from aclnn.kernels.cpu.addresses import (
     store_one_int64,
     store_one_uint16,
 )
-from aclnn.kernels.cpu.chunks import Loop, shared
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -31,6 +30,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
     row_at,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import add_doubles, largest_lane, load_rounded, load_rounded_to_odd
+from aclnn.kernels.cpu.layer_norm.shared import shared
 from aclnn.kernels.cpu.masked import (
     load_bfloat16_part,
     load_float16_part,
@@ -40,6 +40,7 @@ from aclnn.kernels.cpu.masked import (
     store_float32_part,
 )
 from aclnn.kernels.cpu.memory import load_float32, store_float32
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.cpu.vector import absolute, select, splat
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from aclnn.kernels.cpu.addresses import scratch, store_one_int64
-from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
@@ -19,6 +18,7 @@ from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X, of
 from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer
 from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, places, statistics, step
 from aclnn.kernels.cpu.prefetching import prefetch
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.cpu.vector import LANES, fma, splat
 
 SHORTEST = LANES

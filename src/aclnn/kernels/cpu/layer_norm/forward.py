@@ -14,22 +14,23 @@ import numpy as np
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
-from aclnn.kernels.cpu import pool
+from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.addresses import load_one_int64, scratch, store_one_float32
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
-from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.doubles import no_doubles, plus, plus_square, standardized, sum_of
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.in_order import InOrder, Layouts, in_order
 from aclnn.kernels.cpu.layer_norm.job import PER_US, Job, of, offset
+from aclnn.kernels.cpu.layer_norm.shared import prepare, sweep
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
 from aclnn.kernels.cpu.masked import first_lanes, load_float32_part, store_float32_part
 from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.overlaps import Overlaps
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.cpu.vector import LANES, select, splat
 
 _CHUNK_ELEMENTS = 1 << 16
@@ -305,7 +306,7 @@ class LayerNormPlan:
         self._row_bytes = 4 * LANES * (self._n // LANES + 1)  # the last vector is read and written whole
         self._step = max(1, _CHUNK_ELEMENTS // max(1, self._n))
         self._normalize = kernel("layer_norm_forward", (*map(repr, kinds), centred), lambda: _make(kinds, centred))
-        pool.prepare(-(-self._m // self._step))
+        prepare(-(-self._m // self._step))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """Compute; see ``aclnn.kernels.Plan``."""
@@ -314,10 +315,10 @@ class LayerNormPlan:
         job[OUT], job[MEAN], job[RSTD] = outputs
         if self._streams and outputs[0] % 16 == 0:
             job[STREAMED] = TRICKLE if outputs[0] % self._vector_bytes else STREAM
-        threads = min(pool.shared().threads, -(-self._m // self._step))
-        rooms = np.empty(threads * 3 * self._row_bytes, np.uint8)
-        operands = (job.address, rooms.ctypes.data, self._row_bytes, threads, 0)
-        pool.sweep(self._normalize, operands, self._step, self._m, self._m * self._n // PER_US)
+        count = min(threads.shared().threads, -(-self._m // self._step))
+        rooms = np.empty(count * 3 * self._row_bytes, np.uint8)
+        operands = (job.address, rooms.ctypes.data, self._row_bytes, count, 0)
+        sweep(self._normalize, operands, self._step, self._m, self._m * self._n // PER_US)
 
 
 def _of_rows(layout: Layout | None, rows: int) -> Layout | None:

@@ -26,7 +26,6 @@ from aclnn.kernels.cpu.addresses import (
     store_one_int64,
 )
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
-from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.layer_norm.columns import add_sums
 from aclnn.kernels.cpu.layer_norm.job import (
@@ -87,6 +86,7 @@ from aclnn.kernels.cpu.layer_norm.job import (
 )
 from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge
 from aclnn.kernels.cpu.memory import store_float32
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.cpu.vector import splat
 
 SHORT = 64

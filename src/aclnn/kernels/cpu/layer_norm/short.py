@@ -22,7 +22,6 @@ from aclnn.kernels.cpu.addresses import (
     store_one_float32,
     store_one_int64,
 )
-from aclnn.kernels.cpu.chunks import Loop
 from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.inner import intrinsic, register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
@@ -48,6 +47,7 @@ from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer, writin
 from aclnn.kernels.cpu.memory import load_float32, store_float32
 from aclnn.kernels.cpu.prefetching import prefetch
 from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 

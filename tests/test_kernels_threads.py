@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 
 import aclnn
-from aclnn.kernels.cpu import pool, target, teamwork
-from aclnn.kernels.cpu.atomics import fetch_add, look, pause
+from aclnn.kernels.cpu import target, threads
+from aclnn.kernels.cpu.atomics import atomic_load, fetch_add, pause
 from aclnn.kernels.cpu.compiler import address_of, kernel
-from aclnn.kernels.cpu.pool import Pool
+from aclnn.kernels.cpu.structs import Int64, Shared, declared, pointer_to
+from aclnn.kernels.cpu.threads import Pool, chunked
 
 TWO_PROCESSORS = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors"
@@ -89,13 +90,13 @@ _FORK = """
 import os, sys
 import numpy as np
 import aclnn
-from aclnn.kernels.cpu import pool
-pool.set_threads(2)
+from aclnn.kernels.cpu import threads
+threads.set_threads(2)
 x = np.linspace(-5, 5, 1_000_000, dtype=np.float32)
 before = aclnn.silu_backward(x, x)
 child = os.fork()
 if child == 0:
-    os._exit(0 if (aclnn.silu_backward(x, x) == before).all() and pool.shared().threads == 2 else 1)
+    os._exit(0 if (aclnn.silu_backward(x, x) == before).all() and threads.shared().threads == 2 else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
@@ -152,43 +153,43 @@ def test_a_child_forked_while_another_thread_makes_a_kernel_makes_its_own(holds:
 def test_variables_set_the_number_of_threads(
     ours: str | None, openmp: str | None, expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_pool", None)
+    monkeypatch.setattr(threads, "_pool", None)
     for name, value in (("ACLNN_NUM_THREADS", ours), ("OMP_NUM_THREADS", openmp)):
         if value is None:
             monkeypatch.delenv(name, raising=False)
         else:
             monkeypatch.setenv(name, value)
-    assert pool.shared().threads == (target.processors() if expected is None else expected)
+    assert threads.shared().threads == (target.processors() if expected is None else expected)
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "many", "1.5", "1025", "10000000000000000000000"])
 def test_a_wrong_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aclnn.kernels.cpu import pool
+    from aclnn.kernels.cpu import threads
 
-    monkeypatch.setattr(pool, "_pool", None)
+    monkeypatch.setattr(threads, "_pool", None)
     monkeypatch.setenv("ACLNN_NUM_THREADS", value)
     with pytest.raises(ValueError, match="ACLNN_NUM_THREADS: expected an integer from 1 to 1024, got "):
-        pool.shared()
+        threads.shared()
     with pytest.raises(ValueError, match="expected from 1 to 1024 threads"):
-        pool.set_threads(0)
+        threads.set_threads(0)
+
+
+_numbers_at = pointer_to(ctypes.c_int64)
 
 
 def counting() -> Any:
-    """A kernel as the pool shares them: adds 1 to each int64 that it is responsible for."""
+    """A kernel that adds 1 to each of the int64 at ``arguments`` that it is responsible for."""
 
-    def count(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
-        first = fetch_add(begun, step) if begun else 0
-        while first < end:
-            for i in range(first, min(end, first + step)):
-                fetch_add(out + 8 * i, 1)
-            first = fetch_add(begun, step) if begun else end
+    def count(arguments: int, first: int, last: int) -> None:
+        for i in range(first, last):
+            fetch_add(_numbers_at(arguments) + i, 1)
 
-    return count
+    return chunked(count)
 
 
 def sweep(pool: Pool, elements: int, step: int) -> None:
     seen = np.zeros(elements, np.int64)
-    pool.sweep(kernel("count", (), counting), (0, 0, 0, seen.ctypes.data, 0), step, elements, 20 * elements // step)
+    pool.share(kernel("count", (), counting), seen.ctypes.data, step, elements, 20 * elements // step)
     np.testing.assert_array_equal(seen, 1)
 
 
@@ -225,23 +226,33 @@ def test_several_callers_share_kernels_and_tasks_at_once() -> None:
     assert not failures
 
 
+@declared
+class Held(ctypes.Structure):
+    """Two threads at work: whether the second has begun and ended, and may end."""
+
+    begun: Shared
+    ended: Shared
+    may_end: Shared
+
+
+_held_at = pointer_to(Held)
+
+
 def holding() -> Any:
     """The first chunk waits for the second one's thread, which is then held until it is let go, and says so."""
 
-    def hold(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
-        first = fetch_add(begun, step)
-        while first < end:
-            if first == 0:
-                while look(out) == 0:
-                    pause()
-            else:
-                fetch_add(out, 1)
-                while look(out + 16) == 0:
-                    pause()
-                fetch_add(out + 8, 1)
-            first = fetch_add(begun, step)
+    def hold(arguments: int, first: int, last: int) -> None:
+        held = _held_at(arguments)
+        if first == 0:
+            while atomic_load(held.begun) == 0:
+                pause()
+        else:
+            fetch_add(held.begun, 1)
+            while atomic_load(held.may_end) == 0:
+                pause()
+            fetch_add(held.ended, 1)
 
-    return hold
+    return chunked(hold)
 
 
 @contextmanager
@@ -271,10 +282,10 @@ def interrupted(at_work: Callable[[], Any], let_go: Callable[[], Any]) -> Iterat
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
 def test_an_interrupted_caller_returns_after_the_workers() -> None:
     """It returned at once, and the workers went on writing into arrays that were perhaps no more."""
-    pool, seen = Pool(2), np.zeros(3, np.int64)
-    with interrupted(lambda: seen[0], lambda: seen.__setitem__(2, 1)):
-        pool.sweep(kernel("hold-until-let-go", (), holding), (0, 0, 0, seen.ctypes.data, 0), 1, 2, 2000)
-    assert seen[1] == 1
+    pool, held = Pool(2), Held()
+    with interrupted(lambda: held.begun, lambda: setattr(held, "may_end", 1)):
+        pool.share(kernel("hold-until-let-go", (), holding), ctypes.addressof(held), 1, 2, 2000)
+    assert held.ended == 1
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
@@ -298,8 +309,8 @@ def test_an_interrupted_caller_of_tasks_returns_after_the_workers() -> None:
 def test_a_child_forked_after_a_shared_kernel_shares_its_own() -> None:
     program = """if True:
         import os, numpy as np, aclnn
-        from aclnn.kernels.cpu import pool
-        pool.set_threads(3)
+        from aclnn.kernels.cpu import threads
+        threads.set_threads(3)
         x = np.linspace(-4, 4, 1 << 18, dtype=np.float32)
         before = aclnn.silu_backward(x, x)
         child = os.fork()
@@ -359,7 +370,7 @@ _INTERRUPTS = """
 import random, signal, sys, threading, time
 import numpy as np
 import aclnn
-from aclnn.kernels.cpu import pool, teamwork
+from aclnn.kernels.cpu import threads
 
 class Stop(Exception):
     pass
@@ -368,8 +379,8 @@ def stop(*_):
     raise Stop
 
 signal.signal(signal.SIGALRM, stop)
-pool.set_threads(2)
-crew, main = pool.shared(), threading.get_ident()
+threads.set_threads(2)
+crew, main = threads.shared(), threading.get_ident()
 x = np.ones(40_000, np.float32)
 out = np.empty_like(x)
 
@@ -402,7 +413,7 @@ while interrupts <= 100 or time.monotonic() < end:
         interrupts += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
 time.sleep(0.01)
-print(crew._board[teamwork.LEADERS], crew._board[teamwork.WITHIN], late)
+print(crew._region.leaders, crew._region.within, late)
 """
 
 
@@ -418,18 +429,18 @@ def test_the_workers_of_a_pool_that_is_replaced_end() -> None:
     def workers() -> int:
         return sum(thread.name == "aclnn" for thread in threading.enumerate())
 
-    before, others = pool.shared().threads, workers()
+    before, others = threads.shared().threads, workers()
     try:
         for size in (3, 2, 4, 2):
-            pool.set_threads(size)
+            threads.set_threads(size)
             for _ in range(3):
-                pool.run(lambda _: time.sleep(0.001), 8)
+                threads.run(lambda _: time.sleep(0.001), 8)
         deadline = time.monotonic() + 30
         while workers() > others + 1:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
-        pool.set_threads(before)
+        threads.set_threads(before)
 
 
 class Counted(SimpleQueue[Any]):
@@ -471,7 +482,7 @@ def test_a_long_call_after_a_rest_wakes_the_workers(crew: Any) -> None:
 
 def test_few_large_chunks_wake_the_workers(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four blocks of LayerNorm's gradient, 0.4 ms, were taken for four small ones and done by the caller alone."""
-    monkeypatch.setattr(pool, "_pool", crew)
+    monkeypatch.setattr(threads, "_pool", crew)
     rows = np.ones((256, 4096), np.float32)
     statistic = np.ones((256, 1), np.float32)
     aclnn.layer_norm_backward(rows, rows, [4096], statistic, statistic)
@@ -489,7 +500,7 @@ def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
     """Each left an entry in a queue that nobody emptied, for as long as the process lived."""
 
     def entries() -> int:
-        return sum(job.left.qsize() for job in gc.get_objects() if type(job) is pool._Job)
+        return sum(job.left.qsize() for job in gc.get_objects() if type(job) is threads._Job)
 
     before, deadline = entries(), time.monotonic() + 30
     for _ in range(5):
@@ -501,11 +512,11 @@ def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
 
 _FORK_MEANWHILE_WORKERS_WAKE = """
 import gc, os, signal, sys, threading, time
-from aclnn.kernels.cpu import pool
-pool.set_threads(2)
-pool.run(lambda _: None, 2)
+from aclnn.kernels.cpu import threads
+threads.set_threads(2)
+threads.run(lambda _: None, 2)
 for job in gc.get_objects():
-    if type(job) is pool._Job:
+    if type(job) is threads._Job:
         job.lock.acquire()
 child = os.fork()
 if child == 0:
@@ -516,7 +527,7 @@ if child == 0:
         time.sleep(0.02)
     deadline = time.monotonic() + 5
     while len(names) < 2 and time.monotonic() < deadline:
-        pool.run(task, 8)
+        threads.run(task, 8)
     os._exit(0 if len(names) == 2 else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -541,54 +552,61 @@ def test_tasks_are_not_kept_for_threads_that_never_start(monkeypatch: pytest.Mon
     assert crew._jobs.empty()
 
 
-def test_a_thread_that_waits_for_the_board_to_close_gives_way() -> None:
+def test_a_thread_that_waits_for_the_region_to_close_gives_way() -> None:
     """It used up its time slices while the leader waited for a processor."""
-    board = (ctypes.c_int64 * teamwork.FIELDS)()
-    board[teamwork.OPEN], board[teamwork.KERNEL] = 1, address_of(kernel("count", (), counting))
-    board[teamwork.STEP] = 1
+    region = threads.Region(open=1, kernel=address_of(kernel("count", (), counting)), step=1)
 
     @ctypes.CFUNCTYPE(ctypes.c_int)
     def close() -> int:
-        board[teamwork.OPEN] = 0
+        region.open = 0
         return 0
 
     rest = ctypes.cast(close, ctypes.c_void_p).value
-    served = threading.Thread(target=pool._serve(), args=(ctypes.addressof(board), 0, 10, rest), daemon=True)
+    served = threading.Thread(target=threads._worker_loop(), args=(ctypes.addressof(region), 0, 10, rest), daemon=True)
     served.start()
     served.join(20)
-    gave_way, board[teamwork.OPEN] = not served.is_alive(), 0
+    gave_way, region.open = not served.is_alive(), 0
     assert gave_way
 
 
+@declared
+class Raising(ctypes.Structure):
+    """Which chunk raises, whether it has, and how many others were done."""
+
+    chunk: Int64
+    raised: Shared
+    done: Shared
+
+
+_raising_at = pointer_to(Raising)
+
+
 def raising() -> Any:
-    """The chunk that begins at ``job`` raises; others add 1 to the int64 at ``out``, and wait for it before."""
+    """One chunk raises; the others wait for it before."""
 
-    def run(job: int, dy: int, x: int, out: int, table: int, begun: int, step: int, end: int) -> None:
-        first = fetch_add(begun, step)
-        while first < end:
-            if first == job:
-                fetch_add(x, 1)
-                raise LookupError("no such chunk")
-            while look(x) == 0:
-                pause()
-            fetch_add(out, 1)
-            first = fetch_add(begun, step)
+    def run(arguments: int, first: int, last: int) -> None:
+        raising = _raising_at(arguments)
+        if first == raising.chunk:
+            fetch_add(raising.raised, 1)
+            raise LookupError("no such chunk")
+        while atomic_load(raising.raised) == 0:
+            pause()
+        fetch_add(raising.done, 1)
 
-    return run
+    return chunked(run)
 
 
 @pytest.mark.parametrize("chunk", [0, 1])
 def test_an_exception_of_a_shared_kernel_reaches_the_caller(chunk: int) -> None:
     """The caller's and the workers' were dropped, and what the chunk should have written was not."""
-    crew, seen = Pool(2), np.zeros(2, np.int64)
-    operands = (chunk, 0, seen.ctypes.data, seen.ctypes.data + 8, 0)
+    crew = Pool(2)
     for _ in range(20):
-        seen[:] = 0
+        given = Raising(chunk=chunk)
         with pytest.raises(LookupError, match="no such chunk"):
-            crew.sweep(kernel("raise", (), raising), operands, 1, 2, 2000)
-        assert seen[1] <= 1
-        assert not crew._board[teamwork.LEADERS]
-        assert not crew._board[teamwork.WITHIN]
+            crew.share(kernel("raise", (), raising), ctypes.addressof(given), 1, 2, 2000)
+        assert given.done <= 1
+        assert not crew._region.leaders
+        assert not crew._region.within
     sweep(crew, 1000, 8)
 
 

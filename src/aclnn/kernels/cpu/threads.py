@@ -1,9 +1,15 @@
 """A small pool of threads that run compiled, GIL-free kernels over chunks of work.
 
-The caller works too, and never waits for a chunk that nobody has begun, so nested calls and any number of callers at
-once cannot deadlock. A child process after ``fork`` starts its own threads when it first needs them.
+Every kernel is ``kernel(arguments, counter, step, end)``: ``arguments`` is the address of a struct (see ``structs``),
+``counter`` that of the number at which the next chunk of ``step`` begins, or 0 for a thread that does everything up to
+``end``. ``chunked`` makes such a kernel of a function that does one chunk.
 
-Which thread runs which chunk is left to chance: chunks must be independent, whoever does them.
+A parallel region is described in memory. The thread that leads it fills the description in, opens the region and works;
+the workers look at it in a short loop, enter while it is open, take chunks, and leave. The leader closes the region and
+waits until nobody is within. So a call reaches workers that have just worked within a microsecond, where waking them
+takes 30 to 50. Which thread runs which chunk is left to chance: chunks must be independent. Of several callers at once
+one has the workers, and a nested call none; the others work alone. A child process after ``fork`` starts its own
+threads when it first needs them.
 """
 
 from __future__ import annotations
@@ -19,13 +25,17 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from aclnn.kernels.cpu import compiler, teamwork
+from aclnn.kernels.cpu import compiler
+from aclnn.kernels.cpu.addresses import call_catching, raise_again
+from aclnn.kernels.cpu.atomics import atomic_load, atomic_store, fetch_add, pause, yield_thread
 from aclnn.kernels.cpu.compiler import Kernel, address_of
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.structs import Address, Int64, Shared, address, bytes_at, declared, pointer_to
 from aclnn.kernels.cpu.target import processors
 from aclnn.support.env import integer
 
 Task = Callable[[int], object]
-
+Loop = Callable[..., None]
 
 _system: Any = ctypes.PyDLL(None) if os.name == "posix" else None
 
@@ -34,6 +44,120 @@ _processor: Callable[[], int] | None = getattr(_system, "sched_getcpu", None)
 
 #: The address of ``sched_yield``, 0 where there is none.
 _YIELD: int = ctypes.cast(_system.sched_yield, ctypes.c_void_p).value or 0 if hasattr(_system, "sched_yield") else 0
+
+
+def chunked(part: Any) -> Loop:
+    """Return the kernel of a function that does the chunk [first, last) of what the arguments describe."""
+    part = register_jitable(part)
+
+    def loop(arguments: int, counter: int, step: int, end: int) -> None:
+        first = fetch_add(counter, step) if counter else 0
+        while first < end:
+            part(arguments, first, min(end, first + step))
+            first = fetch_add(counter, step) if counter else end
+
+    return loop
+
+
+@declared
+class Region(ctypes.Structure):
+    """A parallel region. The leader is found here too: Python may be interrupted between any two of its steps."""
+
+    open: Shared
+    """The serial number of the region that may be entered, 0 for none."""
+    within: Shared
+    """How many workers have entered."""
+    wakeups: Shared
+    """Changes when workers are wanted for something else."""
+    next: Shared
+    """Where the first chunk that nobody has begun starts."""
+    leaders: Shared
+    """1 while somebody leads, more while others try."""
+    raised: Shared
+    """An exception of the kernel, 0 for none."""
+    kernel: Int64
+    arguments: Address
+    step: Int64
+    end: Int64
+
+
+_region_at = pointer_to(Region)
+
+
+@register_jitable
+def _work(region: Any) -> None:
+    """Take part; after an exception nobody begins anything more."""
+    raised = call_catching(region.kernel, address(region.arguments), address(region.next), region.step, region.end)
+    if raised:
+        atomic_store(region.raised, raised)
+        atomic_store(region.next, region.end)
+
+
+@register_jitable
+def _wait(spins: int, system_yield: int) -> int:
+    """Let a moment pass between two looks, by the system once ``spins`` is 0; how many spins are left."""
+    if spins > 0:
+        pause()
+        return spins - 1
+    yield_thread(system_yield)
+    return 0
+
+
+def run_region() -> Any:
+    """Do the work together with the workers, and return 1 when it is done; 0 at once if somebody else leads.
+
+    The wait is compiled because Python would interrupt it (Ctrl-C) while the others still write. An exception of the
+    kernel, on whichever thread, is raised when all have left.
+    """
+
+    def run(
+        at: int, serial: int, spins: int, system_yield: int, kernel: int, arguments: int, step: int, end: int
+    ) -> int:
+        region = _region_at(at)
+        if fetch_add(region.leaders, 1) != 0:
+            fetch_add(region.leaders, -1)
+            return 0
+        region.kernel, region.step, region.end = kernel, step, end
+        region.arguments = bytes_at(arguments)
+        atomic_store(region.next, 0)
+        atomic_store(region.raised, 0)
+        atomic_store(region.open, serial)
+        _work(region)
+        atomic_store(region.open, 0)
+        while atomic_load(region.within) > 0:
+            spins = _wait(spins, system_yield)
+        raised = atomic_load(region.raised)
+        fetch_add(region.leaders, -1)
+        raise_again(raised)
+        return 1
+
+    return run
+
+
+def worker_loop() -> Loop:
+    """Enter the region whenever it is open, until it was closed for so many spins or ``wakeups`` has changed.
+
+    A worker that finds nothing left to do waits for the leader to close the region as the leader waits.
+    """
+
+    def loop(at: int, wakeups: int, spins: int, system_yield: int) -> None:
+        region, left = _region_at(at), spins
+        while left > 0 and atomic_load(region.wakeups) == wakeups:
+            serial = atomic_load(region.open)
+            if serial:
+                # Whoever is counted within before the region closes may read it: the leader waits.
+                fetch_add(region.within, 1)
+                if atomic_load(region.open) == serial:
+                    _work(region)
+                fetch_add(region.within, -1)
+                left = spins
+                while atomic_load(region.open) == serial:
+                    left = _wait(left, system_yield)
+                left = spins
+            pause()
+            left -= 1
+
+    return loop
 
 
 class _Job:
@@ -78,7 +202,7 @@ class _Job:
 #: Ends a worker.
 _LEAVE = _Job(lambda chunk: None, 0)
 
-_PATIENCE = 5000
+_SPINS = 5000
 """How often a thread looks for work before it rests: 100 to 200 µs."""
 
 _WORTH_WAKING_US = 100
@@ -96,12 +220,12 @@ _STREAM_S = 3e-4
 """Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
 
 
-def _lead() -> Kernel:
-    return compiler.kernel("lead", (), teamwork.lead)
+def _run_region() -> Kernel:
+    return compiler.kernel("run_region", (), run_region)
 
 
-def _serve() -> Kernel:
-    return compiler.kernel("serve", (), teamwork.serve)
+def _worker_loop() -> Kernel:
+    return compiler.kernel("worker_loop", (), worker_loop)
 
 
 class Pool:
@@ -110,13 +234,13 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        """None wakes a worker up, which then looks at the board."""
+        """None wakes a worker up, which then looks at the region."""
         self._workers: list[threading.Thread] = []
         self._affinities: dict[threading.Thread, tuple[set[int], set[int]]] = {}
         """Of each worker the processors that it may use, and those of them that it was last restricted to."""
         self._avoided = -1
         self._lock = threading.Lock()
-        self._board = (ctypes.c_int64 * teamwork.FIELDS)()
+        self._region = Region()
         self._serials = count(1)
         self._asleep = 0
         self._begun = self._announced = -math.inf
@@ -141,7 +265,7 @@ class Pool:
                 for _ in range(helpers):
                     self._jobs.put(job)
                 helpers = 0
-                self._board[teamwork.BELL] += 1
+                self._region.wakeups += 1
                 job.work()
                 job.wait()
                 break
@@ -150,28 +274,25 @@ class Pool:
         if job.error is not None:
             raise job.error
 
-    def sweep(self, kernel: Kernel, operands: tuple[int, ...], step: int, end: int, work_us: int) -> None:
-        """Run a loop as ``chunks`` makes them over chunks of ``step`` on all threads; they share it without the GIL.
+    def share(self, kernel: Kernel, arguments: int, step: int, end: int, work_us: int) -> None:
+        """Run a kernel over chunks of ``step`` on all threads; they share it without the GIL.
 
         When all workers rest the caller works alone, unless this call, or a stream of them, is worth waking them.
         ``work_us`` is what one thread takes for all of it, about.
         """
         chunks = -(-end // step)
         if self.threads == 1 or chunks <= 1 or not self._is_worth_sharing(work_us):
-            kernel(*operands, 0, end, end)
+            kernel(arguments, 0, end, end)
             return
         self._make_ready()
         self._announced = time.perf_counter()
         for _ in range(min(self._asleep, chunks - 1)):
             self._jobs.put(None)
-        board, serial = ctypes.addressof(self._board), next(self._serials)
-        led = _lead()(board, serial, _PATIENCE, _YIELD, address_of(kernel), *operands, step, end)
+        region, serial = ctypes.addressof(self._region), next(self._serials)
+        led = _run_region()(region, serial, _SPINS, _YIELD, address_of(kernel), arguments, step, end)
         self._announced = -math.inf
         if not led:
-            # Another caller has the workers; they join this one's as soon as they can.
-            counter = ctypes.c_int64(0)
-            begun = ctypes.addressof(counter)
-            self.run(lambda _: kernel(*operands, begun, step, end), self.threads)
+            kernel(arguments, 0, end, end)
 
     def _is_worth_sharing(self, work_us: int) -> bool:
         if self._asleep < self.threads - 1:
@@ -189,10 +310,10 @@ class Pool:
             self._avoid(here)
 
     def _start(self) -> None:
-        serve = _serve()
+        loop = _worker_loop()
         with self._lock:
             while len(self._workers) < self.threads - 1:
-                worker = threading.Thread(target=self._serve, args=(serve,), name="aclnn", daemon=True)
+                worker = threading.Thread(target=self._work, args=(loop,), name="aclnn", daemon=True)
                 try:
                     worker.start()
                 except RuntimeError:  # the system, or an interpreter that is shutting down, gives no more threads
@@ -224,8 +345,8 @@ class Pool:
             os.sched_setaffinity(thread, wanted)
             self._affinities[worker] = allowed, wanted
 
-    def _serve(self, serve: Kernel) -> None:
-        board = ctypes.addressof(self._board)
+    def _work(self, loop: Kernel) -> None:
+        region = ctypes.addressof(self._region)
         job: _Job | None = None
         while job is not _LEAVE:
             if job is not None:
@@ -233,7 +354,7 @@ class Pool:
             try:
                 job = self._jobs.get_nowait()
             except Empty:
-                serve(board, self._board[teamwork.BELL], _PATIENCE, _YIELD)
+                loop(region, self._region.wakeups, _SPINS, _YIELD)
                 job = self._rest() if self._jobs.empty() else None
 
     def _rest(self) -> _Job | None:
@@ -250,7 +371,7 @@ class Pool:
         """Let the workers end when they have done what they were asked for; the callers do what comes then."""
         for _ in self._workers:
             self._jobs.put(_LEAVE)
-        self._board[teamwork.BELL] += 1
+        self._region.wakeups += 1
 
 
 _pool: Pool | None = None
@@ -296,8 +417,8 @@ def set_threads(threads: int) -> None:
 def prepare(chunks: int) -> None:
     """Compile what threads need to share work of so many chunks."""
     if chunks > 1 and shared().threads > 1:
-        _lead()
-        _serve()
+        _run_region()
+        _worker_loop()
 
 
 def run(task: Task, chunks: int) -> None:
@@ -305,6 +426,6 @@ def run(task: Task, chunks: int) -> None:
     shared().run(task, chunks)
 
 
-def sweep(kernel: Kernel, operands: tuple[int, int, int, int, int], step: int, end: int, work_us: int) -> None:
-    """Run a kernel as ``chunks`` makes them over chunks of ``step``, on all threads, as ``Pool.sweep``."""
-    shared().sweep(kernel, operands, step, end, work_us)
+def share(kernel: Kernel, arguments: int, step: int, end: int, work_us: int) -> None:
+    """Run a kernel over chunks of ``step`` on all of the process's threads, as ``Pool.share``."""
+    shared().share(kernel, arguments, step, end, work_us)

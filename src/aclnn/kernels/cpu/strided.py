@@ -1,0 +1,378 @@
+"""Tiles of any layouts: gathered, computed by a kernel over contiguous elements, scattered.
+
+A plan reduces layouts to rows × columns and outer dimensions, cuts these into tiles, and describes that to the loop in
+a ``Tiling``. What is contiguous in a tile is used where it is; the rest comes through buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+from aclnn.kernels.cpu.addresses import call_pointer, stack_alloc
+from aclnn.kernels.cpu.atomics import finish_streams
+from aclnn.kernels.cpu.ends import copy_in, copy_out
+from aclnn.kernels.cpu.geometry import Axis, Geometry
+from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.memory import load_float32, store_float32, transpose_16, transpose_32
+from aclnn.kernels.cpu.prefetching import prefetch
+from aclnn.kernels.cpu.structs import Address, Int64, To, address, declared, pointer_to
+from aclnn.kernels.cpu.threads import Loop, chunked
+from aclnn.kernels.cpu.vector import LANES
+
+TILE = 1024
+"""Elements of a tile, half as many where some have eight bytes: three buffers of it, 12 KiB, leave room in an L1 cache
+of 32 KiB for what they come from."""
+
+BUFFER = 4 * TILE
+
+_SQUARE = 32
+"""Edge of the tiles of transpositions: 128 bytes of float32 in either direction."""
+
+_BAND = 512
+"""Columns of a transposition that are walked downwards together: a page of each is found in the second-level TLB."""
+
+LONG, PIECE = 512, 1 << 14
+"""Elements of the shortest row that is taken by itself, and of what is taken of longer ones at a time."""
+
+_ROWS_AHEAD = 8
+
+STREAMED_ROW = 4096
+"""Bytes of the shortest row that is written around the cache. On Zen 4, of rows 2, 4 and 8 KiB long with gaps, 16 MiB
+take 1.24 ms through the cache and 1.67 ms around it, 1.86 and 1.71, 1.63 and 1.56."""
+
+_LINE = 64
+
+CACHED, NONTEMPORAL, NONTEMPORAL_UNFENCED = range(3)
+"""Store policies: through the cache; around it, visible to other threads when the kernel returns; around it, visible
+when its caller has finished streams. Around the cache each output must be aligned to its elements, and several alike
+within lines."""
+
+
+@declared
+class Operands(ctypes.Structure):
+    """What a kernel over contiguous elements is given."""
+
+    policy: Int64
+    constants: Address
+    """A table of values at 16-bit x, or numbers of float64."""
+    addresses: Annotated[Any, ctypes.c_void_p * 3]
+    """The outputs, then the inputs; as many as the kernel has."""
+
+
+@declared
+class Steps(ctypes.Structure):
+    """Bytes of an operand's elements, and from one to the next in a row and in a column."""
+
+    size: Int64
+    row: Int64
+    column: Int64
+
+
+@declared
+class Tiling(ctypes.Structure):
+    """The tiles of a plan; outputs come before inputs."""
+
+    kernel: Int64
+    """The address of a kernel over contiguous elements."""
+    constants: Address
+    policy: Int64
+    movers: Annotated[Any, ctypes.c_int64 * 3]
+    """Addresses of the kernels ``mover`` for 2, 4 and 8 bytes."""
+    rows: Int64
+    columns: Int64
+    tile_rows: Int64
+    tile_columns: Int64
+    band: Int64
+    """Tiles beside one another that are done before those below."""
+    steps: Annotated[int, ctypes.c_int64, To(Steps)]
+    """Of each operand."""
+    outer: Int64
+    """How many dimensions there are outside of rows and columns."""
+    axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
+    """Of each of these the extent and every operand's step in bytes, the last dimension first."""
+
+
+@declared
+class Strided(ctypes.Structure):
+    """What the loop over tiles is given."""
+
+    tiling: Annotated[int, ctypes.c_int64, To(Tiling)]
+    addresses: Annotated[Any, ctypes.c_void_p * 1]
+    """As many as there are operands."""
+
+
+@declared
+class Block(ctypes.Structure):
+    """Rows and columns to be copied between a tile, which has no gaps, and a tensor."""
+
+    target: Address
+    target_row: Int64
+    target_column: Int64
+    source: Address
+    row: Int64
+    column: Int64
+    rows: Int64
+    columns: Int64
+    scatters: Int64
+    """Whether the target is in the tensor, where elements may coincide; else the source is."""
+    ahead: Int64
+    """Bytes in the tensor from this block to the next."""
+
+
+_operands_at, _strided_at, _block_at = pointer_to(Operands), pointer_to(Strided), pointer_to(Block)
+_addresses_at = pointer_to(ctypes.c_void_p)
+_BLOCK_BYTES = ctypes.sizeof(Block)
+
+
+class Tiles(NamedTuple):
+    """The description of tiles and what a plan needs to know of it."""
+
+    tiling: Tiling
+    arrays: tuple[Any, ...]
+    """What the description refers to."""
+    total: int
+    elements: int
+    """Of each tile."""
+
+
+def _densest(axes: Sequence[Axis], operand: int) -> int | None:
+    """The axis along which an operand's elements lie closest together, if it moves at all."""
+    steps = [abs(axis.steps[operand]) or math.inf for axis in axes]
+    return None if min(steps) == math.inf else steps.index(min(steps))
+
+
+def _rows_and_columns(axes: Sequence[Axis], ordered: bool) -> tuple[int | None, int | None]:
+    """The axes that become a tile's sides; the others stay outside.
+
+    Columns run along the axis that is densest for most operands, for the output in doubt; rows along the one that is
+    for another operand, so that each is read or written along its own lines.
+    """
+    last = len(axes) - 1
+    if ordered or last < 1:
+        return (last - 1 if last > 0 else None), (last if last >= 0 else None)
+    votes = [_densest(axes, operand) for operand in range(len(axes[0].steps))]
+    columns = max(range(len(axes)), key=lambda axis: (votes.count(axis), votes[-1] == axis))
+    others = [axis for axis in votes if axis not in (None, columns)]
+    return (others[-1] if others else max(axis for axis in range(len(axes)) if axis != columns)), columns
+
+
+def _tile_shape(rows: int, columns: int, most: int, transposed: bool) -> tuple[int, int]:
+    """Rows and columns of a tile of ``most`` elements."""
+    if not transposed:
+        width = min(columns, most)
+    elif rows < _SQUARE:
+        width = min(columns, most // rows)
+    else:
+        width = min(columns, _SQUARE)
+    return min(rows, max(1, most // width)), width
+
+
+def tile(
+    geometry: Geometry,
+    sizes: Sequence[int],
+    outputs: int,
+    evaluator: tuple[int, int],
+    mover: Callable[[int], int],
+    stream_bytes: int,
+) -> Tiles:
+    """Cut a walk into tiles.
+
+    Args:
+        geometry: the walk.
+        sizes: bytes of each operand's elements, the outputs last.
+        outputs: how many of the operands are outputs.
+        evaluator: addresses of the kernel over contiguous elements and of its constants.
+        mover: gives the address of the kernel ``mover`` for a size of elements.
+        stream_bytes: long rows of results at least this large go around the cache.
+    """
+    unit = Axis(1, (0,) * len(sizes))
+    chosen = _rows_and_columns(geometry.axes, geometry.ordered)
+    rows, columns = (unit if axis is None else geometry.axes[axis] for axis in chosen)
+    outer = [axis for i, axis in enumerate(geometry.axes) if i not in chosen]
+    streamed, most = False, BUFFER // max(4, *sizes)
+    if not geometry.ordered and columns.extent >= LONG and columns.steps == tuple(sizes):
+        height, width = 1, min(columns.extent, PIECE)
+        row_bytes = columns.extent * sizes[-1]
+        count = rows.extent * math.prod(axis.extent for axis in outer)
+        alike = len(set(sizes[-outputs:])) == 1
+        streamed = alike and row_bytes >= STREAMED_ROW and count * row_bytes >= stream_bytes
+        transposed = False
+    elif geometry.ordered:
+        height, width, transposed = 1, min(columns.extent, most), False
+    else:
+        transposed = any(0 < abs(row) < abs(column) for row, column in zip(rows.steps, columns.steps, strict=True))
+        height, width = _tile_shape(rows.extent, columns.extent, most, transposed)
+    across, down = -(-columns.extent // width), -(-rows.extent // height)
+    order = [*range(len(sizes) - outputs, len(sizes)), *range(len(sizes) - outputs)]
+    steps = (Steps * len(sizes))(*(Steps(sizes[k], rows.steps[k], columns.steps[k]) for k in order))
+    numbers = [number for axis in reversed(outer) for number in (axis.extent, *(axis.steps[k] for k in order))]
+    axes = (ctypes.c_int64 * len(numbers))(*numbers)
+    tiling = Tiling(
+        *evaluator,
+        NONTEMPORAL_UNFENCED if streamed else CACHED,
+        (ctypes.c_int64 * 3)(*(mover(size) if size in sizes else 0 for size in (2, 4, 8))),
+        rows.extent,
+        columns.extent,
+        height,
+        width,
+        max(1, _BAND // width) if transposed else across,
+        ctypes.addressof(steps),
+        len(outer),
+        ctypes.addressof(axes),
+    )
+    tiles = across * down * math.prod(axis.extent for axis in outer)
+    return Tiles(tiling, (steps, axes), tiles, height * width)
+
+
+def loop(inputs: int, outputs: int) -> Loop:
+    """Tiles in the order of a description (see ``Strided``)."""
+    operands = inputs + outputs
+    pointers, buffer_bytes = 8 * operands, BUFFER * operands
+    operand_bytes = Operands.addresses.offset + pointers
+
+    @register_jitable
+    def locate(arguments: Any, tile: int, places: Any) -> tuple[int, int]:
+        """Write where a tile begins in each operand to ``places``; its height and width."""
+        tiling = arguments.tiling
+        rows, columns, tile_rows, tile_columns = tiling.rows, tiling.columns, tiling.tile_rows, tiling.tile_columns
+        across, down = (columns + tile_columns - 1) // tile_columns, (rows + tile_rows - 1) // tile_rows
+        position, within = tile // (across * down), tile % (across * down)
+        left = within // (tiling.band * down) * tiling.band
+        width = min(tiling.band, across - left)
+        within -= left * down
+        r, c = within // width * tile_rows, (left + within % width) * tile_columns
+        for k in range(operands):
+            steps = tiling.steps[k]
+            places[k] = arguments.addresses[k] + (r * steps.row + c * steps.column)
+        axis = tiling.axes
+        for _ in range(tiling.outer):
+            extent = axis[0]
+            index, position = position % extent, position // extent
+            for k in range(operands):
+                places[k] = places[k] + index * axis[1 + k]
+            axis = axis + (1 + operands)
+        return min(tile_rows, rows - r), min(tile_columns, columns - c)
+
+    @register_jitable
+    def move(
+        tiling: Any, k: int, scatters: int, tile: Any, place: Any, height: int, width: int, following: Any
+    ) -> None:
+        """Gather an operand's tile, or scatter it, and prefetch the next one, which begins at ``following``.
+
+        Of tiles of whole rows, prefetch a few rows ahead.
+        """
+        steps, block = tiling.steps[k], _block_at(stack_alloc(_BLOCK_BYTES))
+        block.rows, block.columns, block.scatters = height, width, scatters
+        block.ahead = _ROWS_AHEAD * steps.row if width == tiling.columns else address(following) - address(place)
+        if scatters:
+            block.target, block.target_row, block.target_column = place, steps.row, steps.column
+            block.source, block.row, block.column = tile, width * steps.size, steps.size
+        else:
+            block.target, block.target_row, block.target_column = tile, width * steps.size, steps.size
+            block.source, block.row, block.column = place, steps.row, steps.column
+        call_pointer(tiling.movers[steps.size >> 2], block, 0, 1, 1)
+
+    def part(at: int, first: int, last: int) -> None:
+        arguments = _strided_at(at)
+        tiling = arguments.tiling
+        places, coming = _addresses_at(stack_alloc(pointers)), _addresses_at(stack_alloc(pointers))
+        used, buffers = _operands_at(stack_alloc(operand_bytes)), stack_alloc(buffer_bytes)
+        used.constants = tiling.constants
+        height, width = locate(arguments, first, places)
+        for tile in range(first, last):
+            next_height, next_width = locate(arguments, min(tile + 1, last - 1), coming)
+            for k in range(operands):
+                steps, place = tiling.steps[k], places[k]
+                if steps.column != steps.size or (height > 1 and steps.row != width * steps.size):
+                    place = buffers + BUFFER * k
+                    if k >= outputs:
+                        move(tiling, k, 0, place, places[k], height, width, coming[k])
+                used.addresses[k] = place
+            used.policy = tiling.policy
+            for k in range(outputs):
+                output = address(used.addresses[k])
+                if output & (tiling.steps[0].size - 1) or (output - address(used.addresses[0])) & (_LINE - 1):
+                    used.policy = CACHED
+            call_pointer(tiling.kernel, used, 0, height * width, height * width)
+            for k in range(outputs):
+                if address(used.addresses[k]) != address(places[k]):
+                    move(tiling, k, 1, used.addresses[k], places[k], height, width, coming[k])
+            for k in range(operands):
+                places[k] = coming[k]
+            height, width = next_height, next_width
+        if tiling.policy:
+            finish_streams()
+
+    return chunked(part)
+
+
+@register_jitable
+def _copy_row(target: Any, source: Any, nbytes: int, scatters: int, ahead: Any) -> None:
+    """Copy a row; what is in a tile behind it may be overwritten. Prefetch as much from ``ahead`` on."""
+    whole = nbytes & -_LINE
+    for at in range(0, whole, _LINE):
+        prefetch(ahead + at)
+        store_float32(target + at, load_float32(source + at))
+    if whole < nbytes:
+        prefetch(ahead + whole)
+        if scatters:
+            copy_out(source + whole, nbytes - whole, target + whole)
+        else:
+            copy_in(source + whole, nbytes - whole, target + whole)
+
+
+def mover(size: int) -> Loop:
+    """Copy a ``Block`` of elements of a size; where some of the target coincide, the last one stays."""
+    element = {8: ctypes.c_int64, 4: ctypes.c_uint32, 2: ctypes.c_uint16}[size]
+    elements_at, whole = pointer_to(element), size < 8
+    transpose: Any = transpose_16 if size == 2 else transpose_32
+
+    @register_jitable
+    def copy_one(target: Any, source: Any) -> None:
+        elements_at(target)[0] = elements_at(source)[0]
+
+    @register_jitable
+    def transposed(to: Any, pitch: int, source: Any, step: int, rows: int, columns: int, block: Any) -> None:
+        """``columns`` runs of ``rows`` neighbours, ``step`` apart, become rows that are ``pitch`` apart."""
+        for c in range(0, columns, LANES):
+            for r in range(0, rows, LANES):
+                corner, origin = to + (r * pitch + c * size), source + (r * size + c * step)
+                outside, distance = (corner, pitch) if block.scatters else (origin, step)
+                for i in range(LANES):  # the same block of the next tile
+                    prefetch(outside + (i * distance + block.ahead))
+                if whole and c + LANES <= columns and r + LANES <= rows:
+                    transpose(corner, pitch, origin, step)
+                else:
+                    for i in range(min(LANES, columns - c)):
+                        for k in range(min(LANES, rows - r)):
+                            copy_one(corner + (k * pitch + i * size), origin + (k * size + i * step))
+
+    def move(at: int, counter: int, step: int, end: int) -> None:
+        block = _block_at(at)
+        rows, columns, target, source = block.rows, block.columns, block.target, block.source
+        target_row, target_column, row, column = block.target_row, block.target_column, block.row, block.column
+        if row == size and target_column == size and column not in (0, size):
+            transposed(target, target_row, source, column, rows, columns, block)
+        elif target_row == size and column == size and target_column != size:
+            transposed(target, target_column, source, row, columns, rows, block)
+        elif column == 0:
+            for r in range(rows):
+                value = elements_at(source + r * row)[0]
+                for c in range(columns):
+                    elements_at(target + (r * target_row + c * target_column))[0] = value
+        elif column == size and target_column == size:
+            nbytes, scatters = columns * size, block.scatters
+            ahead, distance = (target, target_row) if scatters else (source, row)
+            ahead = ahead + block.ahead
+            for _ in range(rows):
+                _copy_row(target, source, nbytes, scatters, ahead)
+                target, source, ahead = target + target_row, source + row, ahead + distance
+        else:
+            for r in range(rows):
+                for c in range(columns):
+                    copy_one(target + (r * target_row + c * target_column), source + (r * row + c * column))
+
+    return move
