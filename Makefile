@@ -19,7 +19,7 @@ long: $(VENV)/long $(VENV)/npu
 
 # With the oldest dependencies allowed, for which it takes an environment of its own.
 lowest: $(VENV)/test
-	$(BIN)/python tests/lowest.py $(ARGS)
+	$(BIN)/python tests/helpers/lowest.py $(ARGS)
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

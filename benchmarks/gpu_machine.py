@@ -91,7 +91,7 @@ class Interpreter:
 
         if not launch.INTERPRETED:
             raise SystemExit("make gpu: --dry-run: expected TRITON_INTERPRET=1 in the environment")
-        import_module("tests.triton_hardware")
+        import_module("tests.helpers.triton_hardware")
         self.torch, self.device = torch, torch.device("cpu")
 
     def operator(self, name: str) -> Callable[..., Any]:

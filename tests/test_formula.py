@@ -13,6 +13,7 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 from aclnn import formula
 from aclnn.formula import Gradient, where
@@ -22,7 +23,6 @@ from aclnn.kernels.cpu.doubles import load_doubles, store_doubles
 from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.functions import WORDS
 from aclnn.kernels.trace import trace
-from instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 EVERYWHERE = "bc2ba39aebae0e1097f2a97b67b9b7ede490eb1a5dae4068097eea8037ac5dfe"
 
@@ -138,7 +138,7 @@ def test_bits_are_those_of_every_processor() -> None:
 
 @EVERY_OTHER_SET
 def test_bits_are_the_same_with_other_instructions(elsewhere: dict[str, str]) -> None:
-    assert digest_elsewhere("test_formula", elsewhere) == EVERYWHERE
+    assert digest_elsewhere("tests.test_formula", elsewhere) == EVERYWHERE
 
 
 def _outer(x: float) -> float:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.helpers.lowest import LEFT_OUT, ROOT, lower_bounds
 
 from aclnn.cli import app
-from lowest import LEFT_OUT, ROOT, lower_bounds
 
 REQUIREMENTS = [Requirement(line) for line in requires("aclnn") or ()]
 

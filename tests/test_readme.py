@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers import exact as exact_values
 
 import aclnn
-import exact as exact_values
 from aclnn.core.dtypes import DataType
 from aclnn.operators import BY_NAME
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.helpers.toolkit_client import ctype, load
 
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.operator import Kind, Operator
@@ -34,7 +34,6 @@ from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
 from aclnn.toolkit.border import is_text, number_type, parameter_type
-from toolkit_client import ctype, load
 
 CALLS_A_PROCESS = 250_000
 HANG_SECONDS = 300
@@ -471,7 +470,18 @@ def one_process(root: Path, seed: int, calls: int, asan: bool) -> int:
         note.write(bytes(4096))
         note.flush()
         done = subprocess.run(
-            [sys.executable, __file__, "--worker", str(root), note.name, "--seed", str(seed), "--calls", str(calls)],
+            [
+                sys.executable,
+                "-m",
+                "tests.c.fuzz",
+                "--worker",
+                str(root),
+                note.name,
+                "--seed",
+                str(seed),
+                "--calls",
+                str(calls),
+            ],
             capture_output=True,
             text=True,
             errors="replace",

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.toolkit_support import SAMPLES
+from tests.helpers.toolkit_support import SAMPLES
 
 from aclnn.cli.toolkit import compile_program
 from aclnn.toolkit import tree

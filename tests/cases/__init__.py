@@ -8,8 +8,8 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from cases.table import Case
+from tests.cases.table import Case
 
-_MODULES = [import_module(f"cases.{module.name}") for module in pkgutil.iter_modules(__path__)]
+_MODULES = [import_module(f"tests.cases.{module.name}") for module in pkgutil.iter_modules(__path__)]
 CASES = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Case))
 CASE_BY_NAME = {case.name: case for case in CASES}

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_edges
-from cases.table import (
+from tests.cases.forwards import forward_edges
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -36,7 +32,11 @@ from cases.table import (
     scalar,
     shape,
 )
-from exact import Forward
+from tests.helpers.exact import Forward
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 
 
 def elu(alpha: float, scale: float, input_scale: float) -> Forward:

@@ -6,13 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from flint import arb
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_call, forward_edges, forward_rows
-from cases.table import (
+from tests.cases.forwards import forward_call, forward_edges, forward_rows
+from tests.cases.table import (
     FLOAT,
     FLOATS,
     GRID,
@@ -35,6 +30,11 @@ from cases.table import (
     probes,
     shape,
 )
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.operators import BY_NAME
 
 
 def _fast_gelu(x: Any) -> Any:

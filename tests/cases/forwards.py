@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from cases.table import (
+from tests.cases.table import (
     BF16,
     GRID,
     MODERN,
@@ -22,6 +20,9 @@ from cases.table import (
     other,
     shape,
 )
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 
 
 def forward_call(x: str, out: str, **attributes: Any) -> Callable[[D], Arguments]:

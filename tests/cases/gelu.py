@@ -6,14 +6,8 @@ from typing import Any
 
 from flint import arb
 from hypothesis import strategies as st
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_call, forward_edges, forward_rows
-from cases.table import (
+from tests.cases.forwards import forward_call, forward_edges, forward_rows
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -42,6 +36,12 @@ from cases.table import (
     shape,
     tanh,
 )
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 
 def _gelu_erf(x: Any) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
-from cases.table import (
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -30,6 +27,10 @@ from cases.table import (
     scalar,
     shape,
 )
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 
 
 def hardtanh(x: Any) -> Any:

@@ -6,14 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-
-import aclnn
-import normalization
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.table import (
+from tests.cases.table import (
     A2_CLASS,
     BF16,
     FLOAT,
@@ -40,6 +33,13 @@ from cases.table import (
     other,
     shape,
 )
+from tests.helpers import normalization
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 _LAYER_NORM_OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 

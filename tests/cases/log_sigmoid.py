@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_call, forward_edges, forward_rows
-from cases.table import (
+from tests.cases.forwards import forward_call, forward_edges, forward_rows
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -32,6 +29,10 @@ from cases.table import (
     probes,
     shape,
 )
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 
 
 def log_sigmoid(x: Any) -> Any:

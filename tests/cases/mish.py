@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_call, forward_edges, forward_rows
-from cases.table import (
+from tests.cases.forwards import forward_call, forward_edges, forward_rows
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -40,6 +35,11 @@ from cases.table import (
     shape,
     tanh,
 )
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 
 def mish(x: Any) -> Any:

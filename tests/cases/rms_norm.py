@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-
-import aclnn
-import normalization
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.table import (
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -32,6 +25,13 @@ from cases.table import (
     every_null,
     shape,
 )
+from tests.helpers import normalization
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 _INFERENCE = (Product.ATLAS_INFERENCE,)
 _PRODUCTS = (*MODERN, *_INFERENCE)

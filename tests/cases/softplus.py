@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_edges
-from cases.table import (
+from tests.cases.forwards import forward_edges
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -40,7 +35,12 @@ from cases.table import (
     scalar,
     shape,
 )
-from exact import Forward
+from tests.helpers.exact import Forward
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 
 def softplus(beta: float, threshold: float) -> Forward:

@@ -7,14 +7,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.silu import silu
-from cases.table import (
+from tests.cases.silu import silu
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -36,7 +30,13 @@ from cases.table import (
     other,
     shape,
 )
-from exact import derivatives, ulp_of, values
+from tests.helpers.exact import derivatives, ulp_of, values
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 _INFERENCE = (Product.ATLAS_INFERENCE,)
 _SUPPORTED = (*MODERN, *_INFERENCE)

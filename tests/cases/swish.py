@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_edges
-from cases.silu import silu
-from cases.table import (
+from tests.cases.forwards import forward_edges
+from tests.cases.silu import silu
+from tests.cases.table import (
     BF16,
     FLOAT,
     FLOAT16,
@@ -34,7 +31,11 @@ from cases.table import (
     scalar,
     shape,
 )
-from exact import Forward
+from tests.helpers.exact import Forward
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 
 
 def swish(beta: float) -> Forward:

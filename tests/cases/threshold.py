@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
-from cases.forwards import forward_call, forward_edges, forward_rows
-from cases.table import (
+from tests.cases.forwards import forward_call, forward_edges, forward_rows
+from tests.cases.table import (
     A2_CLASS,
     BF16,
     FLOAT,
@@ -38,7 +33,12 @@ from cases.table import (
     scalar,
     shape,
 )
-from exact import Forward
+from tests.helpers.exact import Forward
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 
 _NARROW = (D.INT8, D.INT32, D.UINT8)
 _INTEGERS = (*_NARROW, D.INT64)

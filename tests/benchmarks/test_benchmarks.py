@@ -1,0 +1,124 @@
+"""What benchmarks say of themselves: the commit they measured, and who took part."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.costs import ROOT
+from benchmarks.run import Result, revision
+
+from benchmarks import figures
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+FILES = (
+    "src/a.py",
+    "benchmarks/run.py",
+    "benchmarks/exhaustive.csv",
+    "benchmarks/results/a-machine/results.csv",
+    "docs/benchmarks.md",
+    "docs/benchmarks/a-machine.md",
+    "docs/figures/speed.svg",
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A working tree with a commit; its folder ``benchmarks``."""
+    for name in FILES:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("first\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "-m", "first")
+    return tmp_path / "benchmarks"
+
+
+def test_the_files_that_a_run_writes_do_not_make_its_commit_dirty(tree: Path) -> None:
+    clean = revision(tree)
+    assert clean
+    assert not clean.endswith("-dirty")
+    for name in FILES[2:]:
+        (tree.parent / name).write_text("second\n")
+    assert revision(tree) == clean
+
+
+@pytest.mark.parametrize("name", FILES[:2])
+@pytest.mark.parametrize("staged", [False, True])
+def test_other_files_do(tree: Path, name: str, staged: bool) -> None:
+    clean = revision(tree)
+    (tree.parent / name).write_text("second\n")
+    if staged:
+        git(tree, "add", ":/")
+    assert revision(tree) == f"{clean}-dirty"
+
+
+def test_without_a_repository_the_commit_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert revision(tmp_path) == "unknown"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert revision(tmp_path) == "unknown"
+
+
+ROW = Result("main", "silu", "float32", "4", "contiguous", 2, "aclnn", 1, 1, 1, 1, 0.75, 1.5, "a machine", "abc")
+
+
+def written(folder: Path, *rows: Result) -> Path:
+    """Where the pages of these measurements are."""
+    for row in rows:
+        path = folder / "results" / figures.folder_of(row.machine) / "results.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", newline="") as file:
+            csv.writer(file).writerows([row] if file.tell() else [Result._fields, row])
+    figures.write(folder / "results", folder / "page.md")
+    return folder / "page.md"
+
+
+@pytest.mark.parametrize("provider", ["jax", "torch"])
+def test_the_page_says_whether_jax_took_part(tmp_path: Path, provider: str) -> None:
+    row = ROW._replace(section="wide", provider=provider)
+    written(tmp_path, row, row._replace(section="layouts", commit="def"))
+    page = (tmp_path / "page" / "a-machine.md").read_text()
+    assert ("JAX takes part" in page) == (provider == "jax")
+    assert ("JAX did not take part" in page) == (provider != "jax")
+    assert "commit abc, def." in page
+
+
+def test_each_machine_has_its_page_and_all_stand_side_by_side(tmp_path: Path) -> None:
+    other = ROW._replace(machine="Another (R), 2 cores", share_of_limit=0.5, times_torch=3.0)
+    page = written(tmp_path, ROW, other, other._replace(threads=1, share_of_limit=0.25)).read_text()
+    assert "| silu | float32 | 0.75; 1.5 × | 0.25, 0.50; 3.0 × |" in page
+    for name in ("a-machine", "another-r-2-cores"):
+        assert f"(page/{name}.md)" in page
+        assert "silu" in (tmp_path / "page" / f"{name}.md").read_text()
+    assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"speed-light.svg", "shares-dark.svg"}
+
+
+def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *arguments, **options: None)
+    figures.write(figures.RESULTS, tmp_path / "benchmarks.md")
+    pages = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.md")}
+    assert len(pages) > 1
+    for page in pages:
+        assert (tmp_path / page).read_text() == (figures.PAGE.parent / page).read_text()
+
+
+@pytest.mark.parametrize("program", ["first_call_ms", "call_us", pytest.param("layer_us", marks=pytest.mark.long)])
+def test_costs_are_measured(program: str) -> None:
+    """That of the executor was refused its memory, which nothing else gives it this way."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    done = subprocess.run([sys.executable, "-m", "benchmarks.costs", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    times = found.values() if isinstance(found, dict) else [found]
+    assert all(0 < time < 1e6 for time in times)

@@ -1,0 +1,180 @@
+"""The pyACL door: its names, its return habits, and that the same runtime is behind it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from tests.helpers.fresh_runtime import pass_gate, queue, refusal
+
+from aclnn import acl, cann
+from aclnn.core.status import AclnnError
+
+
+def test_a_program(fresh: None) -> None:
+    assert acl.init() == 0
+    assert acl.init("") == 100002
+    assert acl.rt.get_device_count() == (2, 0)
+    assert acl.rt.set_device(1) == 0
+    assert acl.rt.get_device() == (1, 0)
+    assert acl.rt.get_run_mode() == (1, 0)
+    context, ret = acl.rt.create_context(0)
+    assert ret == 0
+    assert acl.rt.get_context() == (context, 0)
+    stream, ret = acl.rt.create_stream()
+    assert ret == 0
+
+    data = np.arange(16, dtype=np.float32)
+    there, ret = acl.rt.malloc(data.nbytes, cann.ACL_MEM_MALLOC_HUGE_FIRST)
+    assert ret == 0
+    host, ret = acl.rt.malloc_host(data.nbytes)
+    assert ret == 0
+    pointer = acl.util.numpy_contiguous_to_ptr(data)
+    assert acl.rt.memcpy(there, data.nbytes, pointer, data.nbytes, cann.ACL_MEMCPY_HOST_TO_DEVICE) == 0
+    assert acl.rt.memcpy_async(host, data.nbytes, there, data.nbytes, cann.ACL_MEMCPY_DEVICE_TO_HOST, stream) == 0
+    assert acl.rt.memset_async(there, data.nbytes, 0, data.nbytes, stream) == 0
+    assert acl.rt.synchronize_stream(stream) == 0
+    assert np.array_equal(acl.util.ptr_to_numpy(host, (4, 4), 11), data.reshape(4, 4))
+    assert acl.rt.memset(host, data.nbytes, 1, 4) == 0
+    assert acl.util.ptr_to_bytes(host, 6) == b"\x01" * 4 + b"\x00\x00"
+
+    free, total, ret = acl.rt.get_mem_info(cann.ACL_HBM_MEM)
+    assert ret == 0
+    assert total - free == data.nbytes
+    assert acl.rt.free(there) == acl.rt.free_host(host) == 0
+    assert acl.rt.synchronize_device() == 0
+    assert acl.rt.destroy_stream(stream) == 0
+    assert acl.rt.set_context(context) == 0
+    assert acl.rt.destroy_context(context) == 0
+    assert acl.rt.reset_device(1) == 0
+    assert acl.finalize() == 0
+
+
+def test_events(device: None) -> None:
+    stream, _ = acl.rt.create_stream()
+    start, ret = acl.rt.create_event()
+    assert ret == 0
+    end, ret = acl.rt.create_event_with_flag(cann.ACL_EVENT_TIME_LINE)
+    assert ret == 0
+    gate = threading.Event()
+    assert acl.rt.record_event(start, stream) == 0
+    queue(stream).enqueue(lambda: pass_gate(gate))
+    assert acl.rt.record_event(end, stream) == 0
+    assert acl.rt.query_event_status(end) == (0, 0)
+    assert acl.rt.stream_wait_event(0, end) == 0
+    gate.set()
+    assert acl.rt.synchronize_event(end) == 0
+    assert acl.rt.query_event_status(end) == (1, 0)
+    ms, ret = acl.rt.event_elapsed_time(start, end)
+    assert ret == 0
+    assert ms > 0
+    assert acl.rt.reset_event(end, stream) == 0
+    assert acl.rt.synchronize_stream(stream) == 0
+    assert acl.rt.query_event_status(end) == (0, 0)
+    assert acl.rt.destroy_event(start) == acl.rt.destroy_event(end) == 0
+
+
+def test_values_without_a_status(fresh: None) -> None:
+    assert acl.get_soc_name() == "Ascend910B2"
+    assert acl.get_version() == (1, 17, 0, 0)
+    assert acl.get_recent_err_msg() is None
+
+
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        (lambda: acl.rt.set_device(5), 107001),
+        (lambda: acl.rt.get_device(), (0, 107002)),
+        (lambda: acl.rt.create_context(5), (0, 107001)),
+        (lambda: acl.rt.malloc(0, 0), (0, 100000)),
+        (lambda: acl.rt.malloc_host(0), (0, 100000)),
+        (lambda: acl.rt.get_mem_info(99), (0, 0, 107016)),
+        (lambda: acl.rt.event_elapsed_time(0, 0), (0.0, 100000)),
+        (lambda: acl.rt.free(0), 100000),
+        (lambda: acl.rt.memcpy(0, 0, 0, 8, 1), 100000),
+        (lambda: acl.rt.synchronize_stream(0), 107002),
+    ],
+)
+def test_the_status_comes_last_and_the_text_is_the_c_interfaces(fresh: None, call: object, result: object) -> None:
+    assert callable(call)
+    assert call() == result
+    assert "acl" in refusal()
+    assert call() == result
+    assert acl.get_recent_err_msg() is not None
+
+
+def test_handles_and_memory_are_the_c_interfaces(device: None) -> None:
+    stream, _ = acl.rt.create_stream()
+    there, _ = acl.rt.malloc(64, 0)
+    assert cann.aclrtMemsetAsync(there, 64, 7, 64, stream) == 0
+    assert cann.aclrtSynchronizeStream(stream) == 0
+    assert acl.util.ptr_to_bytes(there, 64) == b"\x07" * 64
+    assert cann.aclrtFree(there) == cann.aclrtDestroyStream(stream) == 0
+    assert acl.rt.free(there) == 107000
+
+
+def test_every_name_is_there() -> None:
+    assert all(map(callable, (acl.init, acl.finalize, acl.get_soc_name, acl.get_version, acl.get_recent_err_msg)))
+    assert all(map(callable, vars(acl.rt).values()))
+    assert len(vars(acl.rt)) == 31
+
+
+def test_bytes(fresh: None) -> None:
+    for data in (b"", b"x", b"a\x00b" * 100):
+        assert acl.util.ptr_to_bytes(acl.util.bytes_to_ptr(data), len(data)) == data
+
+
+TYPES = [
+    (0, np.bool_),
+    (1, np.int8),
+    (2, np.uint8),
+    (3, np.int16),
+    (4, np.uint16),
+    (5, np.int32),
+    (6, np.uint32),
+    (7, np.int64),
+    (8, np.uint64),
+    (11, np.float32),
+    (12, np.float64),
+    (23, np.float16),
+]
+
+
+@pytest.mark.parametrize(("number", "dtype"), TYPES)
+def test_arrays_over_memory(number: int, dtype: type[np.generic]) -> None:
+    array = np.ones((2, 3), dtype)
+    view = acl.util.ptr_to_numpy(acl.util.numpy_to_ptr(array), (2, 3), number)
+    assert view.dtype == dtype
+    assert np.array_equal(view, array)
+    view[1, 2] = 0
+    assert array[1, 2] == 0
+    assert acl.util.ptr_to_numpy(acl.util.numpy_to_ptr(array), (0, 3), number).shape == (0, 3)
+    assert acl.util.ptr_to_numpy(acl.util.numpy_to_ptr(array), (), number).shape == ()
+
+
+def test_strided_arrays() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    assert acl.util.numpy_to_ptr(array.T) == acl.util.numpy_to_ptr(array)
+    with pytest.raises(ValueError, match="C-contiguous"):
+        acl.util.numpy_contiguous_to_ptr(array.T)
+
+
+def test_bad_utility_arguments(device: None) -> None:
+    with pytest.raises(TypeError, match="bytes_to_ptr"):
+        acl.util.bytes_to_ptr("text")
+    for call in (
+        lambda: acl.util.ptr_to_bytes(0, 1),
+        lambda: acl.util.ptr_to_bytes(64, -1),
+        lambda: acl.util.ptr_to_numpy(0, (1,), 11),
+        lambda: acl.util.ptr_to_numpy(64, (-1,), 11),
+        lambda: acl.util.ptr_to_numpy(64, (1,), 9),
+    ):
+        with pytest.raises(ValueError, match=r"acl\.util"):
+            call()
+    there, _ = acl.rt.malloc(8, 0)
+    with pytest.raises(AclnnError, match="1 bytes beyond"):
+        acl.util.ptr_to_bytes(there, 9)
+    acl.rt.free(there)
+    with pytest.raises(AclnnError, match="was freed"):
+        acl.util.ptr_to_numpy(there, (2,), 11)

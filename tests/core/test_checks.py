@@ -1,0 +1,324 @@
+"""Phase one: every row of the tables "Checks, in order", on every product, through the executor."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.cases import CASES
+from tests.cases.table import (
+    FLOATS,
+    INVALID,
+    MODERN,
+    NO_KERNEL,
+    NO_KERNEL_FOUND,
+    PRODUCTS,
+    REFUSED_DTYPES,
+    TILING,
+    Accepted,
+    Arguments,
+    Case,
+    Refusal,
+    T,
+    changed,
+)
+
+from aclnn.core.checks import sane_view
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare, prepare_layouts
+
+pytestmark = pytest.mark.usefixtures("without_kernels")
+
+ROWS = [
+    pytest.param(case, refusal, id=f"{case.name}-{place}-{refusal.argument}")
+    for case in CASES
+    for place, refusal in enumerate(case.refusals)
+]
+EDGES = [
+    pytest.param(case, accepted, id=f"{case.name}-{accepted.name}") for case in CASES for accepted in case.accepted
+]
+
+
+def tensors(arguments: Arguments) -> dict[str, Any]:
+    """The arguments with tensors in place of their descriptions; null addresses, which phase one accepts."""
+    return {
+        name: Tensor(value.dtype, value.shape, format=value.format) if isinstance(value, T) else value
+        for name, value in arguments.items()
+    }
+
+
+def refused(case: Case, arguments: Arguments, product: Product) -> AclnnError:
+    with pytest.raises(AclnnError) as caught:
+        prepare(case.operator, tensors(arguments), product)
+    return caught.value
+
+
+def assert_reads(error: AclnnError, case: Case, refusal: Refusal) -> None:
+    assert_is_of(error, case, refusal)
+    expected, got = error.message.rsplit(", got ", 1)
+    assert refusal.expected in expected, error
+    assert refusal.got in got, error
+
+
+def assert_is_of(error: AclnnError, case: Case, refusal: Refusal) -> None:
+    """The refusal's code, function, argument and kind; the values may differ."""
+    assert error.code == refusal.code, error
+    function, argument, text = error.message.split(": ", 2)
+    assert function == case.operator.function
+    assert argument == refusal.argument, error
+    expected, got = text.rsplit(", got ", 1)
+    assert expected.startswith("expected "), error
+    assert words(refusal.expected) <= words(expected), error
+    assert got
+
+
+def invalid_on(case: Case, product: Product) -> int:
+    """The code of a call with a bad data type."""
+    return NO_KERNEL_FOUND if case.unsupported.get(product, (0, ""))[0] == NO_KERNEL_FOUND else INVALID
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", re.sub(r"ACL_\w+", "", text)))
+
+
+def breaks(case: Case, check: str, arguments: Arguments, product: Product) -> bool:
+    call = Call(case.operator, tensors(arguments), product)
+    (found,) = (c for c in case.operator.checks if c.name == check)
+    try:
+        return found.complaint(call) is not None
+    except (AttributeError, TypeError, IndexError):  # it needs an argument that an earlier row demands
+        return True
+
+
+@pytest.mark.parametrize(("case", "refusal"), ROWS)
+def test_every_row_refuses_on_every_product(case: Case, refusal: Refusal) -> None:
+    for product in refusal.products:
+        for dtype in refusal.dtypes:
+            if dtype in case.dtypes.get(product, FLOATS[:2]):
+                error = refused(case, changed(case.call(dtype), refusal.change), product)
+                assert_reads(error, case, refusal)
+
+
+@pytest.mark.parametrize(("case", "refusal"), ROWS)
+def test_a_call_that_was_accepted_hides_no_refusal(case: Case, refusal: Refusal) -> None:
+    """What is remembered of a call must tell it from every other: the refused one differs in a single property."""
+    for product in refusal.products:
+        for dtype in refusal.dtypes:
+            if dtype in case.dtypes.get(product, FLOATS[:2]):
+                with suppress(AclnnError):  # 561103, if the product has no kernel
+                    prepare(case.operator, tensors(case.call(dtype)), product)
+                assert_reads(refused(case, changed(case.call(dtype), refusal.change), product), case, refusal)
+
+
+@pytest.mark.parametrize(("case", "refusal"), ROWS)
+def test_a_refusal_is_that_of_its_row(case: Case, refusal: Refusal) -> None:
+    for product in refusal.products:
+        for dtype in refusal.dtypes:
+            if dtype not in case.dtypes.get(product, FLOATS[:2]):
+                continue
+            arguments = changed(case.call(dtype), refusal.change)
+            names = [check.name for check in case.operator.checks]
+            first = next(name for name in names if breaks(case, name, arguments, product))
+            assert first == refusal.check
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_rows_stand_in_the_declared_order(case: Case) -> None:
+    tabled = list(dict.fromkeys(refusal.check for refusal in case.refusals))
+    assert tabled == [check.name for check in case.operator.checks]
+    codes = {refusal.check: refusal.code for refusal in case.refusals}
+    assert codes == {check.name: check.code for check in case.operator.checks}
+
+
+@pytest.mark.parametrize(("case", "earlier"), ROWS)
+def test_the_earlier_of_two_broken_rows_decides(case: Case, earlier: Refusal) -> None:
+    for product, _, _, arguments in twice_broken(case, earlier):
+        assert_is_of(refused(case, arguments, product), case, earlier)
+
+
+def twice_broken(case: Case, earlier: Refusal) -> list[tuple[Product, D, Refusal, Arguments]]:
+    """Calls that break a row and one of those after it: the later row's change, then the earlier's on top."""
+    found = []
+    for later in case.refusals[case.refusals.index(earlier) + 1 :]:
+        for product in set(earlier.products) & set(later.products):
+            for dtype in set(earlier.dtypes) & set(later.dtypes) & set(case.dtypes.get(product, FLOATS[:2])):
+                arguments = merged(case.call(dtype), later, earlier)
+                if arguments is not None and all(
+                    breaks(case, check, arguments, product) for check in (earlier.check, later.check)
+                ):
+                    found.append((product, dtype, later, arguments))
+    return found
+
+
+def merged(arguments: Arguments, later: Refusal, earlier: Refusal) -> Arguments | None:
+    try:
+        return changed(changed(arguments, later.change), earlier.change)
+    except AssertionError:  # the earlier change is to a tensor that the later one has made null
+        return None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_order_of_neighbouring_checks_is_tested(case: Case) -> None:
+    tested = set(case.together)
+    for earlier in case.refusals:
+        tested |= {(earlier.check, later.check) for *_, later, _ in twice_broken(case, earlier)}
+    neighbours = set(pairwise(check.name for check in case.operator.checks))
+    assert neighbours - tested == case.never_together
+
+
+@pytest.mark.parametrize(
+    ("case", "pair"),
+    [pytest.param(case, pair, id=f"{case.name}-{i}") for case in CASES for i, pair in enumerate(case.together)],
+)
+def test_calls_that_break_two_checks_at_once(case: Case, pair: tuple[str, str]) -> None:
+    earlier, later = pair
+    arguments = changed(case.call(D.FLOAT), case.together[pair])
+    first = next(refusal for refusal in case.refusals if refusal.check == earlier)
+    product = next(product for product in reversed(first.products) if breaks(case, later, arguments, product))
+    assert breaks(case, earlier, arguments, product)
+    error = refused(case, arguments, product)
+    assert error.code == first.code
+    assert words(first.expected) <= words(error.message), error
+
+
+@pytest.mark.parametrize(("case", "accepted"), EDGES)
+def test_edges_are_accepted(case: Case, accepted: Accepted) -> None:
+    for product in accepted.products:
+        for dtype in case.dtypes.get(product, ()):
+            prepare(case.operator, tensors(changed(case.call(dtype), accepted.change)), product)
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_support(case: Case, product: Product) -> None:
+    supported = case.dtypes.get(product, ())
+    for dtype in FLOATS:
+        arguments = case.call(dtype)
+        if dtype in supported:
+            assert prepare(case.operator, tensors(arguments), product).prepared.plan is not None
+        else:
+            # Without a kernel the product's refusal; without bfloat16 only, the data type's.
+            code, text = case.unsupported.get(product, (INVALID, "data type"))
+            error = refused(case, arguments, product)
+            without_bfloat16 = dtype == D.BF16 and product not in MODERN
+            assert error.code == (invalid_on(case, product) if without_bfloat16 else code), error
+            assert without_bfloat16 or text in error.message, error
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_data_types_without_a_kernel(case: Case, product: Product) -> None:
+    taken = {*case.dtypes[Product.ATLAS_A2], *(dtype for dtypes in case.also.values() for dtype in dtypes)}
+    for dtype in set(REFUSED_DTYPES) - taken:
+        accepted = dtype in case.no_kernel and invalid_on(case, product) == INVALID
+        code = NO_KERNEL if accepted else invalid_on(case, product)
+        assert refused(case, case.call(dtype), product).code == code
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_empty_tensors_need_no_kernel(case: Case, product: Product) -> None:
+    (empty,) = (accepted for accepted in case.accepted if accepted.name in ("empty", "no columns"))
+    arguments = tensors(changed(case.call(D.FLOAT), empty.change))
+    if product in empty.products and invalid_on(case, product) == INVALID:
+        executor = prepare(case.operator, arguments, product)
+        assert executor.workspace_bytes == 0
+        executor.run()
+    else:
+        with pytest.raises(AclnnError) as caught:
+            prepare(case.operator, arguments, product)
+        assert caught.value.code == invalid_on(case, product)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_negative_dimensions_are_refused(case: Case) -> None:
+    arguments = {
+        name: value._replace(shape=tuple(-extent for extent in value.shape)) if isinstance(value, T) else value
+        for name, value in case.call(D.FLOAT).items()
+    }
+    if "normalizedShape" in arguments:
+        arguments["normalizedShape"] = (-3,)
+    error = refused(case, arguments, Product.ATLAS_A2)
+    assert error.code in (INVALID, TILING)
+    assert "expected " in error.message
+
+
+@pytest.mark.parametrize("strides", [(2**62, 1), (-(2**62), 1), (1, 2**63 - 1)])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_strides_beyond_every_address_are_refused(case: Case, strides: tuple[int, int]) -> None:
+    for parameter in case.operator.parameters:
+        arguments = tensors(case.call(D.FLOAT))
+        tensor = arguments[parameter.name]
+        if isinstance(tensor, Tensor) and len(tensor.shape) == len(strides) and 1 not in tensor.shape:
+            tensor.strides = strides
+            with pytest.raises(AclnnError) as caught:
+                prepare(case.operator, arguments, Product.ATLAS_A2)
+            assert caught.value.code == INVALID
+            assert f": {parameter.name}: expected shape and strides that stay within" in caught.value.message
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.curves], ids=lambda case: case.name)
+def test_more_elements_than_addresses_are_refused(case: Case) -> None:
+    shape = (2**40, 2**40)
+    arguments = {
+        name: Tensor(value.dtype, shape, (0, 0)) if isinstance(value, T) else value
+        for name, value in case.call(D.FLOAT).items()
+    }
+    with pytest.raises(AclnnError) as caught:
+        prepare(case.operator, arguments, Product.ATLAS_A2)
+    assert caught.value.code == INVALID
+    assert "expected" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extent", "stride", "largest"),
+    [
+        (D.INT8, 2**63 - 1, 1, True),
+        (D.INT8, 2**63, 1, False),
+        (D.INT8, 2**63 - 1, 0, True),
+        (D.INT8, 2**63, 0, False),
+        (D.INT8, 2, 2 - 2**63, True),
+        (D.INT8, 2, 1 - 2**63, False),
+        (D.FLOAT, 2**61 - 1, 1, True),
+        (D.FLOAT, 2**61, 1, False),
+    ],
+)
+def test_a_view_may_span_all_addresses_and_no_more(dtype: D, extent: int, stride: int, largest: bool) -> None:
+    complaint = sane_view("self", Tensor(dtype, (extent,), (stride,)))
+    assert complaint is None if largest else "stay within" in str(complaint)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_equal_descriptions_are_judged_once(case: Case) -> None:
+    first, second = (prepare_layouts(case.operator, tensors(case.call(D.FLOAT)), Product.ATLAS_A2) for _ in range(2))
+    assert first is second
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_refusal_is_not_kept(case: Case) -> None:
+    for _ in range(2):
+        assert refused(case, case.call(D.UINT16), Product.ATLAS_A2).code == INVALID
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_data_types_that_a_refusal_offers_exist_on_the_product_and_are_named_once(case: Case, product: Product) -> None:
+    valid, texts = case.call(D.FLOAT), []
+    for name in [name for name, value in valid.items() if isinstance(value, T)]:
+        for dtype in (D.FLOAT16, D.INT32, D.UINT16):
+            try:
+                prepare(case.operator, tensors(changed(valid, {name: {"dtype": dtype}})), product)
+            except AclnnError as error:
+                texts.append(error.message)
+    assert texts
+    for text in texts:
+        offered = re.findall(r"ACL_\w+", text.rsplit(", got ", 1)[0])
+        assert len(offered) == len(set(offered)), text
+        assert product.has_bfloat16 or "ACL_BF16" not in offered, text

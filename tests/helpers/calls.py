@@ -1,0 +1,91 @@
+"""Running an operator on views in poisoned memory, and judging everything that it wrote and did not write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from tests.cases.table import Arguments, Case, T
+from tests.helpers.guarded import Guarded
+from tests.helpers.reference import expected
+
+from aclnn.core.products import Product
+from aclnn.execution.executor import Executor, prepare
+
+Array = np.ndarray[Any, Any]
+
+
+def wanted(case: Case, arguments: Arguments) -> dict[str, T]:
+    """The outputs that the call computes."""
+    mask = arguments.get("outputMask", (True,) * 3)
+    given = [(p.name, arguments[p.name]) for p in case.operator.outputs]
+    return {
+        name: value for (name, value), flag in zip(given, (*mask, True), strict=False) if flag and value is not None
+    }
+
+
+def numbers(case: Case, name: str, value: T, rng: np.random.Generator) -> Array:
+    """Ordinary values for an input."""
+    array = rng.normal(size=value.shape)
+    array = rng.uniform(0.5, 2, value.shape) if name == "rstd" else array * (3 if case.curves else 1)
+    return np.asarray(array)
+
+
+def memory(
+    case: Case, arguments: Arguments, rng: np.random.Generator, strides: Mapping[str, tuple[int, ...] | None] = {}
+) -> dict[str, Any]:
+    """The arguments with guarded views for tensors: inputs filled, outputs poisoned."""
+    inputs = {p.name for p in case.operator.inputs}
+    result: dict[str, Any] = {}
+    for place, (name, value) in enumerate(arguments.items()):
+        if isinstance(value, T):
+            view = Guarded(value.dtype, value.shape, strides.get(name), shift=place % 3)
+            in_place = name in inputs or not inputs
+            result[name] = view.fill(numbers(case, name, value, rng)) if in_place else view
+        else:
+            result[name] = value
+    return result
+
+
+def bound(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.tensor if isinstance(value, Guarded) else value for name, value in arguments.items()}
+
+
+def run(executor: Executor) -> None:
+    """With a workspace of exactly the size asked for, its surroundings guarded."""
+    nbytes = executor.workspace_bytes
+    guard = 256
+    buffer = np.full(nbytes + 2 * guard + 64, 0xA5, np.uint8)
+    start = guard - (buffer.ctypes.data + guard) % -64
+    executor.run(buffer.ctypes.data + start if nbytes else 0, nbytes)
+    assert (buffer[:start] == 0xA5).all()
+    assert (buffer[start + nbytes :] == 0xA5).all()
+
+
+def check(case: Case, arguments: Arguments, guarded: dict[str, Any], product: Product) -> None:
+    """Compute, compare with the exact values, and look at every byte that must not have changed."""
+    inputs = {p.name for p in case.operator.inputs}
+    values = {
+        name: value.array.astype(np.float64) if isinstance(value, Guarded) else value for name, value in guarded.items()
+    }
+    outputs = wanted(case, arguments)
+    if not inputs:  # in place
+        values |= {name: guarded[name].array.astype(np.float64) for name in outputs}
+    run(prepare(case.operator, bound(guarded), product))
+    for name, (exact, slack) in expected(case, values, outputs).items():
+        assert_close(name, guarded[name].array, exact, slack)
+    for name, view in guarded.items():
+        if isinstance(view, Guarded):
+            assert view.unchanged_outside() if name in outputs else view.unchanged(), name
+
+
+def assert_close(name: str, got: Array, exact: Array, slack: Array) -> None:
+    wide = got.astype(np.float64)
+    assert (np.isnan(wide) == np.isnan(exact)).all(), (name, got, exact)
+    largest = float(ml_dtypes.finfo(got.dtype).max)
+    with np.errstate(invalid="ignore"):
+        overflows = np.isinf(wide) & (np.abs(exact) + slack > largest) & (np.sign(wide) == np.sign(exact))
+        wrong = ~((wide == exact) | (np.abs(wide - exact) <= slack) | overflows | np.isnan(exact))
+    assert not wrong.any(), (name, got[wrong], exact[wrong], slack[wrong])

@@ -1,0 +1,88 @@
+"""What the tests of the C toolkit share: its tree, and programs compiled against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aclnn.support.optional import MissingExtraError
+from aclnn.toolkit import compiler
+
+SOURCES = Path(__file__).parents[1] / "c"
+#: The operators' sample programs, which are not part of this repository.
+SAMPLES = Path(__file__).parents[3] / "shared" / "programs"
+RUN_SECONDS = 120
+
+
+def _missing() -> str | None:
+    try:
+        compiler.check()
+    except (compiler.ToolkitError, MissingExtraError) as error:
+        return str(error)
+    return None
+
+
+MISSING = _missing()
+needs_toolkit = pytest.mark.skipif(MISSING is not None, reason=f"no C toolkit here: {MISSING}")
+
+
+@pytest.fixture(scope="session")
+def toolkit_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toolkit's tree."""
+    if MISSING is not None:
+        pytest.skip(MISSING)
+    from aclnn.toolkit import tree
+
+    return tree.build(tmp_path_factory.mktemp("toolkit") / "tree")
+
+
+Compile = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def compiled(toolkit_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compiles a program of tests/c (or another file) once and gives the executable."""
+    from aclnn.cli.toolkit import compile_program
+
+    done: dict[tuple[Path, tuple[str, ...]], Path] = {}
+    folder = tmp_path_factory.mktemp("programs")
+
+    def compile(source: str | Path, *options: str) -> Path:
+        path = SOURCES / source
+        key = (path, options)
+        if key not in done:
+            warnings = () if path.parent != SOURCES else ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+            name = f"{path.stem}-{len(done)}"
+            done[key] = compile_program(path, folder / name, toolkit_root, (*warnings, *options))
+        return done[key]
+
+    return compile
+
+
+def run(
+    executable: Path,
+    *arguments: object,
+    status: int | None = 0,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    timeout_s: float = RUN_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; ``status`` is the exit status that it must have (None: any)."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LD_")} | (env or {})
+    done = subprocess.run(
+        [executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        cwd=cwd,
+        env=environment,
+        timeout=timeout_s,
+        check=False,
+    )
+    if status is not None:
+        assert done.returncode == status, f"exit status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done

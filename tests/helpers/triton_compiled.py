@@ -1,0 +1,120 @@
+"""The GPU's plans compiled for an H200 as they would be launched there, on a machine without a GPU.
+
+Triton's own launcher specializes the arguments and its own ptxas assembles; only the launch itself is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+import torch
+from aclnn.kernels.cuda import launch
+
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+SHARED_BYTES = 227 << 10
+_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]+)(.*)")
+
+
+class H200:
+    """What Triton's launcher asks of a driver."""
+
+    utils = SimpleNamespace(get_device_properties=lambda device: {"max_shared_mem": SHARED_BYTES})
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+
+class Compiled(NamedTuple):
+    """A kernel that would have been launched."""
+
+    name: str
+    warps: int
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+    """Of a thread: spilled registers."""
+    instructions: tuple[str, ...]
+    """Operation names in order."""
+    common: tuple[str, ...]
+    """Those that run when every branch over a rare case is taken."""
+    loop: tuple[str, ...]
+    """Those of the longest innermost loop, if there is one."""
+    grid: tuple[int, ...]
+
+    def count(self, prefix: str) -> int:
+        """How many instructions begin so."""
+        return sum(name.startswith(prefix) for name in self.instructions)
+
+
+def read(name: str, kernel: Any, grid: tuple[int, ...]) -> Compiled:
+    """What the disassembler and the resource table say of a compiled kernel."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        text, usage = (
+            subprocess.run([TOOLS / tool, option, file.name], capture_output=True, text=True, check=True).stdout
+            for tool, option in (("nvdisasm", "-c"), ("cuobjdump", "-res-usage"))
+        )
+    found = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
+    instructions: list[str] = []
+    common: list[str] = []
+    skipped_to, ended = None, False
+    labels: dict[str, int] = {}
+    loops: list[tuple[int, int]] = []
+    for line in text.splitlines():
+        if label := re.match(r"(\.L_x_\d+):", line):
+            labels[label[1]] = len(instructions)
+            skipped_to = None if label[1] == skipped_to else skipped_to
+        elif (instruction := _INSTRUCTION.match(line)) and instruction[2] != "NOP":
+            predicate, operation, operands = instruction.groups()
+            target = re.search(r"\.L_x_\d+", operands)
+            instructions.append(operation)
+            if skipped_to is None and not ended:
+                common.append(operation)
+                ended = operation == "EXIT" and not predicate
+                if predicate and operation == "BRA" and target and target[0] not in labels:
+                    skipped_to = target[0]
+            # The last instruction of a function jumps to itself.
+            if operation.startswith("BRA") and target and labels.get(target[0], 1 << 30) < len(instructions) - 1:
+                loops.append((labels[target[0]], len(instructions)))
+    innermost = [a for a in loops if not any(a[0] <= b[0] and b[1] <= a[1] and a != b for b in loops)]
+    begin, end = max(innermost, key=lambda loop: loop[1] - loop[0], default=(0, 0))
+    return Compiled(
+        name, kernel.metadata.num_warps, found["REG"], kernel.metadata.shared, found["STACK"] + found["LOCAL"],
+        tuple(instructions), tuple(common), tuple(instructions[begin:end]), grid,
+    )  # fmt: skip
+
+
+def collect_launches(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
+    """From now on plans launch nothing, and what they would have launched is entered here."""
+    found: list[Compiled] = []
+
+    def compile_only(function: Any, grid: tuple[int, ...]) -> Any:
+        def launched(*arguments: Any, **options: Any) -> None:
+            kernel = function.run(*arguments, grid=grid, warmup=True, **options)
+            found.append(read(function.__name__, kernel, grid))
+
+        return launched
+
+    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
+    monkeypatch.setattr(launch, "device", lambda: torch.device("cpu", 0))
+    # Until Triton 3.4 `active` held the driver itself.
+    monkeypatch.setattr(driver, "_active" if hasattr(driver, "_active") else "active", H200(), raising=False)
+    return found

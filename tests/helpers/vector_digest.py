@@ -1,0 +1,50 @@
+"""Print a digest of everything the elementwise engine computes, for tests to compare between instruction sets.
+
+``python -m tests.helpers.vector_digest STRIDE [float32] [FORMULA]``: every STRIDE-th float32 and every 16-bit number,
+or float32 alone; of every formula, or of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+
+import ml_dtypes
+import numpy as np
+
+from aclnn import kernels
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
+from aclnn.formula import Gradient
+from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
+from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
+from aclnn.operators.hardswish import hardswish_slope, hardswish_value
+from aclnn.operators.silu import silu_slope, silu_value
+
+SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)
+VALUES = (fast_gelu_value, gelu_erf_value, gelu_tanh_value, hardswish_value, silu_value)
+
+
+def main(stride: int, *only: str) -> None:
+    x32 = np.arange(0, 1 << 32, stride, dtype=np.uint32).view(np.float32)
+    x16 = np.arange(1 << 16, dtype=np.uint16)
+    inputs = [x32] if "float32" in only else [x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)]
+    formulas = (*SLOPES, *VALUES)
+    digest = hashlib.sha256()
+    for formula in [formula for formula in formulas if formula.__name__ in only] or formulas:
+        for x in inputs:
+            operands = [np.roll(x, 7), x] if formula in SLOPES else [x]
+            for target in inputs:
+                out = np.zeros(x.size, target.dtype)
+                *read, written = (Layout(DataType.of_numpy(a.dtype), a.shape, (1,)) for a in (*operands, out))
+                function = Gradient(formula) if formula in SLOPES else formula
+                plan = kernels.elementwise(function, tuple(read), (written,))
+                plan.run([operand.ctypes.data for operand in operands], [out.ctypes.data], 0)
+                nan = np.isnan(out.astype(np.float32))
+                digest.update(nan.tobytes())
+                digest.update(np.where(nan, out.dtype.type(0), out).tobytes())
+    print(digest.hexdigest())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,207 @@
+"""LayerNorm's forward on the CPU: the same bits wherever the result lies, in place, and from every instruction set."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.helpers.exact import ulp_of, ulps
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
+
+import aclnn
+from aclnn.core.dtypes import DataType
+
+Array = np.ndarray[Any, Any]
+
+DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def call(dtype: np.dtype[Any], rows: int, columns: int) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(3)
+    x = (rng.normal(size=(rows, columns)) * 3 + 1).astype(dtype)
+    return x, rng.normal(size=columns).astype(dtype), rng.normal(size=columns).astype(dtype)
+
+
+@EVERY_DTYPE
+def test_statistics_are_float64_sums_rounded_once(dtype: np.dtype[Any]) -> None:
+    x, weight, bias = call(dtype, 300, 1000)
+    x += np.asarray(50, dtype)  # a mean far from zero: nothing of the spread may be lost
+    out, mean, rstd = aclnn.layer_norm(x, (1000,), weight, bias)
+    wide, w, b = (array.astype(np.float64) for array in (x, weight, bias))
+    exact_mean = wide.mean(1, keepdims=True)
+    exact_rstd = 1 / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_array_max_ulp(mean, exact_mean.astype(np.float32), 1)
+    np.testing.assert_array_max_ulp(rstd, exact_rstd.astype(np.float32), 1)
+    expected = (wide - exact_mean) * exact_rstd * w + b
+    assert ulps(out, expected, DataType.of_numpy(dtype)).max() <= 0.51
+
+
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_rows_without_spread_divide_by_zero(rows: int) -> None:
+    out, _, rstd = aclnn.layer_norm(np.full((rows, 64), 2.5, np.float32), (64,), eps=0.0)
+    assert np.isnan(out).all()
+    assert np.isposinf(rstd).all()
+
+
+@EVERY_DTYPE
+def test_a_large_result_is_the_same_at_any_address(dtype: np.dtype[Any]) -> None:
+    """It is streamed in whole vectors, 16 bytes at a time or not at all."""
+    x, weight, bias = call(dtype, 2304, 1024)
+    small = np.concatenate([aclnn.layer_norm(part, (1024,), weight, bias)[0] for part in np.split(x, 9)])
+    room = np.empty(x.size + 128, dtype)
+    first = -room.ctypes.data % 64 // dtype.itemsize
+    for shift in (0, 1, 16 // dtype.itemsize, 32 // dtype.itemsize):
+        out = room[first + shift : first + shift + x.size].reshape(x.shape)
+        aclnn.layer_norm(x, (1024,), weight, bias, out=(out, None, None))
+        assert out.tobytes() == small.tobytes()
+
+
+@pytest.mark.parametrize("columns", [256, 1000, 4096])
+def test_large_results_in_place(columns: int) -> None:
+    x, weight, bias = call(np.dtype(np.float32), (5 << 20) // 4 // columns, columns)
+    expected, _, _ = aclnn.layer_norm(x, (columns,), weight, bias)
+    aclnn.layer_norm(x, (columns,), weight, bias, out=(x, None, None))
+    assert x.tobytes() == expected.tobytes()
+
+
+def digest(dtypes: Sequence[str]) -> str:
+    found = hashlib.sha256()
+    for dtype in map(np.dtype, dtypes):
+        for columns in (1, 15, 16, 50, 512):
+            x, weight, bias = call(dtype, 20, columns)
+            for result in (*aclnn.layer_norm(x, (columns,)), *aclnn.layer_norm(x, (columns,), weight, bias)):
+                found.update(result.tobytes())
+    return found.hexdigest()
+
+
+@EVERY_OTHER_SET
+@pytest.mark.parametrize("dtypes", [["float32"], pytest.param(["float16", "bfloat16"], marks=pytest.mark.long)])
+def test_every_instruction_set_gives_the_same_bits(dtypes: list[str], elsewhere: dict[str, str]) -> None:
+    assert digest_elsewhere(__name__, elsewhere, dtypes) == digest(dtypes)
+
+
+@pytest.mark.parametrize("rows", [30, 4000])
+def test_where_results_coincide_the_last_one_stays(rows: int) -> None:
+    x, weight, bias = call(np.dtype(np.float32), rows, 200)
+    expected = aclnn.layer_norm(x, (200,), weight, bias)
+    storage = np.zeros(202, np.float32)
+    whole = np.lib.stride_tricks.as_strided(storage, (rows, 200), (0, 4))
+    single = [np.lib.stride_tricks.as_strided(storage[i:], (rows, 1), (0, 4)) for i in (200, 201)]
+    for _ in range(20):
+        storage[:] = 0
+        aclnn.layer_norm(x, (200,), weight, bias, out=(whole, *single))
+        assert storage.tobytes() == b"".join(result[-1].tobytes() for result in expected)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 8), (30, 20), (1000, 64), (3, 33000)])
+def test_where_results_share_memory_the_last_one_stays(rows: int, columns: int) -> None:
+    """Elements of out, mean and rstd replaced one another in the order in which rows came."""
+    x, weight, bias = call(np.dtype(np.float32), rows, columns)
+    results = aclnn.layer_norm(x, (columns,), weight, bias)
+    for places in ((0, 3, 5), (5, 0, 5), (1, 1, 1)):
+        storage, expected = np.zeros((2, rows * (columns + 2) + 5), np.float32)
+        for at, result in zip(places, results, strict=True):
+            expected[at : at + result.size] = result.ravel()
+        out = [storage[at : at + r.size].reshape(r.shape) for at, r in zip(places, results, strict=True)]
+        aclnn.layer_norm(x, (columns,), weight, bias, out=tuple(out))
+        assert storage.tobytes() == expected.tobytes()
+
+
+def test_a_result_in_place_of_rows_that_overlap_is_that_of_the_rows_before() -> None:
+    _, weight, bias = call(np.dtype(np.float32), 1, 64)
+    storage = np.random.default_rng(4).normal(size=67).astype(np.float32)
+    x = np.lib.stride_tricks.as_strided(storage, (4, 64), (4, 4))
+    out = aclnn.layer_norm(x.copy(), (64,), weight, bias)[0]
+    aclnn.layer_norm(x, (64,), weight, bias, out=(x, None, None))
+    assert storage.tobytes() == out[:, 0][:3].tobytes() + out[3].tobytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is read from /proc")
+def test_memory_that_cannot_be_had_is_an_error() -> None:
+    """It was allocated by the threads, whose failure nobody heard of: the results stayed as they were."""
+    done = subprocess.run([sys.executable, "-c", _LIMITED], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "MemoryError\nuntouched\n"), done.stderr
+
+
+_LIMITED = """
+import resource
+import numpy as np, aclnn
+from aclnn.kernels.cpu import threads
+threads.set_threads(2)
+aclnn.layer_norm(np.ones((64, 4096), np.float32), (4096,))
+x = np.ones((2, 20_000_000), np.float32)
+out = [np.full(shape, 7, np.float32) for shape in ((2, 20_000_000), (2, 1), (2, 1))]
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (120 << 20),) * 2)
+try:
+    aclnn.layer_norm(x, (20_000_000,), out=tuple(out))
+except MemoryError:
+    print("MemoryError")
+print("untouched" if all((array == 7).all() for array in out) else "written")
+"""
+
+
+def within_bounds(x: Array, eps: float) -> None:
+    """Hold the results for one row against exact arithmetic and the bounds of docs/numerics-layer-norm.md."""
+    n, rng, unit = x.size, np.random.default_rng(8), Fraction(1, 1 << 53)
+    weight, bias = (rng.normal(size=n).astype(np.float32) for _ in range(2))
+    out, mean, rstd = aclnn.layer_norm(x[None], (n,), weight, bias, eps)
+    numbers = [Fraction(value) for value in x.tolist()]
+    middle = sum(numbers) / n
+    variance = sum((value - middle) ** 2 for value in numbers) / n
+    added = variance + Fraction(eps)
+    exact_rstd = Fraction(math.isqrt((added.denominator << 1200) // added.numerator), 1 << 600)
+    spread = Fraction(math.isqrt((variance.numerator << 1200) // variance.denominator), 1 << 600)
+    sums = unit * (n // 16 + 6) * (4 * math.isqrt(n) + 5)
+
+    def error(got: Any, exact: Fraction) -> Fraction:
+        """Beyond half a unit of the last place."""
+        half = Fraction(float(ulp_of(np.float64(exact), DataType.FLOAT))) / 2
+        return abs(Fraction(float(got)) - exact) - half
+
+    assert error(mean[0, 0], middle) <= sums * spread + unit * abs(middle)
+    assert error(rstd[0, 0], exact_rstd) <= unit * (n // 32 + 8) * exact_rstd
+    for got, value, w, b in zip(out[0], numbers, weight.tolist(), bias.tolist(), strict=True):
+        scaled = (value - middle) * exact_rstd * Fraction(w)
+        allowed = unit * (n // 32 + 12) * abs(scaled) + sums * abs(Fraction(w)) * spread * exact_rstd
+        assert error(got, scaled + Fraction(b)) <= allowed + unit * abs(Fraction(b))
+
+
+def awkward(n: int) -> dict[str, Array]:
+    """Rows of n float32 whose mean, spread or range is out of the ordinary."""
+    rng = np.random.default_rng(n)
+    normal = rng.normal(size=n)
+    single = np.full(n, 1e8)
+    single[0] += 8
+    huge = normal.copy()
+    huge[n // 2] = 1e30
+    rows = {
+        "normal": normal,
+        "a mean of 1e8": 1e8 + 8 * rng.integers(-2, 3, n),
+        "a mean of 1e8 and one other": single,
+        "a mean of 1e30": 1e30 * (1 + 1e-6 * normal),
+        "at the limit of being moved": normal + 4 * np.sqrt(n),
+        "one of 1e30": huge,
+        "equal": np.full(n, 0.1),
+        "subnormal": 1e-41 * normal,
+        "subnormal, far from zero": 1e-39 + 1e-43 * normal,
+        "the largest": np.finfo(np.float32).max * rng.choice([-1, 1, 1], n),
+    }
+    return {name: row.astype(np.float32) for name, row in rows.items()}
+
+
+@pytest.mark.parametrize("eps", [1e-5, 1e-45])
+@pytest.mark.parametrize("n", [1, 2, 50, 1000])
+@pytest.mark.parametrize("name", awkward(2))
+def test_results_beside_a_large_mean_and_others_are_within_their_bounds(name: str, n: int, eps: float) -> None:
+    """Beside 1e8 they were up to 28 units of the last place off: the mean is rounded, in float64 too."""
+    within_bounds(awkward(n)[name], eps)

@@ -1,0 +1,164 @@
+"""Every operator on every product, data type and layout: exact values, and nothing else written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cases import CASES
+from tests.cases.table import Accepted, Case, Example, T, changed
+from tests.helpers.calls import bound, check, memory, run, wanted
+from tests.helpers.exact import NUMPY
+from tests.helpers.guarded import SHAPES, Guarded, layouts
+
+from aclnn.core.dtypes import DataType
+from aclnn.core.products import Product
+from aclnn.core.tensor import Tensor
+from aclnn.execution import arrays
+from aclnn.execution.executor import prepare
+
+EDGES = [
+    pytest.param(case, accepted, id=f"{case.name}-{accepted.name}") for case in CASES for accepted in case.accepted
+]
+EXAMPLES = [
+    pytest.param(case, example, id=f"{case.name}-{i}") for case in CASES for i, example in enumerate(case.examples)
+]
+
+
+@pytest.mark.parametrize(("case", "accepted"), EDGES)
+@pytest.mark.parametrize("float16", [False, pytest.param(True, marks=pytest.mark.long)], ids=["others", "float16"])
+def test_edges_are_computed(case: Case, accepted: Accepted, float16: bool) -> None:
+    rng = np.random.default_rng(4)
+    for product in accepted.products[:1] + accepted.products[-1:]:
+        for dtype in case.dtypes.get(product, ()):
+            if float16 != (dtype == DataType.FLOAT16):
+                continue
+            arguments = changed(case.call(dtype), accepted.change)
+            check(case, arguments, memory(case, arguments, rng), product)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_extent_of_one_may_have_any_stride(case: Case) -> None:
+    arguments = {
+        name: Tensor(value.dtype, value.shape, format=value.format) if isinstance(value, T) else value
+        for name, value in case.call(DataType.FLOAT).items()
+    }
+    for name, value in arguments.items():
+        if isinstance(value, Tensor) and value.shape == (2, 3):
+            arguments[name] = Tensor(value.dtype, (2, 3), (3, 1))
+    for tensor in arguments.values():
+        if isinstance(tensor, Tensor) and 1 in tensor.shape:
+            tensor.strides = tuple(
+                2**63 - 1 if extent == 1 else stride
+                for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
+            )
+    prepare(case.operator, arguments, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(("case", "example"), EXAMPLES)
+def test_worked_examples_to_the_last_printed_digit(case: Case, example: Example) -> None:
+    def array(value: tuple[T, list[float]] | None) -> object:
+        return None if value is None else np.array(value[1], value[0].dtype.numpy).reshape(value[0].shape)
+
+    inputs = [array(example.inputs[p.name]) for p in case.operator.inputs]
+    attributes = tuple(example.attributes[p.name] for p in case.operator.attributes)
+    results = arrays.call(case.operator, inputs, attributes, (None,) * len(case.operator.outputs))
+    for parameter, result in zip(
+        case.operator.outputs, results if isinstance(results, tuple) else (results,), strict=True
+    ):
+        assert " ".join(f"{value:f}" for value in result.ravel()) == example.printed[parameter.name]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@given(data=st.data())
+def test_any_layout_and_mix_of_types(case: Case, data: st.DataObject) -> None:
+    product = data.draw(st.sampled_from([p for p in (Product.ASCEND_950, Product.ATLAS_A2) if p in case.dtypes]))
+    arguments = data.draw(valid_calls(case, product))
+    outputs = {p.name for p in case.operator.outputs}
+    strides = {
+        name: data.draw(layouts(value.shape, overlap=name not in outputs), label=f"strides of {name}")
+        for name, value in arguments.items()
+        if isinstance(value, T)
+    }
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000), label="seed"))
+    check(case, arguments, memory(case, arguments, rng, strides), product)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.operator.inputs], ids=lambda case: case.name)
+@given(data=st.data())
+def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, data: st.DataObject) -> None:
+    """Every tensor in one storage, inputs over one another and the first output over them."""
+    inputs = {p.name for p in case.operator.inputs}
+    # One storage has one data type.
+    alike = [
+        d for d in case.dtypes[Product.ATLAS_A2] if {v.dtype for k, v in case.call(d).items() if k in inputs} == {d}
+    ]
+    dtype = data.draw(st.sampled_from(alike))
+    arguments = changed(case.call(dtype), case.shaped(data.draw(small_shapes), data.draw(small_shapes)))
+    target = next(iter(wanted(case, arguments)))
+    tensors = {
+        name: Guarded(
+            value.dtype,
+            value.shape,
+            data.draw(layouts(value.shape, overlap=name in inputs), label=f"strides of {name}"),
+            shift=data.draw(st.integers(0, 12), label=f"shift of {name}"),
+        )
+        for name, value in arguments.items()
+        if isinstance(value, T)
+    }
+    apart: dict[str, object] = dict(arguments)
+    together: dict[str, object] = dict(arguments)
+    rng = np.random.default_rng(5)
+    size = max(view.storage.size for view in tensors.values())
+    storage = rng.uniform(0.5, 2, size).astype(NUMPY[dtype])
+    for name, view in tensors.items():
+        view.storage[...] = storage[: view.storage.size]
+        alone = Guarded(view.dtype, view.shape).fill(view.array)
+        apart[name] = alone
+        if name in inputs or name == target:
+            view.place(storage)
+        together[name] = view
+    run(prepare(case.operator, bound(apart), Product.ATLAS_A2))
+    before = storage.copy()
+    run(prepare(case.operator, bound(together), Product.ATLAS_A2))
+    for name in wanted(case, arguments):
+        assert together[name].array.tobytes() == apart[name].array.tobytes(), name
+    outside = ~tensors[target].mask(size)
+    assert storage[outside].tobytes() == before[outside].tobytes()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.operator.inputs], ids=lambda case: case.name)
+@pytest.mark.parametrize("size", [1, 100, 5000, 200_000])
+def test_an_output_may_be_an_input(case: Case, size: int) -> None:
+    for dtype in case.dtypes[Product.ATLAS_A2]:
+        arguments = changed(case.call(dtype), case.shaped((max(size // 100, 1),), (min(size, 100),)))
+        target, value = next(iter(wanted(case, arguments).items()))
+        rng = np.random.default_rng(6)
+        guarded = memory(case, arguments, rng)
+        run(prepare(case.operator, bound(guarded), Product.ATLAS_A2))
+        for parameter in case.operator.inputs:
+            view = guarded[parameter.name]
+            if (view.dtype, view.shape) == (value.dtype, value.shape):
+                original = view.array.copy()
+                run(prepare(case.operator, bound(guarded | {target: view}), Product.ATLAS_A2))
+                assert view.array.tobytes() == guarded[target].array.tobytes()
+                assert view.unchanged_outside()
+                view.fill(original)
+
+
+small_shapes = st.sampled_from([(), (1,), (3,), (4, 2), (17,), (2, 0)])
+few_dims = st.one_of(st.just(()), st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple))
+
+
+@st.composite
+def valid_calls(draw: st.DrawFn, case: Case, product: Product) -> dict[str, object]:
+    dtypes = st.sampled_from(case.dtypes[product])
+    arguments = case.call(draw(dtypes))
+    if case.curves:
+        arguments |= draw(st.sampled_from(tuple(case.curves.values()))).attributes
+        rows, columns = draw(SHAPES), ()
+    else:
+        rows, columns = draw(few_dims), draw(st.one_of(few_dims, st.sampled_from([(700,), (2, 300), (1030,)])))
+    arguments = changed(arguments, case.shaped(rows, columns))
+    return changed(arguments, case.mixed(draw, product, arguments) if draw(st.booleans()) else {})

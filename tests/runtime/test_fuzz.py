@@ -1,0 +1,138 @@
+"""Random calls of the whole C interface with live, stale, null, foreign and extreme arguments: codes, never a crash."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers.stand_in_plan import StandInPlan
+
+from aclnn import cann
+from aclnn.capi.prototype import CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
+from aclnn.core.status import CODES
+
+COUNTS = [0, 1, 2, 4, 4, 4, 16, 64, 1000, 1 << 16, 2**63 - 1, 2**64 - 1]
+NUMBERS = [0, 0, 0, 0, 1, 2, 3, 27, -1, -2, 5, 8, 9, 100, 2**31 - 1, -(2**31)]
+SHAPES: list[Any] = [None, [], [0], [4], [4], [4], [2, 2], [3, -1], [1 << 40, 1 << 40], [1] * 9, [-(2**63)]]
+UNSIGNED = ("uint32_t", "aclFloat16")
+NOT_HANDLES = [0, 0, 1, 0x5AC1_0000_0000_0000, 2**64 - 1]
+# What most tensors are, so that operators find pairs that fit; the address stays random.
+PLAIN: dict[str, Any] = {"viewDims": [4], "viewDimsNum": 1, "dataType": 0, "stride": None, "offset": 0}
+SAY_WHAT_FAILED = ("aclrtGetLastError", "aclrtPeekAtLastError")
+
+
+def object_type(c_type: str) -> str | None:
+    """``aclTensor`` for ``const aclTensor*``, ``aclrtStream`` for itself, None for what is no handle."""
+    name = c_type.removeprefix("const ").rstrip("*")
+    return name if name in HANDLES or ("*" in c_type and name.startswith("acl")) else None
+
+
+class Fuzzer:
+    """Keeps what the calls return, to give it to others; host memory is its own, so that no copy strays."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.host = np.zeros(1 << 17, np.uint8)
+        self.handles: dict[str, list[int]] = defaultdict(list)
+        self.addresses: list[int] = []
+        self.statuses: Counter[tuple[str, int]] = Counter()
+
+    def argument(self, parameter: CParameter) -> Any:
+        pick, c_type = self.random.choice, parameter.c_type
+        if parameter.counted_by is not None:
+            return pick(SHAPES) if "int64" in c_type else pick([None, [True, True, False], [0, 0, 0]])
+        if parameter.is_buffer:
+            return pick([0, self.host.ctypes.data])
+        if parameter.element == "char":
+            return pick([None, "none", "none", "tanh", "/nowhere"])
+        if c_type == "bool":
+            return pick([False, True])
+        if c_type == "int8_t":
+            return pick([-2, 0, 1, 127])
+        if c_type in ("float", "double"):
+            return pick([0.0, 1e-5, -1.0, float("nan"), float("inf")])
+        if (kind := object_type(c_type)) is not None:
+            return self.handle(kind)
+        if "*" in c_type:
+            return self.address()
+        if parameter.name == "timeout" and c_type == "int32_t":
+            return pick([1, 0, -2, 2])
+        if c_type in ("uint64_t", "size_t"):
+            return pick(COUNTS)
+        number = pick(NUMBERS)
+        return number % {"uint32_t": 1 << 32, "aclFloat16": 1 << 16}[c_type] if c_type in UNSIGNED else number
+
+    def handle(self, kind: str) -> int:
+        right, chance = self.handles[kind][-12:], self.random.random()
+        if right and chance < 0.85:
+            return self.random.choice(right)
+        if chance < 0.95:
+            return self.random.choice(NOT_HANDLES)
+        return self.random.choice([handle for pool in self.handles.values() for handle in pool[-3:]] or NOT_HANDLES)
+
+    def address(self) -> int:
+        host = self.host.ctypes.data
+        near = [address + 8 for address in self.addresses[-2:]]
+        return self.random.choice([0, 64, 2**64 - 8, host, host + 512, *near, *2 * self.addresses[-12:]])
+
+    def call(self, function: CFunction) -> None:
+        arguments = {parameter.name: self.argument(parameter) for parameter in function.inputs}
+        if function.name == "aclCreateTensor" and self.random.random() < 0.8:
+            arguments |= PLAIN
+        own = self.handles[f"{function.name}GetWorkspaceSize"][-4:]
+        if own and self.random.random() < 0.8:
+            arguments["executor"] = self.random.choice(own)
+        for parameter in function.inputs:
+            # C cannot say how long an array is, so a count never exceeds it here.
+            if parameter.counted_by is not None and arguments[parameter.name] is not None:
+                counted = arguments[parameter.counted_by]
+                arguments[parameter.counted_by] = min(counted, len(arguments[parameter.name]))
+        if "count" in arguments:
+            # Host memory that the runtime does not know is trusted: no copy leaves this buffer.
+            arguments["count"] = min(arguments["count"], 1 << 16)
+        self.keep(function, CALLS[function.name](**arguments))
+
+    def keep(self, function: CFunction, result: Any) -> None:
+        if not function.returns_status:
+            if (kind := object_type(function.returns)) is not None:
+                self.handles[kind].append(result)
+            return
+        status, *outputs = result if isinstance(result, tuple) else (result,)
+        self.statuses[function.name, status] += 1
+        assert status in CODES.values()
+        if status:
+            assert not any(outputs)
+            text = cann.aclGetRecentErrMsg()
+            assert text
+            assert re.match(r"acl\w+: .*expected", text, re.IGNORECASE), text
+            return
+        for parameter, output in zip(function.outputs, outputs, strict=True):
+            if "Malloc" in function.name:
+                self.addresses.append(output)
+            elif (kind := object_type(parameter.element)) is not None:
+                self.handles[kind].append(output)
+                self.handles[function.name].append(output)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
+    fuzzer = Fuzzer(seed)
+    functions = [function for name, function in FUNCTIONS.items() if name not in SAY_WHAT_FAILED]
+    makers = [f for f in functions if re.search("Create|Malloc|WorkspaceSize", f.name)]
+    users = [f for f in functions if f.name.startswith("aclnn") or "Executor" in f.name]
+    gradients = [f for f in functions if re.search("Backward|CreateTensor$", f.name)]
+    for step in range(60_000):
+        if step % 50 == 0:
+            assert cann.aclrtSetDevice(0) == 0
+        pool = fuzzer.random.choice([functions, functions, makers, users, gradients, gradients])
+        fuzzer.call(fuzzer.random.choice(pool))
+    succeeded = {name for name, status in fuzzer.statuses if status == 0}
+    refused = {name for name, status in fuzzer.statuses if status}
+    # Both outcomes of nearly everything came up, operators included.
+    assert len(succeeded) > 80
+    assert len(refused) > 80
+    assert StandInPlan.runs > 10

@@ -1,0 +1,159 @@
+"""Settings, what a device has, and versions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+
+import pytest
+from tests.helpers.fresh_runtime import refusal
+
+from aclnn import cann
+from aclnn.capi import system
+from aclnn.core import products
+from aclnn.core.products import Product
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "_parameters", {})
+    monkeypatch.setattr(system, "_compile_options", {})
+    monkeypatch.delenv("ACLNN_CANN_VERSION", raising=False)
+
+
+def buffer(nbytes: int) -> tuple[int, ctypes.Array[ctypes.c_char]]:
+    written = ctypes.create_string_buffer(b"\xff" * nbytes, nbytes)
+    return ctypes.addressof(written), written
+
+
+def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
+    for opt in cann.aclSysParamOpt:
+        assert cann.aclrtGetSysParamOpt(opt) == (0, 0)
+        assert cann.aclrtCtxGetSysParamOpt(opt) == (107021, 0)
+        assert "has set" in refusal()
+    assert cann.aclrtSetSysParamOpt(cann.ACL_OPT_DETERMINISTIC, 1) == 0
+    assert cann.aclrtCtxSetSysParamOpt(cann.ACL_OPT_STRONG_CONSISTENCY, -7) == 0
+    assert cann.aclrtGetSysParamOpt(cann.ACL_OPT_DETERMINISTIC) == (0, 1)
+    assert cann.aclrtGetSysParamOpt(cann.ACL_OPT_STRONG_CONSISTENCY) == (0, 0)
+    assert cann.aclrtCtxGetSysParamOpt(cann.ACL_OPT_STRONG_CONSISTENCY) == (0, -7)
+    assert cann.aclrtCreateContext(0)[0] == 0
+    assert cann.aclrtCtxGetSysParamOpt(cann.ACL_OPT_STRONG_CONSISTENCY)[0] == 107021, "another context's"
+
+
+@pytest.mark.parametrize("opt", [-1, 4])
+def test_unknown_parameters(device: None, opt: int) -> None:
+    assert cann.aclrtSetSysParamOpt(opt, 0) == cann.aclrtCtxSetSysParamOpt(opt, 0) == 107000
+    assert cann.aclrtGetSysParamOpt(opt) == cann.aclrtCtxGetSysParamOpt(opt) == (107000, 0)
+    assert f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}" in refusal()
+
+
+def test_a_contexts_parameters_need_one(fresh: None) -> None:
+    assert cann.aclrtCtxSetSysParamOpt(0, 1) == 107002
+    assert cann.aclrtCtxGetSysParamOpt(0) == (107002, 0)
+    assert cann.aclrtSetSysParamOpt(0, 1) == 0
+
+
+def test_the_default_context_exists_while_a_device_is_in_use(fresh: None) -> None:
+    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0, 0)
+    assert cann.aclrtSetDevice(1) == 0
+    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0, 1)
+    assert cann.aclrtGetPrimaryCtxState(0) == (0, 0, 0)
+    assert cann.aclrtResetDevice(1) == 0
+    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0, 0)
+    assert cann.aclrtGetPrimaryCtxState(2) == (107001, 0, 0)
+
+
+def test_a_limit_for_tasks_is_taken(fresh: None) -> None:
+    assert cann.aclrtSetOpExecuteTimeOut(547) == 0
+
+
+def test_peers(device: None) -> None:
+    assert cann.aclrtDeviceCanAccessPeer(0, 1) == (0, 1)
+    assert cann.aclrtDeviceCanAccessPeer(1, 1) == (0, 0)
+    assert cann.aclrtDeviceCanAccessPeer(0, 2) == (107001, 0)
+    assert "peerDeviceId" in refusal()
+    assert cann.aclrtDeviceEnablePeerAccess(1, 0) == 0
+    assert cann.aclrtDeviceEnablePeerAccess(1, 1) == 107000
+    assert cann.aclrtDeviceEnablePeerAccess(2, 0) == 107001
+    thread = threading.Thread(target=lambda: codes.append(cann.aclrtDeviceEnablePeerAccess(1, 0)))
+    codes: list[int] = []
+    thread.start()
+    thread.join()
+    assert codes == [107002]
+
+
+def test_the_process(fresh: None) -> None:
+    assert cann.aclrtDeviceGetBareTgid() == (0, os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("soc_name", "numbers"),
+    [
+        ("Ascend910B2", (24, 48, 192 << 20)),
+        ("Ascend910B3", (20, 40, 192 << 20)),
+        ("Ascend910B4-1", (20, 40, 96 << 20)),
+        ("Ascend910_9391", (24, 48, 192 << 20)),
+        ("Ascend910_9362", (20, 40, 192 << 20)),
+        ("Ascend950DT_9571", (28, 56, 128 << 20)),
+        ("Ascend950PR_958b", (32, 64, 128 << 20)),
+        ("Ascend950PR_9599", (36, 72, 128 << 20)),
+        ("Ascend310B1", (1, 1, None)),
+        ("Ascend910A", (None, None, None)),
+    ],
+)
+def test_what_a_chip_has(fresh: None, soc_name: str, numbers: tuple[int | None, ...]) -> None:
+    products.set_soc_name(soc_name)
+    for info, number in enumerate(numbers):
+        assert cann.aclGetDeviceCapability(1, info) == ((0, number) if number is not None else (207000, 0))
+    assert cann.aclGetDeviceCapability(2, 0) == (107001, 0)
+    for info in (-1, 3):
+        assert cann.aclGetDeviceCapability(0, info) == (100000, 0)
+
+
+def test_every_modern_products_example_has_published_numbers() -> None:
+    for product in products.A2_CLASS | products.CLASS_950:
+        assert None not in products.cores(Product[product.name].example)
+
+
+def test_options_of_the_compiler() -> None:
+    address, written = buffer(16)
+    assert cann.aclGetCompileoptSize(cann.ACL_OP_JIT_COMPILE) == 8
+    assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 8) == 0
+    assert written.raw == b"disable\0" + b"\xff" * 8
+    assert cann.aclGetCompileoptSize(cann.ACL_PRECISION_MODE) == 1
+    assert cann.aclSetCompileopt(cann.ACL_PRECISION_MODE, "allow_fp32_to_fp16") == 0
+    assert cann.aclGetCompileoptSize(cann.ACL_PRECISION_MODE) == 19
+    assert cann.aclGetCompileopt(cann.ACL_PRECISION_MODE, address, 16) == 100000
+    assert refusal() == "aclGetCompileopt: length: expected at least 19 bytes, got 16 [100000]"
+    assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, None, 8) == 100000
+    assert cann.aclSetCompileopt(cann.ACL_OP_JIT_COMPILE, None) == 100000
+    for opt in (-1, 17):
+        assert cann.aclSetCompileopt(opt, "") == cann.aclGetCompileopt(opt, address, 16) == 100000
+        assert cann.aclGetCompileoptSize(opt) == 0
+
+
+@pytest.mark.parametrize(
+    ("claimed", "parts"), [(None, ("9", "2", "0", "")), ("8.5.0.alpha1", ("8", "5", "0", "alpha1"))]
+)
+def test_the_claimed_version(monkeypatch: pytest.MonkeyPatch, claimed: str | None, parts: tuple[str, ...]) -> None:
+    if claimed is not None:
+        monkeypatch.setenv("ACLNN_CANN_VERSION", claimed)
+    address, written = buffer(512)
+    assert cann.aclsysGetCANNVersion(cann.ACL_PKG_NAME_RUNTIME, address) == 0
+    whole = ".".join(filter(None, parts))
+    fields = [written.raw[0:128], *(written.raw[at : at + 64] for at in range(128, 384, 64)), written.raw[384:]]
+    assert [field.rstrip(b"\0").decode() for field in fields] == [whole, *parts, ""]
+    address, written = buffer(128)
+    assert cann.aclsysGetVersionStr("CANN", address) == 0
+    assert written.value.decode() == whole
+
+
+def test_packages_that_there_are_not() -> None:
+    address, written = buffer(512)
+    for name in (-1, 8):
+        assert cann.aclsysGetCANNVersion(name, address) == 100000
+    assert cann.aclsysGetCANNVersion(cann.ACL_PKG_NAME_DRIVER, address) == 100003
+    assert cann.aclsysGetVersionStr("driver", address) == cann.aclsysGetVersionStr(None, address) == 100003
+    assert cann.aclsysGetCANNVersion(0, None) == 100000
+    assert written.raw == b"\xff" * 512

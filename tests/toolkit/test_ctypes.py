@@ -1,0 +1,423 @@
+"""Python programs that load the libraries through ctypes: what they rely on, and every refusal through C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cases import CASES
+from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
+from tests.helpers.toolkit_client import argument, first_phase, int64s, load, refusal, tensor
+from tests.helpers.toolkit_support import needs_toolkit
+
+from aclnn import acl
+from aclnn.capi.prototype import FUNCTIONS
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Kind
+from aclnn.core.products import Product, set_soc_name
+from aclnn.operators import BY_NAME
+
+pytestmark = [needs_toolkit, pytest.mark.toolkit]
+
+ROWS = [
+    pytest.param(case, row, id=f"{case.name}-{place}-{row.argument}")
+    for case in CASES
+    for place, row in enumerate(case.refusals)
+]
+EDGES = [pytest.param(case, edge, id=f"{case.name}-{edge.name}") for case in CASES for edge in case.accepted]
+
+
+@pytest.fixture(scope="module")
+def lib(toolkit_root: Path) -> ctypes.CDLL:
+    return load(toolkit_root)
+
+
+@contextmanager
+def handles(lib: ctypes.CDLL, case: Case, arguments: Arguments) -> Iterator[list[Any]]:
+    """A call's arguments as C takes them, for as long as it lasts."""
+    given = []
+    for parameter in case.operator.parameters:
+        value = arguments[parameter.name]
+        if isinstance(value, T):
+            given.append(tensor(lib, value.dtype, value.shape, format=value.format))
+        else:
+            given.append(argument(lib, parameter.kind, value))
+    yield given
+    for parameter, handle in zip(case.operator.parameters, given, strict=True):
+        if parameter.is_tensor:
+            assert lib.aclDestroyTensor(handle) == 0
+        elif parameter.kind is Kind.INT_ARRAY:
+            assert lib.aclDestroyIntArray(handle) == 0
+        elif parameter.kind is Kind.BOOL_ARRAY:
+            assert lib.aclDestroyBoolArray(handle) == 0
+        elif parameter.kind is Kind.SCALAR:
+            assert lib.aclDestroyScalar(handle) == 0
+
+
+@pytest.mark.parametrize(("case", "row"), ROWS)
+def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Refusal) -> None:
+    tried = 0
+    for product in row.products:
+        set_soc_name(SOC_NAMES[product])
+        for dtype in row.dtypes:
+            if dtype not in case.dtypes.get(product, FLOATS[:2]):
+                continue
+            with handles(lib, case, changed(case.call(dtype), row.change)) as given:
+                status, size, executor = first_phase(lib, case.operator, given)
+                assert (status, size, executor) == (row.code, 0, None), "nothing is written on failure"
+                text = refusal(lib)
+                assert text.startswith(f"{case.operator.function}: {row.argument}: expected ")
+                assert row.expected in text
+                assert row.got in text
+                assert lib.aclrtPeekAtLastError(0) == row.code
+                tried += 1
+    assert tried
+
+
+@pytest.mark.usefixtures("without_kernels")
+@pytest.mark.parametrize(("case", "edge"), EDGES)
+def test_edges_are_accepted(lib: ctypes.CDLL, case: Case, edge: Accepted) -> None:
+    for product in edge.products:
+        set_soc_name(SOC_NAMES[product])
+        for dtype in case.dtypes.get(product, ()):
+            with handles(lib, case, changed(case.call(dtype), edge.change)) as given:
+                status, _, executor = first_phase(lib, case.operator, given)
+                assert status == 0, refusal(lib)
+                assert lib.aclDestroyAclOpExecutor(executor) == 0
+
+
+@pytest.mark.usefixtures("without_kernels")
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_products_without_a_kernel(lib: ctypes.CDLL, case: Case, product: Product) -> None:
+    set_soc_name(SOC_NAMES[product])
+    assert lib.aclrtGetSocName() == SOC_NAMES[product].encode()
+    with handles(lib, case, case.call(DataType.FLOAT)) as given:
+        status, _, executor = first_phase(lib, case.operator, given)
+        expected, text = case.unsupported.get(product, (0, ""))
+        assert status == expected
+        if expected:
+            assert text in refusal(lib)
+        else:
+            assert lib.aclDestroyAclOpExecutor(executor) == 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_results_of_the_first_phase_come_before_the_operators_own_checks(lib: ctypes.CDLL, case: Case) -> None:
+    entry = getattr(lib, f"{case.operator.function}GetWorkspaceSize")
+    nothing = [
+        0 if p.kind in (Kind.BOOL, Kind.DOUBLE, Kind.INT32, Kind.INT64) else None for p in case.operator.parameters
+    ]
+    value = ctypes.c_uint64()
+    for results, name in (((None, ctypes.byref(value)), "workspaceSize"), ((ctypes.byref(value), None), "executor")):
+        assert entry(*nothing, *results) == 161001
+        assert f"{name}: expected an address for the result, got null" in refusal(lib)
+
+
+def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
+    dims, count = (ctypes.c_int64 * 1)(1), 2**40
+    assert not lib.aclCreateTensor(dims, count, 0, None, 0, 2, dims, 1, None)
+    assert (
+        refusal(lib) == "aclCreateTensor: viewDimsNum: expected at most 268435456 elements, got 1099511627776 [161002]"
+    )
+    assert not lib.aclCreateIntArray(dims, count)
+    assert refusal(lib).startswith("aclCreateIntArray: size: expected at most 268435456 elements, got 1099511627776")
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "setting", "expected"),
+    [
+        ("aclrtSetDevice", 500000, ("ACLNN_DEVICE_COUNT", "0"), "from 1 to 1024, got '0'"),
+        ("aclrtSetDevice", 500000, ("ACLNN_MEMORY_BYTES", "abc"), "of at least 1, got 'abc'"),
+        ("aclnnSiluBackwardGetWorkspaceSize", 561000, ("ACLNN_WORKSPACE_BYTES", "-1"), "of at least 0, got '-1'"),
+    ],
+)
+def test_a_wrong_setting_is_no_internal_error(
+    lib: ctypes.CDLL,
+    fresh: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    function: str,
+    code: int,
+    setting: tuple[str, str],
+    expected: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv(*setting)
+        if function == "aclrtSetDevice":
+            assert lib.aclrtSetDevice(0) == code
+        else:
+            tensors = [tensor(lib, 0, (4,)) for _ in range(3)]
+            assert first_phase(lib, BY_NAME["silu_backward"], tensors)[0] == code
+    text = f"{function}: {setting[0]}: expected an integer {expected}"
+    assert capfd.readouterr().err == f"aclnn: {text}\n"
+    assert lib.aclrtPeekAtLastError(0) == code
+    assert refusal(lib) == f"{text} [{code}]"
+
+
+@pytest.mark.parametrize(("function", "code"), [("aclrtSetDevice", 500000), ("aclDestroyTensor", 561000)])
+def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
+    lib: ctypes.CDLL, fresh: None, monkeypatch: pytest.MonkeyPatch, function: str, code: int
+) -> None:
+    """All of it was recorded as 561000, also where 500000 was returned."""
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("nobody expected it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aclnn.runtime.devices.set_device", fail)
+        patch.setattr("aclnn.runtime.handles.take", fail)
+        assert getattr(lib, function)(1) == code
+    assert lib.aclrtPeekAtLastError(0) == code
+    assert refusal(lib) == f"{function}: internal error: KeyError: 'nobody expected it' [{code}]"
+
+
+def test_the_upper_half_of_a_status_is_zero(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
+    wide = ctypes.CDLL(str(toolkit_root / "lib64" / "libopapi.so"))
+    for function in FUNCTIONS.values():
+        if function.returns_status and function.name != "aclFinalize":
+            entry = wide[function.name]  # an item, unlike an attribute, is a new object with types of its own
+            entry.argtypes = getattr(lib, function.name).argtypes
+            entry.restype = ctypes.c_uint64
+            for filling in (0, 1):
+                values = [
+                    filling if kind in (ctypes.c_int32, ctypes.c_int64) else None if kind is ctypes.c_char_p else 0
+                    for kind in entry.argtypes
+                ]
+                assert entry(*values) < 2**32, function.name
+
+
+def test_an_operators_home_is_found_by_listing(toolkit_root: Path) -> None:
+    libraries = {name: ctypes.CDLL(str(toolkit_root / "lib64" / f"lib{name}.so")) for name in ("opapi", "opapi_nn")}
+    for library in libraries.values():
+        assert library.aclnnSiluBackwardGetWorkspaceSize
+
+
+def test_lists_are_released_through_the_object_librarys_handle(lib: ctypes.CDLL, toolkit_root: Path) -> None:
+    base = ctypes.CDLL(str(toolkit_root / "lib64" / "libnnopbase.so"))
+    handle = tensor(lib, 0, (4, 2, 7), strides=(1, 28, 4), offset=3)
+    for getter, expected in (
+        ("aclGetViewShape", [4, 2, 7]),
+        ("aclGetViewStrides", [1, 28, 4]),
+        ("aclGetStorageShape", [4, 2, 7]),
+    ):
+        dims, count = ctypes.POINTER(ctypes.c_int64)(), ctypes.c_uint64()
+        for _ in range(1000):
+            assert getattr(lib, getter)(handle, ctypes.byref(dims), ctypes.byref(count)) == 0
+            assert dims[: count.value] == expected
+            base._ZdaPv(dims)
+    assert lib.aclDestroyTensor(handle) == 0
+
+
+def test_the_layer_below_is_the_same_runtime(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
+    below = ctypes.CDLL(str(toolkit_root / "lib64" / "libruntime.so"))
+    context, stream, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert below.rtCtxCreate(ctypes.byref(context), 0, 0) == 0
+    assert below.rtStreamCreate(ctypes.byref(stream), 0) == 0
+    assert below.rtMalloc(ctypes.byref(memory), ctypes.c_uint64(64), 0, 0) == 0
+    data = (ctypes.c_uint8 * 64)(*range(64))
+    back = (ctypes.c_uint8 * 64)()
+    assert below.rtMemcpy(memory, ctypes.c_uint64(64), data, ctypes.c_uint64(64), 1) == 0
+    assert below.rtMemcpy(back, ctypes.c_uint64(64), memory, ctypes.c_uint64(64), 2) == 0
+    assert bytes(back) == bytes(data)
+    assert below.rtSetDeviceSatMode(1) == 0
+    assert below.rtStreamSynchronize(stream) == 0
+    assert below.rtStreamSynchronizeWithTimeout(stream, 100) == 0
+    assert lib.aclrtMemset(memory, 64, 5, 64) == 0, "one table behind both"
+    assert below.rtStreamDestroy(stream) == 0
+    assert below.rtStreamDestroyForce(stream) != 0, "destroyed before"
+    assert below.rtFree(memory) == 0
+    assert below.rtFree(memory) != 0, "freed before"
+    assert below.rtCtxDestroy(context) == 0
+    assert below.rtStreamCreate(ctypes.byref(stream), 0) == 107002
+
+
+def test_aclnn_init_takes_a_small_json_file(lib: ctypes.CDLL, tmp_path: Path) -> None:
+    path = tmp_path / "acl.json"
+    path.write_text('{"dump": {"dump_scene": "lite_exception"}}')
+    assert lib.aclnnInit(str(path).encode()) == 0
+    assert lib.aclnnFinalize() == 0
+
+
+class Buffers:
+    """Device memory with arrays copied in and out."""
+
+    def __init__(self, lib: ctypes.CDLL) -> None:
+        self.lib = lib
+
+    def put(self, array: np.ndarray[Any, Any], before: int = 0) -> int:
+        """The address of a copy, so many bytes into an allocation of its own."""
+        address = ctypes.c_void_p()
+        assert self.lib.aclrtMalloc(ctypes.byref(address), array.nbytes + before, 0) == 0
+        assert address.value is not None
+        inside = address.value + before
+        assert self.lib.aclrtMemcpy(inside, array.nbytes, array.ctypes.data, array.nbytes, 1) == 0
+        return inside
+
+    def get(self, address: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        result = np.empty_like(like)
+        assert self.lib.aclrtMemcpy(result.ctypes.data, result.nbytes, address, result.nbytes, 2) == 0
+        return result
+
+
+@pytest.fixture
+def buffers(lib: ctypes.CDLL, device: None) -> Buffers:
+    return Buffers(lib)
+
+
+HARDSWISH = BY_NAME["hardswish_backward"]
+X = np.full(8, 4.0, np.float32)
+DY = np.arange(8, dtype=np.float32)
+
+
+def executor_over(lib: ctypes.CDLL, dy: int, x: int, dx: int) -> int:
+    tensors = [tensor(lib, 0, (8,), address) for address in (dy, x, dx)]
+    status, size, executor = first_phase(lib, HARDSWISH, tensors)
+    assert (status, size) == (0, 0)
+    for handle in tensors:
+        assert lib.aclDestroyTensor(handle) == 0, "phase one keeps what it needs"
+    assert executor is not None
+    return executor
+
+
+@pytest.mark.parametrize("before", [0, 4, 64, 512])
+def test_data_may_begin_anywhere_in_an_allocation(lib: ctypes.CDLL, buffers: Buffers, before: int) -> None:
+    dy, x, dx = (buffers.put(array, before) for array in (DY, X, np.zeros_like(X)))
+    assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, dy, x, dx), None) == 0
+    assert lib.aclrtSynchronizeStream(None) == 0
+    np.testing.assert_array_equal(buffers.get(dx, DY), DY)
+
+
+def test_what_the_python_module_made_serves_c(lib: ctypes.CDLL, device: None) -> None:
+    stream, status = acl.rt.create_stream()
+    assert status == 0
+    addresses = []
+    for array in (DY, X, np.zeros_like(X)):
+        address, status = acl.rt.malloc(array.nbytes, 0)
+        assert status == 0
+        assert acl.rt.memcpy(address, array.nbytes, array.ctypes.data, array.nbytes, 1) == 0
+        addresses.append(address)
+    assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), stream) == 0
+    assert acl.rt.synchronize_stream(stream) == 0
+    result = np.empty_like(DY)
+    assert acl.rt.memcpy(result.ctypes.data, result.nbytes, addresses[2], result.nbytes, 2) == 0
+    np.testing.assert_array_equal(result, DY)
+    assert lib.aclrtDestroyStream(stream) == 0
+    assert acl.rt.destroy_stream(stream) != 0
+
+
+def test_the_stream_is_synchronised_after_a_refused_second_phase(lib: ctypes.CDLL, buffers: Buffers) -> None:
+    executor = executor_over(lib, *(buffers.put(DY) for _ in range(3)))
+    assert lib.aclnnHardswishBackward(None, 64, executor, None) == 161001
+    assert "workspace" in refusal(lib)
+    assert lib.aclrtSynchronizeStream(None) == 0
+    assert lib.aclnnHardswishBackward(None, 0, executor, None) == 161001, "the first refusal destroyed it"
+
+
+class TestMisuse:
+    """What is undefined on a device is caught here, with a code and a text."""
+
+    def refused(self, lib: ctypes.CDLL, executor: int, code: int, *words: str) -> None:
+        assert lib.aclnnHardswishBackward(None, 0, executor, None) == code
+        text = refusal(lib)
+        assert text.startswith("aclnnHardswishBackward: ")
+        for word in words:
+            assert word in text
+        assert lib.aclrtSynchronizeStream(None) == 0
+
+    def test_a_second_use_of_a_single_use_executor(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
+        assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0
+        self.refused(lib, executor, 161001, "executor")
+
+    def test_a_repeatable_executor_runs_until_it_is_destroyed(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        dy, x, dx = (buffers.put(array) for array in (DY, X, np.zeros_like(X)))
+        executor = executor_over(lib, dy, x, dx)
+        assert lib.aclSetAclOpExecutorRepeatable(executor) == 0
+        for turn in range(3):
+            assert lib.aclrtMemset(dx, 32, 0xFF, 32) == 0
+            assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0, turn
+            assert lib.aclrtSynchronizeStream(None) == 0
+            np.testing.assert_array_equal(buffers.get(dx, DY), DY)
+        assert lib.aclDestroyAclOpExecutor(executor) == 0
+        assert lib.aclDestroyAclOpExecutor(executor) == 561000
+        self.refused(lib, executor, 161001, "executor")
+
+    def test_an_executor_of_another_operator(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
+        assert lib.aclnnSiluBackward(None, 0, executor, None) == 161002
+        assert "aclnnHardswishBackward" in refusal(lib)
+
+    @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
+    def test_a_tensor_that_reaches_outside_its_allocation(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
+        addresses = [buffers.put(DY) for _ in range(3)]
+        addresses[which] += 4
+        self.refused(lib, executor_over(lib, *addresses), 107000, HARDSWISH.parameters[which].name, "32 bytes")
+
+    @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
+    def test_a_freed_buffer(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
+        addresses = [buffers.put(DY) for _ in range(3)]
+        executor = executor_over(lib, *addresses)
+        assert lib.aclrtFree(addresses[which]) == 0
+        self.refused(lib, executor, 107000, HARDSWISH.parameters[which].name, "freed")
+
+    def test_null_data(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        self.refused(lib, executor_over(lib, buffers.put(DY), buffers.put(X), 0), 107000, "out", "null")
+
+    def test_an_output_in_read_only_memory(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        constant = bytes(64)
+        address = ctypes.cast(ctypes.c_char_p(constant), ctypes.c_void_p).value
+        assert address is not None
+        aligned = -(-address // 32) * 32
+        self.refused(lib, executor_over(lib, buffers.put(DY), buffers.put(X), aligned), 107000, "out")
+        assert constant == bytes(64)
+
+    def test_freeing_what_was_not_allocated(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        address = buffers.put(DY)
+        assert lib.aclrtFree(address + 4) == 107000
+        assert lib.aclrtFree(DY.ctypes.data) == 107000
+        assert lib.aclrtFree(address) == 0
+        assert lib.aclrtFree(address) == 107000
+        assert "freed" in refusal(lib)
+
+    def test_handles_null_stale_foreign_and_destroyed_twice(self, lib: ctypes.CDLL, device: None) -> None:
+        array = lib.aclCreateIntArray(int64s([1, 2]), 2)
+        size = ctypes.c_uint64()
+        assert lib.aclGetFloatArraySize(array, ctypes.byref(size)) == 161001, "an array of another type"
+        assert lib.aclDestroyTensor(array) == 161001, "an array is no tensor"
+        assert lib.aclGetIntArraySize(array, ctypes.byref(size)) == 0
+        assert size.value == 2
+        assert lib.aclDestroyIntArray(array) == 0
+        assert lib.aclDestroyIntArray(array) == 161001, "destroyed before"
+        assert lib.aclGetIntArraySize(array, ctypes.byref(size)) == 161001
+        assert lib.aclGetIntArraySize(DY.ctypes.data, ctypes.byref(size)) == 161001, "an address is no handle"
+        assert lib.aclDestroyIntArray(None) == 0
+        assert lib.aclrtDestroyStream(array) in (107000, 107003)
+        assert lib.aclrtDestroyEvent(array) == 107000
+        assert lib.aclrtSetCurrentContext(array) == 107000
+        assert lib.aclrtDestroyContext(array) == 107002
+        assert lib.aclDestroyAclOpExecutor(array) == 561000
+        assert lib.aclDestroyAclOpExecutor(None) == 561103
+        with_stale = [array, None, None]
+        assert first_phase(lib, HARDSWISH, with_stale)[0] == 161001
+
+
+def test_an_array_that_nobody_can_mean_is_refused(lib: ctypes.CDLL) -> None:
+    assert lib.aclCreateIntArray(int64s([1]), 2**60) is None
+    assert lib.aclCreateTensor(int64s([1]), 2**63, 0, None, 0, 2, None, 0, None) is None
+
+
+def test_strides_beyond_64_bits_wrap_as_in_c(lib: ctypes.CDLL) -> None:
+    shape, count = int64s([3, 2**62, 3]), ctypes.c_uint64()
+    strides = ctypes.POINTER(ctypes.c_int64)()
+    handle = lib.aclCreateTensor(shape, 3, DataType.FLOAT, None, 0, 2, shape, 3, None)
+    status = lib.aclGetViewStrides(handle, ctypes.byref(strides), ctypes.byref(count))
+    assert (status, count.value) == (0, 3)
+    assert strides[:3] == [3 * 2**62 - 2**64, 3, 1]
+    lib._ZdaPv(ctypes.cast(strides, ctypes.c_void_p))
+    assert lib.aclDestroyTensor(handle) == 0

@@ -1,0 +1,228 @@
+"""``aclnn torch-npu``, and torch_npu's wheel itself where a Python has it.
+
+That is in a virtual environment of its own, which ``make test`` makes (npu/environment.py), or TORCH_NPU_PYTHON names:
+with torch_npu installed a plain ``import torch`` needs the toolkit's environment.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.toolkit_support import RUN_SECONDS, needs_toolkit
+
+from aclnn.cli import torch_npu
+from aclnn.toolkit import task_queue, tree
+from aclnn.toolkit.compiler import ToolkitError
+
+HERE = Path(__file__).parents[1]
+PYTHON = os.environ.get("TORCH_NPU_PYTHON") or str(Path(sys.prefix) / "torch-npu" / "bin" / "python")
+needs_wheel = pytest.mark.skipif(not Path(PYTHON).exists(), reason="no environment with torch_npu (npu/environment.py)")
+SOC_NAMES = ["Ascend950DT_9571", "Ascend910B2"]
+EVERY_SOC = pytest.mark.parametrize("soc_name", [SOC_NAMES[0], pytest.param(SOC_NAMES[1], marks=pytest.mark.long)])
+
+
+class Package:
+    def __init__(self, version: str, root: Path) -> None:
+        self.version = version
+        self._root = root
+
+    def locate_file(self, path: str) -> Path:
+        return self._root / path
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    installed = {"torch": "2.13.0+cpu", "torch_npu": "2.13.0", "pyyaml": "6.0"}
+
+    def distribution(name: str) -> Package:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return Package(installed[name], tmp_path)
+
+    monkeypatch.setattr(torch_npu, "distribution", distribution)
+    monkeypatch.setattr(torch_npu.sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    return installed
+
+
+class TestCheck:
+    def test_what_fits(self, packages: dict[str, str]) -> None:
+        assert torch_npu.check() == {"torch": "2.13.0+cpu", "torch_npu": "2.13.0"}
+
+    @pytest.mark.parametrize("name", ["torch", "torch_npu", "pyyaml"])
+    def test_what_is_not_installed(self, packages: dict[str, str], name: str) -> None:
+        del packages[name]
+        with pytest.raises(ToolkitError, match=rf"^{name}: expected it to be installed, it is not: pip install"):
+            torch_npu.check()
+
+    @pytest.mark.parametrize(("name", "version"), [("torch", "2.12.0+cpu"), ("torch_npu", "2.7.1.post2")])
+    def test_another_version(self, packages: dict[str, str], name: str, version: str) -> None:
+        packages[name] = version
+        with pytest.raises(ToolkitError) as caught:
+            torch_npu.check()
+        assert str(caught.value).startswith(f"{name}: expected 2.13.0, got {version}: pip install")
+
+    def test_pytorchs_cuda_build(self, packages: dict[str, str], tmp_path: Path) -> None:
+        (tmp_path / "torch" / "lib").mkdir(parents=True)
+        (tmp_path / "torch" / "lib" / "libtorch_cuda.so").touch()
+        with pytest.raises(ToolkitError, match="expected PyTorch's CPU build"):
+            torch_npu.check()
+
+    @pytest.mark.parametrize(("system", "machine"), [("darwin", "arm64"), ("linux", "riscv64")])
+    def test_a_platform_without_a_wheel(
+        self, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch, system: str, machine: str
+    ) -> None:
+        monkeypatch.setattr(torch_npu.sys, "platform", system)
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        with pytest.raises(ToolkitError, match=f"expected Linux on x86_64 or aarch64.* on {machine}$"):
+            torch_npu.check()
+
+    def test_run_replaces_this_process_by_one_with_the_environment(
+        self, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        calls: list[Any] = []
+        monkeypatch.setattr(torch_npu.os, "execve", lambda *arguments: calls.append(arguments))
+        monkeypatch.setattr(tree, "ensure", lambda: tmp_path)
+        monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
+        torch_npu.run_command(["train.py", "--lr", "1"], "Ascend950DT_9571")
+        ((path, arguments, environment),) = calls
+        assert path == sys.executable
+        assert arguments == [sys.executable, "train.py", "--lr", "1"]
+        assert environment["LD_LIBRARY_PATH"].split(os.pathsep)[0] == str(tmp_path / "lib64")
+        expected = {"ASCEND_HOME_PATH": str(tmp_path), "TASK_QUEUE_ENABLE": "0", "ACLNN_SOC_NAME": "Ascend950DT_9571"}
+        assert expected.items() <= environment.items()
+
+
+def test_the_command_tells_what_is_missing() -> None:
+    done = subprocess.run([sys.executable, "-m", "aclnn", "torch-npu"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("aclnn torch-npu: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+class TestTaskQueue:
+    def test_it_is_used_by_torch_npu_unless_it_is_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
+        assert not task_queue.is_used()
+        monkeypatch.setitem(sys.modules, "torch_npu", sys)
+        assert task_queue.is_used(), "torch_npu's own default"
+        monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
+        assert task_queue.is_used()
+        monkeypatch.setenv("TASK_QUEUE_ENABLE", "0")
+        assert not task_queue.is_used()
+
+
+def run(*arguments: str, status: int | None = 0, timeout_s: float = RUN_SECONDS, **env: str) -> tuple[str, str]:
+    """What a program prints that is given to Python by ``-c``, or by other arguments."""
+    given = arguments if len(arguments) > 1 else ("-c", *arguments)
+    command = [PYTHON, "-m", "aclnn", "torch-npu", "run", *given]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env
+    ) as process:
+        try:
+            output = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output = process.communicate()
+    assert status is None or process.returncode == status, output
+    return output
+
+
+QUEUED = """
+import torch, torch_npu
+x = torch.empty(1 << 16, device="npu")
+for _ in range(400):
+    y = torch.nn.functional.silu(x)
+"""
+
+
+@needs_wheel
+@needs_toolkit
+@pytest.mark.toolkit
+class TestWheel:
+    @EVERY_SOC
+    def test_devices_streams_events_and_memory(self, soc_name: str) -> None:
+        cores = {"Ascend950DT_9571": (28, 56), "Ascend910B2": (24, 48)}[soc_name]
+        out, err = run(
+            "import torch, torch_npu\n"
+            "assert torch.npu.is_available() and torch.npu.device_count() == 1\n"
+            "x = torch.empty(4, device='npu')\n"
+            "assert str(x.device) == 'npu:0'\n"
+            "has = torch.npu.get_device_properties(0)\n"
+            "print(has.name, has.cube_core_num, has.vector_core_num, has.total_memory)\n"
+            "stream, begin, end = torch.npu.Stream(), *(torch.npu.Event(enable_timing=True) for _ in range(2))\n"
+            "with torch.npu.stream(stream):\n"
+            "    begin.record(); y = torch.nn.functional.silu(x); end.record()\n"
+            "stream.synchronize(); torch.npu.current_stream().wait_event(end); torch.npu.synchronize()\n"
+            "assert begin.query() and end.query() and begin.elapsed_time(end) >= 0\n"
+            "assert torch.ones(16).pin_memory().is_pinned()\n"
+            "assert torch.npu.mem_get_info()[1] == has.total_memory and torch.npu.memory_allocated() > 0\n"
+            "torch.npu.empty_cache()\n",
+            ACLNN_SOC_NAME=soc_name,
+            ACLNN_MEMORY_BYTES=str(1 << 30),
+        )
+        assert out == f"{soc_name} {cores[0]} {cores[1]} {1 << 30}\n"
+        if soc_name == SOC_NAMES[0]:  # of older products torch_npu warns that its allocator pads
+            assert err == ""
+
+    @pytest.mark.parametrize(
+        "mode", ["0", pytest.param("1", marks=pytest.mark.long), pytest.param("2", marks=pytest.mark.long)]
+    )
+    @EVERY_SOC
+    def test_what_programs_use(self, soc_name: str, mode: str) -> None:
+        options = ["-q", "--noconftest", "-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", str(HERE / "npu")]
+        out, _ = run(
+            "-m", "pytest", *options, str(HERE / "npu"), ACLNN_SOC_NAME=soc_name, TASK_QUEUE_ENABLE=mode, timeout_s=600
+        )
+        assert " passed" in out
+        assert "failed" not in out
+
+    def test_the_documented_script_prints_what_is_documented(self) -> None:
+        page = (HERE.parent / "docs" / "torch-npu.md").read_text()
+        script = page.partition("```python\n")[2].partition("```")[0]
+        expected = [line.removeprefix("# -> ") for line in script.splitlines() if line.startswith("# -> ")]
+        assert run(script)[0].splitlines() == expected
+
+    def test_without_the_environment_it_says_so(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+        done = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, text=True, env=environment)
+        assert done.returncode
+        assert "libhccl.so" in done.stderr or "ASCEND" in done.stderr
+
+    @pytest.mark.parametrize(
+        "mode", [pytest.param("0", marks=pytest.mark.long), pytest.param("1", marks=pytest.mark.long), "2"]
+    )
+    def test_a_process_with_operators_queued_ends(self, mode: str) -> None:
+        """At 2 five of six hung: torch_npu waits for its launch thread with Python's lock."""
+        assert run(f"{QUEUED}print('end')", TASK_QUEUE_ENABLE=mode)[0] == "end\n"
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("mode", ["0", "1", "2"])
+    def test_twenty_processes_with_operators_queued_end(self, mode: str) -> None:
+        for _ in range(20):
+            assert run(f"{QUEUED}print('end')", timeout_s=60, TASK_QUEUE_ENABLE=mode)[0] == "end\n"
+
+    def test_a_wait_that_never_ends_is_told(self) -> None:
+        _, err = run(f"{QUEUED}torch.npu.empty_cache()", status=None, timeout_s=40, TASK_QUEUE_ENABLE="2")
+        assert "set TASK_QUEUE_ENABLE=0" in err
+
+    def test_what_is_only_named_refuses_with_a_text(self) -> None:
+        """Private formats are operators by name."""
+        out, _ = run(
+            "import ctypes\nlib = ctypes.CDLL('libacl_op_compiler.so')\n"
+            "lib.aclGetRecentErrMsg.restype = ctypes.c_char_p\n"
+            "print(lib.aclmdlInitDump(), lib.aclGetRecentErrMsg().decode())\n"
+            "value = ctypes.c_int64(7)\n"
+            "print(lib.aclrtGetSysParamOpt(0, ctypes.byref(value)), value.value)\n"
+        )
+        assert out == (
+            "200001 aclmdlInitDump: expected a function that this toolkit implements, got one that it only names "
+            "[200001]\n0 0\n"
+        )
