@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.functions import WORDS
 from aclnn.kernels.trace import trace
 
-EVERYWHERE = "bc2ba39aebae0e1097f2a97b67b9b7ede490eb1a5dae4068097eea8037ac5dfe"
+EVERYWHERE = "9aadb8e36ae3b1feb85913d5dbf105c9031d1809c32a76419b7e3d218ddc9fea"
 
 OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "silu")]
 

@@ -24,7 +24,7 @@ _OPERATORS = {
 _UNARY = {"__neg__": "-{}", "__invert__": "~{}", "__abs__": "absolute({})"} | {
     word: f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt")
 }
-_OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})"}
+_OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})", "times": "times({}, {})"}
 
 
 class _Value:

@@ -1,10 +1,11 @@
-"""Sixteen float64 lanes in registers: conversions from and to float32, sums over float32 lanes.
+"""Float64 lanes in registers: conversions from and to float32, sums over float32 lanes.
 
 Each operation is rounded once, in float64; nothing is fused or reassociated, so every machine gives the same bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -18,58 +19,85 @@ from aclnn.kernels.cpu.vector import (
     FLOATS,
     LANES,
     MASK,
+    VECTORS,
+    WIDE,
     broadcast,
     by_halves,
     call_llvm,
+    constant_splat,
+    has_lanes,
     multiply_add,
 )
 
-_DOUBLE = ir.DoubleType()
+_FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
 def _centred(builder: ir.IRBuilder, value: ir.Value, centre: ir.Value) -> ir.Value:
     return builder.fsub(builder.fpext(value, DOUBLES.llvm), broadcast(builder, centre))
 
 
+def _widen(lanes: int, doc: str) -> Any:
+    def typing(typingctx: Any, value: Any) -> Any:
+        if has_lanes(value, _DOUBLE):
+            return value(value), lambda context, builder, sig, args: args[0]
+        if has_lanes(value, _FLOAT):
+            wide = VECTORS[_DOUBLE, value.lanes]
+            return wide(value), lambda context, builder, sig, args: builder.fpext(args[0], wide.llvm)
+        if not isinstance(value, types.Number):
+            return None
+
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return broadcast(builder, context.cast(builder, args[0], value, types.float64), lanes)
+
+        return VECTORS[_DOUBLE, lanes](value), emit
+
+    typing.__doc__ = doc
+    return extending.intrinsic(typing)
+
+
+widen = _widen(LANES, "Float32 lanes in float64, a number in sixteen of them; float64 lanes as they are.")
+widen_wide = _widen(WIDE * LANES, "The same, a number in a wide vector.")
+
+
 @extending.intrinsic
-def widen(typingctx: Any, value: Any) -> Any:
-    """Float32 lanes, or a number for every lane, in float64; float64 lanes as they are."""
-    if value is DOUBLES:
-        return DOUBLES(DOUBLES), lambda context, builder, sig, args: args[0]
-    if value is not FLOATS and not isinstance(value, (types.Number, types.Boolean)):
+def choose(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
+    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``: float64 lanes, or numbers for every lane."""
+    if not has_lanes(mask, MASK.lane):
+        return None
+    doubles = VECTORS[_DOUBLE, mask.lanes]
+    if not all(kind is doubles or isinstance(kind, types.Number) for kind in (chosen, otherwise)):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        if value is FLOATS:
-            return builder.fpext(args[0], DOUBLES.llvm)
-        return broadcast(builder, context.cast(builder, args[0], value, types.float64))
+        def in_lanes(value: ir.Value, kind: Any) -> ir.Value:
+            if kind is doubles:
+                return value
+            return broadcast(builder, context.cast(builder, value, kind, types.float64), mask.lanes)
 
-    return DOUBLES(value), emit
+        return builder.select(args[0], *map(in_lanes, args[1:], sig.args[1:]))
 
-
-@extending.intrinsic
-def mask_of(typingctx: Any, condition: Any) -> Any:
-    """A condition for every lane; a mask as it is."""
-    if condition is MASK:
-        return MASK(MASK), lambda context, builder, sig, args: args[0]
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        every = builder.sext(args[0], ir.IntType(LANES))
-        return builder.bitcast(every, MASK.llvm)
-
-    return (MASK(types.boolean), emit) if isinstance(condition, types.Boolean) else None
+    return doubles(mask, chosen, otherwise), emit
 
 
-@intrinsic(FLOATS, DOUBLES)
-def narrow(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Float64 lanes rounded to float32, ties to even."""
-    return builder.fptrunc(value, FLOATS.llvm)
+def _of_doubles(lane: ir.Type, emit: Callable[[ir.IRBuilder, ir.Value, ir.Type], ir.Value], doc: str) -> Any:
+    """A function of any number of float64 lanes that gives as many others; ``emit`` gets the result's type, too."""
+
+    def typing(typingctx: Any, value: Any) -> Any:
+        if not has_lanes(value, _DOUBLE):
+            return None
+        result = VECTORS[lane, value.lanes]
+        return result(value), lambda context, builder, sig, args: emit(builder, args[0], result.llvm)
+
+    typing.__doc__ = doc
+    return extending.intrinsic(typing)
 
 
-@intrinsic(DOUBLES, DOUBLES)
-def root(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The square root of float64 lanes, correctly rounded."""
-    return call_llvm(builder, f"llvm.sqrt.v{LANES}f64", DOUBLES.llvm, value)
+narrow = _of_doubles(_FLOAT, ir.IRBuilder.fptrunc, "Float64 lanes rounded to float32, ties to even.")
+root = _of_doubles(
+    _DOUBLE,
+    lambda builder, value, kind: call_llvm(builder, f"llvm.sqrt.v{kind.count}f64", kind, value),
+    "The square root of float64 lanes, correctly rounded.",
+)
 
 
 def polynomial(*coefficients: str, in_two: bool = False) -> Any:
@@ -77,23 +105,22 @@ def polynomial(*coefficients: str, in_two: bool = False) -> Any:
 
     Of a long one even and odd powers are better summed ``in_two``: fused operations wait for one another.
     """
-    rows = [ir.Constant(DOUBLES.llvm, [_DOUBLE(float.fromhex(text))] * LANES) for text in coefficients]
+    numbers = [float.fromhex(text) for text in coefficients]
 
-    def horner(builder: ir.IRBuilder, x: ir.Value, some: list[ir.Constant]) -> ir.Value:
-        value: ir.Value = some[0]
-        for coefficient in some[1:]:
-            value = multiply_add(builder, value, x, coefficient)
+    def horner(builder: ir.IRBuilder, x: ir.Value, some: list[float]) -> ir.Value:
+        value: ir.Value = constant_splat(_DOUBLE, some[0], x.type.count)
+        for number in some[1:]:
+            value = multiply_add(builder, value, x, constant_splat(_DOUBLE, number, x.type.count))
         return value
 
-    @intrinsic(DOUBLES, DOUBLES)
-    def evaluate(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    def evaluate(builder: ir.IRBuilder, x: ir.Value, kind: ir.Type) -> ir.Value:
         if not in_two:
-            return horner(builder, x, rows)
+            return horner(builder, x, numbers)
         square = builder.fmul(x, x)
-        even, odd = (horner(builder, square, rows[(len(rows) - 1 - power) % 2 :: 2]) for power in (0, 1))
+        even, odd = (horner(builder, square, numbers[(len(numbers) - 1 - power) % 2 :: 2]) for power in (0, 1))
         return multiply_add(builder, odd, x, even)
 
-    return evaluate
+    return _of_doubles(_DOUBLE, evaluate, "The polynomial.")
 
 
 @intrinsic(DOUBLES)

@@ -18,7 +18,6 @@ from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.vector import (
     FLOATS,
     LANES,
-    LONGS,
     VECTORS,
     call_llvm,
     constant_splat,
@@ -116,9 +115,9 @@ def _lookup_neon(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -
 def _lookup_doubles(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
     eight = ir.VectorType(_DOUBLE, 8)
     table = ir.Constant(eight, [_DOUBLE(entry) for entry in entries])
-    halves = pieces(builder, index, 8)
+    eights = pieces(builder, index, 8)
     return joined(
-        builder, [call_llvm(builder, "llvm.x86.avx512.permvar.df.512", eight, table, half) for half in halves]
+        builder, [call_llvm(builder, "llvm.x86.avx512.permvar.df.512", eight, table, part) for part in eights]
     )
 
 
@@ -156,11 +155,11 @@ def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], ind
 def lookup(typingctx: Any, table: Any, index: Any) -> Any:
     """Entry ``index & 7``, ``& 15`` or ``& 31`` of a table for each lane; every flavour gives the same bits.
 
-    INTS look up float32, LONGS one of eight float64.
+    INTS look up float32, LONGS one of eight float64; wide ones too.
     """
     if not isinstance(table, _TablesType) or len(table.rows) != 1:
         return None
-    if not has_lanes(index, _INT32) and (index is not LONGS or len(table.rows[0]) != 8):
+    if not has_lanes(index, _INT32) and (not has_lanes(index, _INT64) or len(table.rows[0]) != 8):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:

@@ -48,6 +48,13 @@ def flavour(context: Any) -> str:
     return _flavours(codegen)[0] if word == "auto" else word
 
 
+def has_wide_registers() -> bool:
+    """True when kernels that are compiled now have registers of 512 bits."""
+    from numba.core.registry import cpu_target  # takes time to import
+
+    return flavour(cpu_target.target_context) == "avx512"
+
+
 def converts_half(context: Any) -> bool:
     """True when float16 is converted by instructions (F16C, or any AArch64) rather than by library calls."""
     triple, features = _features(context.codegen())

@@ -51,9 +51,12 @@ MASK = Vector("maskx16", _INT1)
 WIDE_FLOATS = Vector("float32x64", _FLOAT, WIDE * LANES)
 WIDE_INTS = Vector("int32x64", _INT32, WIDE * LANES)
 WIDE_MASK = Vector("maskx64", _INT1, WIDE * LANES)
+WIDE_DOUBLES = Vector("float64x64", _DOUBLE, WIDE * LANES)
+WIDE_LONGS = Vector("int64x64", _INT64, WIDE * LANES)
 
 VECTORS = {
-    (kind.lane, kind.lanes): kind for kind in (FLOATS, INTS, DOUBLES, LONGS, MASK, WIDE_FLOATS, WIDE_INTS, WIDE_MASK)
+    (kind.lane, kind.lanes): kind
+    for kind in (FLOATS, INTS, DOUBLES, LONGS, MASK, WIDE_FLOATS, WIDE_INTS, WIDE_MASK, WIDE_DOUBLES, WIDE_LONGS)
 }
 _SCALARS = {_FLOAT: types.float32, _INT32: types.int32, _DOUBLE: types.float64, _INT64: types.int64}
 _REALS, _INTEGERS = (_FLOAT, _DOUBLE), (_INT32, _INT64)
@@ -349,6 +352,30 @@ def total(typingctx: Any, value: Any) -> Any:
         return by_halves(builder, args[0], builder.fadd)
 
     return types.float32(value), emit
+
+
+@intrinsic
+def side_by_side(typingctx: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Four vectors as a wide one."""
+    if not isinstance(a, Vector) or a.lanes != LANES or {a, b, c, d} != {a}:
+        return None
+    wide = VECTORS[a.lane, WIDE * LANES]
+    return wide(a, b, c, d), lambda context, builder, sig, args: joined(builder, list(args))
+
+
+def _quarter(number: int) -> Any:
+    def typing(typingctx: Any, value: Any) -> Any:
+        if not isinstance(value, Vector) or value.lanes != WIDE * LANES:
+            return None
+        vector = VECTORS[value.lane, LANES]
+        return vector(value), lambda context, builder, sig, args: pieces(builder, args[0], LANES)[number]
+
+    typing.__doc__ = f"Vector {number} of a wide one."
+    return intrinsic(typing)
+
+
+QUARTERS = tuple(map(_quarter, range(WIDE)))
+"""The reverse of ``side_by_side``, a function for each of the vectors."""
 
 
 @intrinsic

@@ -67,7 +67,7 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
 
 def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
     function, load = on_float64(formula, 1 + numbers), LOADS[KINDS[dtype]]
-    read_numbers = loads(numbers)
+    read_numbers = loads(numbers, wide=False)
 
     def evaluate(x: int, given: int, out: int) -> None:
         values = read_numbers(given)
