@@ -20,8 +20,8 @@ from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Fitted, Gradient
-from aclnn.kernels.cuda.layer_norm import backward
-from aclnn.kernels.cuda.layer_norm.places import chunks, in_chunk
+from aclnn.kernels.cuda import norm_backward
+from aclnn.kernels.cuda.rows import chunk_count, chunk_indices
 from aclnn.kernels.sixteen_bit import evaluate, round_to_odd
 
 import_module("aclnn.operators")
@@ -169,7 +169,7 @@ def check_layouts() -> None:
 @triton.jit
 def last_chunk(count, found, size: tl.constexpr):
     """The elements of the last chunk, which may go beyond 32 bits."""
-    tl.store(found + tl.arange(0, size), in_chunk(chunks(count, size) - 1, size))
+    tl.store(found + tl.arange(0, size), chunk_indices(chunk_count(count, size) - 1, size))
 
 
 def check_chunks() -> None:
@@ -299,9 +299,9 @@ def check_layer_norm_not_finite() -> None:
     def counted(*arguments: Any) -> Any:
         begin, end = (int(number.handle.data[0]) for number in arguments[7:9])
         taken.append(end - begin)
-        return exact_sums(*arguments)
+        return sum_rows(*arguments)
 
-    exact_sums, backward.exact_sums = backward.exact_sums, counted
+    sum_rows, norm_backward.sum_rows = norm_backward.sum_rows, counted
     dy, x, mean, rstd, weight = rows(np.random.default_rng(9), 600, 40)
     plain = gradients((dy, x, mean, rstd, weight))
     assert not taken

@@ -226,7 +226,7 @@ def test_tensors_that_meet_are_found() -> None:
     """All of them; of tensors that interleave in three dimensions some more."""
     from aclnn.core.dtypes import DataType
     from aclnn.core.tensor import Layout
-    from aclnn.kernels.cuda.elementwise.plans import meet
+    from aclnn.kernels.cuda.plans import overlap
 
     def places(layout: Layout) -> set[int]:
         found = np.zeros((), np.int64)
@@ -244,11 +244,11 @@ def test_tensors_that_meet_are_found() -> None:
         layout = Layout(DataType.FLOAT, shape, strides)
         for distance in range(-60, 61):
             truth = any(place + 4 * distance in places(layout) for place in places(layout))
-            found = meet(layout, layout, 4 * distance)
+            found = overlap(layout, layout, 4 * distance)
             assert found == truth or (found and len(shape) > 2), (shape, strides, distance)
     wide, narrow = Layout(DataType.FLOAT, (4, 3), (8, 1)), Layout(DataType.FLOAT, (4, 3), (4, 1))
-    assert meet(wide, narrow, 0)
-    assert not meet(wide, narrow, 400)
+    assert overlap(wide, narrow, 0)
+    assert not overlap(wide, narrow, 400)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -256,7 +256,7 @@ def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: 
     """Without spilled registers; other numbers compile nothing."""
     from aclnn import kernels
     from aclnn.formula import Gradient
-    from aclnn.kernels.cuda.elementwise.walk import walk
+    from aclnn.kernels.cuda.elementwise import evaluate_tile
 
     formula("silu_slope")
     elu, swi_glu = (sys.modules[f"aclnn.operators.{name}"] for name in ("elu", "swi_glu"))
@@ -266,7 +266,7 @@ def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: 
     for alpha in (1.0, 0.3, 2.0, -1e30):
         plan = kernels.elementwise(Gradient(elu.elu_slope), (row, row), (row,), (alpha, 1.0, 1.0), "cuda")
         plan.run([SOMEWHERE] * 2, [SOMEWHERE * 2], 0)
-        compiled.append(len(walk.device_caches[0][0]))
+        compiled.append(len(evaluate_tile.device_caches[0][0]))
     assert compiled[1:] == compiled[:-1]
     kernels.elementwise(swi_glu.swi_glu_gradient, (rows, halves, halves), (halves,) * 2, (), "cuda").run(
         [SOMEWHERE, *(SOMEWHERE * 2 + half for half in both)], [SOMEWHERE * 3 + half for half in both], 0
@@ -399,7 +399,7 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
         (flat, w, (stacked, w, None)),
     ):  # fmt: skip
         kernels.layer_norm_backward((flat, x, row, row, weight), outputs, 1, "cuda").run(*addresses)
-    assert {"walk", "scatter", "finish", "rows"} <= {kernel.name for kernel in launches}
+    assert {"evaluate_tile", "scatter", "add_groups", "normalize"} <= {kernel.name for kernel in launches}
 
 
 def test_grids_of_the_longest_rows_are_within_cudas_limits(launches: list[Any]) -> None:
@@ -409,7 +409,7 @@ def test_grids_of_the_longest_rows_are_within_cudas_limits(launches: list[Any]) 
     x, row, w = described((2, 1 << 27), "BF16"), described((2, 1), "FLOAT"), described((1 << 27,), "FLOAT")
     plan = kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda")
     plan.run([SOMEWHERE * 100 * i for i in range(1, 6)], [SOMEWHERE * 100 * i for i in (6, 7, 8)], SOMEWHERE)
-    assert [kernel.name for kernel in launches] == ["column_sums", "finish", "long_rows"]
+    assert [kernel.name for kernel in launches] == ["column_sums", "add_groups", "long_rows"]
     for kernel in launches:
         assert kernel.grid[0] < 1 << 31
         assert all(extent < 1 << 16 for extent in kernel.grid[1:]), kernel
@@ -471,7 +471,7 @@ def test_rows_of_one_column_compile(dtype: str, columns: int, launches: list[Any
     addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
     kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
     kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
-    assert {"rows", "finish"} <= {kernel.name for kernel in launches}
+    assert {"normalize", "add_groups"} <= {kernel.name for kernel in launches}
 
 
 def test_descriptions_are_shared_by_any_number_of_rows_and_outlive_their_plans(
@@ -492,7 +492,7 @@ def test_descriptions_are_shared_by_any_number_of_rows_and_outlive_their_plans(
         kernels.elementwise(formula("silu_slope"), (x, x), (x,), (), "cuda").run(addresses[0][:2], addresses[1][:1], 0)
         kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
         kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
-        kept.append([tensor.data_ptr() for on in launch._descriptions.values() for tensor in on.values()])
+        kept.append([tensor.data_ptr() for on in launch._descriptions.values() for tensor in on.tensors.values()])
     assert len(kept[0]) == 3
     assert kept[0] == kept[1] == kept[2]
 

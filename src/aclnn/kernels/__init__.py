@@ -54,6 +54,12 @@ def _module(device: str, name: str) -> Any:
         return import_module(f"aclnn.kernels.{device}.{name}")
 
 
+def _planner(device: str, name: str, module: str) -> Callable[..., Plan]:
+    """Return the function that plans: of a module for the CPU, of this name for GPUs."""
+    found = getattr(_module("cuda", "plans"), name) if device == "cuda" else _module(device, module).plan
+    return cast(Callable[..., Plan], found)
+
+
 def compile_no_more() -> None:
     """For the end of the process, which ends LLVM: wait for what is being compiled; from now on that raises.
 
@@ -83,7 +89,7 @@ def elementwise(
     float16, bfloat16 and, on the CPU, float64. A result is computed in float64 and rounded once, where the formula (or
     the derivative of a ``Gradient``) has no fitted version that computes in float32.
     """
-    return cast(Plan, _module(device, "elementwise.plans").plan(formula, inputs, outputs, numbers))
+    return _planner(device, "elementwise", "elementwise.plans")(formula, inputs, outputs, numbers)
 
 
 def library(
@@ -133,7 +139,7 @@ def layer_norm(
 
     Strides, data types and shapes are as free as in ``layer_norm_backward``. With N = 0 mean is 0 and rstd NaN.
     """
-    return cast(Plan, _module(device, "layer_norm.forward").plan(inputs, outputs, normalized_dims, eps, centred))
+    return _planner(device, "layer_norm", "layer_norm.forward")(inputs, outputs, normalized_dims, eps, centred)
 
 
 def layer_norm_backward(
@@ -155,4 +161,4 @@ def layer_norm_backward(
     Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
     shape with that many elements.
     """
-    return cast(Plan, _module(device, "layer_norm.backward").plan(inputs, outputs, normalized_dims, centred))
+    return _planner(device, "layer_norm_backward", "layer_norm.backward")(inputs, outputs, normalized_dims, centred)

@@ -1,9 +1,8 @@
-"""What every kernel needs to start: Triton itself, the device, and Triton's names of data types."""
+"""Triton itself, the current device, and kernels' arguments: pointers, and numbers kept in a device's memory."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
@@ -17,23 +16,33 @@ triton: Any = optional.require("triton", "cuda")
 tl: Any = optional.require("triton.language", "cuda")
 torch: Any = optional.require("torch", "cuda")
 
-TYPES = {DataType.FLOAT: tl.float32, DataType.FLOAT16: tl.float16, DataType.BF16: tl.bfloat16}
-
-Key = TypeVar("Key")
+Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 #: True when Triton interprets kernels on the CPU (TRITON_INTERPRET=1): addresses are then the host's.
 INTERPRETED: bool = triton.knobs.runtime.interpret
+PACKED = tl.constexpr(not INTERPRETED)
+"""Inline assembly can be used."""
 _HOST = torch.device("cpu")
+
+FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BF16}
+"""Data types of the tensors that kernels read and write."""
+_TYPES = {
+    DataType.FLOAT: (torch.float32, tl.float32),
+    DataType.FLOAT16: (torch.float16, tl.float16),
+    DataType.BF16: (torch.bfloat16, tl.bfloat16),
+    DataType.INT8: (torch.int8, tl.int8),
+    DataType.INT64: (torch.int64, tl.int64),
+}
 
 
 def device() -> Any:
-    """Where tables and scratch memory go: the current CUDA device."""
+    """Return where tables and scratch memory go: the current CUDA device."""
     return _HOST if INTERPRETED else torch.device("cuda", torch.cuda.current_device())
 
 
 def shared_bytes() -> int:
-    """Shared memory that a program may have on the current device."""
+    """Return the shared memory that a program may have on the current device."""
     return 0 if INTERPRETED else _shared_bytes(device().index)
 
 
@@ -42,14 +51,10 @@ def _shared_bytes(index: int) -> int:
     return int(triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"])
 
 
-def kept(found: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
-    """What is found under a key, made where nothing is; threads that make it at once all get the same."""
+def get_or_make(found: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
+    """Return the value of a key, made where there is none; threads that make it at once all get the same."""
     value = found.get(key)
     return found.setdefault(key, make()) if value is None else value
-
-
-_TORCH = {DataType.FLOAT: torch.float32, DataType.FLOAT16: torch.float16, DataType.BF16: torch.bfloat16}
-_TORCH[DataType.INT64] = torch.int64
 
 
 class _Pointer:
@@ -62,96 +67,64 @@ class _Pointer:
         self.dtype = dtype
 
     def data_ptr(self) -> int:
-        """The address."""
+        """Return the address."""
         return self._address
 
 
-def pointer(address: int, dtype: DataType = DataType.FLOAT) -> Any:
-    """An address as a kernel's argument; the interpreter, which would copy the whole tensor, gets it as a number."""
-    if INTERPRETED:
-        # A plain number below 2^31, as addresses of the first heap are, would have 32 bits.
-        from triton.runtime.interpreter import TensorHandle
+def pointer(address: int, dtype: DataType) -> Any:
+    """Return an address as a kernel's argument."""
+    in_torch, in_triton = _TYPES[dtype]
+    if not INTERPRETED:
+        return _Pointer(address, in_torch)
+    # The interpreter would copy the whole of what has a ``data_ptr``.
+    from triton.runtime.interpreter import TensorHandle
 
-        return tl.tensor(TensorHandle(np.array([address], np.int64), tl.int64), tl.int64)
-    return _Pointer(address, _TORCH[dtype])
+    kind = tl.pointer_type(in_triton)
+    return tl.tensor(TensorHandle(np.array([address], np.uint64), kind), kind)
 
 
-def uploaded(on: dict[Any, Any], numbers: Callable[[], Any], dtype: DataType = DataType.INT64) -> Any:
-    """Numbers in the current device's memory, where they are kept, as a kernel's argument.
+class Uploaded:
+    """Numbers that are kept in the memory of each device where a kernel reads them.
 
     An upload makes the host wait for the GPU and cannot be part of a CUDA graph: there is one, at the first run.
     """
-    where = device()
-    tensor = kept(on, where, lambda: _moved(torch.as_tensor(numbers(), dtype=_TORCH[dtype]), where))
-    return pointer(tensor.data_ptr(), dtype)
+
+    def __init__(self, numbers: Callable[[], Any], dtype: DataType) -> None:
+        self._numbers, self._dtype = numbers, dtype
+        self.tensors: dict[Any, Any] = {}
+
+    def pointer(self) -> Any:
+        """Return where the numbers are on the current device, as a kernel's argument."""
+        where = device()
+        return pointer(get_or_make(self.tensors, where, lambda: self._upload(where)).data_ptr(), self._dtype)
+
+    def _upload(self, where: Any) -> Any:
+        # By a thread of its own: one that warms up for a CUDA graph (``torch.compile(mode="reduce-overhead")``) gets
+        # memory from the graph's pool, where nothing may stay.
+        tensor = torch.as_tensor(self._numbers(), dtype=_TYPES[self._dtype][0])
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            return thread.submit(tensor.to, where).result()
 
 
-def _moved(tensor: Any, where: Any) -> Any:
-    """A copy on a device, made by a thread of its own.
+_descriptions: dict[tuple[int, ...], Uploaded] = {}
 
-    One that warms up for a CUDA graph (``torch.compile(mode="reduce-overhead")``) gets memory from the graph's pool,
-    where nothing may stay.
+
+def description(numbers: tuple[int, ...]) -> Uploaded:
+    """Return a description of dimensions for devices.
+
+    Equal ones are uploaded once and stay for good: CUDA graphs, and kernels that wait on another stream, read them
+    after the plan that they were launched by is gone.
     """
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(tensor.to, where).result()
-
-
-_descriptions: dict[tuple[int, ...], dict[Any, Any]] = {}
-
-
-def on_devices(description: Sequence[int]) -> dict[Any, Any]:
-    """Where a description of dimensions was uploaded to (see ``uploaded``).
-
-    Equal ones share it, and it stays for good: CUDA graphs, and kernels that wait on another stream, read it after the
-    plan that they were launched by is gone.
-    """
-    return kept(_descriptions, tuple(description), dict)
-
-
-def described(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
-    """(extent, stride of each operand) innermost first, merged where one dimension continues another in all of them.
-
-    The outermost extent, which no kernel reads, is 0: tensors that differ in their first dimension alone are alike.
-    """
-    axes: list[list[int]] = []
-    for extent, *steps in zip(reversed(shape), *map(reversed, strides), strict=True):
-        if extent == 1:
-            continue
-        if axes and all(step == inner * axes[-1][0] for step, inner in zip(steps, axes[-1][1:], strict=True)):
-            axes[-1][0] *= extent
-        else:
-            axes.append([extent, *steps])
-    axes = axes or [[1] + [1] * len(strides)]
-    axes[-1][0] = 0
-    return [number for axis in axes for number in axis]
-
-
-def power_of_two(number: int) -> int:
-    """The smallest power of two that is not below a positive number."""
-    return 1 << max(0, math.ceil(math.log2(number)))
-
-
-_PACKED = tl.constexpr(not INTERPRETED)
+    return get_or_make(_descriptions, numbers, lambda: Uploaded(lambda: numbers or (0,), DataType.INT64))
 
 
 @triton.jit
-def wide(numbers):
-    """Numbers as float32."""
-    if _PACKED and numbers.dtype == tl.bfloat16 and numbers.numel > 1:
-        # Two at a time: left alone, the upper one is first moved down and then up again.
-        return tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [numbers], tl.float32, True, 2
-        )
-    return numbers.to(tl.float32)
-
-
-@triton.jit
-def entry_at(pointer):
+def table_entry(pointer):
     """The float32 at each address of a table that nothing writes to.
 
     Before Triton 3.7 a ``tl.load`` gets a layout of its own, and all that goes in or comes out passes shared memory.
     """
-    if _PACKED:
+    if PACKED:
         return tl.inline_asm_elementwise(
             "ld.global.nc.f32 $0, [$1];", "=f,l", [pointer.to(tl.int64)], tl.float32, True, 1
         )
@@ -159,9 +132,9 @@ def entry_at(pointer):
 
 
 @triton.jit
-def entry_or(pointer, mask, other):
-    """As ``entry_at`` where the mask holds, else the other value; there nothing is read."""
-    if _PACKED:
+def table_entry_or(pointer, mask, other):
+    """As ``table_entry`` where the mask holds, else the other value; there nothing is read."""
+    if PACKED:
         return tl.inline_asm_elementwise(
             "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, $3; @p ld.global.nc.f32 $0, [$1]; }",
             "=&f,l,r,f", [pointer.to(tl.int64), mask.to(tl.int32), other], tl.float32, True, 1,

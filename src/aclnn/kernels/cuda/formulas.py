@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cuda.launch import entry_at, tl, triton
+from aclnn.kernels.cuda.launch import table_entry, tl, triton
 from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, SHORT, Row, Segments, ShortSegments, version
 from aclnn.kernels.trace import trace
 
@@ -37,61 +37,26 @@ def _define(name: str, source: str, names: dict[str, Any]) -> Any:
     return names[name]
 
 
-@triton.jit
-def widen(x):
-    """Numbers, or a constant, in float64."""
-    if isinstance(x, tl.tensor):
-        return x.to(tl.float64)
-    else:  # noqa: RET505 - Triton compiles both of two branches that both return, unless one is the other's else
-        return tl.full((), x, tl.float64)
+_OPERATIONS = {
+    "widen(x)": "x.to(tl.float64) if isinstance(x, tl.tensor) else tl.full((), x, tl.float64)",
+    "narrow(x)": "x.to(tl.float32)",
+    "fma(x, y, z)": "tl.fma(widen(x), widen(y), widen(z))",
+    "select(condition, chosen, otherwise)": "tl.where(condition, chosen, otherwise)",
+    "absolute(x)": "tl.abs(x)",
+    "absolute_lanes(x)": "tl.abs(x)",
+    "root(x)": "tl.sqrt(x)",
+    "choose(condition, chosen, otherwise)": "tl.where(condition, widen(chosen), widen(otherwise))",
+    "bits(x)": "x.to(tl.int64 if x.dtype == tl.float64 else tl.int32, bitcast=True)",
+    "from_bits(i)": "i.to(tl.float64 if i.dtype == tl.int64 else tl.float32, bitcast=True)",
+}
+"""The CPU's operations on lanes, as Triton's."""
 
 
-@triton.jit
-def narrow(x):
-    """Numbers rounded to float32."""
-    return x.to(tl.float32)
-
-
-@triton.jit
-def fma(x, y, z):
-    """x·y + z, rounded once."""
-    return tl.fma(widen(x), widen(y), widen(z))
-
-
-@triton.jit
-def select(condition, chosen, otherwise):
-    """``chosen`` where the condition holds, else ``otherwise``."""
-    return tl.where(condition, chosen, otherwise)
-
-
-@triton.jit
-def absolute(x):
-    """x without its sign."""
-    return tl.abs(x)
-
-
-@triton.jit
-def root(x):
-    """The square root, correctly rounded."""
-    return tl.sqrt(x)
-
-
-@triton.jit
-def choose(condition, chosen, otherwise):
-    """The same in float64, also of constants."""
-    return tl.where(condition, widen(chosen), widen(otherwise))
-
-
-@triton.jit
-def bits(x):
-    """The bit patterns, as integers of the same size."""
-    return x.to(tl.int64 if x.dtype == tl.float64 else tl.int32, bitcast=True)
-
-
-@triton.jit
-def from_bits(pattern):
-    """The numbers with these bit patterns."""
-    return pattern.to(tl.float64 if pattern.dtype == tl.int64 else tl.float32, bitcast=True)
+_names: dict[str, Any] = {}
+for _signature, _result in _OPERATIONS.items():
+    _define(_signature.split("(")[0], f"def {_signature}:\n    return {_result}\n", _names)
+widen, fma, select, absolute = (_names[name] for name in ("widen", "fma", "select", "absolute"))
+bits, from_bits = _names["bits"], _names["from_bits"]
 
 
 @triton.jit
@@ -132,9 +97,7 @@ def _polynomial(*texts: str, in_two: bool = False) -> str:
 
 def _words() -> dict[str, Any]:
     """Compile the functions of ``aclnn.kernels.cpu.elementwise.functions``, whose import would take Numba."""
-    given = (widen, narrow, fma, select, absolute, root, choose, bits, from_bits, lookup, horner)
-    names: dict[str, Any] = {function.__name__: function for function in given}
-    names |= {"math": math, "absolute_lanes": absolute}
+    names = _names | {"math": math, "lookup": lookup, "horner": horner}
     source = files("aclnn.kernels.cpu.elementwise").joinpath("functions.py").read_text(encoding="utf-8")
     statements = ast.parse(source).body
     makers: dict[str, Any] = {"math": math, "polynomial": _polynomial, "Table": lambda *entries: entries}
@@ -171,7 +134,7 @@ WIDTH = tl.constexpr(SHORT)
 
 @triton.jit
 def _entry(rows, ROW: tl.constexpr, i):
-    return entry_at(rows + ROW * WIDTH + (i & (WIDTH - 1)))
+    return table_entry(rows + ROW * WIDTH + (i & (WIDTH - 1)))
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The loop over tiles into which each formula is plugged."""
+"""Elementwise operators on an NVIDIA GPU: one kernel into which each formula is plugged, and its plan."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.elementwise.formulas import fast, narrow_to_odd, on_float64, widen
-from aclnn.kernels.cuda.launch import TYPES, entry_at, entry_or, tl, triton
+from aclnn.kernels.cuda.formulas import fast, narrow_to_odd, on_float64, widen
+from aclnn.kernels.cuda.launch import table_entry, table_entry_or, tl, triton
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
 
@@ -45,7 +45,7 @@ def _times_entry(dy, entry, at):
     """
     size = tl.abs(dy)
     tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
-    lifted = entry_or(at + _PATTERNS, tiny, 0.0)
+    lifted = table_entry_or(at + _PATTERNS, tiny, 0.0)
     finite = ((dy * _STEP) * lifted) * _STEP
     infinite = dy * ((lifted * _STEP) * _STEP)
     return tl.where(tiny, tl.where(size <= _LARGEST, finite, infinite), dy * entry)
@@ -56,12 +56,12 @@ def _of_16_bit(x, dy, table, VERSION: tl.constexpr, BOUND: tl.constexpr):
     """dy·f(x): by the entries of x, or within its bound by the fitted version."""
     at = table + (x.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
     if VERSION is None:
-        entry = entry_at(at)
+        entry = table_entry(at)
     else:
         value = x.to(tl.float32)
         entry = VERSION(value, table + 2 * _PATTERNS)
         if BOUND is not None:
-            entry = entry_or(at, (tl.abs(value) <= BOUND) == 0, entry)
+            entry = table_entry_or(at, (tl.abs(value) <= BOUND) == 0, entry)
     product = dy * entry
     if tl.min(tl.abs(entry)) < _TINY:
         product = _times_entry(dy, entry, at)
@@ -101,26 +101,23 @@ def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
 @triton.jit
 def _rounded(value, TYPE: tl.constexpr):
     """A number in a tensor's type, rounded once if it is a float64."""
-    if tl.float32 == TYPE:
-        return value.to(tl.float32)
-    elif value.dtype == tl.float64:  # noqa: RET505 - decided when the kernel is compiled, as the first
-        return narrow_to_odd(value).to(TYPE)
-    else:
-        return value.to(TYPE)
+    if value.dtype == tl.float64 and tl.float32 != TYPE:
+        value = narrow_to_odd(value)
+    return value.to(TYPE)
 
 
 @triton.jit
-def _read(pointers, valid):
-    """The tiles at these pointers, whole ones where ``valid`` is None."""
+def _load(pointers, mask):
+    """The tiles at these pointers, whole ones where ``mask`` is None."""
     values = pointers[:0]
     for i in tl.static_range(len(pointers)):
         if i > 0:
             # Left alone, ptxas waits for the last before it asks for the first.
             tl.debug_barrier()
-        if valid is None:
+        if mask is None:
             values = values + (tl.load(pointers[i]),)
         else:
-            values = values + (tl.load(pointers[i], mask=valid, other=0.0),)
+            values = values + (tl.load(pointers[i], mask=mask, other=0.0),)
     return values
 
 
@@ -131,25 +128,24 @@ def _multiple(number, POWER: tl.constexpr):
 
 
 @triton.jit
-def _inside(row, rows, column, columns, FILLED: tl.constexpr):
+def _valid(row, rows, column, columns, FILLED: tl.constexpr):
     return (row < rows)[:, None] & (column < _multiple(columns, FILLED))[None, :]
 
 
 @triton.jit
-def walk(
+def evaluate_tile(
     operands, table, numbers, axes, rows, columns, steps,
-    DTYPES: tl.constexpr, RESULTS: tl.constexpr, FORMULA: tl.constexpr,
-    ALONE: tl.constexpr, VERSION: tl.constexpr, BOUND: tl.constexpr,
+    RESULTS: tl.constexpr, FORMULA: tl.constexpr, LOOKUP: tl.constexpr, VERSION: tl.constexpr, BOUND: tl.constexpr,
     OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     EVEN: tl.constexpr, ALIGNED: tl.constexpr, FILLED: tl.constexpr,
 ):  # fmt: skip
     """One tile of the last operands, the RESULTS of FORMULA of the others and of numbers (see ``_halves``).
 
-    ALONE: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION is
-    its fitted version, ``table`` has its entries for every 16-bit x (see ``entries``) and then the rows of the version.
-    ``axes`` describes the dimensions outside the rows, innermost first: extent (of the last any number) and the strides
-    of each operand. Steps are in elements along a row. EVEN when tiles have no part outside; rows start at multiples of
-    2^ALIGNED elements and have a multiple of 2^FILLED.
+    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION is
+    its fitted version, ``table`` has its entries for every 16-bit x (see ``_entries``) and then the rows of the
+    version. ``axes`` describes the dimensions outside the rows, innermost first: extent (of the last any number) and
+    the strides of each operand. Steps are in elements along a row. EVEN when tiles have no part outside; rows start at
+    multiples of 2^ALIGNED elements and have a multiple of 2^FILLED.
     """
     program = tl.program_id(0)
     if OUTER > 0:
@@ -165,7 +161,7 @@ def walk(
     starts = (tl.zeros((ROWS, 1), tl.int64),) * len(operands)
     rest = row
     for axis in tl.static_range(OUTER):
-        describes = axes.to(tl.pointer_type(tl.int64)) + (1 + len(operands)) * axis
+        describes = axes + (1 + len(operands)) * axis
         index = rest[:, None]
         if axis < OUTER - 1:
             extent = tl.load(describes)
@@ -177,22 +173,21 @@ def walk(
         starts = moved
     pointers = operands[:0]
     for i in tl.static_range(len(operands)):
-        start, along = _multiple(starts[i], ALIGNED), (column * steps[i])[None, :]
-        pointers = pointers + (operands[i].to(tl.pointer_type(DTYPES[i])) + (start + along),)
+        pointers = pointers + (operands[i] + (_multiple(starts[i], ALIGNED) + (column * steps[i])[None, :]),)
     inputs, outputs = pointers[:-RESULTS], pointers[-RESULTS:]
     # A mask that ends anywhere narrows accesses to single elements: only tiles with a part outside have one, made where
     # it is needed because it would take registers in between.
-    whole = (first + COLUMNS <= columns) & (first_row + ROWS <= rows)
-    if EVEN:  # noqa: SIM114 - this is decided when the kernel is compiled, the next when it runs
-        values = _read(inputs, None)
-    elif whole:
-        values = _read(inputs, None)
+    if EVEN:
+        whole: tl.constexpr = True
     else:
-        values = _read(inputs, _inside(row, rows, column, columns, FILLED))
-    if ALONE:
+        whole = (first + COLUMNS <= columns) & (first_row + ROWS <= rows)
+    if whole:  # noqa: SIM108 - a conditional expression has no tuples as its branches
+        values = _load(inputs, None)
+    else:
+        values = _load(inputs, _valid(row, rows, column, columns, FILLED))
+    if LOOKUP:
         x = values[-1]
         dy = values[0].to(tl.float32) if len(inputs) == 2 else tl.full(x.shape, 1.0, tl.float32)
-        table = table.to(tl.pointer_type(tl.float32))
         if x.dtype == tl.float32:
             results = (_of_float32(x, dy, table, FORMULA, VERSION, BOUND),)
         else:
@@ -201,22 +196,17 @@ def walk(
         results = _evaluate(values, numbers, FORMULA, RESULTS)
     for i in tl.static_range(RESULTS):
         result = _rounded(results[i], outputs[i].dtype.element_ty)
-        if EVEN:  # noqa: SIM114 - as above
-            tl.store(outputs[i], result)
-        elif whole:
+        if whole:
             tl.store(outputs[i], result)
         else:
-            tl.store(outputs[i], result, mask=_inside(row, rows, column, columns, FILLED))
+            tl.store(outputs[i], result, mask=_valid(row, rows, column, columns, FILLED))
 
 
 def _halves(number: float) -> tuple[int, int]:
-    """A float64 as two integers of one kind to Triton, which compiles anew for 1, multiples of 16 and 32 bits."""
+    """Return a float64 as two integers of one kind to Triton, which tells 1, multiples of 16 and 32 bits apart."""
     (pattern,) = struct.unpack("<Q", struct.pack("<d", number))
     high, low = ((1 << 40) + 2 * half + 1 for half in divmod(pattern, 1 << 32))
     return high, low
-
-
-_tables: dict[Any, dict[Any, Any]] = {}
 
 
 @lru_cache(maxsize=64)
@@ -233,47 +223,26 @@ def _entries(formula: Formula, dtype: DataType) -> NDArray[np.float32] | None:
         return round_to_odd(np.stack([values, np.ldexp(values, 150)]))
 
 
-class _Evaluator:
-    """How ``walk`` computes: constants, and the table that it looks up."""
+_tables: dict[Any, launch.Uploaded] = {}
 
-    def __init__(
-        self, formula: Formula, inputs: Sequence[Layout], outputs: Sequence[Layout], numbers: tuple[float, ...]
-    ) -> None:
-        dtypes = [operand.dtype for operand in (*inputs, *outputs)]
-        if unknown := set(dtypes) - set(TYPES):
-            raise NotImplementedError(
-                f"{formula.__name__}: expected float32, float16 or bfloat16 on a GPU, got {unknown.pop().name}"
-            )
-        self._entries = self._version = None
-        x, function = dtypes[-1], formula.derivative if isinstance(formula, Gradient) else formula
-        alone = len(outputs) == len(set(dtypes)) == 1 and len(inputs) == 1 + isinstance(formula, Gradient)
-        alone = alone and not numbers
-        if alone:
-            self._version = fast(formula, x)
-            self._entries = None if x == DataType.FLOAT else _entries(function, x)
-            alone = (self._version if x == DataType.FLOAT else self._entries) is not None
-        evaluated, arity = (function, 1) if alone else (formula, len(inputs))
-        self._on = launch.kept(_tables, (trace(function, 1).digest, self._version, x), dict) if alone else None
-        self.numbers = () if alone else tuple(chain.from_iterable(map(_halves, numbers)))
-        self.constants: dict[str, Any] = {
-            "DTYPES": tuple(TYPES[dtype] for dtype in dtypes),
-            "RESULTS": len(outputs),
-            "FORMULA": on_float64(evaluated, arity + len(numbers)),
-            "ALONE": alone,
-            "VERSION": self._version and self._version.function,
-            "BOUND": None if self._version is None or self._version.bound == math.inf else self._version.bound,
-        }
 
-    @property
-    def table(self) -> Any:
-        """The table on the current device, as a kernel's argument."""
-        if self._on is None:
-            return launch.pointer(0, DataType.FLOAT)
-        return launch.uploaded(self._on, self._table, DataType.FLOAT)
-
-    def _table(self) -> Any:
-        parts = (self._entries, self._version and self._version.rows, 0.0)
-        return np.concatenate([np.ravel(part).astype(np.float32) for part in parts if part is not None])
+def _lookup(formula: Formula, dtypes: Sequence[DataType]) -> tuple[dict[str, Any], launch.Uploaded] | None:
+    """Return how to evaluate a function of one variable by fitted versions and tables, None where it cannot be."""
+    x, function = dtypes[-1], formula.derivative if isinstance(formula, Gradient) else formula
+    if len(set(dtypes)) > 1 or len(dtypes) != 2 + isinstance(formula, Gradient):
+        return None
+    version, entries = fast(formula, x), None if x == DataType.FLOAT else _entries(function, x)
+    if (version if x == DataType.FLOAT else entries) is None:
+        return None
+    numbers = [part for part in (entries, version and version.rows, 0.0) if part is not None]
+    table = launch.get_or_make(
+        _tables,
+        (trace(function, 1).digest, version, x),
+        lambda: launch.Uploaded(lambda: np.concatenate([np.ravel(part) for part in numbers]), DataType.FLOAT),
+    )
+    bound = version.bound if version and version.bound < math.inf else None
+    constants = {"FORMULA": on_float64(function, 1), "VERSION": version and version.function, "BOUND": bound}
+    return constants, table
 
 
 class Elementwise:
@@ -289,10 +258,18 @@ class Elementwise:
         outputs: tuple[Layout, ...],
     ) -> None:
         operands = (*inputs, *outputs)
-        self._evaluator = _Evaluator(formula, inputs, outputs, numbers)
+        self._dtypes = [operand.dtype for operand in operands]
+        if unknown := set(self._dtypes) - launch.FLOATS:
+            raise NotImplementedError(
+                f"{formula.__name__}: expected float32, float16 or bfloat16 on a GPU, got {unknown.pop().name}"
+            )
+        self._table: launch.Uploaded | None
+        self._numbers = tuple(chain.from_iterable(map(_halves, numbers)))
+        lookup = None if numbers or len(outputs) > 1 else _lookup(formula, self._dtypes)
+        general = {"FORMULA": on_float64(formula, len(inputs) + len(numbers)), "VERSION": None, "BOUND": None}
+        evaluation, self._table = lookup or (general, None)
         geometry = simplify(operands)
         assert not geometry.ordered, "such an output is scattered to"
-        self._dtypes = [operand.dtype for operand in operands]
         sizes = [dtype.itemsize for dtype in self._dtypes]
         self._starts = geometry.starts
         axes = [
@@ -301,34 +278,34 @@ class Elementwise:
         ] or [[1] * (1 + len(operands))]
         (columns, *steps), *outer = axes
         rows = math.prod(axis[0] for axis in outer)
-        near = all(step in (0, 1) for step in steps)
         tile = TILE if max(sizes) > 2 else TILE_16_BIT
-        wide = min(launch.power_of_two(columns), tile if near else NARROW)
-        tall = min(launch.power_of_two(rows), tile // wide)
-        self._outer = list(chain(*outer))
+        tile_columns = min(triton.next_power_of_2(columns), tile if set(steps) <= {0, 1} else NARROW)
+        tile_rows = min(triton.next_power_of_2(rows), tile // tile_columns)
         if outer:
-            self._outer[-len(outer[0])] = 0  # as in ``launch.described``
-        self._axes = launch.on_devices(self._outer)
-        self._grid = (-(-rows // tall) * -(-columns // wide),)
+            outer[-1][0] = 0  # so that tensors that differ in their first dimension alone are alike
+        self._axes = launch.description(tuple(chain(*outer)))
+        self._grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(columns, tile_columns),)
         access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, tuple(steps)
-        self._constants = self._evaluator.constants | {
+        self._constants = evaluation | {
+            "RESULTS": len(outputs),
+            "LOOKUP": lookup is not None,
             "OUTER": len(outer),
-            "ROWS": tall,
-            "COLUMNS": wide,
-            "EVEN": rows % tall == 0 and columns % wide == 0,
+            "ROWS": tile_rows,
+            "COLUMNS": tile_columns,
+            "EVEN": rows % tile_rows == 0 and columns % tile_columns == 0,
             "ALIGNED": access if not any(step % 2**access for axis in outer for step in axis[1:]) else 0,
             "FILLED": access if columns % 2**access == 0 else 0,
         }
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        places = zip((*inputs, *outputs), self._starts, self._dtypes, strict=True)
-        walk[self._grid](
-            tuple(launch.pointer(address + start, dtype) for address, start, dtype in places),
-            self._evaluator.table,
-            self._evaluator.numbers,
-            launch.uploaded(self._axes, lambda: self._outer) if self._outer else launch.pointer(0, DataType.INT64),
+        operands = zip((*inputs, *outputs), self._starts, self._dtypes, strict=True)
+        evaluate_tile[self._grid](
+            tuple(launch.pointer(address + start, dtype) for address, start, dtype in operands),
+            launch.pointer(0, DataType.FLOAT) if self._table is None else self._table.pointer(),
+            self._numbers,
+            self._axes.pointer() if self._constants["OUTER"] else launch.pointer(0, DataType.INT64),
             *self._sizes,
             **self._constants,
             num_warps=WARPS,
@@ -346,16 +323,15 @@ class Nothing:
 
 
 @triton.jit
-def scatter(source, out, places, count, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
-    """out[places[k, 1]] = source[places[k, 0]]."""
+def scatter(source, out, pairs, count, BLOCK: tl.constexpr):
+    """out[pairs[k, 1]] = source[pairs[k, 0]]."""
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     valid = k < count
-    pairs = places.to(tl.pointer_type(tl.int64)) + 2 * k
-    value = tl.load(source.to(tl.pointer_type(DTYPE)) + tl.load(pairs, mask=valid, other=0), mask=valid)
-    tl.store(out.to(tl.pointer_type(DTYPE)) + tl.load(pairs + 1, mask=valid, other=0), value, mask=valid)
+    value = tl.load(source + tl.load(pairs + 2 * k, mask=valid, other=0), mask=valid)
+    tl.store(out + tl.load(pairs + 2 * k + 1, mask=valid, other=0), value, mask=valid)
 
 
-class _Scattered:
+class _Scatter:
     """Copies contiguous elements to a tensor whose elements coincide: of those in one place the last is written."""
 
     workspace_bytes = 0
@@ -368,27 +344,22 @@ class _Scattered:
         offsets = offsets.reshape(-1)
         _, from_end = np.unique(offsets[::-1], return_index=True)
         last = offsets.size - 1 - from_end
-        self._places = np.stack([last, offsets[last]], axis=1)
-        self._on: dict[Any, Any] = {}
+        pairs = np.stack([last, offsets[last]], axis=1)
+        self._count = len(pairs)
+        self._pairs = launch.Uploaded(lambda: pairs, DataType.INT64)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        scatter[(-(-len(self._places) // TILE),)](
-            launch.pointer(inputs[0], self._dtype),
-            launch.pointer(outputs[0], self._dtype),
-            launch.uploaded(self._on, lambda: self._places),
-            len(self._places),
-            DTYPE=TYPES[self._dtype],
-            BLOCK=TILE,
-        )
+        source, out = (launch.pointer(address, self._dtype) for address in (*inputs, *outputs))
+        scatter[(triton.cdiv(self._count, TILE),)](source, out, self._pairs.pointer(), self._count, BLOCK=TILE)
 
 
-def _same(x: float) -> float:
+def _identity(x: float) -> float:
     return x
 
 
-def copying(source: Layout, target: Layout) -> Plan:
+def copy(source: Layout, target: Layout) -> Plan:
     """Plan to copy the elements of a contiguous tensor to another, or of any tensor to a contiguous one."""
     if 0 in target.shape:
         return Nothing()
-    return _Scattered(target) if simplify((target,)).ordered else Elementwise(_same, (), (source,), (target,))
+    return _Scatter(target) if simplify((target,)).ordered else Elementwise(_identity, (), (source,), (target,))
