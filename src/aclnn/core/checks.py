@@ -1,4 +1,4 @@
-"""The checks that operators are declared with: small, named, each with a text that says what was expected and came."""
+"""Reusable checks for operators' declarations, each with a status code and a text that says what was expected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
 
 
 def computed(operator: Operator) -> tuple[DataType, ...]:
-    """The data types that an operator has kernels for on some product, and float32, float16 and bfloat16 before."""
+    """Return float32, float16, bfloat16, then the other data types that an operator computes on some product."""
     taken = frozenset[DataType]().union(*operator.support.values())
     return (*FLOATING, *sorted(taken - WITH_BFLOAT16))
 
@@ -42,31 +42,31 @@ Complaint = Callable[[Call, str], str | None]
 
 
 def listing(items: Iterable[str], last: str = "or") -> str:
-    """``a``, ``a or b``, ``a, b or c``."""
+    """Join words for a sentence: ``a``, ``a or b``, ``a, b or c``."""
     words = list(items)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "none"
 
 
 def shown(value: object) -> str:
-    """A refused value in an error text: at most 80 characters of it, and what C gave that is not UTF-8 as ``\\xff``."""
+    """Format a rejected value for an error text: at most 80 characters, bytes that are not UTF-8 as ``\\xff``."""
     text = repr(value).replace(r"\udc", r"\x")  # such bytes are decoded as U+DC80 to U+DCFF
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def extents(shape: Sequence[int]) -> str:
-    """A shape, or strides, in an error text: at most 16 numbers of it, and how many there are."""
+    """Format a shape or strides for an error text: at most 16 numbers, and their count if there are more."""
     if len(shape) <= _EXTENTS:
         return str(list(shape))
     return f"{str(list(shape[:_EXTENTS]))[:-1]}, … {len(shape)} in all]"
 
 
 def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """A check with a text of its own."""
+    """Make a check from a function that returns a text for a violation, None otherwise."""
     return Check(name, code, complaint)
 
 
 def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """The same complaint about several arguments, in order; those that are null are passed over."""
+    """Make a check of several arguments, in order; null arguments are skipped."""
 
     def find(call: Call) -> str | None:
         for argument in names:
@@ -78,7 +78,7 @@ def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLN
 
 
 def present(*names: str) -> Check:
-    """None of the arguments is null."""
+    """Require that no argument is null."""
 
     def find(call: Call) -> str | None:
         missing = next((name for name in names if call[name] is None), None)
@@ -88,7 +88,7 @@ def present(*names: str) -> Check:
 
 
 def dtype_in(allowed: Callable[[Product], Collection[DataType]], *names: str) -> Check:
-    """Each tensor's data type is one that the product in force takes."""
+    """Require data types that the current product supports."""
 
     def complain(call: Call, name: str) -> str | None:
         accepted, dtype = allowed(call.product), call[name].dtype
@@ -103,18 +103,18 @@ def dtype_in(allowed: Callable[[Product], Collection[DataType]], *names: str) ->
 
 
 def where_supported(dtypes: Collection[DataType]) -> Callable[[Product], frozenset[DataType]]:
-    """Those data types, BF16 only on the products that have it."""
+    """Return a function of the product: the data types, without BF16 on products that lack it."""
     without = frozenset(dtypes) - {DataType.BF16}
     return lambda product: frozenset(dtypes) if product.has_bfloat16 else without
 
 
 def floating(product: Product) -> frozenset[DataType]:
-    """float32 and float16 everywhere, bfloat16 where the product has it."""
+    """Return float32 and float16, and bfloat16 where the product has it."""
     return WITH_BFLOAT16 if product.has_bfloat16 else WITHOUT_BFLOAT16
 
 
 def promotable(first: str, second: str) -> Check:
-    """The two data types, of tensors or scalars, have one that both promote to."""
+    """Require a common data type to which two tensors or scalars promote."""
 
     def complain(call: Call) -> str | None:
         mine, theirs = call[second].dtype, call[first].dtype
@@ -126,7 +126,7 @@ def promotable(first: str, second: str) -> Check:
 
 
 def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
-    """Each data type is one that results of the computation's type convert to implicitly."""
+    """Require data types to which the computation's data type converts implicitly."""
 
     def complain(call: Call, name: str) -> str | None:
         computed, mine = dtype(call), call[name].dtype
@@ -138,7 +138,7 @@ def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
 
 
 def real(*names: str) -> Check:
-    """Each scalar is a truth value, an integer or a real floating number."""
+    """Require scalars that are booleans, integers or real floating-point numbers."""
 
     def complain(call: Call, name: str) -> str | None:
         dtype = call[name].dtype
@@ -148,7 +148,7 @@ def real(*names: str) -> Check:
 
 
 def same_dtype(name: str, other: str) -> Check:
-    """The two tensors have one data type."""
+    """Require equal data types."""
 
     def complain(call: Call, name: str) -> str | None:
         mine, theirs = call[name].dtype, call[other].dtype
@@ -158,7 +158,7 @@ def same_dtype(name: str, other: str) -> Check:
 
 
 def same_shape(name: str, other: str) -> Check:
-    """The two tensors have one view shape."""
+    """Require equal view shapes."""
 
     def complain(call: Call, name: str) -> str | None:
         mine, theirs = call[name].shape, call[other].shape
@@ -168,7 +168,7 @@ def same_shape(name: str, other: str) -> Check:
 
 
 def same_format(name: str, other: str) -> Check:
-    """The two tensors carry one storage format label."""
+    """Require equal storage formats."""
 
     def complain(call: Call, name: str) -> str | None:
         mine, theirs = call[name].format, call[other].format
@@ -178,7 +178,7 @@ def same_format(name: str, other: str) -> Check:
 
 
 def public_format(*names: str) -> Check:
-    """No tensor carries a private storage format label."""
+    """Require public storage formats."""
 
     def complain(call: Call, name: str) -> str | None:
         got = call[name].format
@@ -198,7 +198,7 @@ _ND_FORMATS = (
 
 
 def nd_format(*names: str) -> Check:
-    """Each tensor's storage format is one that generated interfaces take for ND."""
+    """Require storage formats that generated interfaces treat as ND."""
 
     def complain(call: Call, name: str) -> str | None:
         got = call[name].format
@@ -219,7 +219,7 @@ KERNEL_OF_THE_PRODUCT = rule("kernel of the product", _without_kernel, ACLNN_ERR
 
 
 def some_dims(*names: str) -> Check:
-    """Each tensor has a dimension."""
+    """Require at least one dimension."""
 
     def complain(call: Call, name: str) -> str | None:
         return None if call[name].shape else "expected at least 1 dimension, got 0"
@@ -228,7 +228,7 @@ def some_dims(*names: str) -> Check:
 
 
 def axis(name: str, tensor: str) -> Check:
-    """An attribute is the number of one of the tensor's dimensions, from the end if negative."""
+    """Require an attribute to be a dimension of a tensor; negative numbers count from the end."""
 
     def complain(call: Call) -> str | None:
         dim, rank = call[name], len(call[tensor].shape)
@@ -238,7 +238,7 @@ def axis(name: str, tensor: str) -> Check:
 
 
 def limited_dims(*names: str) -> Check:
-    """No tensor has more than ``MOST_DIMS`` dimensions."""
+    """Require at most ``MOST_DIMS`` dimensions."""
     limit = f"at most {MOST_DIMS} dimensions"
 
     def complain(call: Call, name: str) -> str | None:
@@ -249,7 +249,7 @@ def limited_dims(*names: str) -> Check:
 
 
 def one_of(name: str, *allowed: str) -> Check:
-    """A string attribute is one of those given, case and all."""
+    """Require a string attribute to be one of the values given; case matters."""
 
     def complain(call: Call, name: str) -> str | None:
         value = call[name]
@@ -259,7 +259,7 @@ def one_of(name: str, *allowed: str) -> Check:
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
-    """The common shape, aligned at the right, 1 giving way to anything (0 too); None when there is none."""
+    """Return the shape to which shapes broadcast, aligned at the right (1 yields to 0 too); None if there is none."""
     rank = max(map(len, shapes))
     aligned = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
     result = tuple(reduce(_broadcast_extent, extents) for extents in zip(*aligned, strict=True))
@@ -267,9 +267,9 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def _broadcast_extent(first: int | None, second: int | None) -> int | None:
-    """What two extents broadcast to.
+    """Return the extent to which two extents broadcast, None if they do not.
 
-    They may be symbolic (PyTorch): an unknown one can be told equal to itself, but neither equal to a number nor not.
+    Extents may be symbolic (PyTorch): an unknown one equals itself, and comparing it with a number has no answer.
     """
     for extent, other in ((first, second), (second, first)):
         if isinstance(extent, int) and extent == 1:
@@ -280,7 +280,7 @@ def _broadcast_extent(first: int | None, second: int | None) -> int | None:
 
 
 def broadcastable(name: str, other: str) -> Check:
-    """The two tensors' shapes broadcast."""
+    """Require shapes that broadcast."""
 
     def complain(call: Call, name: str) -> str | None:
         mine, theirs = call[name].shape, call[other].shape
@@ -292,7 +292,7 @@ def broadcastable(name: str, other: str) -> Check:
 
 
 def broadcast_shape_of(name: str, first: str, second: str) -> Check:
-    """The tensor has exactly the shape that two broadcastable others broadcast to."""
+    """Require exactly the shape to which two other tensors broadcast."""
 
     def complain(call: Call, name: str) -> str | None:
         expected = broadcast_shape(call[first].shape, call[second].shape)
@@ -306,7 +306,7 @@ def broadcast_shape_of(name: str, first: str, second: str) -> Check:
 
 
 def holds_promotion(name: str, first: str, second: str) -> Check:
-    """Results of the type to which the two others promote convert to the tensor's implicitly."""
+    """Require a data type to which the promotion of two other tensors' types converts implicitly."""
 
     def complain(call: Call) -> str | None:
         promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
@@ -325,13 +325,13 @@ def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tup
 
 
 def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
-    """The checks, in force on these products only, as their names then say."""
+    """Restrict checks to some products; their names say so."""
     where = f"on {_titles(products)}"
     return tuple(only_if(check, where, lambda call: call.product in products) for check in checks)
 
 
 def elsewhere(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
-    """The checks, in force on all other products, as their names then say."""
+    """Restrict checks to all other products; their names say so."""
     where = f"not on {_titles(products)}"
     return tuple(only_if(check, where, lambda call: call.product not in products) for check in checks)
 
@@ -341,7 +341,7 @@ def _titles(products: Collection[Product]) -> str:
 
 
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
-    """The check, in force for some calls only; ``when`` says in its name for which."""
+    """Restrict a check to some calls; ``when`` describes them in its name."""
     return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
 
 
@@ -352,7 +352,7 @@ Column = tuple[DataType, ...]
 def generated(
     inputs: Sequence[str], outputs: Sequence[str], columns: Callable[[Product], Collection[Column]], *tiling: Check
 ) -> tuple[Check, ...]:
-    """The checks of an interface that the vendor generates from an operator's definition.
+    """Return the checks of an interface that the vendor generates from an operator's definition.
 
     Args:
         inputs: the required input tensors, in order.
@@ -392,7 +392,7 @@ def _unless_empty(check: Check, outputs: Sequence[str]) -> Check:
 
 
 def nothing_to_write(call: Call, outputs: Sequence[str]) -> bool:
-    """Whether every output is empty."""
+    """Return True if every output is empty."""
     return all(call[name].size == 0 for name in outputs)
 
 
@@ -400,7 +400,7 @@ _LARGEST_EXTENT_BYTES = 2**63 - 1
 
 
 def sane_view(name: str, tensor: Tensor) -> str | None:
-    """The complaint about a view that no memory can hold: negative dimensions, or more bytes than addresses."""
+    """Return a text about a view that no memory can hold (negative dimensions, too many bytes), None otherwise."""
     if any(extent < 0 for extent in tensor.shape):
         return f"{name}: expected dimensions of 0 or more, got {extents(tensor.shape)}"
     if len(tensor.strides) != len(tensor.shape):

@@ -1,4 +1,4 @@
-"""Data types and formats: one row each, with the ACL number and what the rest of the world calls it."""
+"""Data types and storage formats, with their ACL numbers and their names elsewhere."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class DataType(IntEnum):
 
     @property
     def c_name(self) -> str:
-        """The name in ``acl_base.h``, such as ``ACL_FLOAT16``."""
+        """Name in ``acl_base.h``, such as ``ACL_FLOAT16``."""
         return f"ACL_{self._name_}"
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The equivalent NumPy data type (ml_dtypes' for bfloat16 and narrower floats).
+        """Equivalent NumPy data type (ml_dtypes' for bfloat16 and narrower floats).
 
         Raises:
             TypeError: neither NumPy nor ml_dtypes has an equivalent.
@@ -84,14 +84,14 @@ class DataType(IntEnum):
 
     @property
     def has_numpy(self) -> bool:
-        """True where NumPy or ml_dtypes has an equivalent."""
+        """True if NumPy or ml_dtypes has an equivalent."""
         try:
             return self.numpy is not None
         except TypeError:
             return False
 
     def decode(self, data: bytes) -> Any:
-        """Return the number that these bytes hold, as NumPy's scalar.
+        """Convert bytes to a NumPy scalar.
 
         Raises:
             TypeError: neither NumPy nor ml_dtypes has an equivalent.
@@ -99,7 +99,7 @@ class DataType(IntEnum):
         return np.frombuffer(data, self.numpy)[0]
 
     def encode(self, number: Any) -> bytes:
-        """Return a number converted to this type, as bytes; one that exceeds a floating type becomes infinite.
+        """Convert a number to the bytes of this data type; one that exceeds a floating-point type becomes infinite.
 
         Raises:
             OverflowError: an integer exceeds an integer type.
@@ -110,7 +110,7 @@ class DataType(IntEnum):
 
     @classmethod
     def of_numpy(cls, dtype: np.dtype[Any]) -> DataType:
-        """The data type equivalent to a NumPy one.
+        """Return the data type equivalent to a NumPy data type.
 
         Raises:
             TypeError: there is none (object arrays, strings, other byte orders …).
@@ -142,7 +142,7 @@ def _by_numpy_name() -> dict[str, DataType]:
 
 
 class Format(IntEnum):
-    """``aclFormat``: a label, for the operators; none of them reorders data by it."""
+    """``aclFormat``: a label that checks read; no operator reorders data by it."""
 
     private: bool
 
@@ -184,5 +184,5 @@ class Format(IntEnum):
 
     @property
     def c_name(self) -> str:
-        """The name in ``acl_base.h``, such as ``ACL_FORMAT_ND``."""
+        """Name in ``acl_base.h``, such as ``ACL_FORMAT_ND``."""
         return f"ACL_{self._name_}"

@@ -1,4 +1,4 @@
-"""What an operator is: plain frozen data. Everything else (C headers, entry points, torch operators, tests) follows."""
+"""Declarations of operators: frozen data from which C headers, entry points, torch operators and tests follow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """What a parameter holds, with its C type in the first phase's signature."""
+    """Kind of a parameter, with its C type in the signature of phase one."""
 
     INPUT = "const aclTensor *"
     OUTPUT = "aclTensor *"
@@ -38,7 +38,7 @@ class Kind(Enum):
 
     @property
     def words(self) -> str:
-        """For people: input tensor, int array, double."""
+        """Description for people: input tensor, int array, double."""
         spelt = self.name.lower().replace("_", " ")
         return f"{spelt} tensor" if self in TENSORS else spelt.replace("list", "tensor list")
 
@@ -50,33 +50,33 @@ ATTRIBUTES = tuple(kind for kind in Kind if kind not in (*TENSORS, *LISTS))
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of an operator's first phase."""
+    """Parameter of an operator's phase one."""
 
     name: str
-    """As the C interface and every error text spell it: gradOutput."""
+    """Name in the C interface and in error texts: gradOutput."""
     python_name: str
-    """As PyTorch would: grad_output."""
+    """Name in Python, as PyTorch spells it: grad_output."""
     kind: Kind
     meaning: str
     optional: bool = False
-    """Whether null is accepted in general (checks may still demand it)."""
+    """True if null is accepted in general (checks may still require a value)."""
     c_type: str | None = None
-    """Where the C signature departs from the kind's own type."""
+    """C type, if it differs from the kind's."""
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is an input or output tensor."""
+        """True for an input or output tensor."""
         return self.kind in TENSORS
 
     @property
     def declaration(self) -> str:
-        """Its C declaration, such as ``const aclTensor *gradOutput``."""
+        """C declaration, such as ``const aclTensor *gradOutput``."""
         return f"{self.c_type or self.kind.value}{self.name}"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call's arguments by C name (tensors, tuples, strings, numbers, None) on one product."""
+    """Arguments of a call by C name (tensors, tuples, strings, numbers, None), and the product."""
 
     operator: Operator
     arguments: Mapping[str, Any]
@@ -86,25 +86,25 @@ class Call:
         return self.arguments[name]
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors given, by name, in the order of the signature."""
+        """Yield the tensors given, by name, in the order of the signature."""
         return self.operator.tensors(self.arguments)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row of an operator's "checks, in order" table."""
+    """Check of a call, with the status code of its violation."""
 
     name: str
-    """What must hold, in a few words: ``same shape: self, gradOutput``."""
+    """Requirement in a few words: ``same shape: self, gradOutput``."""
     code: int
-    """The status when it does not hold."""
+    """Status code of a violation."""
     complaint: Callable[[Call], str | None]
-    """None when it holds, else a text ``argument: expected …, got …``."""
+    """Return a text ``argument: expected …, got …`` for a violation, None otherwise."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A range of a tensor's indices along one dimension, from begin to end."""
+    """Slice of a tensor along one dimension, from begin to end."""
 
     tensor: str
     dim: int
@@ -114,61 +114,61 @@ class Part:
 
 @dataclass(frozen=True)
 class Elementwise:
-    """``outputs = formula(*inputs, *numbers)`` for each element of the outputs' shape, to which inputs broadcast."""
+    """Compute ``outputs = formula(*inputs, *numbers)`` for each element of the outputs' shape; inputs broadcast."""
 
     formula: Callable[..., Any]
-    """In the words of ``aclnn.formula``; returns a tuple for several outputs."""
+    """Scalar function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
     inputs: tuple[str | Part, ...]
     outputs: tuple[str | Part, ...]
     numbers: tuple[float, ...] = ()
     """Attributes: the formula's last arguments."""
     dtype: DataType | None = None
-    """What inputs are converted to first; by default those that are not floating to the type that all promote to."""
+    """Data type to which inputs are converted first; by default inputs that are not floating-point are promoted."""
     on_every_product: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class LayerNormBackward:
-    """The gradients of LayerNorm or RMSNorm; names are None for tensors that are absent or not wanted."""
+    """Compute the gradients of LayerNorm or RMSNorm; names are None for absent and unwanted tensors."""
 
     inputs: tuple[str | None, ...]
     outputs: tuple[str | None, ...]
     normalized_dims: int
     on_every_product: bool = False
-    """Needs no kernel of the product (there is nothing but zeros to write)."""
+    """True if the product needs no kernel (only zeros are written)."""
     centred: bool = True
     """False for RMSNorm, which has no mean."""
 
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """LayerNorm or RMSNorm; names are None for tensors that are absent or not wanted."""
+    """Compute LayerNorm or RMSNorm; names are None for absent and unwanted tensors."""
 
     inputs: tuple[str | None, ...]
-    """x, weight, bias."""
+    """Names of x, weight, bias."""
     outputs: tuple[str | None, ...]
-    """out, mean, rstd."""
+    """Names of out, mean, rstd."""
     normalized_dims: int
     eps: float
     on_every_product: bool = False
-    """Needs no kernel of the product (there are no columns, only mean and rstd to fill)."""
+    """True if the product needs no kernel (no columns: only mean and rstd are filled)."""
     centred: bool = True
     """False for RMSNorm, which has neither mean nor bias."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """``outputs = function(*inputs)`` over NumPy arrays; results are converted to the outputs' types and broadcast."""
+    """Compute ``outputs = function(*inputs)`` with NumPy; results are converted to the outputs' types and broadcast."""
 
     function: Callable[..., Any]
-    """Takes arrays of float32 for 16-bit floating types; returns an array, or a tuple of one for each output."""
+    """Function of arrays, float32 for 16-bit floating-point types; returns an array, or one for each output."""
     inputs: tuple[str, ...]
-    """Tensors, elements of tensor lists (``x[0]``) and scalars."""
+    """Names of tensors, elements of tensor lists (``x[0]``) and scalars."""
     outputs: tuple[str, ...]
     dtype: DataType | None = None
-    """The data type to which inputs are converted before, and results after the computation; None keeps them."""
+    """Data type to which inputs and results are converted; None keeps theirs."""
     sized_by_result: bool = False
-    """The output's view takes the shape of the result, which depends on data."""
+    """True if the output takes the shape of the result, which depends on data."""
     on_every_product: ClassVar[bool] = False
 
 
@@ -178,30 +178,30 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Operator:
-    """An aclnn operator: its two-phase C interface, its checks, what it computes."""
+    """Declaration of an aclnn operator: two-phase C interface, checks, computation."""
 
     name: str
-    """Snake case; the same string as Python function, torch operator, kernel, test, benchmark and command."""
+    """Name in snake case, everywhere but in C: Python function, torch operator, test, benchmark, command."""
     function: str
-    """The C name: aclnnSiluBackward."""
+    """Name in C: aclnnSiluBackward."""
     summary: str
     formula: str
-    """As in the operator's document, in plain text."""
+    """Formula in plain text, from the operator's document."""
     parameters: tuple[Parameter, ...]
     support: Mapping[Product, frozenset[DataType]]
-    """Products that have a kernel, and the data types it takes there."""
+    """Data types for which a product has a kernel."""
     checks: tuple[Check, ...]
-    """In order: the first that fails decides the status."""
+    """Checks in order: the first violation decides the status."""
     work: Callable[[Call], Work | None] = field(repr=False)
-    """What to compute for checked arguments; None when there is nothing to do."""
+    """Return the computation for checked arguments, None if there is nothing to do."""
     infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
-    """Data type and shape of each output for the inputs given (masked-out ones left away); for functions of arrays."""
+    """Return data type and shape of each wanted output for the inputs; for functions of arrays."""
     stream_type: str = "aclrtStream "
     in_header_of: str | None = None
-    """The operator in whose C header it is declared; None for one of its own."""
+    """Operator in whose C header it is declared; None for a header of its own."""
 
     def tensors(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-        """The tensors among a call's arguments, by name, in the order of the signature; ``x[0]`` for one of a list."""
+        """Yield a call's tensors by name, in the order of the signature; ``x[0]`` for a list's."""
         for parameter in self.parameters:
             given = arguments[parameter.name]
             if parameter.is_tensor and given is not None:
@@ -213,21 +213,21 @@ class Operator:
 
     @cached_property
     def inputs(self) -> tuple[Parameter, ...]:
-        """The input tensors."""
+        """Input tensors."""
         return tuple(p for p in self.parameters if p.kind is Kind.INPUT)
 
     @cached_property
     def outputs(self) -> tuple[Parameter, ...]:
-        """The output tensors."""
+        """Output tensors."""
         return tuple(p for p in self.parameters if p.kind is Kind.OUTPUT)
 
     @cached_property
     def attributes(self) -> tuple[Parameter, ...]:
-        """The parameters that are neither tensors nor lists of them."""
+        """Parameters that are neither tensors nor lists of tensors."""
         return tuple(p for p in self.parameters if p.kind in ATTRIBUTES)
 
     def parameter(self, name: str, kinds: Collection[Kind] = tuple(Kind)) -> Parameter:
-        """A parameter by its C or Python name; a lone output also by none, a gradient's also as grad_input.
+        """Find a parameter by its C or Python name; a lone output also by no name, a gradient's also as grad_input.
 
         Raises:
             ValueError: there is none of those kinds.
@@ -244,7 +244,7 @@ class Operator:
         raise ValueError(f"{self.name}: expected {expected}, got {repr(name) if name else 'no name'}")
 
     def by_name(self, values: Iterable[tuple[str, T]], kinds: Collection[Kind] = tuple(Kind)) -> dict[str, T]:
-        """Values under their parameters' Python names.
+        """Return values by their parameters' Python names.
 
         Raises:
             ValueError: an unknown name, or a parameter twice.
@@ -260,5 +260,5 @@ class Operator:
 
     @property
     def header(self) -> str:
-        """The C header's name without folder: aclnn_silu_backward.h."""
+        """Name of the C header: aclnn_silu_backward.h."""
         return f"aclnn_{self.in_header_of or self.name}.h"

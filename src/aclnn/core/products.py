@@ -1,4 +1,4 @@
-"""Ascend products: their SoC names and architecture, and which one this process stands for."""
+"""Ascend products: SoC names, architectures, and the product that this process emulates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_SOC_NAME = "Ascend910B2"
 
 
 class Product(Enum):
-    """A product family: title, architecture number, pattern of the long SoC names, one of them."""
+    """Product family: title, architecture number, pattern of its SoC names, an example."""
 
     ASCEND_950 = "Ascend 950PR / 950DT", 3510, r"Ascend950(PR|DT)_\w+", "Ascend950DT_9571"
     ATLAS_A3 = "Atlas A3", 2201, r"Ascend910_93\d\d", "Ascend910_9391"
@@ -33,7 +33,7 @@ class Product(Enum):
 
     @property
     def has_bfloat16(self) -> bool:
-        """BF16 exists on the 2201 and 3510 architectures only."""
+        """True on the architectures with BF16, 2201 and 3510."""
         return self in A2_CLASS or self in CLASS_950
 
 
@@ -57,13 +57,13 @@ _CORES: dict[str, tuple[int, int, int | None]] = {
 
 
 def cores(soc_name: str) -> tuple[int | None, int | None, int | None]:
-    """A chip's AI cores, vector cores and bytes of second-level cache; None for what is not published."""
+    """Return a chip's AI cores, vector cores and bytes of L2 cache; None for unpublished numbers."""
     found = (numbers for names, numbers in _CORES.items() if re.fullmatch(names, soc_name))
     return next(found, (None, None, None))
 
 
 def product_of(soc_name: str) -> Product:
-    """The family of a long SoC name, such as ``Ascend910B2`` or ``Ascend950DT_9571``.
+    """Return the family of a SoC name, such as ``Ascend910B2`` or ``Ascend950DT_9571``.
 
     Raises:
         AclnnError: 161002, the name belongs to no product.
@@ -93,7 +93,7 @@ def _selection() -> tuple[str, Product]:
 
 
 def set_soc_name(name: str) -> None:
-    """Choose the product that this process stands for; executors prepared earlier keep theirs.
+    """Choose the product to emulate, by its SoC name; existing executors keep theirs.
 
     Raises:
         AclnnError: 161002, the name belongs to no product.
@@ -105,10 +105,10 @@ def set_soc_name(name: str) -> None:
 
 
 def soc_name() -> str:
-    """The long SoC name in force: the last ``set_soc_name``, else ACLNN_SOC_NAME, else Ascend910B2."""
+    """Return the SoC name: of the last ``set_soc_name``, else ``ACLNN_SOC_NAME``, else Ascend910B2."""
     return _selection()[0]
 
 
 def current_product() -> Product:
-    """The product family in force."""
+    """Return the product family that this process emulates."""
     return _selection()[1]

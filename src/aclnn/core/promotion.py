@@ -1,4 +1,4 @@
-"""Type promotion of two tensors, by the documented table (symmetric; None where it is not defined)."""
+"""Type promotion of two tensors, by the documented table."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def _rank(dtype: D) -> int | None:
 
 
 def castable(source: D, target: D) -> bool:
-    """True when values may be converted implicitly: BOOL, integers, floating, complex, in this order or within one."""
+    """Return True if values convert implicitly: within, or upwards in, BOOL, integers, floating-point, complex."""
     first, second = _rank(source), _rank(target)
     return source == target or (first is not None and second is not None and first <= second)
 
 
 def is_floating(dtype: D) -> bool:
-    """True for the real floating types of 16 bits and more."""
+    """Return True for real floating-point types of at least 16 bits."""
     return dtype in _FLOATING
 
 
 def is_integer(dtype: D) -> bool:
-    """True for integers, not for BOOL."""
+    """Return True for integers; BOOL is none."""
     return dtype != D.BOOL and dtype in (*_INTEGERS, *_ALONE)
 
 
 def promote(first: D, second: D) -> D | None:
-    """The type that both convert to, or None when the pair has none."""
+    """Return the data type to which both promote, None if the table has none."""
     if first == second:
         return first if first in (*_COMPLEX, *_FLOATING, *_INTEGERS, *_ALONE) else None
     pair = {first, second}

@@ -133,12 +133,12 @@ ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = CODES["ACL_ERROR_RT_EVENT_SYNC_TIMEOUT"]
 
 
 def name_of(code: int) -> str:
-    """The C name of a status number, ``ACL_SUCCESS`` for 0, or the number itself as text when it has none."""
+    """Return the C name of a status code, the number as text if it has none."""
     return "ACL_SUCCESS" if code == 0 else _NAMES.get(code, str(code))
 
 
 class AclnnError(RuntimeError):
-    """A refusal: a status code and a text that names the function, the argument, what was expected and what came."""
+    """Rejected call: a status code, and a text with function, argument, what was expected and what came."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
@@ -147,7 +147,7 @@ class AclnnError(RuntimeError):
 
     @property
     def name(self) -> str:
-        """The code's C name."""
+        """C name of the status code."""
         return name_of(self.code)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Tensors: a typed, strided view of memory that somebody else owns."""
+"""Tensors: typed, strided views of memory that they do not own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aclnn.core.dtypes import DataType, Format
 
 
 class Layout(NamedTuple):
-    """What phase one knows of a tensor: everything but where it lies."""
+    """Description of a tensor without its address, all that phase one knows."""
 
     dtype: DataType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In elements, one for each dimension; zero and negative ones are fine."""
+    """Strides in elements, of any sign."""
     offset: int = 0
-    """Elements from the address that a plan is given to the first element."""
+    """Offset in elements from the address to the first element."""
 
     @property
     def size(self) -> int:
@@ -26,7 +26,7 @@ class Layout(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Bytes that the elements occupy, as a half-open range from a plan's address; (0, 0) when there are none."""
+        """Half-open range of the bytes that the elements occupy, from the address; (0, 0) if there are none."""
         if 0 in self.shape:
             return 0, 0
         reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
@@ -36,9 +36,9 @@ class Layout(NamedTuple):
 
     @property
     def distinct(self) -> bool:
-        """Whether no two elements share memory, as far as sorted strides tell: each passes over all that lie within.
+        """True if no two elements share memory, judging by sorted strides: each exceeds the span of those before.
 
-        False also of some layouts that interleave, such as one of shape (2, 3) with strides (3, 2).
+        False also for some layouts that interleave, such as one of shape (2, 3) with strides (3, 2).
         """
         if 0 in self.shape:
             return True
@@ -58,16 +58,16 @@ class Scalar(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The number, as NumPy's scalar."""
+        """Value as a NumPy scalar."""
         return self.dtype.decode(self.data)
 
     def rounded(self, dtype: DataType) -> float:
-        """The number's real part, rounded to a floating data type."""
+        """Return the real part, rounded to a floating-point data type."""
         return float(dtype.decode(dtype.encode(self.value.real)))
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
+    """Return row-major strides in elements."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
@@ -78,7 +78,7 @@ class Tensor:
     """``aclTensor``: a view (shape, strides, offset) of a storage at ``address``. It never owns the memory.
 
     Element (i0, i1, …) lies at ``address + itemsize * (offset + Σ ik·stridek)``. ``owner`` is whatever keeps the memory
-    alive for tensors over host arrays; device tensors leave it None and are judged by their address.
+    alive for tensors over host arrays; device tensors leave it None and are recognised by their address.
     """
 
     __slots__ = ("address", "dtype", "format", "offset", "owner", "shape", "storage_shape", "strides")
@@ -105,7 +105,7 @@ class Tensor:
 
     @property
     def layout(self) -> Layout:
-        """The part that phase one sees."""
+        """Description without the address."""
         return Layout(self.dtype, self.shape, self.strides)
 
     @property
