@@ -1,4 +1,4 @@
-"""Draw the report shown in docs/verify.md, light and dark: python docs/verify_pictures.py (needs chromium)."""
+"""Draw the report shown in docs/verify.md: python docs/verify_pictures.py (needs chromium)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report() -> str:
     return check("gelu_backward_v2", inputs, literal("gelu_backward_v2"), approximate="none").to_html()
 
 
-def draw(page: Path, picture: Path, dark: bool, chromium: str) -> None:
+def draw(page: Path, picture: Path, chromium: str) -> None:
     """A picture of the top of the page."""
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
@@ -35,22 +35,21 @@ def draw(page: Path, picture: Path, dark: bool, chromium: str) -> None:
                 chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                 "--disable-background-networking", "--disable-component-update", "--disable-sync",
                 f"--user-data-dir={profile}", "--hide-scrollbars", f"--window-size={_WIDTH},{_HEIGHT}",
-                f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--screenshot={picture}", page.as_uri(),
+                "--blink-settings=preferredColorScheme=1", f"--screenshot={picture}", page.as_uri(),
             ],
             check=True, capture_output=True, timeout=60,
         )  # fmt: skip
 
 
 def main() -> None:
-    """Draw both pictures beside this file."""
+    """Draw the picture beside this file."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("verify_pictures: chromium is not installed")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         page.write_text(report(), encoding="utf-8")
-        for name, dark in (("light", False), ("dark", True)):
-            draw(page, _HERE / f"verify-report-{name}.png", dark, chromium)
+        draw(page, _HERE / "verify-report.png", chromium)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from benchmarks.costs import ROOT
@@ -101,11 +103,27 @@ def test_each_machine_has_its_page_and_all_stand_side_by_side(tmp_path: Path) ->
     for name in ("a-machine", "another-r-2-cores"):
         assert f"(page/{name}.md)" in page
         assert "silu" in (tmp_path / "page" / f"{name}.md").read_text()
-    assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"speed-light.svg", "shares-dark.svg"}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"speed.svg", "shares.svg"}
+
+
+def test_bars_against_a_composition_say_so(tmp_path: Path) -> None:
+    written(tmp_path, ROW, ROW._replace(operator="fast_gelu_backward", times_torch=40.0))
+    labels = set(re.findall(r">([^<]*)</text>", (tmp_path / "figures" / "speed.svg").read_text()))
+    assert {"1.5×", "40.0× a composition"} <= labels
+
+
+def test_committed_figures_are_small_and_well_formed() -> None:
+    lines = 0
+    for path in (ROOT / "docs").rglob("*.svg"):
+        text = path.read_text()
+        ElementTree.fromstring(text)
+        assert len(text.encode()) <= 60_000, path
+        lines += text.count("\n")
+    assert 0 < lines <= 12_000
 
 
 def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *arguments, **options: None)
+    monkeypatch.setattr("benchmarks.pictures.save", lambda *arguments: None)
     figures.write(figures.RESULTS, tmp_path / "benchmarks.md")
     pages = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.md")}
     assert len(pages) > 1
