@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from aclnn.capi.objects import BoolArray, IntArray, TensorList, live, take
+from aclnn.capi.objects import BoolArray, IntArray, ScalarList, TensorList, live, take
 from aclnn.capi.prototype import c_function
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind, Operator, Parameter
@@ -26,9 +26,12 @@ _OBJECTS: dict[Kind, type[Any]] = {
     Kind.INPUT_LIST: TensorList,
     Kind.OUTPUT_LIST: TensorList,
     Kind.SCALAR: Scalar,
+    Kind.SCALAR_LIST: ScalarList,
     Kind.INT_ARRAY: IntArray,
     Kind.BOOL_ARRAY: BoolArray,
 }
+
+_ELEMENTS: dict[type[Any], type[Any]] = {TensorList: Tensor, ScalarList: Scalar}
 
 
 def _value(parameter: Parameter, given: Any) -> Any:
@@ -39,8 +42,9 @@ def _value(parameter: Parameter, given: Any) -> Any:
     if not given:
         return None
     found = live(given, kind, parameter.name)
-    if kind is TensorList:
-        return tuple(live(item, Tensor, f"{parameter.name}[{at}]") if item else None for at, item in enumerate(found))
+    element = _ELEMENTS.get(kind)
+    if element is not None:
+        return tuple(live(item, element, f"{parameter.name}[{at}]") if item else None for at, item in enumerate(found))
     return found
 
 

@@ -23,6 +23,7 @@ class Kind(Enum):
     INPUT_LIST = "const aclTensorList *"
     OUTPUT_LIST = "aclTensorList *"
     SCALAR = "const aclScalar *"
+    SCALAR_LIST = "const aclScalarList *"
     INT_ARRAY = "const aclIntArray *"
     BOOL_ARRAY = "const aclBoolArray *"
     STRING = "char *"
@@ -31,6 +32,7 @@ class Kind(Enum):
     DOUBLE = "double "
     FLOAT = "float "
     INT64 = "int64_t "
+    UINT64 = "uint64_t "
     INT32 = "int32_t "
     INT8 = "int8_t "
 
@@ -40,7 +42,9 @@ class Kind(Enum):
     def words(self) -> str:
         """Description for people: input tensor, int array, double."""
         spelt = self.name.lower().replace("_", " ")
-        return f"{spelt} tensor" if self in TENSORS else spelt.replace("list", "tensor list")
+        if self in LISTS:
+            return spelt.replace("list", "tensor list")
+        return f"{spelt} tensor" if self in TENSORS else spelt
 
 
 TENSORS = (Kind.INPUT, Kind.OUTPUT)
