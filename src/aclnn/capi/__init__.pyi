@@ -1919,6 +1919,62 @@ def aclnnInplaceZero(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnTriuGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
+    """Keep the part of matrices on and above a diagonal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTriu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Keep the part of matrices on and above a diagonal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceTriuGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tuple[int, int, int]:
+    """Keep the part of matrices on and above a diagonal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceTriu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Keep the part of matrices on and above a diagonal, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTrilGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
+    """Keep the part of matrices on and below a diagonal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTril(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Keep the part of matrices on and below a diagonal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceTrilGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tuple[int, int, int]:
+    """Keep the part of matrices on and below a diagonal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceTril(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Keep the part of matrices on and below a diagonal, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnReduceSumGetWorkspaceSize(
     self: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -1979,6 +2035,36 @@ def aclnnMax(workspace: int | None, workspaceSize: int, executor: int | None, st
     Phase two: queues the work.
     """
 
+def aclnnLinalgVectorNormGetWorkspaceSize(
+    self: int | None, ord: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """The norm of the vectors along some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgVectorNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The norm of the vectors along some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnArgMaxGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Where the greatest elements along a dimension are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where the greatest elements along a dimension are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAbsGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Absolute value.
 
@@ -2003,6 +2089,76 @@ def aclnnCeilGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 
 def aclnnCeil(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round up to an integer.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNegGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Negate.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Negate.
+
+    Phase two: queues the work.
+    """
+
+def aclnnExpGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSqrtGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Square roots.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Square roots.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReciprocalGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Reciprocals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reciprocals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEqTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: equal.
 
     Phase two: queues the work.
     """
@@ -2129,6 +2285,539 @@ def aclnnCatGetWorkspaceSize(tensors: int | None, dim: int, out: int | None) -> 
 
 def aclnnCat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Join tensors along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnStackGetWorkspaceSize(tensors: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """Join tensors along a new dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStack(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Join tensors along a new dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddcmulGetWorkspaceSize(
+    selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two tensors, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two tensors, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddcdivGetWorkspaceSize(
+    selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a quotient of two tensors, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a quotient of two tensors, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
+    """Interpolate between two tensors, into the first.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors, into the first.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClampGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound a tensor from below, above or both.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClamp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound a tensor from below, above or both.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
+    selfRef: int | None, mask: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Overwrite a tensor where a mask is true.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMaskedFillScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Overwrite a tensor where a mask is true.
+
+    Phase two: queues the work.
+    """
+
+def aclnnArangeGetWorkspaceSize(
+    start: int | None, end: int | None, step: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with equally spaced numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with equally spaced numbers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDropoutGenMaskV2GetWorkspaceSize(
+    shape: int | None, prob: float, seed: int, offset: int, probDataType: int, out: int | None
+) -> tuple[int, int, int]:
+    """Draw the mask of a dropout.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutGenMaskV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Draw the mask of a dropout.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDropoutDoMaskGetWorkspaceSize(
+    self: int | None, mask: int | None, prob: float, out: int | None
+) -> tuple[int, int, int]:
+    """Apply the mask of a dropout.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutDoMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Apply the mask of a dropout.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMmGetWorkspaceSize(
+    self: int | None, mat2: int | None, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Multiply two matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply two matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulGetWorkspaceSize(
+    self: int | None, mat2: int | None, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Multiply matrices or vectors; leading dimensions broadcast.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices or vectors; leading dimensions broadcast.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchMatMulGetWorkspaceSize(
+    self: int | None, mat2: int | None, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Multiply two batches of matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchMatMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply two batches of matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddmmGetWorkspaceSize(
+    self: int | None,
+    mat1: int | None,
+    mat2: int | None,
+    beta: int | None,
+    alpha: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two matrices to a multiple of a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two matrices to a multiple of a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """Exponentials along a dimension, divided by their sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials along a dimension, divided by their sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None, output: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of softmax.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of softmax.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """Logarithm of softmax.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm of softmax.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSoftmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None, output: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the logarithm of softmax.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the logarithm of softmax.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNLLLossGetWorkspaceSize(
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    out: int | None,
+    totalWeightOut: int | None,
+) -> tuple[int, int, int]:
+    """Negative log-likelihood of the samples' classes, weighted.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Negative log-likelihood of the samples' classes, weighted.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNLLLossBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    totalWeight: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the negative log-likelihood.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the negative log-likelihood.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMseLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Squared differences of two tensors, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMseLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Squared differences of two tensors, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMseLossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the mean of squared differences.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMseLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the mean of squared differences.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
+    """Look up rows of a table; an index that has none gives zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbedding(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Look up rows of a table; an index that has none gives zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEmbeddingDenseBackwardGetWorkspaceSize(
+    grad: int | None, indices: int | None, numWeights: int, paddingIdx: int, scaleGradByFreq: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of a table of which rows were looked up.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbeddingDenseBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of a table of which rows were looked up.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddListV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add two lists of tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add two lists of tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Add a number to each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a number to each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Multiply each tensor by a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply each tensor by a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of the product of two lists to a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcmulScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a multiple of the product of two lists to a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachLerpScalarGetWorkspaceSize(
+    x1: int | None, x2: int | None, weight: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Interpolate between two lists of tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLerpScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two lists of tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachDivScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Divide each tensor by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Divide each tensor by a number of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSqrtGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Square roots of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Square roots of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """The norm of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The norm of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnApplyAdamWV2GetWorkspaceSize(
+    varRef: int | None,
+    mRef: int | None,
+    vRef: int | None,
+    maxGradNormOptionalRef: int | None,
+    grad: int | None,
+    step: int | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weightDecay: float,
+    eps: float,
+    amsgrad: int,
+    maximize: int,
+) -> tuple[int, int, int]:
+    """A step of AdamW, the state and the parameters in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of AdamW, the state and the parameters in place.
 
     Phase two: queues the work.
     """

@@ -6,11 +6,47 @@ They have C functions and no Python functions of arrays: those are NumPy's own.
 from __future__ import annotations
 
 from aclnn.core.operator import Operator
-from aclnn.operators.library import arithmetic, bitwise, comparison, conversion, joining, reduction, selection, unary
+from aclnn.operators.library import (
+    arithmetic,
+    bitwise,
+    comparison,
+    conversion,
+    dropout,
+    foreach,
+    joining,
+    lookup,
+    loss,
+    matrix,
+    optimizer,
+    pointwise,
+    ranges,
+    reduction,
+    selection,
+    softmax,
+    unary,
+)
 
 #: Every operator declared in these modules.
 LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
     operator
-    for module in (arithmetic, conversion, reduction, unary, comparison, bitwise, selection, joining)
+    for module in (
+        arithmetic,
+        conversion,
+        reduction,
+        unary,
+        comparison,
+        bitwise,
+        selection,
+        joining,
+        pointwise,
+        ranges,
+        dropout,
+        matrix,
+        softmax,
+        loss,
+        lookup,
+        foreach,
+        optimizer,
+    )
     for operator in module.OPERATORS
 )

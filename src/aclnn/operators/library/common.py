@@ -84,7 +84,7 @@ def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
 
 def camel(name: str) -> str:
     """The C function's name."""
-    return "aclnn" + "".join(word.title() for word in name.split("_"))
+    return "aclnn" + "".join(word.upper() if word == "nll" else word.title() for word in name.split("_"))
 
 
 def library_operator(
@@ -101,8 +101,9 @@ def library_operator(
     stream_type: str = "aclrtStream ",
     empty: tuple[str, ...] = (),
     inputs: tuple[str, ...] | None = None,
+    attributes: tuple[str, ...] = (),
 ) -> Operator:
-    """An operator whose one output NumPy computes from its tensors and scalars.
+    """An operator whose outputs NumPy computes from its tensors, scalars and attributes.
 
     Args:
         name: in snake case; the C name follows.
@@ -110,23 +111,26 @@ def library_operator(
         summary: one sentence.
         parameters: of the first phase; an output named ``selfRef`` is an input too.
         checks: in order.
-        function: takes the tensors and scalars.
+        function: takes the tensors and scalars, then the attributes.
         header: the C header's name without ``aclnn_``.
         dtype: in which to compute; None for what the inputs have.
         dtypes: what the kernels take.
         products: those that have a kernel.
         stream_type: of the second phase's last parameter.
-        empty: tensors beside the output that leave nothing to do when they are empty.
+        empty: tensors beside the outputs that leave nothing to do when they are empty.
         inputs: what the function takes; None for all tensors and scalars in the signature's order.
+        attributes: those of other kinds that the function takes.
     """
-    (output,) = (p.name for p in parameters if p.kind is Kind.OUTPUT)
+    outputs = tuple(p.name for p in parameters if p.kind is Kind.OUTPUT)
     if inputs is None:
         inputs = tuple(p.name for p in parameters if p.kind in (Kind.INPUT, Kind.SCALAR) or p.name == "selfRef")
 
     def work(call: Call) -> Library | None:
-        if any(call[each].size == 0 for each in (output, *empty)):
+        if all(call[each].size == 0 for each in outputs) or any(call[each].size == 0 for each in empty):
             return None
-        return Library(function, inputs, (output,), None if dtype is None else dtype(call))
+        values = [call[name] for name in attributes]
+        bound = (lambda *operands: function(*operands, *values)) if values else function
+        return Library(bound, inputs, outputs, None if dtype is None else dtype(call))
 
     return Operator(
         name=name,

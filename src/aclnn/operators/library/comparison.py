@@ -1,4 +1,4 @@
-"""aclnnNeTensor, aclnnNeScalar, aclnnGtScalar, aclnnLtScalar, aclnnIsFinite."""
+"""aclnnEqTensor, aclnnNeTensor, aclnnNeScalar, aclnnGtScalar, aclnnLtScalar, aclnnIsFinite."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     limited_dims,
     only_if,
     present,
+    promotable,
     rule,
     same_shape,
     where_supported,
@@ -96,7 +97,31 @@ def _with_scalar(
     )
 
 
+def _equal_types(product: Product) -> Collection[D]:
+    return where_supported((*NUMBERS, D.UINT64) if product in CLASS_950 else NUMBERS)(product)
+
+
 OPERATORS = (
+    library_operator(
+        "eq_tensor",
+        "out = self == other",
+        "Compare two tensors: equal.",
+        (_SELF, _OTHER, _OUT),
+        (
+            present("self", "other", "out"),
+            dtype_in(_equal_types, "self", "other", "out"),
+            promotable("self", "other"),
+            limited_dims("self", "other"),
+            broadcastable("other", "self"),
+            broadcast_shape_of("out", "self", "other"),
+        ),
+        operator.eq,
+        header="eq_tensor",
+        dtype=lambda call: promoted(call, "self", "other"),
+        dtypes=(*NUMBERS, D.UINT64),
+        products=WITH_INFERENCE,
+        empty=("self", "other"),
+    ),
     library_operator(
         "ne_tensor",
         "out = self != other",

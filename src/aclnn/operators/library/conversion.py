@@ -1,22 +1,30 @@
-"""aclnnCast, aclnnInplaceCopy, aclnnInplaceFillScalar, aclnnInplaceOne, aclnnInplaceZero: conversion and filling."""
+"""aclnnCast, aclnnInplaceCopy, aclnnInplaceFillScalar, aclnnInplaceOne, aclnnInplaceZero, aclnnTriu,
+aclnnTril and in place: conversion and filling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
 
 from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
     dtype_in,
+    extents,
     limited_dims,
     present,
     promotable,
+    public_format,
     rule,
+    same_dtype,
+    same_format,
     same_shape,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Parameter
+from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     INTEGERS,
@@ -48,6 +56,43 @@ def _cast_dtype(call: Call) -> str | None:
     if dtype not in _CONVERTIBLE(call.product):
         return f"dtype: expected a data type of numbers, got {dtype.c_name}"
     return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
+
+
+_TRIANGULAR = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL)
+
+
+def _matrices(call: Call) -> str | None:
+    name = "self" if call.operator.inputs else "selfRef"
+    shape = call[name].shape
+    if len(shape) >= 2 or 0 in shape:
+        return None
+    return f"{name}: expected at least 2 dimensions, got {len(shape)}: {extents(shape)}"
+
+
+def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: bool) -> Operator:
+    diagonal = Parameter("diagonal", "diagonal", Kind.INT64, "where the kept part begins, from the main diagonal")
+    first = "selfRef" if is_in_place else "self"
+    out = () if is_in_place else (tensor_out(),)
+    return library_operator(
+        f"inplace_{name}" if is_in_place else name,
+        f"{'selfRef' if is_in_place else 'out'} = {first} {words} the diagonal, 0 elsewhere",
+        f"Keep the part of matrices {words} a diagonal{', in place' if is_in_place else ''}.",
+        (_REPLACED if is_in_place else tensor_in("self", "the matrices"), diagonal, *out),
+        (
+            present(first, *(p.name for p in out)),
+            dtype_in(where_supported(_TRIANGULAR), first),
+            *(() if is_in_place else (same_dtype("out", "self"),)),
+            public_format(first),
+            *(() if is_in_place else (same_format("out", "self"),)),
+            limited_dims(first),
+            rule(f"at least 2 dimensions: {first}", _matrices),
+            *(() if is_in_place else (same_shape("out", "self"),)),
+        ),
+        function,
+        header=name,
+        dtypes=_TRIANGULAR,
+        attributes=("diagonal",),
+    )
 
 
 OPERATORS = (
@@ -130,4 +175,8 @@ OPERATORS = (
         inputs=(),
         dtypes=(*NUMBERS, D.UINT16, *_NARROW),
     ),
+    _triangle("triu", "on and above", np.triu, is_in_place=False),
+    _triangle("triu", "on and above", np.triu, is_in_place=True),
+    _triangle("tril", "on and below", np.tril, is_in_place=False),
+    _triangle("tril", "on and below", np.tril, is_in_place=True),
 )

@@ -1,8 +1,9 @@
-"""aclnnCat."""
+"""aclnnCat, aclnnStack."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -14,7 +15,7 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import promote
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_out
+from aclnn.operators.library.common import COMPLEX, INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_out
 
 _TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
 
@@ -125,6 +126,59 @@ def _work(call: Call) -> Library | None:
     return Library(lambda *tensors: np.concatenate(tensors, axis), names, ("out",), _type(call))
 
 
+_STACKED = where_supported((*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL, *COMPLEX))
+
+
+def _stack_dim(call: Call) -> str | None:
+    most = len(call["tensors"][0].shape)
+    return None if -most - 1 <= call["dim"] <= most else f"dim: expected from {-most - 1} to {most}, got {call['dim']}"
+
+
+def _some(call: Call) -> str | None:
+    return None if call["tensors"] else "tensors: expected at least one tensor, got none"
+
+
+def _stack_each(complaint: Callable[[Call, Any], str | None]) -> Callable[[Call], str | None]:
+    def complain(call: Call) -> str | None:
+        texts = ((at, complaint(call, tensor)) for at, tensor in enumerate(call["tensors"]))
+        return next((f"tensors[{at}]: {text}" for at, text in texts if text is not None), None)
+
+    return complain
+
+
+def _stackable(call: Call, tensor: Any) -> str | None:
+    if tensor.dtype in _STACKED(call.product):
+        return None
+    return f"expected a data type that aclnnStack takes, got {tensor.dtype.c_name}"
+
+
+def _stack_shape(call: Call, tensor: Any) -> str | None:
+    expected, got = call["tensors"][0].shape, tensor.shape
+    return None if got == expected else f"expected shape {extents(expected)} (that of tensors[0]), got {extents(got)}"
+
+
+def _stack_type(call: Call) -> D:
+    dtypes: list[D] = [tensor.dtype for tensor in call["tensors"]]
+    return reduce(_promoted, dtypes)
+
+
+def _stack_out(call: Call) -> str | None:
+    shape, got = call["tensors"][0].shape, call["out"].shape
+    axis = call["dim"] % (len(shape) + 1)
+    expected = (*shape[:axis], len(call["tensors"]), *shape[axis:])
+    if got == expected or 0 in shape:
+        return None
+    return f"out: expected shape {extents(expected)} (of the tensors together), got {extents(got)}"
+
+
+def _stack_work(call: Call) -> Library | None:
+    if call["out"].size == 0 or 0 in call["tensors"][0].shape:
+        return None
+    axis = call["dim"]
+    names = tuple(f"tensors[{at}]" for at in range(len(call["tensors"])))
+    return Library(lambda *tensors: np.stack(tensors, axis), names, ("out",), _stack_type(call))
+
+
 OPERATORS = (
     Operator(
         name="cat",
@@ -153,5 +207,35 @@ OPERATORS = (
         work=_work,
         stream_type="const aclrtStream ",
         in_header_of="cat",
+    ),
+    Operator(
+        name="stack",
+        function="aclnnStack",
+        summary="Join tensors along a new dimension.",
+        formula="out = the tensors, one after the other along dim",
+        parameters=(
+            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is joined"),
+            Parameter("dim", "dim", Kind.INT64, "the new dimension"),
+            tensor_out(),
+        ),
+        support=support((*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL, *COMPLEX)),
+        checks=(
+            present("tensors", "out"),
+            rule("some: tensors", _some),
+            rule("no null among them: tensors", _null, ACLNN_ERR_PARAM_NULLPTR),
+            rule("data type of each: tensors", _stack_each(_stackable)),
+            dtype_in(_STACKED, "out"),
+            rule(
+                "promotable to one: tensors",
+                lambda call: None if _stack_type(call) != D.DT_UNDEFINED else _promotable(call),
+            ),
+            castable_from(_stack_type, "out"),
+            rule("at most 8 dimensions each: tensors", _ranks),
+            rule("dimension of out: dim", _stack_dim),
+            rule("same shape: tensors", _stack_each(_stack_shape)),
+            rule("shape of the tensors together: out", _stack_out),
+        ),
+        work=_stack_work,
+        in_header_of="stack",
     ),
 )

@@ -1,4 +1,4 @@
-"""aclnnReduceSum, aclnnMean over some dimensions; aclnnMin, aclnnMax over all."""
+"""aclnnReduceSum, aclnnMean, aclnnLinalgVectorNorm, aclnnArgMax over some dimensions; aclnnMin, aclnnMax over all."""
 
 from __future__ import annotations
 
@@ -171,6 +171,67 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
     )
 
 
+_NORMED = (D.FLOAT, D.FLOAT16, D.BF16)
+_ORDERS = (0.0, 1.0, 2.0, 3.0, math.inf, -math.inf)
+# What stands for infinity in single precision.
+_LIMITS = {float(np.float32(2**31 - 1)): math.inf, float(np.float32(-(2**31))): -math.inf}
+
+
+def _order(call: Call) -> float:
+    given = float(np.float32(call["ord"].value.real))
+    return _LIMITS.get(given, given)
+
+
+def _known_order(call: Call) -> str | None:
+    got = _order(call)
+    return None if got in _ORDERS else f"ord: expected 0, 1, 2, 3, inf or -inf, got {got}"
+
+
+def _norm(values: Any, axes: Shape, order: float) -> Any:
+    magnitudes = np.abs(values.astype(np.float64))
+    if order == 0:
+        return np.count_nonzero(magnitudes, axis=axes)
+    if math.isinf(order):
+        return magnitudes.max(axes) if order > 0 else magnitudes.min(axes)
+    if order == 1:
+        return magnitudes.sum(axes)
+    return np.sqrt(np.square(magnitudes).sum(axes)) if order == 2 else np.cbrt((magnitudes**3).sum(axes))
+
+
+def _norm_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    if call["self"].size == 0:
+        return Library(lambda: 0, (), ("out",))
+    axes, shape, order = _axes(call, "dims"), call["out"].shape, _order(call)
+    return Library(lambda self: np.reshape(_norm(self, axes, order), shape), ("self",), ("out",))
+
+
+_INDEXED = (*REAL_FLOATING, *INTEGERS)
+
+
+def _arg_shape(call: Call) -> str | None:
+    shape, got = call["self"].shape, call["out"].shape
+    axis = call["dim"] % max(len(shape), 1)
+    kept = (1,) if call["keepdim"] and shape else ()
+    expected = (*shape[:axis], *kept, *shape[axis + 1 :])
+    if got == expected or call["self"].size * call["out"].size == 0 or math.prod(expected) == math.prod(got) == 1:
+        return None
+    return f"out: expected shape {extents(expected)} (self without dim), got {extents(got)}"
+
+
+def _arg_dim(call: Call) -> str | None:
+    rank = max(len(call["self"].shape), 1)
+    return None if -rank <= call["dim"] < rank else f"dim: expected from {-rank} to {rank - 1}, got {call['dim']}"
+
+
+def _arg_max_work(call: Call) -> Library | None:
+    if call["self"].size * call["out"].size == 0:
+        return None
+    axis, shape = call["dim"], call["out"].shape
+    return Library(lambda self: np.reshape(np.atleast_1d(self).argmax(axis), shape), ("self",), ("out",))
+
+
 _MEANT = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
 
 OPERATORS = (
@@ -215,4 +276,62 @@ OPERATORS = (
     # NaN is both the least and the greatest number.
     _extreme("min", "Least element.", np.min),
     _extreme("max", "Greatest element.", np.max),
+    Operator(
+        name="linalg_vector_norm",
+        function=camel("linalg_vector_norm"),
+        summary="The norm of the vectors along some dimensions.",
+        formula="out = (sum of |self|^ord over dims)^(1/ord)",
+        parameters=(
+            _SELF,
+            Parameter("ord", "ord", Kind.SCALAR, "the order: 0, 1, 2, 3, inf or -inf"),
+            Parameter("dims", "dims", Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
+            Parameter("keepDims", "keep_dims", Kind.BOOL, "keep reduced dimensions, of one element each"),
+            Parameter("dtype", "dtype", Kind.DTYPE, "that of out"),
+            _OUT,
+        ),
+        support=support(_NORMED),
+        checks=(
+            present("self", "ord", "dims", "out"),
+            dtype_in(where_supported(_NORMED), "self", "out"),
+            rule("data type dtype: out", _of_dtype),
+            rule(
+                "FLOAT or that of self: dtype",
+                lambda call: (
+                    None
+                    if call["dtype"] in (D.FLOAT, call["self"].dtype)
+                    else f"dtype: expected ACL_FLOAT or {call['self'].dtype.c_name} (that of self), "
+                    f"got {call['dtype'].c_name}"
+                ),
+            ),
+            _valid_dims("dims"),
+            limited_dims("self", "out"),
+            _reduced_shape("dims", "keepDims"),
+            rule("known order: ord", _known_order),
+        ),
+        work=_norm_work,
+        in_header_of="linalg_vector_norm",
+    ),
+    Operator(
+        name="arg_max",
+        function=camel("arg_max"),
+        summary="Where the greatest elements along a dimension are; the first of equals.",
+        formula="out = index along dim of the greatest element of self",
+        parameters=(
+            _SELF,
+            Parameter("dim", "dim", Kind.INT64, "the dimension"),
+            Parameter("keepdim", "keepdim", Kind.BOOL, "keep the dimension, of one element"),
+            _OUT,
+        ),
+        support=support(_INDEXED),
+        checks=(
+            present("self", "out"),
+            dtype_in(where_supported(_INDEXED), "self"),
+            dtype_in(lambda product: {D.INT32, D.INT64}, "out"),
+            limited_dims("self", "out"),
+            rule("dimension of self: dim", _arg_dim),
+            rule("reduced shape: out", _arg_shape),
+        ),
+        work=_arg_max_work,
+        in_header_of="argmax",
+    ),
 )

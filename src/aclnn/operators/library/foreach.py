@@ -1,0 +1,263 @@
+"""aclnnForeach…: one operation on every tensor of a list, as optimisers and gradient clipping call it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import MOST_DIMS, extents, on, present, real, rule, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import MODERN, camel, scalar, support
+
+_FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
+_WITH_INT32 = (*_FLOATING, D.INT32)
+_MOST_TENSORS = 50
+#: What the documents leave to the tiling function.
+_TILING = ACLNN_ERR_INNER_TILING_ERROR
+
+
+def _list(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.INPUT_LIST, meaning)
+
+
+_OUT = Parameter("out", "out", Kind.OUTPUT_LIST, "the results", c_type="const aclTensorList *")
+
+
+def _each(title: str, names: tuple[str, ...], complaint: Callable[[Call, str, int], str | None], code: int) -> Check:
+    """The complaint about a tensor of a list, by the list's name and its place, about all of them in order."""
+
+    def complain(call: Call) -> str | None:
+        for name in names:
+            for at in range(len(call[name])):
+                if (text := complaint(call, name, at)) is not None:
+                    return f"{name}[{at}]: {text}"
+        return None
+
+    return rule(f"{title}: {', '.join(names)}", complain, code)
+
+
+def _null(call: Call, name: str, at: int) -> str | None:
+    return "expected an object, got null" if call[name][at] is None else None
+
+
+def _listed(dtypes: Collection[D]) -> Callable[[Call, str, int], str | None]:
+    def complain(call: Call, name: str, at: int) -> str | None:
+        got = call[name][at].dtype
+        if got in where_supported(dtypes)(call.product):
+            return None
+        return f"expected a data type that {call.operator.function} takes, got {got.c_name}"
+
+    return complain
+
+
+def _alike(first: str) -> Callable[[Call, str, int], str | None]:
+    def complain(call: Call, name: str, at: int) -> str | None:
+        expected, got = call[first][0].dtype, call[name][at].dtype
+        return (
+            None if got == expected else f"expected data type {expected.c_name} (that of {first}[0]), got {got.c_name}"
+        )
+
+    return complain
+
+
+def _ranks(call: Call, name: str, at: int) -> str | None:
+    shape = call[name][at].shape
+    if len(shape) <= MOST_DIMS:
+        return None
+    return f"expected at most {MOST_DIMS} dimensions, got {len(shape)}: {extents(shape)}"
+
+
+def _same_shape(first: str) -> Callable[[Call, str, int], str | None]:
+    def complain(call: Call, name: str, at: int) -> str | None:
+        expected, got = call[first][at].shape, call[name][at].shape
+        return (
+            None
+            if got == expected
+            else f"expected shape {extents(expected)} (that of {first}[{at}]), got {extents(got)}"
+        )
+
+    return complain
+
+
+def _single(call: Call, name: str, at: int) -> str | None:
+    shape = call[name][at].shape
+    return None if call[name][at].size == 1 else f"expected one element, got shape {extents(shape)}"
+
+
+def _counts(first: str, names: tuple[str, ...]) -> Check:
+    def complain(call: Call) -> str | None:
+        expected = len(call[first])
+        name = next((name for name in names if len(call[name]) != expected), None)
+        return (
+            None
+            if name is None
+            else f"{name}: expected {expected} elements (as many as {first}), got {len(call[name])}"
+        )
+
+    return rule(f"as many as in {first}: {', '.join(names)}", complain, _TILING)
+
+
+def _few(first: str) -> Check:
+    def complain(call: Call) -> str | None:
+        count = len(call[first])
+        return None if count <= _MOST_TENSORS else f"{first}: expected at most {_MOST_TENSORS} tensors, got {count}"
+
+    return rule(f"at most {_MOST_TENSORS} tensors: {first}", complain, _TILING)
+
+
+def _checks(
+    lists: tuple[str, ...], numbers: str | None, dtypes: Collection[D], is_reduced: bool, many: bool
+) -> tuple[Check, ...]:
+    first, others = lists[0], (*lists[1:], "out")
+    given = () if numbers is None else (numbers,)
+    return (
+        present(*lists, *given, "out"),
+        _each("no null among them", (*lists, *(given if many else ()), "out"), _null, ACLNN_ERR_PARAM_NULLPTR),
+        _each("data type of each", (*lists, "out"), _listed(dtypes), ACLNN_ERR_PARAM_INVALID),
+        *(() if numbers is None or many else (real(numbers),)),
+        _counts(first, (*others[:-1], *(given if many else ()), "out")),
+        _each("one data type", (first, *others), _alike(first), _TILING),
+        _each("at most 8 dimensions each", lists, _ranks, _TILING),
+        _each("same shape each", others[:-1] if is_reduced else others, _same_shape(first), _TILING),
+        *([_each("one element each", ("out",), _single, _TILING)] if is_reduced else []),
+        *on(CLASS_950, _few(first)),
+    )
+
+
+def _foreach(
+    name: str,
+    formula: str,
+    summary: str,
+    lists: tuple[Parameter, ...],
+    function: Callable[..., Any],
+    number: Parameter | None = None,
+    dtypes: Collection[D] = _WITH_INT32,
+    is_reduced: bool = False,
+) -> Operator:
+    names = tuple(parameter.name for parameter in lists)
+    many = number is not None and number.kind is Kind.SCALAR_LIST
+
+    def work(call: Call) -> Library | None:
+        places = [at for at, tensor in enumerate(call["out"]) if tensor.size]
+        if not places:
+            return None
+        if number is None:
+            factors: list[tuple[Any, ...]] = [()] * len(places)
+        elif many:
+            factors = [(_number(call[number.name][at].value),) for at in places]
+        else:
+            factors = [(_number(call[number.name].value),)] * len(places)
+        count = len(places)
+
+        def each(*arrays: Any) -> tuple[Any, ...]:
+            return tuple(function(*arrays[at::count], *factors[at]) for at in range(count))
+
+        return Library(
+            each,
+            tuple(f"{listed}[{at}]" for listed in names for at in places),
+            tuple(f"out[{at}]" for at in places),
+        )
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=(*lists, *(() if number is None else (number,)), _OUT),
+        support=support(dtypes, MODERN),
+        checks=_checks(names, None if number is None else number.name, dtypes, is_reduced, many),
+        work=work,
+        in_header_of=name,
+    )
+
+
+def _number(value: Any) -> Any:
+    """A scalar that leaves arrays of float32 what they are."""
+    return float(value) if value.dtype.kind == "f" else int(value)
+
+
+def _norm(x: Any, order: Any) -> Any:
+    magnitudes = np.abs(x.astype(np.float64))
+    if order == 0:
+        return np.count_nonzero(magnitudes)
+    if np.isinf(order):
+        return magnitudes.max() if order > 0 else magnitudes.min()
+    return (magnitudes**order).sum() ** (1 / order)
+
+
+_X, _X1, _X2, _X3 = (
+    _list("x", "the tensors"),
+    _list("x1", "the first"),
+    _list("x2", "the second"),
+    _list("x3", "the third"),
+)
+
+OPERATORS = (
+    _foreach(
+        "foreach_add_list_v2",
+        "out = x1 + alpha * x2",
+        "Add two lists of tensors.",
+        (_X1, _X2),
+        lambda first, second, alpha: first + (second if alpha == 1 else alpha * second),
+        scalar("alpha", "the factor of x2"),
+    ),
+    _foreach(
+        "foreach_add_scalar_v2",
+        "out = x + scalar",
+        "Add a number to each tensor.",
+        (_X,),
+        operator.add,
+        scalar("scalar", "the number"),
+    ),
+    _foreach(
+        "foreach_mul_scalar_v2",
+        "out = x * scalar",
+        "Multiply each tensor by a number.",
+        (_X,),
+        operator.mul,
+        scalar("scalar", "the number"),
+    ),
+    _foreach(
+        "foreach_addcmul_scalar_v2",
+        "out = x1 + scalar * x2 * x3",
+        "Add a multiple of the product of two lists to a third.",
+        (_X1, _X2, _X3),
+        lambda first, second, third, factor: first + factor * second * third,
+        scalar("scalar", "the factor of the product"),
+    ),
+    _foreach(
+        "foreach_lerp_scalar",
+        "out = x1 + weight * (x2 - x1)",
+        "Interpolate between two lists of tensors.",
+        (_X1, _X2),
+        lambda first, second, weight: first + weight * (second - first),
+        scalar("weight", "0: x1, 1: x2"),
+        dtypes=_FLOATING,
+    ),
+    _foreach(
+        "foreach_div_scalar_list",
+        "out = x / scalars",
+        "Divide each tensor by a number of its own.",
+        (_X,),
+        operator.truediv,
+        Parameter("scalars", "scalars", Kind.SCALAR_LIST, "the numbers"),
+        dtypes=_FLOATING,
+    ),
+    _foreach("foreach_sqrt", "out = sqrt(x)", "Square roots of each tensor.", (_X,), np.sqrt, dtypes=_FLOATING),
+    _foreach(
+        "foreach_norm",
+        "out = (sum of |x|^scalar)^(1/scalar)",
+        "The norm of each tensor.",
+        (_X,),
+        _norm,
+        scalar("scalar", "the order"),
+        dtypes=_FLOATING,
+        is_reduced=True,
+    ),
+)

@@ -1,0 +1,140 @@
+"""aclnnEmbedding and aclnnEmbeddingDenseBackward."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dtype_in,
+    extents,
+    floating,
+    limited_dims,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
+from aclnn.operators.library.common import (
+    INTEGERS,
+    NUMBERS,
+    REAL_FLOATING,
+    WITH_INFERENCE,
+    WITH_TRAINING,
+    camel,
+    library_operator,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+_INDEX_TYPES = (*INTEGERS, D.BOOL, *REAL_FLOATING)
+
+
+def _rows_of(call: Call) -> str | None:
+    weight, expected, got = call["weight"].shape, call["indices"].shape, call["out"].shape
+    if len(weight) == 2 and got == (*expected, weight[1]):
+        return None
+    if len(weight) != 2:
+        return f"weight: expected 2 dimensions, got {len(weight)}: {extents(weight)}"
+    return f"out: expected shape {extents((*expected, weight[1]))} (a row of weight for each index), got {extents(got)}"
+
+
+def _lookup(weight: Any, indices: Any) -> Any:
+    known = (indices >= 0) & (indices < weight.shape[0])
+    if known.all():
+        return weight[indices]
+    return np.where(known[..., None], weight[np.where(known, indices, 0)], 0)
+
+
+def _indices(call: Call) -> str | None:
+    grad, indices = call["grad"].shape, call["indices"].size
+    if not grad or grad[-1] == 0 or math.prod(grad) // grad[-1] == indices:
+        return None
+    return f"indices: expected {math.prod(grad) // grad[-1]} of them (the rows of grad), got {indices}"
+
+
+def _dense(call: Call) -> str | None:
+    expected, got = (call["numWeights"], *call["grad"].shape[-1:]), call["out"].shape
+    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: bool) -> Any:
+    flat = indices.reshape(-1)
+    flat = (np.nan_to_num(flat) if flat.dtype.kind == "f" else flat).astype(np.int64)
+    gradients = grad.reshape(flat.size, -1).astype(np.float64)
+    counts = (flat >= 0) & (flat < rows) & (flat != padding)
+    flat, gradients = flat[counts], gradients[counts]
+    total = np.zeros((rows, gradients.shape[1]))
+    np.add.at(total, flat, gradients)
+    if by_frequency:
+        total /= np.maximum(np.bincount(flat, minlength=rows), 1)[:, None]
+    return total
+
+
+def _dense_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    if call["grad"].size == 0 or call["indices"].size == 0:
+        return Library(lambda: 0, (), ("out",))
+    values = call["numWeights"], call["paddingIdx"], call["scaleGradByFreq"]
+    return Library(lambda grad, indices: _accumulate(grad, indices, *values), ("grad", "indices"), ("out",))
+
+
+OPERATORS = (
+    library_operator(
+        "embedding",
+        "out[i] = weight[indices[i]]",
+        "Look up rows of a table; an index that has none gives zeros.",
+        (
+            tensor_in("weight", "the table, one row an index"),
+            tensor_in("indices", "which rows; INT32 or INT64"),
+            tensor_out(const=True),
+        ),
+        (
+            present("weight", "indices", "out"),
+            dtype_in(where_supported(NUMBERS), "weight"),
+            same_dtype("out", "weight"),
+            dtype_in(lambda product: {D.INT32, D.INT64}, "indices"),
+            limited_dims("weight", "indices", "out"),
+            rule("a row of weight for each index: out", _rows_of),
+        ),
+        _lookup,
+        header="embedding",
+        products=WITH_INFERENCE | {Product.ATLAS_200I_500_A2},
+        empty=("weight", "indices"),
+    ),
+    Operator(
+        name="embedding_dense_backward",
+        function=camel("embedding_dense_backward"),
+        summary="Gradient of a table of which rows were looked up.",
+        formula="out[indices[i]] += grad[i], but for paddingIdx; divided by how often each occurs where asked",
+        parameters=(
+            tensor_in("grad", "the gradient arriving at the rows"),
+            tensor_in("indices", "which rows"),
+            Parameter("numWeights", "num_weights", Kind.UINT64, "rows of the table"),
+            Parameter("paddingIdx", "padding_idx", Kind.UINT64, "the index that has no gradient"),
+            Parameter("scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "divide by how often each index occurs"),
+            tensor_out("out", "the gradient of the table", const=True),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), WITH_TRAINING),
+        checks=(
+            present("grad", "indices", "out"),
+            dtype_in(floating, "grad"),
+            dtype_in(where_supported(_INDEX_TYPES), "indices"),
+            dtype_in(floating, "out"),
+            limited_dims("grad", "indices", "out"),
+            rule("as many as rows of grad: indices", _indices),
+            rule("rows of the table: out", _dense),
+            public_format("grad", "indices", "out"),
+        ),
+        work=_dense_work,
+        in_header_of="embedding_dense_backward",
+    ),
+)

@@ -1,0 +1,237 @@
+"""aclnnMm, aclnnMatmul, aclnnBatchMatMul, aclnnAddmm: products of matrices.
+
+NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-bit types are rounded once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import broadcast_shape, dtype_in, extents, floating, listing, present, public_format, rule
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.operators.library.common import WITH_INFERENCE, library_operator, scalar, tensor_in, tensor_out
+
+_DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
+_OUT = tensor_out()
+_OLD = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
+_KEEP_DTYPE, _ALLOW_DOWN_PRECISION, _USE_FP16, _USE_HF32, _USE_FP32_ADD, _INTERNAL = 0, 1, 2, 3, 4, -1
+
+Shape = tuple[int, ...]
+
+
+def _cube(first: str, second: str) -> Check:
+    def complain(call: Call) -> str | None:
+        given, single = call["cubeMathType"], D.FLOAT in (call[first].dtype, call[second].dtype)
+        allowed = {_KEEP_DTYPE, _ALLOW_DOWN_PRECISION, _USE_FP16, _USE_HF32, _USE_FP32_ADD}
+        if call.product not in CLASS_950:
+            allowed.add(_INTERNAL)
+        if call.product in _OLD and single:
+            allowed -= {_KEEP_DTYPE, _USE_HF32, _INTERNAL}
+        if given in allowed:
+            return None
+        return f"cubeMathType: expected {listing(map(str, sorted(allowed)))} on {call.product.title}, got {given}"
+
+    return rule("allowed value: cubeMathType", complain)
+
+
+def _keeps_dtype(first: str) -> Check:
+    def complain(call: Call) -> str | None:
+        keeps = call["cubeMathType"] == _KEEP_DTYPE and call[first].dtype == D.FLOAT
+        if not keeps or call["out"].dtype != D.FLOAT16:
+            return None
+        return f"out: expected data type ACL_FLOAT (that of {first}, which cubeMathType 0 keeps), got ACL_FLOAT16"
+
+    return rule("keeps the data type: out", complain)
+
+
+def _types(first: str, second: str, *more: str) -> tuple[Check, ...]:
+    return dtype_in(floating, *more, first, second, "out"), _cube(first, second), _keeps_dtype(first)
+
+
+def _rank(rank: int, *names: str) -> Check:
+    def complain(call: Call) -> str | None:
+        for name in names:
+            shape = call[name].shape
+            if len(shape) != rank:
+                return f"{name}: expected {rank} dimensions, got {len(shape)}: {extents(shape)}"
+        return None
+
+    return rule(f"{rank} dimensions: {', '.join(names)}", complain)
+
+
+def _padded(first: Shape, second: Shape) -> tuple[Shape, Shape]:
+    """The operands of a product as matrices: a vector is a row on the left, a column on the right."""
+    return (1, *first) if len(first) == 1 else first, (*second, 1) if len(second) == 1 else second
+
+
+def _inner(first: str, second: str) -> Check:
+    def complain(call: Call) -> str | None:
+        left, right = _padded(call[first].shape, call[second].shape)
+        if left[-1] == right[-2]:
+            return None
+        return f"{second}: expected {left[-1]} rows (the columns of {first}), got shape {extents(call[second].shape)}"
+
+    return rule(f"as many rows as {first} has columns: {second}", complain)
+
+
+def _batches(call: Call) -> str | None:
+    left, right = _padded(call["self"].shape, call["mat2"].shape)
+    if broadcast_shape(left[:-2], right[:-2]) is not None:
+        return None
+    expected, got = extents(left[:-2]), extents(right[:-2])
+    return f"mat2: expected leading dimensions that broadcast with {expected} (those of self), got {got}"
+
+
+def _result_shape(first: Shape, second: Shape) -> Shape:
+    left, right = _padded(first, second)
+    batch = broadcast_shape(left[:-2], right[:-2])
+    assert batch is not None
+    return (
+        *batch,
+        *left[-2 : -1 if len(first) > 1 else -2],
+        *right[len(right) - 1 if len(second) > 1 else len(right) :],
+    )
+
+
+def _shape_of_product(first: str, second: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected, got = _result_shape(call[first].shape, call[second].shape), call["out"].shape
+        if got == expected:
+            return None
+        return f"out: expected shape {extents(expected)} (of the product of {first} and {second}), got {extents(got)}"
+
+    return rule("shape of the product: out", complain)
+
+
+def _operand_ranks(call: Call) -> str | None:
+    for name in ("self", "mat2"):
+        rank = len(call[name].shape)
+        if not 1 <= rank <= 6:
+            return f"{name}: expected 1 to 6 dimensions, got {rank}"
+    return None
+
+
+def _batch(call: Call) -> str | None:
+    mine, theirs = call["mat2"].shape[0], call["self"].shape[0]
+    if mine == theirs or 1 in (mine, theirs):
+        return None
+    return f"mat2: expected {theirs} matrices (as many as in self) or 1, got {mine}"
+
+
+def _broadcasts_to_out(call: Call) -> str | None:
+    mine, out = call["self"].shape, _result_shape(call["mat1"].shape, call["mat2"].shape)
+    if 1 <= len(mine) <= 2 and broadcast_shape(mine, out) == out:
+        return None
+    return f"self: expected a shape that broadcasts to {extents(out)} (of the product), got {extents(mine)}"
+
+
+def _level2(call: Call) -> str | None:
+    if call["cubeMathType"] != _USE_FP32_ADD or call.product in A2_CLASS | CLASS_950:
+        return None
+    return f"cubeMathType: expected less than 4 on {call.product.title}, got 4"
+
+
+def _narrowed(operand: Any, cube: int) -> Any:
+    return operand.astype(np.float16).astype(np.float32) if cube == _USE_FP16 else operand
+
+
+def _product(self: Any, mat2: Any, cube: int) -> Any:
+    return np.matmul(_narrowed(self, cube), _narrowed(mat2, cube))
+
+
+def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int) -> Any:
+    product = _product(mat1, mat2, cube)
+    if alpha != 1:
+        product *= np.float32(alpha)
+    if beta == 0:  # self may be NaN
+        return product
+    product += self if beta == 1 else np.float32(beta) * self
+    return product
+
+
+def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> Operator:
+    return library_operator(
+        name,
+        "out = self @ mat2",
+        summary,
+        (tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, _CUBE),
+        (present("self", "mat2", "out"), *checks, _shape_of_product("self", "mat2")),
+        _product,
+        header=header,
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("cubeMathType",),
+    )
+
+
+_both: Callable[..., tuple[Check, ...]] = lambda *checks: (  # noqa: E731  (three uses)
+    *_types("self", "mat2"),
+    *checks,
+)
+
+OPERATORS = (
+    _of_two(
+        "mm",
+        "Multiply two matrices.",
+        "mm",
+        _both(_rank(2, "mat2", "self"), _inner("self", "mat2"), _rank(2, "out")),
+    ),
+    _of_two(
+        "matmul",
+        "Multiply matrices or vectors; leading dimensions broadcast.",
+        "matmul",
+        _both(
+            rule("1 to 6 dimensions: self, mat2", _operand_ranks),
+            _inner("self", "mat2"),
+            rule("leading dimensions that broadcast: mat2", _batches),
+            public_format("self", "mat2", "out"),
+        ),
+    ),
+    _of_two(
+        "batch_mat_mul",
+        "Multiply two batches of matrices.",
+        "batch_matmul",
+        _both(
+            _rank(3, "self", "mat2"),
+            _inner("self", "mat2"),
+            rule("as many matrices as self: mat2", _batch),
+            public_format("self", "out"),
+        ),
+    ),
+    library_operator(
+        "addmm",
+        "out = beta * self + alpha * (mat1 @ mat2)",
+        "Add a multiple of a product of two matrices to a multiple of a third.",
+        (
+            tensor_in("self", "what is added; a row or a matrix"),
+            tensor_in("mat1", "the left operand"),
+            tensor_in("mat2", "the right operand"),
+            scalar("beta", "the factor of self"),
+            scalar("alpha", "the factor of the product"),
+            _OUT,
+            _CUBE,
+        ),
+        (
+            present("self", "mat1", "mat2", "beta", "alpha", "out"),
+            dtype_in(floating, "self", "mat1", "mat2", "out"),
+            _rank(2, "mat1", "mat2"),
+            _inner("mat1", "mat2"),
+            rule("broadcasts to the product: self", _broadcasts_to_out),
+            _shape_of_product("mat1", "mat2"),
+            _cube("mat1", "mat2"),
+            _keeps_dtype("mat1"),
+            rule("exact accumulation: cubeMathType", _level2),
+        ),
+        _sum,
+        header="addmm",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("cubeMathType",),
+    ),
+)
