@@ -66,6 +66,8 @@ def written() -> set[str]:
 @pytest.mark.parametrize("form", ["{}.npy", "all.npz:{}", "all.safetensors:{}", "all.pt:{}"])
 def test_run_gives_what_the_function_gives(dtype: Any, form: str) -> None:
     dy, x = pair(dtype)
+    if ".pt" in form:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     if ":" in form:
         files.write(form.split(":")[0], {"dy": dy, "x": x})
     else:
@@ -117,7 +119,7 @@ def test_raw_files_are_described() -> None:
     Path("dy.bin").write_bytes(dy.tobytes())
     Path("x.bin").write_bytes(x.tobytes())
     words = ["run", "silu_backward", "grad_output=dy.bin", "self=x.bin", "--out", "dx.bin"]
-    assert "expected a dtype" in invoke(*words).stderr
+    assert "expected a data type for a raw file" in invoke(*words).stderr
     result = invoke(*words, "--dtype", "float16", "--shape", "3,4", "--shape", "self=3,4")
     assert result.exit_code == 0, result.output
     assert Path("dx.bin").read_bytes() == aclnn.silu_backward(dy, x).tobytes()
@@ -215,8 +217,8 @@ def test_a_refusal_is_status_1_with_code_and_text(x: Any, soc_name: str | None, 
     ("file", "content", "text"),
     [
         ("none.npy", None, "none.npy: No such file"),
-        ("x.npy", b"\x93NUMPY\x01\x00", "x.npy: expected"),
-        ("x.npy", b"", "x.npy: expected"),
+        ("x.npy", b"\x93NUMPY\x01\x00", "x.npy: EOF: reading array header"),
+        ("x.npy", b"", "x.npy: EOF: reading magic string"),
         ("x.txt", b"1 2 3", "x.txt: expected one of .npy"),
         ("folder.npy", "folder", "folder.npy: expected a regular file"),
         ("x.npz:b", {"a": np.zeros(2, np.float32)}, "expected a tensor named 'b', got a"),
@@ -287,6 +289,8 @@ def test_a_folder_in_the_way_leaves_every_file_alone() -> None:
 @pytest.mark.parametrize("file", ["my.npz", "my.safetensors", "my.pt"])
 def test_a_file_that_holds_other_tensors_is_left_alone(file: str) -> None:
     """Only the output was left in it."""
+    if file == "my.pt":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     dy, x = pair()
     files.write(file, {"dy": dy, "x": x})
     save(dy=dy, x=x)

@@ -1,89 +1,98 @@
-"""Tensors in files: .npy, .npz, .safetensors, .pt and raw .bin, read without running or trusting anything in them.
+"""Tensors in files: .npy, .npz, .safetensors, .pt and raw .bin, by the libraries that define the formats.
 
-Every size in a header is checked against the bytes that are really there before memory is taken; what lies
-uncompressed in a file is memory-mapped. Files are written to a temporary name and renamed, so a reader never sees half
-of one. Each form has a module that reads and writes it; ``pickles`` are those of .pt.
+Nothing in a file is run. A header's sizes are checked against the bytes that are there before memory is taken, and
+.npy, .pt and raw files are memory-mapped. Files are written to a temporary name and renamed, so that a reader never
+sees half of one.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import numpy as np
 
 from aclnn.core.dtypes import DataType
-from aclnn.io import npy, npz, pt, raw, safetensors
-from aclnn.io.entry import Array, Entry, FileError, refuse
-from aclnn.io.zips import DAMAGED
+from aclnn.io import npy, pt, raw, safetensors
+from aclnn.io.common import Array, FileError, Loader, element_type, errors_of
 from aclnn.support.atomic import replace_all
 
 __all__ = [
-    "CONTAINERS", "SUFFIXES", "Entry", "FileError", "entries", "name_in", "read", "replace_all", "write", "write_all",
+    "CONTAINERS", "SUFFIXES", "FileError", "Loader", "entries", "name_in", "read", "replace_all", "write", "write_all",
 ]  # fmt: skip
 
 
-class Form(Protocol):
-    """A module that knows a form of files: how to describe its tensors by name, and to write some.
+class Reader(Protocol):
+    """Lists the tensors of a file of one format by name, each with a function that reads it."""
 
-    Raises FileError where a file is not what it claims, or cannot hold what is given.
-    """
-
-    def read(self, path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | None, /) -> dict[str, Entry]:
-        """The tensors of a file of this many bytes; ``dtype`` and ``shape`` as for ``entries``."""
-
-    def write(self, path: Path, file: BinaryIO, tensors: Mapping[str, Array], /) -> None:
-        """The bytes of a file that has these tensors; ``path`` is for errors."""
+    def __call__(self, path: Path, dtype: DataType | None, shape: Sequence[int] | None, /) -> dict[str, Loader]:
+        """``dtype`` and ``shape`` as for ``entries``; may raise anything where the file is damaged."""
 
 
-_FORMS: dict[str, Form] = {
-    ".npy": npy, ".npz": npz, ".safetensors": safetensors, ".pt": pt, ".pth": pt, ".bin": raw, ".raw": raw,
-}  # fmt: skip
-SUFFIXES = tuple(_FORMS)
-"""What files may be called."""
+class Writer(Protocol):
+    """Writes a file of one format."""
+
+    def __call__(self, file: BinaryIO, tensors: Mapping[str, Array], /) -> None:
+        """Write the tensors; raises ValueError where the format cannot hold them."""
+
+
+_FORMATS: dict[str, tuple[Reader, Writer]] = {
+    ".npy": (npy.read_npy, npy.write_npy),
+    ".npz": (npy.read_npz, npy.write_npz),
+    ".safetensors": (safetensors.read, safetensors.write),
+    ".pt": (pt.read, pt.write),
+    ".pth": (pt.read, pt.write),
+    ".bin": (raw.read, raw.write),
+    ".raw": (raw.read, raw.write),
+}
+SUFFIXES = tuple(_FORMATS)
+"""File name suffixes of the formats."""
 CONTAINERS = (".npz", ".safetensors", ".pt", ".pth")
-"""Those of files that hold tensors by name."""
+"""Suffixes of the formats that hold tensors by name."""
 _NAMELESS = {".npz": "arr_0", ".safetensors": "tensor"}
 
 
-def _form_of(path: Path) -> Form:
-    form = _FORMS.get(path.suffix.lower())
-    if form is None:
-        raise refuse(path, f"expected one of {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'}")
-    return form
+def _format_of(path: Path) -> tuple[Reader, Writer]:
+    found = _FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise FileError(f"{path}: expected one of {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'}")
+    return found
 
 
 def entries(
     path: str | os.PathLike[str], dtype: DataType | str | None = None, shape: Sequence[int] | None = None
-) -> dict[str, Entry]:
-    """The tensors of a file by name, unread; a file that holds a single nameless one has it under "".
+) -> dict[str, Loader]:
+    """List the tensors of a file by name, each with a function that reads it; a nameless one is called "".
 
     Args:
         path: .npy, .npz, .safetensors, .pt / .pth, .bin / .raw.
-        dtype: needed for raw files; for others, what a two-byte void (bfloat16 as NumPy stores it) means.
+        dtype: needed for raw files; for others, the meaning of a two-byte void (bfloat16 as NumPy stores it).
         shape: needed for raw files; for others it must agree.
 
     Raises:
-        FileError: not readable, truncated, of an unknown kind, or not what it claims.
+        FileError: not readable, damaged, or of an unknown format; also raised by the functions.
+        MissingExtraError: .pt needs PyTorch, .safetensors the package of that name.
     """
-    path = Path(path)
-    wanted = _data_type(dtype)
-    try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise refuse(path, "expected a regular file")
-        found = _form_of(path).read(path, size, wanted, shape)
-    except DAMAGED as error:
-        raise refuse(path, f"expected an undamaged archive ({error})") from error
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
-    if shape is not None:
-        for entry in found.values():
-            if entry.dtype is not DataType.DT_UNDEFINED and entry.shape != tuple(shape):
-                raise refuse(path, f"expected shape {list(shape)}, got {list(entry.shape)}")
-    return found
+    path, wanted = Path(path), _data_type(dtype)
+    reader, _ = _format_of(path)
+    with errors_of(path):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("expected a regular file")
+        found = reader(path, wanted, shape)
+    return {name: partial(_load, path, load, wanted, shape) for name, load in found.items()}
+
+
+def _load(path: Path, load: Loader, dtype: DataType | None, shape: Sequence[int] | None) -> Array:
+    with errors_of(path):
+        stored = load()
+        array = stored.view(element_type(stored.dtype, dtype))
+        if shape is not None and array.shape != tuple(shape):
+            raise ValueError(f"expected shape {list(shape)}, got {list(array.shape)}")
+        return array if array.flags.aligned else array.copy()
 
 
 def read(
@@ -92,11 +101,11 @@ def read(
     dtype: DataType | str | None = None,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """One tensor of a file: memory-mapped and read-only, unless it lies compressed or at an odd address.
+    """Read one tensor of a file; it is read-only where it is memory-mapped.
 
     Args:
         path: the file.
-        name: which tensor; not needed where there is only one.
+        name: of the tensor; not needed where there is only one.
         dtype: as for ``entries``.
         shape: as for ``entries``.
 
@@ -104,24 +113,22 @@ def read(
         FileError: as ``entries``; or there is no such tensor, or several and no name.
     """
     found = entries(path, dtype, shape)
-    if name is None:
-        if len(found) != 1:
-            raise refuse(Path(path), f"expected a tensor's name, one of {', '.join(sorted(found))}")
-        name = next(iter(found))
+    if name is None and len(found) != 1:
+        raise FileError(f"{path}: expected a tensor's name, one of {', '.join(sorted(found))}")
+    name = next(iter(found)) if name is None else name
     if name not in found:
-        raise refuse(Path(path), f"expected a tensor named {name!r}, got {', '.join(sorted(found)) or 'none'}")
-    array = found[name].load()
-    return array if array.flags.aligned else array.copy()
+        raise FileError(f"{path}: expected a tensor named {name!r}, got {', '.join(sorted(found)) or 'none'}")
+    return found[name]()
 
 
 def write(path: str | os.PathLike[str], tensors: Array | Mapping[str, Array]) -> None:
-    """Write one array, or several by name, in the form that the suffix names. Replaces the file in one step.
+    """Write one array, or several by name, in the format that the suffix names; replaces the file in one step.
 
     A nameless tensor is called arr_0 in .npz, as NumPy does, and tensor in .safetensors.
 
     Raises:
-        FileError: unknown suffix, several tensors for a form that holds one, a name twice, or a data type or name that
-            the form cannot hold.
+        FileError: unknown suffix, several tensors for a format that holds one, a name twice, or a data type or name
+            that the format cannot hold.
     """
     write_all({Path(path): tensors})
 
@@ -132,26 +139,33 @@ def write_all(contents: Mapping[Path, Array | Mapping[str, Array]]) -> None:
     Raises:
         FileError: as ``write``.
     """
-    writers = {path: _writer(path, tensors) for path, tensors in contents.items()}
     try:
-        replace_all(writers)
+        replace_all({path: _bytes_of(path, tensors) for path, tensors in contents.items()})
     except OSError as error:
         raise FileError(f"{error.filename}: {error.strerror}") from error
 
 
-def _writer(path: Path, tensors: Array | Mapping[str, Array]) -> Callable[[BinaryIO], None]:
-    form = _form_of(path)
+def _bytes_of(path: Path, tensors: Array | Mapping[str, Array]) -> Callable[[BinaryIO], None]:
+    _, writer = _format_of(path)
+    named = tensors if isinstance(tensors, Mapping) else {"": tensors}
     checked: dict[str, Array] = {}
-    for given, array in (tensors if isinstance(tensors, Mapping) else {"": tensors}).items():
-        name = name_in(path, given)
-        if name in checked:
-            raise refuse(path, f"expected every name once, got {name!r} again")
-        checked[name] = _writable(path, array)
-    return lambda file: form.write(path, file, checked)
+    with errors_of(path):
+        for given, array in named.items():
+            name = name_in(path, given)
+            if name in checked:
+                raise ValueError(f"expected every name once, got {name!r} again")
+            checked[name] = np.asarray(array)
+            DataType.of_numpy(checked[name].dtype)
+
+    def write_to(file: BinaryIO) -> None:
+        with errors_of(path):
+            writer(file, checked)
+
+    return write_to
 
 
 def name_in(path: Path, name: str) -> str:
-    """What a tensor is called in a file: nameless ones have a name in some forms."""
+    """Return a tensor's name in a file; some formats name the nameless."""
     return name or _NAMELESS.get(path.suffix.lower(), "")
 
 
@@ -161,13 +175,4 @@ def _data_type(dtype: DataType | str | None) -> DataType | None:
     for candidate in DataType:
         if candidate.numpy_name == dtype:
             return candidate
-    raise FileError(f"dtype (--dtype): expected a name such as float32, float16 or bfloat16, got {dtype!r}")
-
-
-def _writable(path: Path, array: Array) -> Array:
-    array = np.asarray(array)
-    try:
-        DataType.of_numpy(array.dtype)
-    except TypeError as error:
-        raise refuse(path, str(error)) from error
-    return array
+    raise FileError(f"expected a data type such as float32, float16 or bfloat16, got {dtype!r}")

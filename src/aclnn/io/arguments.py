@@ -141,7 +141,7 @@ class Raw:
         if len(same) != 1:
             held = ", ".join(sorted(found)) or "none"
             raise io.FileError(f"{path}: expected {path}:NAME for {name}, with one of the tensors there: {held}")
-        return found[same[0]].load()
+        return found[same[0]]()
 
 
 def _is_name(operator: Operator, key: str, name: str) -> bool:

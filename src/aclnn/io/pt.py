@@ -1,118 +1,71 @@
-"""What ``torch.save`` writes, .pt and .pth: a zip archive of a pickle, which is not run, and the storages' bytes."""
+"""Files of ``torch.save``, .pt and .pth, read by ``torch.load`` with ``weights_only`` and memory mapping."""
 
 from __future__ import annotations
 
-import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from pickle import UnpicklingError
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from aclnn.core.dtypes import DataType
-from aclnn.io import pickles
-from aclnn.io.entry import (
-    MAX_EXPANDED_BYTES,
-    MAX_EXPANSION,
-    Array,
-    Entry,
-    FileError,
-    expect_indexable,
-    mapped,
-    pieces,
-    refuse,
-    unreadable,
-)
-from aclnn.io.zips import members, stored_at
+from aclnn.io.common import Array, Loader, expect_small
+from aclnn.support.optional import require
 
 
-def read(path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Entry]:
-    """See ``aclnn.io.Form``."""
-    found = {info.filename: info for info in _members(path)}
-    pickle = [name for name in found if name.endswith("/data.pkl") and name.count("/") == 1]
-    if len(pickle) != 1:
-        raise refuse(path, "expected a file of torch.save since version 1.6 (a zip archive with data.pkl)")
-    if any(info.compress_type != zipfile.ZIP_STORED for info in found.values()):
-        raise refuse(path, "expected uncompressed members, as torch.save writes them")
-    prefix = pickle[0].removesuffix("data.pkl")
-
-    def stored(name: str, limit: int) -> bytes:
-        info = found[prefix + name]
-        if info.file_size > limit:
-            raise refuse(path, f"expected {name} of at most {limit} bytes, got {info.file_size}")
-        with path.open("rb") as file:
-            file.seek(stored_at(path, size, info))
-            return file.read(info.file_size)
-
-    if prefix + "byteorder" in found and stored("byteorder", 16) != b"little":
-        raise refuse(path, "expected little-endian data")
+def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
+    """See ``aclnn.io.Reader``; a tensor within lists and dictionaries is named by its keys: ``state.weight``."""
+    torch = require("torch", "torch")
+    if not zipfile.is_zipfile(path):
+        raise ValueError("expected a zip archive; load a file of PyTorch before 1.6 with PyTorch and save it again")
+    with zipfile.ZipFile(path) as archive:  # mapping would take compressed bytes for elements
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ValueError("expected uncompressed members, as torch.save writes them")
     try:
-        described = pickles.describe(stored("data.pkl", pickles.MAX_PICKLE_BYTES))
-    except pickles.RefusedPickleError as error:
-        raise refuse(path, str(error)) from error
-    return {
-        name: _described(path, size, name, found, prefix, saved)
-        if isinstance(saved, pickles.Saved)
-        else unreadable(refuse(path, f"{name}: {saved.text}"))
-        for name, saved in described.items()
-    }
+        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except UnpicklingError as error:
+        raise ValueError(
+            f"expected tensors in lists and dictionaries, as of model.state_dict() ({_cause(error)})"
+        ) from None
+    size = path.stat().st_size
+    return {name: partial(_array, name, tensor, size) for name, tensor in _named("", saved, torch.Tensor)}
 
 
-def _members(path: Path) -> list[zipfile.ZipInfo]:
-    try:
-        return members(path)
-    except FileError:
-        with path.open("rb") as file:
-            if file.read(1) != b"\x80":  # how a pickle begins
-                raise
-    text = (
-        "expected a zip archive, got a pickle: if PyTorch before 1.6 saved it, load it with PyTorch and save it again"
-    )
-    raise refuse(path, text)
+def _cause(error: UnpicklingError) -> str:
+    """Return what PyTorch refused, without its advice to trust the file."""
+    return str(error).rpartition("WeightsUnpickler error: ")[2].partition(" was not")[0].partition("\n")[0]
 
 
-def _described(
-    path: Path, size: int, name: str, found: Mapping[str, zipfile.ZipInfo], prefix: str, saved: pickles.Saved
-) -> Entry:
-    info = found.get(f"{prefix}data/{saved.storage}")
-    itemsize = saved.dtype.numpy.itemsize
-    if info is None or info.file_size != saved.storage_elements * itemsize:
-        raise refuse(path, f"expected {saved.storage_elements * itemsize} bytes of storage {saved.storage!r}")
-    elements = math.prod(saved.shape)
-    reach = sum((extent - 1) * step for extent, step in zip(saved.shape, saved.strides, strict=True)) + 1
-    if elements and saved.offset + reach > saved.storage_elements:
-        raise refuse(path, f"expected {name!r} within its storage of {saved.storage_elements} elements, got {saved}")
-    if elements * itemsize > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * info.file_size):  # as expand() makes them
-        raise refuse(
-            path, f"expected {name!r} to span at most {MAX_EXPANSION} times its {info.file_size} bytes, got {saved}"
-        )
-    expect_indexable(path, saved.dtype, saved.shape)
-    begin = stored_at(path, size, info)
-
-    def load() -> Array:
-        if elements == 0:
-            return np.empty(saved.shape, saved.dtype.numpy)
-        flat = mapped(path, saved.dtype, (saved.storage_elements,), begin)[saved.offset :]
-        steps = tuple(step * itemsize for step in saved.strides)
-        return np.lib.stride_tricks.as_strided(flat, saved.shape, steps, writeable=False)
-
-    return Entry(saved.dtype, saved.shape, load)
+def _named(name: str, saved: object, kind: type) -> Iterator[tuple[str, Any]]:
+    if isinstance(saved, kind):
+        yield name, saved
+    elif isinstance(saved, (Mapping, list, tuple)):
+        for key, value in saved.items() if isinstance(saved, Mapping) else enumerate(saved):
+            yield from _named(f"{name}.{key}" if name else str(key), value, kind)
 
 
-def write(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Form``."""
-    try:
-        pickled = pickles.pickled(
-            {name: (DataType.of_numpy(array.dtype), array.shape) for name, array in tensors.items()}
-        )
-    except pickles.RefusedPickleError as error:
-        raise refuse(path, str(error)) from error
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        archive.writestr("archive/data.pkl", pickled)
-        archive.writestr("archive/byteorder", "little")
-        for number, array in enumerate(tensors.values()):
-            with archive.open(f"archive/data/{number}", "w", force_zip64=True) as member:
-                for piece in pieces(array):
-                    member.write(piece)
-        archive.writestr("archive/version", "3\n")
+def _array(name: str, tensor: Any, size: int) -> Array:
+    expect_small(name, tensor.nbytes, size)  # one element can be expanded to any shape
+    torch = require("torch", "torch")
+    narrow = tensor.dtype is torch.bfloat16
+    array: Array = (tensor.detach().view(torch.int16) if narrow else tensor.detach()).numpy()
+    array = array.view(DataType.BF16.numpy) if narrow else array
+    array.flags.writeable = False
+    return array
+
+
+def write(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
+    """See ``aclnn.io.Writer``; a nameless array is saved as a tensor, others as a dictionary."""
+    torch = require("torch", "torch")
+    saved = {name: _tensor(torch, array) for name, array in tensors.items()}
+    torch.save(saved[""] if [*saved] == [""] else saved, file)
+
+
+def _tensor(torch: Any, array: Array) -> Any:
+    array = np.require(array, requirements=("C", "W"))
+    if array.dtype == DataType.BF16.numpy:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from aclnn.core.dtypes import DataType
-from aclnn.io.entry import MAX_DIMS, Array, Entry, entry_at, is_shape, pieces, refuse, single
+from aclnn.io.common import Array, Loader, expect_bytes, only, row_major_bytes
 
 
-def read(path: Path, size: int, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Entry]:
-    """See ``aclnn.io.Form``."""
+def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
+    """See ``aclnn.io.Reader``."""
     if dtype is None:
-        raise refuse(path, "expected a dtype for a raw file (--dtype float32, float16 or bfloat16)")
-    itemsize = dtype.numpy.itemsize
-    dims = (size // itemsize,) if shape is None else tuple(shape)
-    if not is_shape(dims):
-        raise refuse(path, f"expected at most {MAX_DIMS} extents from 0 on, got {list(dims)}")
-    if math.prod(dims) * itemsize != size:
-        wanted = math.prod(dims) * itemsize
-        raise refuse(path, f"expected {wanted} bytes for {list(dims)} of {dtype.numpy_name}, got {size}")
-    return {"": entry_at(path, dtype, dims, 0, size)}
+        raise ValueError("expected a data type for a raw file, such as float32, float16 or bfloat16")
+    return {"": lambda: _mapped(path, dtype.numpy, shape)}
 
 
-def write(path: Path, file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Form``."""
-    file.writelines(pieces(single(path, tensors)))
+def _mapped(path: Path, dtype: np.dtype[np.generic], shape: Sequence[int] | None) -> Array:
+    size = path.stat().st_size
+    extents = (size // dtype.itemsize,) if shape is None else tuple(shape)
+    if min(extents, default=0) < 0:
+        raise ValueError(f"expected extents from 0 on, got {list(extents)}")
+    expect_bytes(extents, dtype, size)
+    return np.memmap(path, dtype, "r", shape=extents) if size else np.empty(extents, dtype)
+
+
+def write(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
+    """See ``aclnn.io.Writer``."""
+    file.write(row_major_bytes(only(tensors)))
