@@ -15,9 +15,9 @@ import numpy as np
 
 import aclnn
 from aclnn import cann
-from aclnn.cli.toolkit import compile_program
 from aclnn.core.dtypes import DataType
 from aclnn.execution import arrays
+from aclnn.toolkit.programs import compile_program
 
 BATCHES, BATCH, LARGE_TURNS, TURNS = 200, 100, 15, 3
 

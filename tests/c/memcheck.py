@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.helpers.toolkit_support import SAMPLES
 
-from aclnn.cli.toolkit import compile_program
 from aclnn.toolkit import tree
+from aclnn.toolkit.programs import compile_program
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "c-programs.md"

@@ -46,7 +46,7 @@ Compile = Callable[..., Path]
 @pytest.fixture(scope="session")
 def compiled(toolkit_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """Compiles a program of tests/c (or another file) once and gives the executable."""
-    from aclnn.cli.toolkit import compile_program
+    from aclnn.toolkit.programs import compile_program
 
     done: dict[tuple[Path, tuple[str, ...]], Path] = {}
     folder = tmp_path_factory.mktemp("programs")

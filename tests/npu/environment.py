@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from aclnn.cli.torch_npu import VERSION
+from aclnn.toolkit.torch_npu import VERSION
 
 ROOT = Path(__file__).parents[2]
 

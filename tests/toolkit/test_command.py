@@ -84,13 +84,13 @@ class TestTree:
         (tmp_path / name).write_text("#include <stdio.h>\nint main(void) { puts(TEXT); return 0; }\n")
         flags = {variable: "-O2 '-DTEXT=\"two words\"'", "ACLNN_TOOLKIT_DIR": str(toolkit_root)}
         assert aclnn("run", tmp_path / name, **flags).stdout == "two words\n"
-        refused = aclnn("run", tmp_path / name, status=2, **flags | {variable: "'open"})
-        assert refused.stderr.startswith(f'aclnn toolkit: {variable}: expected words as in a shell, got "\'open"')
+        refused = aclnn("run", tmp_path / name, status=1, **flags | {variable: "'open"})
+        assert refused.stderr.startswith(f'aclnn: {variable}: expected words as in a shell, got "\'open"')
 
     def test_a_program_that_does_not_compile(self, toolkit_root: Path, tmp_path: Path) -> None:
         program = tmp_path / "broken.c"
         program.write_text('#include "acl/acl.h"\nint main(void) { return aclNoSuchFunction(); }\n')
-        done = aclnn("run", program, status=2, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        done = aclnn("run", program, status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert "aclNoSuchFunction" in done.stderr
 
     @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ class TestTree:
         (tmp_path / name).write_text(text)
         compilers = {"CC": compiler, "CXX": {"gcc": "g++"}.get(compiler, f"{compiler}++")}
         environment = {"ACLNN_TOOLKIT_DIR": str(toolkit_root), "LC_ALL": "de_DE.UTF-8"}
-        refused = aclnn("run", tmp_path / name, status=2, **environment, **compilers)
+        refused = aclnn("run", tmp_path / name, status=1, **environment, **compilers)
         last = refused.stderr.splitlines()[-1]
         told = re.match("this toolkit does not have (.*); what it has is listed in docs/c-functions.md", last)
         assert ", ".join(sorted(told[1].split(", "))) == missing if missing else told is None
@@ -294,7 +294,7 @@ class TestTrace:
     def test_another_file(self, tmp_path: Path) -> None:
         file = tmp_path / "notes"
         file.write_text("not a trace\n")
-        assert "expected a line of an ACLNN_TRACE file" in aclnn("trace", file, status=2).stderr
+        assert "expected a line of an ACLNN_TRACE file" in aclnn("trace", file, status=1).stderr
 
 
 WRITING = """
@@ -416,8 +416,8 @@ class TestFilesThatAreOthers:
     """The linker was given a Python program; of a trace only Python's own words about bytes came."""
 
     def refused(self, command: str, file: Path) -> str:
-        (line,) = aclnn(command, file, status=2).stderr.splitlines()
-        return line.removeprefix("aclnn toolkit: ")
+        (line,) = aclnn(command, file, status=1).stderr.splitlines()
+        return line.removeprefix("aclnn: ")
 
     @pytest.mark.parametrize(("command", "name"), [("run", "absent.cpp"), ("trace", "absent")])
     def test_none_there(self, tmp_path: Path, command: str, name: str) -> None:
@@ -447,7 +447,7 @@ class TestWithoutACompiler:
     """What to install is said; nothing else of the package needs one."""
 
     def test_build_says_what_to_install(self, tmp_path: Path) -> None:
-        done = aclnn("build", tmp_path / "tree", status=2, PATH=str(tmp_path), CC="", CXX="")
+        done = aclnn("build", tmp_path / "tree", status=1, PATH=str(tmp_path), CC="", CXX="")
         assert "needs a C compiler" in done.stderr
         assert "apt-get install" in done.stderr
         assert len(done.stderr.splitlines()) == 1

@@ -1,6 +1,6 @@
 """The command line: ``aclnn`` and ``python -m aclnn``.
 
-Exit status: 0 done; 1 refused or failed, with the code and text; 2 a command line that makes no sense.
+Exit status: 0 done; 1 refused, or a failed verdict; 2 usage error.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def main() -> None:
 
 
 def _flush() -> None:
-    """What cannot be written was refused when it was printed; Python would complain of it once more at its end."""
-    from aclnn.cli.console import leave
+    """Redirect stdout after a write error, so that Python does not report it again at exit."""
+    from aclnn.cli.console import discard
 
     if sys.stdout is None:  # closed by whoever started the command (>&-)
         return
     try:
         sys.stdout.flush()
     except OSError:
-        leave(sys.stdout)
+        discard(sys.stdout)

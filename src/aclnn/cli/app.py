@@ -11,10 +11,16 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from aclnn.cli.options import JsonOption, SocOption, emulate
 from aclnn.version import __version__
 
 # Commands with a family of options of their own: name, module (its ``app`` is a typer application).
-_PARTS = {"verify": "aclnn.cli.verify", "toolkit": "aclnn.cli.toolkit", "torch-npu": "aclnn.cli.torch_npu"}
+_PARTS = {
+    "run": "aclnn.cli.run",
+    "verify": "aclnn.cli.verify",
+    "toolkit": "aclnn.cli.toolkit",
+    "torch-npu": "aclnn.cli.torch_npu",
+}
 
 
 def _exists(module: str) -> bool:
@@ -33,9 +39,13 @@ class _Group(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
-app = typer.Typer(
-    cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False
-)
+app = typer.Typer(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def _operator_names(incomplete: str) -> list[str]:
+    from aclnn.operators import BY_NAME
+
+    return [name for name in BY_NAME if name.startswith(incomplete)]
 
 
 def _print_version(wanted: bool) -> None:
@@ -53,118 +63,53 @@ def _root(
     """The aclnn operators of Ascend CANN, on any machine."""
 
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Soc = Annotated[str | None, typer.Option("--soc-name", help="The product to stand for, such as Ascend950DT_9571.")]
-
-
 @app.command()
 def info(
-    operator: Annotated[str | None, typer.Argument(help="Describe this operator instead.")] = None,
-    soc_name: _Soc = None,
-    json: _Json = False,
+    operator: Annotated[
+        str | None, typer.Argument(help="Describe this operator instead.", autocompletion=_operator_names)
+    ] = None,
+    soc_name: SocOption = None,
+    json: JsonOption = None,
 ) -> None:
     """Show what is installed here, or what one operator takes."""
-    from aclnn.cli.console import refusals
+    from aclnn.cli.console import exit_status
     from aclnn.cli.info import describe_installation, describe_operator
 
-    with refusals(json):
-        _stand_for(soc_name)
+    with exit_status(json):
+        emulate(soc_name)
         if operator is None:
             describe_installation(json)
         else:
-            describe_operator(_find(operator), json)
-
-
-@app.command(context_settings={"ignore_unknown_options": True})
-def run(
-    context: typer.Context,
-    operator: Annotated[str, typer.Argument(help="Its name, such as silu_backward; aclnn info lists them.")],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Inputs as name=FILE, attributes as name=value or --name value. FILE is x.npy, x.npz:member, "
-            "x.safetensors:tensor, x.pt:tensor, or raw: x.bin."
-        ),
-    ] = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--out",
-            help="Where to write an output: name=FILE, once for each; or FILE where there is one. A .npy, .bin or .raw "
-            "is replaced, a .npz, .safetensors or .pt that holds other tensors left alone; none may be an input.",
-        ),
-    ] = None,
-    dtype: Annotated[
-        list[str] | None, typer.Option(help="Of raw files (.bin): float16, or name=float16 for one.")
-    ] = None,
-    shape: Annotated[list[str] | None, typer.Option(help="Of raw files: 4,8, or name=4,8 for one.")] = None,
-    soc_name: _Soc = None,
-    json: _Json = False,
-) -> None:
-    """Run an operator on files.
-
-    aclnn run silu_backward grad_output=dy.npy self=x.npy --out grad_input=dx.npy
-    """
-    from aclnn.cli.console import refusals, visible
-    from aclnn.cli.required import expect_options
-    from aclnn.cli.run import parse, run_on_files
-    from aclnn.io.arguments import Raw
-
-    found = _find(operator)
-    try:
-        expect_options(arguments or [], [found], context)
-        raw = Raw.of_words(dtype or [], shape or [])
-        request = parse(found, arguments or [], out or [], raw)
-    except ValueError as error:
-        raise typer.BadParameter(visible(str(error))) from None
-    with refusals(json):
-        _stand_for(soc_name)
-        run_on_files(request, json)
+            describe_operator(operator, json)
 
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the figure.")] = Path("demo-output"),
-    json: _Json = False,
+    json: JsonOption = None,
 ) -> None:
-    """Compute the documents' examples, then train on digits.
+    """Run the worked examples of CANN's documents and train a classifier of handwritten digits.
 
-    The network for handwritten digits takes its gradients from the operators; its loss curves are drawn.
+    The network takes its gradients from the operators; its loss curves are drawn.
     """
     from aclnn.cli import demo as command
-    from aclnn.cli.console import refusals
+    from aclnn.cli.console import exit_status
 
-    with refusals(json):
+    with exit_status(json):
         command.run(out, json)
 
 
 @app.command()
-def warm(soc_name: _Soc = None) -> None:
-    """Compile now what ordinary first calls would.
+def warm(soc_name: SocOption = None) -> None:
+    """Compile the kernels that ordinary programs use.
 
     Kernels are kept in the cache (ACLNN_CACHE_DIR); exit status 1 where they cannot be. Takes two to three minutes.
     """
-    from aclnn.cli.console import refusals
+    from aclnn.cli.console import exit_status
     from aclnn.cli.warm import warm
 
-    with refusals():
-        _stand_for(soc_name)
+    with exit_status():
+        emulate(soc_name)
         kept = warm()
     if not kept:
         raise typer.Exit(1)
-
-
-def _stand_for(soc_name: str | None) -> None:
-    if soc_name is not None:
-        from aclnn.core.products import set_soc_name
-
-        set_soc_name(soc_name)
-
-
-def _find(name: str) -> Any:
-    from aclnn.operators import BY_NAME
-
-    by_any_name = BY_NAME | {operator.function: operator for operator in BY_NAME.values()}
-    if name not in by_any_name:
-        raise typer.BadParameter(f"operator: expected one of {', '.join(BY_NAME)}, got {name!r}")
-    return by_any_name[name]

@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, progress and refusals on standard error.
+"""Output of the commands: results on standard output, progress and errors on standard error, exit statuses.
 
 Needs the extra "cli".
 """
@@ -7,99 +7,92 @@ from __future__ import annotations
 
 import json as json_text
 import os
-import threading
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any
 
 import typer
-from rich.console import Console, ConsoleDimensions
+from rich.console import Console
 from rich.text import Text
 
+from aclnn.cli.options import STDOUT
 from aclnn.core.status import ACL_ERROR_INVALID_FILE, ACL_ERROR_INVALID_PARAM, CODES, AclnnError
-from aclnn.io import FileError
+from aclnn.io import FileError, replace_all
 from aclnn.support.optional import MissingExtraError
+from aclnn.toolkit.compiler import ToolkitError
 
 _ANY_WIDTH = 1_000_000
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Instead of characters that command a terminal: files, tensors and cases may be called anything."""
+"""In place of characters that command a terminal: files, tensors and cases may have any name."""
 
 
-def visible(text: str) -> str:
-    """A text whose characters all show, but for the ends of lines and tabs."""
-    return text.translate(_VISIBLE)
+class UsageError(ValueError):
+    """A command line that cannot be understood; exit status 2."""
 
 
 class _Plain(Console):
-    """Prints text as it is, but for what would command the terminal.
+    """Prints text as it is, with control characters made visible, and no error once the reader has left (| head)."""
 
-    Once the reader has left (| head), nobody is told: the status stays the command's. Where no terminal is, in a file
-    or a pipe, no line is wrapped, cut or filled up with blanks.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, highlight=False, emoji=False, **options)
-
-    @property  # type: ignore[misc]  # rich can set it; nobody does
-    def size(self) -> ConsoleDimensions:
-        """A terminal's, else room for any line."""
-        return super().size if self.is_terminal else ConsoleDimensions(_ANY_WIDTH, super().size.height)
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As rich prints; but columns of a table, which rich fills up with blanks, end with their text."""
-        if self.is_terminal or all(isinstance(item, str) for item in objects):
-            super().print(*objects, **options)
-            return
-        with self.capture() as captured:
-            super().print(*objects, **options)
-        super().print("\n".join(map(str.rstrip, captured.get().split("\n"))), end="", soft_wrap=True)
+    def __init__(self, stream: IO[str] | None, **options: Any) -> None:
+        width = None if stream is not None and stream.isatty() else _ANY_WIDTH  # nothing is wrapped in a pipe or file
+        super().__init__(markup=False, highlight=False, emoji=False, width=width, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Render a string as rich does for all that is printed, with control characters made visible."""
-        return super().render_str(visible(text), **options)
+        """Render a string as rich does, with control characters made visible."""
+        return super().render_str(text.translate(_VISIBLE), **options)
 
     def on_broken_pipe(self) -> None:
-        """Write into nothing from now on."""
-        leave(self.file)
+        """Discard everything from now on."""
+        discard(self.file)
 
 
-def leave(stream: IO[str]) -> None:
-    """Have a standard stream whose other end takes nothing more write into nothing, also when Python ends."""
+def discard(stream: IO[str]) -> None:
+    """Redirect a standard stream to nowhere, so that Python does not report a write error again at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)
 
 
-out = _Plain()
-err = _Plain(stderr=True)
+out = _Plain(sys.stdout)
+err = _Plain(sys.stderr, stderr=True)
 
 
-def print_json(value: Any) -> None:
-    """One JSON document, for programs."""
-    out.print(json_text.dumps(value, indent=2), soft_wrap=True)
-
-
-REFUSED = (AclnnError, MissingExtraError, ValueError, OSError)
-"""What operators, files, settings and the system refuse with."""
+def write_json(value: Any, path: Path) -> None:
+    """Write a JSON document to a file, or to standard output for ``-``."""
+    text = json_text.dumps(value, indent=2) + "\n"
+    if path == STDOUT:
+        out.print(text, soft_wrap=True, end="")
+    else:
+        replace_all({path: lambda file: file.write(text.encode())})
 
 
 @contextmanager
-def refusals(json: bool = False) -> Iterator[None]:
-    """Turn what is refused into a text (with ``json`` also a document) and exit status 1."""
+def exit_status(json: Path | None = None) -> Iterator[None]:
+    """Report an error and exit: with 2 for a wrong command line, 1 for whatever is refused.
+
+    With ``--json -`` the error is a JSON document too.
+    """
     try:
         yield
-    except REFUSED as error:
-        if json:
-            print_refusal(error)
-        err.print(f"aclnn: {_coded(error)}", soft_wrap=True, style="red")
-        raise typer.Exit(1) from error
+    except (AclnnError, MissingExtraError, ToolkitError, ValueError, OSError) as error:
+        coded = _coded(error)
+        if json == STDOUT:
+            with suppress(OSError):  # standard output may be what failed
+                write_json({"error": {"code": coded.code, "name": coded.name, "message": coded.message}}, json)
+        text = str(error) if isinstance(error, AclnnError) else coded.message
+        err.print(f"aclnn: {text}", soft_wrap=True, style="red")
+        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
 
 
-def print_refusal(error: Exception) -> None:
-    """A refusal as a JSON document, unless it is standard output that takes nothing more."""
-    refused = _coded(error)
-    with suppress(OSError):
-        print_json({"error": {"code": refused.code, "name": refused.name, "message": refused.message}})
+@contextmanager
+def usage() -> Iterator[None]:
+    """Take a ValueError for one of the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _coded(error: Exception) -> AclnnError:
@@ -108,7 +101,7 @@ def _coded(error: Exception) -> AclnnError:
             return error
         case FileError() | OSError():
             code = ACL_ERROR_INVALID_FILE
-        case MissingExtraError():
+        case MissingExtraError() | ToolkitError():
             code = CODES["ACL_ERROR_API_NOT_SUPPORT"]
         case _:
             code = ACL_ERROR_INVALID_PARAM
@@ -116,62 +109,31 @@ def _coded(error: Exception) -> AclnnError:
 
 
 def text_of(error: Exception) -> str:
-    """What an error says; the system's as those of files do: ``x.npy: No such file or directory``."""
+    """Return an error's text; the system's as those of files: ``x.npy: No such file or directory``."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
-_PATIENCE_S = 1.0
-
-
 @contextmanager
 def progress(total: int, step: str = "") -> Iterator[Progress]:
-    """A bar on a terminal's standard error for what takes longer than a second; it vanishes at the end."""
-    bar = Progress(total, step)
-    timer = threading.Timer(_PATIENCE_S, bar.show)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield bar
-    finally:
-        timer.cancel()
-        bar.close()
+    """Show a bar on a terminal's standard error, which vanishes at the end."""
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    counted = [BarColumn(), MofNCompleteColumn()] if total else []
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), text, *counted, TimeElapsedColumn())
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        yield Progress(bar, bar.add_task(step, total=total))
 
 
 class Progress:
-    """How far a command has come: steps done of ``total``, and the name of the present one."""
+    """Steps done and the name of the present one."""
 
-    def __init__(self, total: int, step: str) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        counted = [BarColumn(), MofNCompleteColumn()] if total else []
-        self._bar = Bar(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            *counted,
-            TimeElapsedColumn(),
-            console=err,
-            transient=True,
-        )
-        self._task = self._bar.add_task(step, total=total)
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def show(self) -> None:
-        """Draw from now on, where somebody looks."""
-        with self._lock:
-            if err.is_terminal and not self._closed:
-                self._bar.start()
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar, self._task = bar, task
 
     def step(self, name: str, advance: int = 1) -> None:
-        """The step named begins; ``advance`` more are done."""
-        self._bar.update(self._task, description=visible(name), advance=advance)
-
-    def close(self) -> None:
-        """Draw no more."""
-        with self._lock:
-            self._closed = True
-            if self._bar.live.is_started:  # stopping another prints an empty line
-                self._bar.stop()
+        """Begin the step named; ``advance`` more are done."""
+        self._bar.update(self._task, description=name.translate(_VISIBLE), advance=advance)

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from aclnn import soc_name
 from aclnn.cli import console
+from aclnn.cli.options import STDOUT
 from aclnn.demo import digits, figure
 from aclnn.demo.program import Program
 from aclnn.demo.worked_examples import WORKED_EXAMPLES, WorkedExample
@@ -25,12 +26,12 @@ LEAST_ACCURACY = 0.95
 Examples = Sequence[tuple[WorkedExample, dict[str, tuple[str, ...]]]]
 
 
-def run(out: Path, json: bool = False) -> None:
+def run(out: Path, json: Path | None = None) -> None:
     """Compute, train, print, draw.
 
     Args:
         out: folder for the figure.
-        json: print one document instead of the tables.
+        json: where to write a document; ``-`` prints it in place of the tables.
 
     Raises:
         typer.Exit: status 1, a printed digit or an accuracy is not what it must be.
@@ -43,14 +44,14 @@ def run(out: Path, json: bool = False) -> None:
     path = out / "digits-loss.png"
     with Program() as program:
         examples = _compute(program)
-        if not json:
+        if json != STDOUT:
             _print_examples(examples)
         trainings = _train(program)
     figure.draw(trainings, path)
     seconds = time.perf_counter() - begin
-    if json:
-        console.print_json(_document(examples, trainings, path, seconds))
-    else:
+    if json is not None:
+        console.write_json(_document(examples, trainings, path, seconds), json)
+    if json != STDOUT:
         _print_trainings(trainings)
         console.out.print(f"Loss curves: {path}\n{seconds:.1f} s in all, compiling included; product {soc_name()}.")
     right = all(dict(example.printed) == got for example, got in examples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -11,15 +12,17 @@ from rich.table import Table
 
 from aclnn import operators
 from aclnn.cli import console
+from aclnn.cli.options import STDOUT
 from aclnn.core.checks import computed
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product, current_product, soc_name
-from aclnn.operators import OPERATORS, required_arguments
+from aclnn.operators import BY_NAME, OPERATORS, required_arguments
 from aclnn.support import optional
 from aclnn.version import __version__
 
 # Distribution, and the extra that brings it.
 _OPTIONAL = {
+    "safetensors": "cli",
     "torch": "torch",
     "triton": "cuda",
     "cffi": "toolkit",
@@ -30,11 +33,12 @@ _OPTIONAL = {
 }
 
 
-def describe_installation(json: bool) -> None:
+def describe_installation(json: Path | None) -> None:
     """Print version, product, processor, threads, vector width, cache and optional parts."""
     facts = _installation()
-    if json:
-        console.print_json(facts)
+    if json is not None:
+        console.write_json(facts, json)
+    if json == STDOUT:
         return
     table = _table()
     for name, value in facts.items():
@@ -92,11 +96,19 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or "unknown processor"
 
 
-def describe_operator(operator: Operator, json: bool) -> None:
-    """Print an operator's formula, parameters, data types by product and checks."""
+def describe_operator(name: str, json: Path | None) -> None:
+    """Print an operator's formula, parameters, data types by product and checks.
+
+    Raises:
+        UsageError: there is no operator of this Python or C name.
+    """
+    operator = {o.function: o for o in OPERATORS}.get(name) or BY_NAME.get(name)
+    if operator is None:
+        raise console.UsageError(f"operator: expected one of {', '.join(BY_NAME)}, got {name!r}")
     facts = _operator(operator)
-    if json:
-        console.print_json(facts)
+    if json is not None:
+        console.write_json(facts, json)
+    if json == STDOUT:
         return
     console.out.print(f"{operator.name}  ({operator.function})", style="bold")
     console.out.print(f"{operator.summary}\n{operator.formula}\n")

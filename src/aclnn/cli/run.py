@@ -1,4 +1,4 @@
-"""``aclnn run``: an operator on files."""
+"""``aclnn run``: a command for each operator, made from its declaration, that computes it on files."""
 
 from __future__ import annotations
 
@@ -6,83 +6,223 @@ import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from inspect import Parameter as Argument
+from inspect import Signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from aclnn import io, operators, soc_name
 from aclnn.cli import console
-from aclnn.cli.required import expect_no_input, output_files
-from aclnn.core.operator import Kind, Operator
+from aclnn.cli.arguments import expect_no_input, output_files, raw_layout
+from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocOption, emulate
+from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import renamed
-from aclnn.io.arguments import Raw, attribute, expect_required, located, pairs
-from aclnn.operators import required_arguments
+from aclnn.io.arguments import Raw, attribute, located
+from aclnn.operators import BY_NAME, required_arguments
+
+_METAVARS = {
+    Kind.INT_ARRAY: "4,8",
+    Kind.BOOL_ARRAY: "1,1,0",
+    Kind.BOOL: "true|false",
+    Kind.STRING: "TEXT",
+    Kind.DOUBLE: "NUMBER",
+    Kind.SCALAR: "NUMBER",
+}
+_SPELT = "aclnn.run.spelt"
 
 
 @dataclass(frozen=True)
 class Request:
-    """A command line understood: everything under Python's names."""
+    """A call, under Python's names."""
 
     operator: Operator
     inputs: Mapping[str, str]
     """Files by input."""
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
     outs: Mapping[str, str]
     """Files by output."""
     raw: Raw
-    typed: Mapping[str, str]
-    """The arguments as the command line spells them."""
 
 
-def parse(operator: Operator, words: Sequence[str], outs: Sequence[str], raw: Raw) -> Request:
-    """Understand ``name=file``, ``name=value``, ``--name value`` and the ``--out name=file`` of a command line.
+class _Operators(TyperGroup):
+    """Makes an operator's command, found by its Python or C name, when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*BY_NAME]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        by_c_name = {operator.function: operator for operator in BY_NAME.values()}
+        operator = BY_NAME.get(cmd_name) or by_c_name.get(cmd_name)
+        return None if operator is None else _command(operator)
+
+
+app = typer.Typer(
+    cls=_Operators, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Run an operator on files.
+
+    aclnn run silu_backward --grad-output dy.npy --self x.npy --out dx.npy
+    """
+
+
+class _Command(TyperCommand):
+    """Takes ``name=value``, with C names too, for ``--name value``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:  # completion is asked for
+            try:
+                args = _with_options(BY_NAME[str(self.name)], args, ctx.meta.setdefault(_SPELT, {}))
+            except ValueError as error:
+                raise typer.BadParameter(str(error), ctx) from None
+        return super().parse_args(ctx, args)
+
+
+def _with_options(operator: Operator, words: Sequence[str], spelt: dict[str, str]) -> list[str]:
+    """Turn ``name=value`` into options; ``spelt`` gets the user's word for each argument.
 
     Raises:
-        ValueError: an unknown, doubled or missing name, or a value that does not fit its attribute.
+        ValueError: an unknown name, an output, or an argument given twice.
     """
-    described = raw.named(operator)
-    inputs: dict[str, str] = {}
-    attributes: dict[str, Any] = {}
-    named = pairs(words)
-    typed = operator.by_name((name, name) for name in named)
-    for name, spelt in typed.items():
-        parameter, value = operator.parameter(name), named[spelt]
-        if parameter.kind is Kind.OUTPUT and name not in required_arguments(operator):
-            raise ValueError(f"{spelt}: is an output, expected --out {spelt}={value}")
-        if parameter.is_tensor:
-            inputs[name] = value
-        else:
-            attributes[name] = attribute(parameter, value, spelt)
-    given = _outs(operator, outs)
-    read = [(name, located(file)[0]) for name, file in inputs.items()]
-    for file in given.values():
-        expect_no_input("--out", file, located(file)[0], read)
-    _complete_mask(operator, attributes, given)
-    expect_required(operator, inputs | attributes)
-    return Request(operator, inputs, attributes, given, described, typed)
-
-
-def _outs(operator: Operator, words: Sequence[str]) -> dict[str, str]:
-    found = output_files(operator, words, "--out")
-    places = [(os.path.realpath(path), io.name_in(path, member or "")) for path, member in map(located, found.values())]
-    for place, file in zip(places, found.values(), strict=True):
-        if places.count(place) > 1:
-            raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
+    options = {_option(p): p for p in operator.parameters}
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, sign, value = word.partition("=")
+        parameter = options.get(name) if name.startswith("-") else operator.parameter(name) if sign else None
+        if parameter is None:
+            found.append(word)
+            if name.startswith("-") and not sign:
+                found += [value for value in (next(rest, None),) if value is not None]
+            continue
+        if not sign:
+            value = next(rest, "")
+        if parameter.python_name in spelt:
+            raise ValueError(f"{parameter.python_name}: given twice")
+        if parameter.kind is Kind.OUTPUT and parameter.python_name not in required_arguments(operator):
+            raise ValueError(f"{name}: is an output, expected --out {name}={value}")
+        spelt[parameter.python_name] = name.removeprefix("--").replace("-", "_") if name.startswith("-") else name
+        found += [_option(parameter), value]
     return found
 
 
+def _option(parameter: Parameter) -> str:
+    return f"--{parameter.python_name.replace('_', '-')}"
+
+
+def _command(operator: Operator) -> Any:
+    given = {p.python_name: p for p in operator.parameters}
+    signature, hints = operators.signature_of(operator), get_type_hints(operators.function_of(operator))
+    arguments = [
+        _argument(given[name], signature.parameters[name].default, hints[name])
+        for name in signature.parameters
+        if name in given and (given[name].kind is not Kind.OUTPUT or name in required_arguments(operator))
+    ]
+    names = ", ".join(output.python_name for output in operator.outputs)
+    out = typer.Option(
+        "--out",
+        metavar="[NAME=]FILE",
+        help=f"Where to write an output ({names}); repeatable. A .npy, .bin or .raw file is replaced, a .npz, "
+        ".safetensors or .pt file that holds other tensors left alone.",
+    )
+    common = {
+        "aclnn_out": Annotated[list[str] | None, out],
+        "aclnn_dtype": DtypeOption,
+        "aclnn_shape": ShapeOption,
+        "aclnn_soc_name": SocOption,
+        "aclnn_json": JsonOption,
+        "aclnn_context": typer.Context,
+    }
+    arguments += [Argument(name, Argument.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in common.items()]
+
+    def command(**values: Any) -> None:
+        out, dtype, shape, soc, json, context = (values.pop(name) for name in common)
+        texts = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+        with console.exit_status(json):
+            with console.usage():
+                raw = raw_layout(dtype or [], shape or []).named(operator)
+                request = _request(operator, texts, output_files(operator, out or [], "--out"), raw)
+            emulate(soc)
+            _run(request, context.meta[_SPELT], json)
+
+    command.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
+    command.__annotations__ = {argument.name: argument.annotation for argument in arguments}
+    command.__doc__ = f"{operator.summary}\n\n{operator.formula}\n\nFILE is x.npy, x.bin, x.npz:TENSOR, x.pt:TENSOR …; "
+    command.__doc__ += "name=FILE and name=value do as well, also by the C names."
+    single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    single.command(operator.name, cls=_Command)(command)
+    return get_command(single)
+
+
+def _argument(parameter: Parameter, default: Any, hint: Any) -> Argument:
+    """Describe an argument to Typer: files as texts, choices as an enumeration, the rest by its kind's parser."""
+    choices = get_args(hint) if get_origin(hint) is Literal and parameter.kind is Kind.STRING else ()
+    required = default is Argument.empty
+    options: dict[str, Any] = {"help": parameter.meaning, "show_default": False}
+    if not required and default is not None:
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        options["help"] += f" [default: {shown.lower()}]"
+    kind: Any = str
+    if choices:
+        kind = Enum(parameter.python_name, {choice: choice for choice in choices})  # type: ignore[misc,no-redef]
+    elif not parameter.is_tensor:
+        options |= {"parser": partial(_parsed, parameter), "metavar": _METAVARS.get(parameter.kind, "INTEGER")}
+    else:
+        kind, options = Path, options | {"path_type": str, "metavar": "FILE"}
+    return Argument(
+        parameter.python_name,
+        Argument.KEYWORD_ONLY,
+        default=Argument.empty if required else None,
+        annotation=Annotated[kind if required else kind | None, typer.Option(_option(parameter), **options)],
+    )
+
+
+def _parsed(parameter: Parameter, text: str) -> Any:
+    try:
+        return attribute(parameter, text, parameter.python_name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, str], raw: Raw) -> Request:
+    """Sort a command's values.
+
+    Raises:
+        ValueError: an output that is written twice, over an input, or switched off.
+    """
+    values = {name: value for name, value in texts.items() if value is not None}
+    inputs = {name: values.pop(name) for name in [*values] if operator.parameter(name).is_tensor}
+    places = [(os.path.realpath(path), io.name_in(path, member or "")) for path, member in map(located, outs.values())]
+    for place, file in zip(places, outs.values(), strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
+        expect_no_input("--out", file, located(file)[0], [(name, located(text)[0]) for name, text in inputs.items()])
+    _complete_mask(operator, values, outs)
+    return Request(operator, inputs, values, outs, raw)
+
+
 def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:
-    """Where a mask switches the outputs, those asked for with --out are what it says by default."""
+    """Have a mask that was not given ask for the outputs that --out names."""
     if any(parameter.python_name == "output_mask" for parameter in operator.attributes):
         names = [parameter.python_name for parameter in operator.outputs]
         mask = attributes.setdefault("output_mask", tuple(name in outs for name in names))
-        for name, wanted in zip(names, mask, strict=False):  # the operator judges the mask's length
+        for name, wanted in zip(names, mask, strict=False):  # the operator checks the mask's length
             if name in outs and not wanted:
                 raise ValueError(f"--out: {name} is switched off by output_mask")
 
 
-def run_on_files(request: Request, json: bool) -> None:
-    """Read the inputs, compute, write the outputs, and say what was written."""
+def _run(request: Request, spelt: Mapping[str, str], json: Path | None) -> None:
+    """Read the inputs, compute, write and list the outputs."""
     operator = request.operator
     contents = _by_file(request.outs)
     for path, tensors in contents.items():
@@ -99,7 +239,7 @@ def run_on_files(request: Request, json: bool) -> None:
         try:
             computed = operators.function_of(operator)(**arrays, **request.attributes)
         except AclnnError as error:
-            raise AclnnError(error.code, renamed(error.message, request.typed)) from None
+            raise AclnnError(error.code, renamed(error.message, spelt)) from None
         seconds = time.perf_counter() - begin
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
@@ -111,7 +251,7 @@ def run_on_files(request: Request, json: bool) -> None:
 
 
 def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
-    """For each file to write its tensors: the output that each name stands for."""
+    """Group outputs by file: each tensor's name there and the output it holds."""
     paths: dict[str, Path] = {}
     contents: dict[Path, dict[str, str]] = {}
     for output, word in outs.items():
@@ -122,7 +262,7 @@ def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
 
 def _expect_nothing_lost(path: Path, names: Collection[str]) -> None:
-    """A file is written as a whole: one that holds other tensors stays as it is."""
+    """Refuse to replace a file that holds other tensors, since a file is written as a whole."""
     if path.suffix.lower() in io.CONTAINERS and path.is_file() and path.stat().st_size:
         lost = sorted(set(io.entries(path)) - set(names))
         if lost:
@@ -134,14 +274,13 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(names)))
 
 
-def _report(request: Request, results: Mapping[str, Any], seconds: float, json: bool) -> None:
+def _report(request: Request, results: Mapping[str, Any], seconds: float, json: Path | None) -> None:
     rows = [
         {"name": name, "file": file, "dtype": results[name].dtype.name, "shape": list(results[name].shape)}
         for name, file in request.outs.items()
     ]
-    if json:
+    if json is not None:
         operator = request.operator.name
-        console.print_json({"operator": operator, "soc_name": soc_name(), "seconds": seconds, "outputs": rows})
-        return
-    for row in rows:
+        console.write_json({"operator": operator, "soc_name": soc_name(), "seconds": seconds, "outputs": rows}, json)
+    for row in rows if json != STDOUT else ():
         console.out.print(f"{row['name']}: {row['dtype']} {row['shape']} -> {row['file']}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command: from dumps to a verdict. Exit status 0 pass, 1 failure, 2 unusable arguments."""
+"""``aclnn verify``: from dumps to a verdict. Exit status 0 pass, 1 failed or refused, 2 usage error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from aclnn.cli import console
-from aclnn.cli.required import expect_no_input, expect_options, output_files
-from aclnn.core.products import set_soc_name
+from aclnn.cli.arguments import expect_no_input, expect_options, named_file, output_files, pairs, raw_layout
+from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocOption, emulate
 from aclnn.core.status import AclnnError
 from aclnn.io import FileError
-from aclnn.io.arguments import Raw, named_file, pairs
+from aclnn.io.arguments import Raw, attribute, expect_required
 from aclnn.support.optional import require
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
@@ -28,21 +28,7 @@ from aclnn.verify.standards.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
-_UNUSABLE = 2
-_PRINTED = Path("-")
 _OPERATORS = f'One of {", ".join(JUDGED)}; "self" judges this installation.'
-
-
-@contextmanager
-def _usage(json: bool) -> Iterator[None]:
-    """Whatever makes the arguments unusable, as a text (with ``json`` also a document) and exit status 2."""
-    try:
-        yield
-    except console.REFUSED as error:
-        if json:
-            console.print_refusal(error)
-        console.err.print(f"aclnn verify: {console.text_of(error)}", soft_wrap=True, style="red")
-        raise typer.Exit(_UNUSABLE) from error
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -71,45 +57,62 @@ def verify(
     eps: Annotated[
         float | None, typer.Option(help="LayerNorm's eps: judge its backward in cascade with the forward.")
     ] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="Of raw files: float16, or name=float16 for one.")] = None,
-    shape: Annotated[list[str] | None, typer.Option(help="Of raw files: 4,8, or name=4,8 for one.")] = None,
-    soc_name: Annotated[
-        str | None, typer.Option(help="The product whose checks the arguments must pass, such as Ascend950DT_9571.")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report as JSON; - prints it, and no text.")] = None,
+    dtype: DtypeOption = None,
+    shape: ShapeOption = None,
+    soc_name: SocOption = None,
+    json: JsonOption = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
     """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
 
     Only the gradients named below can be judged.
 
-    Exit status: 0 pass, 1 failure, 2 unusable arguments.
+    Exit status: 0 pass, 1 failed or refused, 2 usage error.
     """
-    with _usage(json == _PRINTED):
-        _expect_places({"--json": json, "--html": html})
+    places = {"--json": json, "--html": html}
+    with console.exit_status(json):
+        with console.usage():
+            _expect_places(places)
+            if operator == "self":
+                unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
+                more = {"--dtype": dtype, "--shape": shape, "--soc-name": soc_name, "--html": html}
+                given = unused | more | {"arguments": arguments}
+                _expect_for_self([name for name, value in given.items() if value not in (None, [])], seeds)
         if operator == "self":
-            unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
-            more = {"--dtype": dtype, "--shape": shape, "--soc-name": soc_name, "--html": html, "arguments": arguments}
-            given = [name for name, value in (*unused.items(), *more.items()) if value not in (None, [])]
-            _judge_self(given, seeds, json)
+            _judge_self(seeds, json)
             return
-        if soc_name is not None:
-            set_soc_name(soc_name)
+        emulate(soc_name)
         if html is not None:
             require("jinja2", "verify")
-        judged = JUDGED if cases else [operator]  # a list's cases may be of several operators
-        expect_options(arguments or [], [operator_named(name) for name in judged], context)
-        raw = Raw.of_words(dtype or [], shape or [])
-        requests = _requests(operator, pairs(arguments or []), actual or [], third or [], cases)
-        _expect_no_inputs({"--json": json, "--html": html}, requests, cases)
-        eps = checked_eps(eps, {request.operator for request in requests})
-        report = _judge(requests, raw, standard, seeds, eps)
-        if json != _PRINTED:
+        with console.usage():
+            judged = JUDGED if cases else [operator]  # a list's cases may be of several operators
+            expect_options(arguments or [], [operator_named(name) for name in judged], context)
+            raw, words, chosen = (
+                raw_layout(dtype or [], shape or []),
+                pairs(arguments or []),
+                chosen_standards(standard),
+            )
+            if cases is None:
+                requests = [_request(operator, words, actual or [], third or [], raw)]
+            elif actual or third:
+                raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
+        if cases is not None:
+            requests = list(listed(cases, operator, words))
+        with console.usage():
+            _expect_no_inputs(places, requests, cases)
+            eps = checked_eps(eps, {request.operator for request in requests})
+            if seeds is not None and (seeds < LEAST_SEEDS or len(requests) < seeds):
+                raise ValueError(
+                    f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and "
+                    f"{len(requests)}"
+                )
+        report = _judge(requests, raw, chosen, standard is not None, seeds, eps)
+        if json != STDOUT:
             _show(report.data)
         _put(report.to_html, html)
-        _put(report.to_json, json)  # the last: standard output gets one document, this or a refusal
+        _put(report.to_json, json)  # the last: standard output gets one document, this or an error
     if not report.passed:
-        raise typer.Exit(_STATUS[report.data["verdict"]])
+        raise typer.Exit(1)
 
 
 def _expect_places(places: Mapping[str, Path | None]) -> None:
@@ -118,7 +121,7 @@ def _expect_places(places: Mapping[str, Path | None]) -> None:
     for option, path in given.items():
         if str(path).startswith("--"):
             raise ValueError(f"{option}: expected FILE or -, got {str(path)!r}")
-        if path != _PRINTED:
+        if path != STDOUT:
             _expect_writable(path)
     if len(set(map(os.path.realpath, given.values()))) < len(given):
         raise ValueError(f"{' and '.join(given)}: expected two places, got {str(path)!r} for both")
@@ -134,48 +137,38 @@ def _expect_writable(path: Path) -> None:
 def _expect_no_inputs(places: Mapping[str, Path | None], requests: Sequence[Request], cases: Path | None) -> None:
     """Refuse a report where something is read from."""
     for option, path in places.items():
-        if path is not None and path != _PRINTED:
+        if path is not None and path != STDOUT:
             expect_no_input(option, str(path), path, [("--cases", cases)] if cases else [])
             for request in requests:
                 with _in_case(request):
                     expect_no_input(option, str(path), path, files_of(request))
 
 
-def _requests(
-    operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], cases: Path | None
-) -> list[Request]:
-    if cases is None:
-        found = operator_named(operator)
-        named(found, words)
-        output_files(found, actual, "--actual")
-        if third:
-            output_files(found, third, "--third")
-        outputs, others = (dict(map(named_file, files)) for files in (actual, third))
-        return [Request(operator, words, outputs, others, roles=("--actual", "--third"))]
-    if actual or third:
-        raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
-    return list(listed(cases, operator, words))
+def _request(operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], raw: Raw) -> Request:
+    found = operator_named(operator)
+    for name, value in (given := named(found, words)).items():
+        if not found.parameter(name).is_tensor:
+            attribute(found.parameter(name), value, name)
+    output_files(found, actual, "--actual")
+    if third:
+        output_files(found, third, "--third")
+    expect_required(found, given)
+    raw.named(found)
+    outputs, others = (dict(map(named_file, files)) for files in (actual, third))
+    return Request(operator, words, outputs, others, roles=("--actual", "--third"))
 
 
 def _put(text: Callable[..., str], path: Path | None) -> None:
     """Write a report where it was asked for."""
-    if path == _PRINTED:
+    if path == STDOUT:
         console.out.print(text(), soft_wrap=True, end="")
     elif path is not None:
         text(path)
 
 
-_STATUS = {"fail": 1, "undecided": _UNUSABLE}
-
-
 def _judge(
-    requests: Sequence[Request], raw: Raw, standard: Sequence[str] | None, seeds: int | None, eps: float | None
+    requests: Sequence[Request], raw: Raw, standards: Any, all_count: bool, seeds: int | None, eps: float | None
 ) -> Report:
-    chosen = chosen_standards(standard)
-    if seeds is not None and (seeds < LEAST_SEEDS or len(requests) < seeds):
-        raise ValueError(
-            f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and {len(requests)}"
-        )
     # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
     # and a process may open a thousand.
     for request in requests[1:]:
@@ -192,7 +185,7 @@ def _judge(
                 done = begin + int(100 * fraction)
 
             with _in_case(request):
-                documents.append(judge_case(load(request, raw), chosen, standard is not None, eps, told, again))
+                documents.append(judge_case(load(request, raw), standards, all_count, eps, told, again))
     return Report(document(documents))
 
 
@@ -238,16 +231,19 @@ def _show(report: dict[str, Any]) -> None:
                 console.out.print(f"    {line}", soft_wrap=True)
 
 
-def _judge_self(unused: Sequence[str], seeds: int | None, json: Path | None) -> None:
-    from aclnn.verify.selfcheck import run
-
+def _expect_for_self(unused: Sequence[str], seeds: int | None) -> None:
     if unused:
         raise ValueError(f"self: expected --seeds and --json only, got {', '.join(unused)}")
     if seeds is not None and seeds < LEAST_SEEDS:
         raise ValueError(f"--seeds: expected at least {LEAST_SEEDS}, got {seeds}")
+
+
+def _judge_self(seeds: int | None, json: Path | None) -> None:
+    from aclnn.verify.selfcheck import run
+
     with console.progress(0, "judging") as bar:
         table = run(seeds, bar.step)
-    if json != _PRINTED:
+    if json != STDOUT:
         console.out.print(table.markdown(), soft_wrap=True)
     _put(table.to_json, json)
     if not table.own_pass:

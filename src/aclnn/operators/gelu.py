@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from aclnn.core.checks import (
     FLOATING,
@@ -291,7 +291,9 @@ def gelu_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
     return arrays.call(GELU_BACKWARD, (grad_output, self), (), (out,))
 
 
-def gelu_backward_v2(grad_output: Any, self: Any, approximate: str = "none", out: Any = None) -> Any:
+def gelu_backward_v2(
+    grad_output: Any, self: Any, approximate: Literal["none", "tanh"] = "none", out: Any = None
+) -> Any:
     """Gradient of GELU: ``dx = dy·(Phi(x) + x·phi(x))``, or that of its tanh approximation.
 
     Args:
