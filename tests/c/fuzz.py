@@ -155,7 +155,7 @@ class Fuzzer:
             begin = self.random.choice(live)
             moved = begin + self.random.choice((1, 4, 60, 64, 512, 1 << 20))
             # What lies behind the device's addresses is host memory, and not ours.
-            return moved if moved in memory._table.arenas else begin
+            return moved if moved in memory._table.current.arenas else begin
         if choice < 0.75 and stale:
             return self.random.choice(stale)
         return self.random.choice((None, ctypes.addressof(self.host), ctypes.addressof(self.host) + 4096))

@@ -19,9 +19,9 @@ PATIENCE_S = 10.0
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", "2")
     monkeypatch.setenv("ACLNN_MEMORY_BYTES", str(MEMORY_BYTES))
-    monkeypatch.setattr(memory, "_table", memory._Table())
-    monkeypatch.setattr(devices, "_process", devices._Process())
-    monkeypatch.setattr(lifecycle, "_state", lifecycle._State())
+    monkeypatch.setattr(memory._table, "current", memory._Table())
+    monkeypatch.setattr(devices._process, "current", devices._Process())
+    monkeypatch.setattr(lifecycle._state, "current", lifecycle._State())
     monkeypatch.setattr(errors, "_recent", errors._Recent())
     yield
     for number in range(2):

@@ -20,7 +20,7 @@ class StandInPlan:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         StandInPlan.runs += 1
-        assert all(address in memory._table.arenas for address in (*inputs, *outputs) if address)
+        assert all(address in memory._table.current.arenas for address in (*inputs, *outputs) if address)
 
 
 @pytest.fixture

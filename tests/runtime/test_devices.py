@@ -327,7 +327,7 @@ def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytes
             super().__init__(number)
 
     monkeypatch.setattr(devices, "Device", SlowDevice)
-    monkeypatch.setattr(devices, "_process", devices._Process())
+    monkeypatch.setattr(devices._process, "current", devices._Process())
     together = threading.Barrier(8)
 
     def first_call() -> None:
@@ -339,14 +339,14 @@ def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytes
         thread.start()
     for thread in threads:
         thread.join()
-    assert devices._process.devices[0].count == 8
+    assert devices._process.current.devices[0].count == 8
     for _ in threads:
         devices.reset_device(0)
 
 
 def test_more_devices_than_memory_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """10^9 of them took all memory, or hours."""
-    monkeypatch.setattr(devices, "_process", devices._Process())
+    monkeypatch.setattr(devices._process, "current", devices._Process())
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", "1000000000")
     with pytest.raises(ValueError, match="ACLNN_DEVICE_COUNT: expected an integer from 1 to 1024, got '1000000000'"):
         devices.device_count()
@@ -358,7 +358,7 @@ def test_more_devices_than_memory_has_room_for_are_refused(monkeypatch: pytest.M
 def test_bad_settings(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", text)
     monkeypatch.setenv("ACLNN_MEMORY_BYTES", text)
-    monkeypatch.setattr(devices, "_process", devices._Process())
+    monkeypatch.setattr(devices._process, "current", devices._Process())
     with pytest.raises(ValueError, match=f"ACLNN_DEVICE_COUNT: expected .*, got '{text}'"):
         devices.device_count()
     with pytest.raises(ValueError, match=f"ACLNN_MEMORY_BYTES: expected .*, got '{text}'"):

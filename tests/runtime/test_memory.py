@@ -103,7 +103,7 @@ def test_exhaustion_and_memory_info(device: None) -> None:
 def test_an_allocation_that_the_machine_cannot_serve_is_not_charged(
     device: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory._table.arenas, "allocate", lambda nbytes, huge: None)
+    monkeypatch.setattr(memory._table.current.arenas, "allocate", lambda nbytes, huge: None)
     for _ in range(2):
         assert cann.aclrtMalloc(MEMORY_BYTES, 0) == (207001, 0)
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES, MEMORY_BYTES)
@@ -564,14 +564,14 @@ while time.monotonic() < end:
         signal.setitimer(signal.ITIMER_REAL, 0)
     except Stop:
         pass
-    for address in list(memory._table.allocations):
+    for address in list(memory._table.current.allocations):
         if not helpers:
             cann.aclrtFree(address)
 ended = True
 for helper in helpers:
     helper.join()
 gone_on = all(cann.aclrtMalloc(nbytes)[0] == 0 for nbytes in (1, 5000, 3 << 20))
-live = sum(allocation.charged for allocation in memory._table.allocations.values())
+live = sum(allocation.charged for allocation in memory._table.current.allocations.values())
 print(interrupts > 100, gone_on, budget.used - live, failures)
 """
 
@@ -614,7 +614,7 @@ def test_an_allocation_that_raises_is_not_paid_for(
     def broken(nbytes: int, huge: bool) -> None:
         raise failure
 
-    monkeypatch.setattr(memory._table.arenas, "allocate", broken)
+    monkeypatch.setattr(memory._table.current.arenas, "allocate", broken)
     with pytest.raises(failure):
         malloc(1000)
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES, MEMORY_BYTES)

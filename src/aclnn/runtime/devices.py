@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from enum import Enum
 from typing import Any
@@ -22,6 +21,7 @@ from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
 from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
+from aclnn.support.process import PerProcess
 
 # Each is made when the first is asked for. No machine has as many.
 _MOST_DEVICES = 1024
@@ -80,8 +80,8 @@ class Device:
 
     @property
     def judged(self) -> BoundedCache[Any, Any]:
-        """See ``memory.judged``."""
-        return memory.judged
+        """See ``memory.validated``."""
+        return memory.validated()
 
     def new_context(self) -> Context:
         """A context on this device."""
@@ -112,24 +112,16 @@ class _Process:
             return self._devices
 
 
-_process = _Process()
-
-
-def _start_afresh() -> None:
-    global _process
-    _process = _Process()
-
-
-os.register_at_fork(after_in_child=_start_afresh)
+_process = PerProcess(_Process)
 
 
 def device_count() -> int:
     """ACLNN_DEVICE_COUNT, 1 by default."""
-    return len(_process.devices)
+    return len(_process.current.devices)
 
 
 def _device(number: int, argument: str) -> Device:
-    devices = _process.devices
+    devices = _process.current.devices
     if not 0 <= number < len(devices):
         raise AclnnError(
             ACL_ERROR_RT_INVALID_DEVICEID, f"{argument}: expected a device from 0 to {len(devices) - 1}, got {number}"
@@ -144,11 +136,11 @@ def set_device(number: int) -> None:
         AclnnError: 107001, there is no such device.
     """
     device = _device(number, "deviceId")
-    with _process.lock:
+    with _process.current.lock:
         device.count += 1
         if device.default is None:
             device.default = device.new_context()
-    _process.thread.device, _process.thread.explicit = device, None
+    _process.current.thread.device, _process.current.thread.explicit = device, None
 
 
 def reset_device(number: int, force: bool = False) -> None:
@@ -158,7 +150,7 @@ def reset_device(number: int, force: bool = False) -> None:
         AclnnError: 107001, there is no such device; 507007, it is not in use; 507000, a task had failed.
     """
     device = _device(number, "deviceId")
-    with _process.lock:
+    with _process.current.lock:
         if device.count == 0:
             raise AclnnError(
                 ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
@@ -198,9 +190,9 @@ def create_context(number: int) -> Context:
         AclnnError: 107001, there is no such device.
     """
     device = _device(number, "deviceId")
-    with _process.lock:
+    with _process.current.lock:
         context = device.new_context()
-    _process.thread.explicit = context
+    _process.current.thread.explicit = context
     return context
 
 
@@ -214,7 +206,7 @@ def destroy_context(handle: int) -> None:
     context = handles.find(handle, Context)
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "context: expected a context, got null")
-    with _process.lock:
+    with _process.current.lock:
         if context is None or context.life is _Life.OVER:
             raise AclnnError(
                 ACL_ERROR_RT_CONTEXT_NULL, f"context: expected a live context, got {handles.describe(handle)}"
@@ -231,8 +223,8 @@ def destroy_context(handle: int) -> None:
             )
         context.life = _Life.ENDING
         context.device.contexts.discard(context)
-    if _process.thread.explicit is context:
-        _process.thread.explicit = None
+    if _process.current.thread.explicit is context:
+        _process.current.thread.explicit = None
     context.end()
 
 
@@ -249,7 +241,7 @@ def set_current(handle: int) -> None:
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"context: expected a live context, got {handles.describe(handle)}"
         )
-    _process.thread.explicit = context
+    _process.current.thread.explicit = context
 
 
 def current() -> Context:
@@ -258,7 +250,7 @@ def current() -> Context:
     Raises:
         AclnnError: 107002, it has none.
     """
-    thread = _process.thread
+    thread = _process.current.thread
     context = thread.explicit
     if context is None and thread.device is not None:
         context = thread.device.default
@@ -289,7 +281,7 @@ def create_stream(priority: int = 0, flags: int = 0) -> Stream:
     Raises:
         AclnnError: 107002, no current context.
     """
-    with _process.lock:
+    with _process.current.lock:
         # Within the lock, so that no context ends meanwhile and misses the stream.
         stream = current().new_stream(priority, flags)
         stream.handle = handles.add(stream)

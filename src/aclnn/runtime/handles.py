@@ -8,9 +8,10 @@ a program that dereferences one faults at once.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from typing import Any, TypeVar
+
+from aclnn.support.process import PerProcess
 
 T = TypeVar("T")
 
@@ -21,22 +22,20 @@ _FIRST = 0x5AC1_0000_0000_0000
 _STEP = 16
 
 _serial = itertools.count(_FIRST, _STEP)
-_objects: dict[int, Any] = {}
-
-# A child process starts empty; its handles continue the parent's numbers, so those from before the fork stay stale.
-os.register_at_fork(after_in_child=_objects.clear)
+# A child's handles continue the parent's numbers, so those from before the fork stay stale.
+_objects: PerProcess[dict[int, Any]] = PerProcess(dict)
 
 
 def add(item: object) -> int:
     """Enter an object; its handle stays valid until ``take``."""
     handle = next(_serial)
-    _objects[handle] = item
+    _objects.current[handle] = item
     return handle
 
 
 def find(handle: int | None, kind: type[T]) -> T | None:
     """The live object of that class, or None."""
-    item = _objects.get(handle)  # type: ignore[arg-type]  # None is never a key
+    item = _objects.current.get(handle)  # type: ignore[arg-type]  # None is never a key
     return item if isinstance(item, kind) else None
 
 
@@ -44,20 +43,20 @@ def take(handle: int, kind: type[T]) -> T | None:
     """Remove and return the live object of that class, or None; of two threads that try, one gets it."""
     if find(handle, kind) is None:
         return None
-    item: T | None = _objects.pop(handle, None)
+    item: T | None = _objects.current.pop(handle, None)
     return item
 
 
 def live(kind: type[T]) -> Iterator[T]:
     """The objects of a class that are in the table now."""
-    return (item for item in list(_objects.values()) if isinstance(item, kind))
+    return (item for item in list(_objects.current.values()) if isinstance(item, kind))
 
 
 def describe(handle: int | None, gone: str = GONE) -> str:
     """What a handle is, for an error text: ``null``, ``a live tensor``, ``one that was destroyed`` …; ``gone``: how."""
     if not handle:
         return "null"
-    item = _objects.get(handle)
+    item = _objects.current.get(handle)
     if item is not None:
         # Of the package's classes the first in line: callers ask for streams, whichever device has them.
         kind = next((cls for cls in reversed(type(item).__mro__) if cls.__module__.startswith("aclnn")), type(item))

@@ -16,6 +16,7 @@ from aclnn.core.status import (
     AclnnError,
 )
 from aclnn.runtime.locks import Lock
+from aclnn.support.process import PerProcess
 
 _MOST_BYTES = 1 << 20
 
@@ -29,15 +30,7 @@ class _State:
         self.configuration: Any = None
 
 
-_state = _State()
-
-
-def _start_afresh() -> None:
-    global _state
-    _state = _State()
-
-
-os.register_at_fork(after_in_child=_start_afresh)
+_state = PerProcess(_State)
 
 
 def initialize(config_path: str | None) -> None:
@@ -51,7 +44,7 @@ def initialize(config_path: str | None) -> None:
             counted); 100000, not the configuration with which the process was first initialised.
     """
     configuration = _read(config_path) if config_path else {}
-    state = _state
+    state = _state.current
     with state.lock:
         if state.count:
             state.count += 1
@@ -106,7 +99,7 @@ def finalize() -> None:
     Raises:
         AclnnError: 100037, finalised already.
     """
-    state = _state
+    state = _state.current
     with state.lock:
         if state.finalized:
             raise AclnnError(
@@ -122,7 +115,7 @@ def finalize_reference() -> int:
     Raises:
         AclnnError: 100037, there are none.
     """
-    state = _state
+    state = _state.current
     with state.lock:
         if not state.count:
             raise AclnnError(

@@ -8,7 +8,6 @@ freeing it early is safe.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
@@ -17,6 +16,7 @@ from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM
 from aclnn.runtime.arena import Arenas, memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.support.bounded import BoundedCache
+from aclnn.support.process import PerProcess
 
 _FREED_REMEMBERED = 4096
 # No process on x86-64 (five page table levels) or AArch64 has addresses on the first page or beyond the highest.
@@ -67,6 +67,7 @@ class _Table:
         """The live ones by their addresses."""
         self.starts: list[int] = []
         """Those addresses, sorted; an interrupt may leave one too many."""
+        self.validated: BoundedCache[Any, Any] = BoundedCache()
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
 
     def find(self, address: int) -> Allocation | None:
@@ -91,7 +92,6 @@ class _Table:
         return None
 
     def remove(self, allocation: Allocation) -> None:
-        global judged
         self.freed.append((allocation.address, allocation.end, allocation.kind))
         afresh: BoundedCache[Any, Any] = BoundedCache()
         budget = allocation.budget
@@ -99,29 +99,21 @@ class _Table:
         del self.allocations[allocation.address]
         if budget is not None:
             budget.used -= allocation.charged
-        judged = afresh
+        self.validated = afresh
         at = bisect_right(self.starts, allocation.address) - 1
         if self.starts[at] == allocation.address:
             del self.starts[at]
 
 
-#: For what follows from answers about live ranges: another, empty dictionary once anything has been freed. It is not
-#: cleared: a thread that asked before the change would enter its answer after it.
-judged: BoundedCache[Any, Any] = BoundedCache()
-
-_table = _Table()
-_inherited: list[_Table] = []
+_table = PerProcess(_Table, keep_parents=True)  # a child may still look at what its parent allocated
 
 
-def _start_afresh() -> None:
-    # What the parent allocated stays mapped, in case somebody still looks at it; a child's device starts empty.
-    global _table, judged
-    _inherited.append(_table)
-    _table = _Table()
-    judged = BoundedCache()
+def validated() -> BoundedCache[Any, Any]:
+    """Return a cache for conclusions about live ranges: another, empty one once anything has been freed.
 
-
-os.register_at_fork(after_in_child=_start_afresh)
+    It is not cleared: a thread that asked before the change would enter its answer after it.
+    """
+    return _table.current.validated
 
 
 def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> Allocation:
@@ -137,7 +129,7 @@ def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> 
         AclnnError: 207001, the device has not that much left.
     """
     charged = -(-nbytes // unit) * unit
-    table = _table
+    table = _table.current
     reserved = 0
     try:
         with table.lock:
@@ -172,7 +164,7 @@ def allocate_host(nbytes: int) -> Allocation:
     Raises:
         AclnnError: 207001, there is not that much left.
     """
-    table = _table
+    table = _table.current
     total = memory_bytes()
     block = table.arenas.allocate(nbytes, huge=True) if nbytes <= total else None
     if block is None:
@@ -192,7 +184,7 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
     Raises:
         AclnnError: 107000, it is not.
     """
-    table = _table
+    table = _table.current
     with table.lock:
         allocation = table.allocations.get(address)
         if allocation is None or allocation.kind != kind:
@@ -206,7 +198,7 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
 
 def find(address: int) -> Allocation | None:
     """The live allocation that contains the address, in O(log n)."""
-    return _table.find(address)
+    return _table.current.find(address)
 
 
 def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget | None = None) -> Allocation:
@@ -223,7 +215,7 @@ def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget |
     """
     if base is None:
         base = address
-    allocation = _table.find(base)
+    allocation = _table.current.find(base)
     if allocation is None:
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_what(base, nbytes if base == address else 0)}"
@@ -247,9 +239,9 @@ def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:
         AclnnError: 107000, the range leaves the allocation it begins in, is the device's but not allocated, or is no
             process's.
     """
-    allocation = _table.find(address)
+    allocation = _table.current.find(address)
     if allocation is None:
-        if address < _LOWEST or address + nbytes > _BEYOND_HIGHEST or address in _table.arenas:
+        if address < _LOWEST or address + nbytes > _BEYOND_HIGHEST or address in _table.current.arenas:
             raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected live memory, {_what(address, nbytes)}")
     elif address + nbytes > allocation.end:
         raise AclnnError(
@@ -279,7 +271,7 @@ def _what(address: int, nbytes: int) -> str:
         return f"{got}, which is null or next to it"
     if address + nbytes > _BEYOND_HIGHEST:
         return f"{got}, which is not an address of this process"
-    table = _table
+    table = _table.current
     with table.lock:
         inside = table.find(address)
         if inside is not None and address + nbytes > inside.end:

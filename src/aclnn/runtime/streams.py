@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import math
-import os
 import threading
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from weakref import WeakValueDictionary
 
 from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime.locks import Lock
+from aclnn.support.process import after_fork
 
 Task = Callable[[], object]
 
@@ -345,4 +345,4 @@ def _restart_in_child() -> None:
 
 
 atexit.register(leave)
-os.register_at_fork(after_in_child=_restart_in_child)
+after_fork(_restart_in_child)

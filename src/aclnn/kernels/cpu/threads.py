@@ -33,6 +33,7 @@ from aclnn.kernels.cpu.inner import register_jitable
 from aclnn.kernels.cpu.structs import Address, Int64, Shared, address, bytes_at, declared, pointer_to
 from aclnn.kernels.cpu.target import processors
 from aclnn.support.env import integer
+from aclnn.support.process import after_fork
 
 Task = Callable[[int], object]
 Loop = Callable[..., None]
@@ -385,8 +386,7 @@ def _forget() -> None:
     _pool = None if _pool is None else Pool(_pool.threads)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+after_fork(_forget)
 
 
 def _usual_threads() -> int:
