@@ -669,7 +669,7 @@ def test_a_view_lies_in_the_allocation_of_its_tensors_address(call: dict[str, in
 
 
 def test_the_workspace_is_checked(call: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACLNN_WORKSPACE_BYTES", "1024")
+    monkeypatch.setenv("ACLNN_TEST_WORKSPACE_BYTES", "1024")
     monkeypatch.setattr(executor_module, "_prepared", BoundedCache())
     workspace_size, executor = first_phase(call)
     assert workspace_size == 1024

@@ -19,6 +19,7 @@ from aclnn.core.products import set_soc_name
 from aclnn.core.status import AclnnError
 from aclnn.execution import arrays, dlpack
 from aclnn.execution.executor import prepare
+from aclnn.support.bounded import BoundedCache
 
 torch = pytest.importorskip("torch")  # an extra
 
@@ -200,7 +201,7 @@ def test_an_output_that_was_writable_before_is_judged_again() -> None:
 
 def test_many_threads_make_calls_of_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was judged is shared, and now and then forgotten."""
-    monkeypatch.setenv("ACLNN_CACHE_LIMIT", "5")
+    monkeypatch.setattr(BoundedCache, "limit", 5)
     rng = np.random.default_rng(6)
     inputs = [[rng.standard_normal((n, 7)).astype(np.float32) for _ in range(2)] for n in range(1, 12)]
     expected = [silu_of(dy, x).tobytes() for dy, x in inputs]

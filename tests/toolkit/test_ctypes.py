@@ -134,7 +134,7 @@ def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
     [
         ("aclrtSetDevice", 500000, ("ACLNN_DEVICE_COUNT", "0"), "from 1 to 1024, got '0'"),
         ("aclrtSetDevice", 500000, ("ACLNN_MEMORY_BYTES", "abc"), "of at least 1, got 'abc'"),
-        ("aclnnSiluBackwardGetWorkspaceSize", 561000, ("ACLNN_WORKSPACE_BYTES", "-1"), "of at least 0, got '-1'"),
+        ("aclnnSiluBackwardGetWorkspaceSize", 561000, ("ACLNN_TEST_WORKSPACE_BYTES", "-1"), "of at least 0, got '-1'"),
     ],
 )
 def test_a_wrong_setting_is_no_internal_error(

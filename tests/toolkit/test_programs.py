@@ -53,7 +53,7 @@ def test_the_documents_programs_print_the_worked_values(compiled: Compile, name:
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_workspace_that_is_asked_for_is_taken(compiled: Compile, name: str) -> None:
-    done = run(compiled(sample(name), "-w"), env={"ACLNN_WORKSPACE_BYTES": "4096"})
+    done = run(compiled(sample(name), "-w"), env={"ACLNN_TEST_WORKSPACE_BYTES": "4096"})
     assert done.stdout == PRINTED[name]
 
 

@@ -134,8 +134,8 @@ class CFunction:
         return NULL_STATUS[self.returns]
 
     def refuse(self, error: AclnnError) -> int:
-        """Note a refusal for this thread's error queries; its code."""
-        text = error.message if error.message.startswith("acl") else f"{self.name}: {error.message}"
+        """Record an error for this thread's error queries, and return its code."""
+        text = f"{self.name}: {error.message}" if error.function is None else error.message
         errors.record(error.code, text)
         return error.code
 

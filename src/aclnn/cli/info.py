@@ -102,7 +102,7 @@ def describe_operator(name: str, json: Path | None) -> None:
     Raises:
         UsageError: there is no operator of this Python or C name.
     """
-    operator = {o.function: o for o in OPERATORS}.get(name) or BY_NAME.get(name)
+    operator = BY_NAME.get(name) or next((o for o in OPERATORS if o.function == name), None)
     if operator is None:
         raise console.UsageError(f"operator: expected one of {', '.join(BY_NAME)}, got {name!r}")
     facts = _operator(operator)

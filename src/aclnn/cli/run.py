@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -37,6 +37,8 @@ _METAVARS = {
 }
 _SPELT = "aclnn.run.spelt"
 
+BY_C_NAME = {operator.function: operator for operator in BY_NAME.values()}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -51,16 +53,26 @@ class Request:
     raw: Raw
 
 
-class _Operators(TyperGroup):
+class _Commands(Mapping[str, Any]):
     """Makes an operator's command, found by its Python or C name, when it is asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(BY_NAME)
+
+    def __len__(self) -> int:
+        return len(BY_NAME)
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(BY_NAME[name] if name in BY_NAME else BY_C_NAME[name])
+
+
+class _Operators(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _Commands()  # type: ignore[assignment]  # never changed
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*BY_NAME]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        by_c_name = {operator.function: operator for operator in BY_NAME.values()}
-        operator = BY_NAME.get(cmd_name) or by_c_name.get(cmd_name)
-        return None if operator is None else _command(operator)
 
 
 app = typer.Typer(

@@ -138,12 +138,19 @@ def name_of(code: int) -> str:
 
 
 class AclnnError(RuntimeError):
-    """Rejected call: a status code, and a text with function, argument, what was expected and what came."""
+    """A status code and a text that names the argument, what was expected and what came.
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
+    Args:
+        code: the status.
+        text: the text.
+        function: the C function that fails, which the message then begins with; None leaves it to the caller.
+    """
+
+    def __init__(self, code: int, text: str, function: str | None = None) -> None:
+        super().__init__(code, text, function)
         self.code = code
-        self.message = message
+        self.message = text if function is None else f"{function}: {text}"
+        self.function = function
 
     @property
     def name(self) -> str:

@@ -235,7 +235,7 @@ class Executor:
             raise self._error(error.code, f"{name}: {error.message}") from None
 
     def _error(self, code: int, text: str) -> AclnnError:
-        return AclnnError(code, f"{self.prepared.operator.function}: {text}")
+        return AclnnError(code, text, self.prepared.operator.function)
 
 
 # A task of this many elements takes about as long as waking a stream's thread does (10 µs), so it may run in place.
@@ -288,8 +288,8 @@ _prepared: BoundedCache[tuple[Any, ...], Prepared] = BoundedCache()
 
 
 def _least_workspace() -> int:
-    """Bytes to ask for even where none are needed (ACLNN_WORKSPACE_BYTES): exercises a caller's allocation branch."""
-    return integer("ACLNN_WORKSPACE_BYTES", 0, least=0)
+    """Return the bytes to ask for even where none are needed, by which tests have programs allocate them."""
+    return integer("ACLNN_TEST_WORKSPACE_BYTES", 0, least=0)
 
 
 def _description(argument: Any) -> Any:
@@ -308,7 +308,8 @@ def _prepare(call: Call, device: str) -> Prepared:
     if call.product not in call.operator.support and not work.on_every_product:
         raise AclnnError(
             ACLNN_ERR_INNER_NULLPTR,
-            f"{call.operator.function}: expected a product with a kernel for it, got {call.product.title}",
+            f"expected a product with a kernel for it, got {call.product.title}",
+            call.operator.function,
         )
     return _plan(call, work, device)
 
@@ -321,7 +322,7 @@ def run_checks(call: Call) -> None:
     """
     for check in call.operator.checks:
         if (text := check.complaint(call)) is not None:
-            raise AclnnError(check.code, f"{call.operator.function}: {text}")
+            raise AclnnError(check.code, text, call.operator.function)
 
 
 def check_arguments(call: Call) -> None:
@@ -333,7 +334,7 @@ def check_arguments(call: Call) -> None:
     run_checks(call)
     for name, tensor in call.tensors():
         if (text := sane_view(name, tensor)) is not None:
-            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{call.operator.function}: {text}")
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, text, call.operator.function)
 
 
 def _plan(call: Call, work: Work, device: str) -> Prepared:
@@ -359,7 +360,8 @@ def _library(call: Call, work: Library) -> Prepared:
         if not dtype.has_numpy:
             raise AclnnError(
                 ACLNN_ERR_INNER_NULLPTR,
-                f"{call.operator.function}: {name}: expected a data type that NumPy computes, got {dtype.c_name}",
+                f"{name}: expected a data type that NumPy computes, got {dtype.c_name}",
+                call.operator.function,
             )
     given = [tensors[name].layout if name in tensors else call[name].value for name in work.inputs]
     written = [tensors[name].layout for name in work.outputs]
@@ -393,8 +395,8 @@ def _elementwise(
     if computed or set(dtypes) == {work.dtype}:
         return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
     if device != "cpu":
-        text = f"{call.operator.function}: expected the CPU as the device, where NumPy computes this, got {device}"
-        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text)
+        text = f"expected the CPU as the device, where NumPy computes this, got {device}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
     promoted = reduce(_promoted, dtypes) if work.dtype is None else work.dtype
     shape = outputs[0].shape
     converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
@@ -409,7 +411,7 @@ def _expect_kernel(call: Call, name: str, dtype: DataType, found: bool) -> None:
     """Refuse a data type that the operator's checks take and no kernel does."""
     if not found:
         text = f"{name}: expected a data type with a kernel for it, got {dtype.c_name}"
-        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, f"{call.operator.function}: {text}")
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
 
 
 def _promoted(first: DataType, second: DataType) -> DataType:

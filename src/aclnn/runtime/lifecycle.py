@@ -50,7 +50,8 @@ def initialize(config_path: str | None) -> None:
             state.count += 1
             raise AclnnError(
                 ACL_ERROR_REPEAT_INITIALIZE,
-                f"aclInit: expected to be called once, got called again (now {state.count} users)",
+                f"expected to be called once, got called again (now {state.count} users)",
+                "aclInit",
             )
         if state.configured and configuration != state.configuration:
             raise AclnnError(
@@ -103,7 +104,7 @@ def finalize() -> None:
     with state.lock:
         if state.finalized:
             raise AclnnError(
-                ACL_ERROR_REPEAT_FINALIZE, "aclFinalize: expected an initialised process, got a finalised one"
+                ACL_ERROR_REPEAT_FINALIZE, "expected an initialised process, got a finalised one", "aclFinalize"
             )
         state.finalized = state.count > 0
         state.count = 0
@@ -120,7 +121,8 @@ def finalize_reference() -> int:
         if not state.count:
             raise AclnnError(
                 ACL_ERROR_REPEAT_FINALIZE,
-                "aclFinalizeReference: expected an initialised process, got one without users",
+                "expected an initialised process, got one without users",
+                "aclFinalizeReference",
             )
         state.count -= 1
         state.finalized = state.count == 0

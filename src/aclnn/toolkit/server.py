@@ -16,6 +16,7 @@ from aclnn import capi, kernels
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.core.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
 from aclnn.runtime import errors, streams
+from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
 from aclnn.toolkit.border import is_text, result_type
 from aclnn.toolkit.trace import Trace
@@ -104,7 +105,9 @@ def _opened_trace() -> Trace | None:
     try:
         return Trace(path) if path else None
     except OSError as error:
-        raise ValueError(f"ACLNN_TRACE: expected a file that can be written, got {path!r} ({error.strerror})") from None
+        raise SettingError(
+            f"ACLNN_TRACE: expected a file that can be written, got {path!r} ({error.strerror})"
+        ) from None
 
 
 # At import, whose failure is told in one line: cffi prints a traceback for what fails in ``attach``.
@@ -131,9 +134,9 @@ def _failure(function: CFunction) -> int:
 
 def _onerror(function: CFunction) -> Callable[..., None]:
     def note(kind: type[BaseException], value: BaseException, traceback: object) -> None:
-        is_setting = kind is ValueError and str(value).startswith("ACLNN_")  # an environment variable's word
-        text = f"{function.name}: {value if is_setting else f'internal error: {kind.__name__}: {value}'}"
-        function.refuse(AclnnError(_failure(function), text))
+        cause = str(value) if isinstance(value, SettingError) else f"internal error: {kind.__name__}: {value}"
+        function.refuse(AclnnError(_failure(function), cause))
+        text = f"{function.name}: {cause}"
         if kind not in (MemoryError, KeyboardInterrupt):
             print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
         interrupting = map(interrupt_main, (signal.SIGINT,))
@@ -228,9 +231,7 @@ def _result_entry(function: CFunction, border: _Border, compute: Entry) -> Entry
 
 
 def _null(function: CFunction, name: str) -> int:
-    return function.refuse(
-        AclnnError(function.null_status, f"{function.name}: {name}: expected an address for the result, got null")
-    )
+    return function.refuse(AclnnError(function.null_status, f"{name}: expected an address for the result, got null"))
 
 
 def _store(function: CFunction, border: _Border) -> Entry:

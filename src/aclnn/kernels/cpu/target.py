@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aclnn.support import cgroups
+from aclnn.support.env import SettingError
 
 FLAVOURS = ("avx512", "avx2", "neon", "generic")
 
@@ -37,7 +38,7 @@ def requested(codegen: Any) -> str:
     choices = "auto", *_flavours(codegen)
     if word not in choices:
         where = " on this processor" if word in FLAVOURS else ""
-        raise ValueError(f"ACLNN_VECTOR: expected {', '.join(choices)}{where}, got {word!r}")
+        raise SettingError(f"ACLNN_VECTOR: expected {', '.join(choices)}{where}, got {word!r}")
     return word
 
 
