@@ -100,7 +100,7 @@ def test_names_and_attributes_in_every_spelling(words: list[str]) -> None:
     [
         ("gradOut=int.npy", "5", 1, "aclnnLayerNormBackward: gradOut: expected data type"),
         ("gradOut=x.npy", "3,3,5", 1, "expected at least 3 dimensions (as normalizedShape), got 2"),
-        ("gradOut=x.npy", "five", 2, "normalizedShape: expected integers such as 4,8, got 'five'"),
+        ("gradOut=x.npy", "five", 2, "normalized_shape: expected integers such as 4,8, got 'five'"),
         ("gradInputOut=x.npy", "5", 2, "gradInputOut: is an output, expected --out gradInputOut=x.npy"),
     ],
 )
@@ -376,7 +376,7 @@ NORM = (*STATISTICS, "normalized_shape=8")
         (["run", "silu_backward", "self=x.npy", "--out", "dx.npy"], "Missing option '--grad-output'"),
         (["run", "silu_backward", "grad_output=dy.npy", "self=x.npy"], "--out: expected name=FILE"),
         (["run", "silu_backward", "x=x.npy", "--out", "dx.npy"], "got 'x'"),
-        (["run", "silu_backward", "x.npy", *INPUTS, "--out", "dx.npy"], "unexpected extra argument (x.npy)"),
+        (["run", "silu_backward", "x.npy", *INPUTS, "--out", "dx.npy"], "(x.npy)"),
         (["run", "silu_backward", "self=a.npy", "self=b.npy", "--out", "dx.npy"], "self: given twice"),
         (["run", "silu_backward", "--self", "a.npy", "self=b.npy", "--out", "dx.npy"], "self: given twice"),
         (["run", "silu_backward", "grad_input=dx.npy", "--out", "dx.npy"], "expected --out grad_input=dx.npy"),
@@ -529,7 +529,7 @@ def test_progress_shows_on_a_terminal_and_vanishes(monkeypatch: pytest.MonkeyPat
 def test_an_operators_help_is_its_declaration() -> None:
     described = " ".join(invoke("run", "gelu_backward_v2", "--help").stdout.split())
     assert "--grad-output FILE dy, the gradient arriving at the output [required]" in described
-    assert '--approximate [none|tanh] "none" (erf) or "tanh" [default: none]' in described
+    assert re.search(r'--approximate \S?none\|tanh\S? "none" \(erf\) or "tanh" \[default: none\]', described)
     for operator in OPERATORS:
         described = invoke("run", operator.function, "--help").stdout
         for parameter in (*operator.inputs, *operator.attributes):

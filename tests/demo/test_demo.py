@@ -71,7 +71,7 @@ def test_the_gradient_is_that_of_the_forward_pass(activation: digits.Activation)
 
 
 def test_the_command_computes_trains_and_draws(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out"), "--json"])
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out"), "--json", "-"])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert all(example["expected"] == example["got"] for example in document["worked_examples"])

@@ -204,7 +204,7 @@ def test_a_pickle_is_never_run(tmp_path):
     trap = str(tmp_path / "trap")
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save({"x": torch.ones(2), "y": Dangerous(trap)}, tmp_path / "a.pt")
-    with pytest.raises(FileError, match=r"\((Unsupported global: GLOBAL|.* function) \w+\.mkdir\b.*\)$"):
+    with pytest.raises(FileError, match=r"state_dict\(\), got \w+\.mkdir$"):
         io.entries(tmp_path / "a.pt")
     objects = np.array([Dangerous(trap)], object)
     np.save(tmp_path / "o.npy", objects)
@@ -253,7 +253,7 @@ def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     path, model = tmp_path / "a.pt", torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
     torch.save(model, path)
-    text = r"a\.pt: expected tensors in lists and dictionaries, as of model\.state_dict\(\) \(.*Sequential\)$"
+    text = r"a\.pt: expected tensors in lists and dictionaries, as of model\.state_dict\(\), got .*Sequential$"
     with pytest.raises(FileError, match=text):
         io.read(path)
 

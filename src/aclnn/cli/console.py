@@ -23,7 +23,6 @@ from aclnn.io import FileError, replace_all
 from aclnn.support.optional import MissingExtraError
 from aclnn.toolkit.compiler import ToolkitError
 
-_ANY_WIDTH = 1_000_000
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 """In place of characters that command a terminal: files, tensors and cases may have any name."""
 
@@ -35,9 +34,8 @@ class UsageError(ValueError):
 class _Plain(Console):
     """Prints text as it is, with control characters made visible, and no error once the reader has left (| head)."""
 
-    def __init__(self, stream: IO[str] | None, **options: Any) -> None:
-        width = None if stream is not None and stream.isatty() else _ANY_WIDTH  # nothing is wrapped in a pipe or file
-        super().__init__(markup=False, highlight=False, emoji=False, width=width, **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Render a string as rich does, with control characters made visible."""
@@ -55,8 +53,13 @@ def discard(stream: IO[str]) -> None:
     os.close(nothing)
 
 
-out = _Plain(sys.stdout)
-err = _Plain(sys.stderr, stderr=True)
+def _width(stream: IO[str] | None) -> int | None:
+    """Return a width at which no line is wrapped in a pipe or file, and None for that of a terminal."""
+    return None if stream is not None and stream.isatty() else 1_000_000
+
+
+out = _Plain(width=_width(sys.stdout))
+err = _Plain(stderr=True, width=_width(sys.stderr))
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -106,7 +106,8 @@ def _with_options(operator: Operator, words: Sequence[str], spelt: dict[str, str
     Raises:
         ValueError: an unknown name, an output, or an argument given twice.
     """
-    options = {_option(p): p for p in operator.parameters}
+    required = required_arguments(operator)
+    options = {_option(p): p for p in operator.parameters if p.kind is not Kind.OUTPUT or p.python_name in required}
     found: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -121,7 +122,7 @@ def _with_options(operator: Operator, words: Sequence[str], spelt: dict[str, str
             value = next(rest, "")
         if parameter.python_name in spelt:
             raise ValueError(f"{parameter.python_name}: given twice")
-        if parameter.kind is Kind.OUTPUT and parameter.python_name not in required_arguments(operator):
+        if parameter.kind is Kind.OUTPUT and parameter.python_name not in required:
             raise ValueError(f"{name}: is an output, expected --out {name}={value}")
         spelt[parameter.python_name] = name.removeprefix("--").replace("-", "_") if name.startswith("-") else name
         found += [_option(parameter), value]

@@ -101,6 +101,8 @@ def verify(
         with console.usage():
             _expect_no_inputs(places, requests, cases)
             eps = checked_eps(eps, {request.operator for request in requests})
+            if cases is None:
+                expect_required(operator_named(operator), named(operator_named(operator), words))
             if seeds is not None and (seeds < LEAST_SEEDS or len(requests) < seeds):
                 raise ValueError(
                     f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and "
@@ -146,13 +148,12 @@ def _expect_no_inputs(places: Mapping[str, Path | None], requests: Sequence[Requ
 
 def _request(operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], raw: Raw) -> Request:
     found = operator_named(operator)
-    for name, value in (given := named(found, words)).items():
+    for name, value in named(found, words).items():
         if not found.parameter(name).is_tensor:
             attribute(found.parameter(name), value, name)
     output_files(found, actual, "--actual")
     if third:
         output_files(found, third, "--third")
-    expect_required(found, given)
     raw.named(found)
     outputs, others = (dict(map(named_file, files)) for files in (actual, third))
     return Request(operator, words, outputs, others, roles=("--actual", "--third"))

@@ -44,7 +44,7 @@ def write_npy(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
 
 
 def _write(file: IO[bytes], array: Array) -> None:
-    if array.dtype.kind == "V":  # ml_dtypes' are voids for NumPy
+    if array.dtype.isbuiltin != 1:
         if array.dtype != DataType.BF16.numpy:
             raise ValueError(f"expected a data type that can be read back, got {array.dtype}")
         array = array.view("V2")
