@@ -123,7 +123,7 @@ def call_us() -> dict[str, float]:
     ]
     _, size, handle = capi.aclnnSiluBackwardGetWorkspaceSize(*given)
     assert capi.aclSetAclOpExecutorRepeatable(handle) == 0
-    executor, queue = handles.find(handle, Executor), devices.stream_of(stream)
+    executor, queue = handles.get(handle, Executor), devices.stream_of(stream)
     assert executor is not None
     theirs, ours = torch.ops.aten.silu_backward, torch.ops.aclnn.silu_backward
     return _interleaved_us(

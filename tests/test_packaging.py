@@ -60,10 +60,10 @@ for name in ("rich", "typer", "jinja2", "cffi", "flint", "mpmath", "torch", "skl
     sys.modules[name] = None
 import aclnn
 assert aclnn.__file__.startswith({wheel!r})
-from aclnn.support.optional import MissingExtraError, require
+from aclnn.support.optional import MissingExtraError, import_or_raise
 for module, extra in (("cffi", "toolkit"), ("jinja2", "verify"), ("torch", "torch")):
     try:
-        require(module, extra)
+        import_or_raise(module, extra)
     except MissingExtraError as error:
         print(error)
 from aclnn.cli import main

@@ -230,7 +230,7 @@ def test_arrays(make: Callable[..., int], size: Callable[..., Any], values: list
 
 
 def test_float_arrays_are_single_precision() -> None:
-    held = handles.find(cann.aclCreateFloatArray([0.1], 1), FloatArray)
+    held = handles.get(cann.aclCreateFloatArray([0.1], 1), FloatArray)
     assert held == (float(np.float32(0.1)),)
 
 
@@ -238,7 +238,7 @@ def test_scalars_copy_their_value(fresh: None) -> None:
     number = ctypes.c_float(1.5)
     handle = cann.aclCreateScalar(ctypes.addressof(number), cann.ACL_FLOAT)
     number.value = 2.5
-    held = handles.find(handle, Scalar)
+    held = handles.get(handle, Scalar)
     assert held is not None
     assert np.frombuffer(held.data, np.float32)[0] == 1.5
     assert cann.aclCreateScalar(0, cann.ACL_FLOAT) == 0
@@ -817,7 +817,7 @@ def test_a_failing_kernel_is_told_by_synchronization(call: dict[str, int], monke
 def test_extents_are_those_of_phase_one(call: dict[str, int]) -> None:
     """Describing a tensor anew after phase one changes its address at most."""
     _, executor = first_phase(call)
-    held = handles.find(call["gradInput"], tensor.Tensor)
+    held = handles.get(call["gradInput"], tensor.Tensor)
     assert held is not None
     assert cann.aclInitTensor(call["gradInput"], [1 << 40], 1, 0, None, 7, 2, [1], 1, call["dx"]) == 0
     assert run(executor) == 0

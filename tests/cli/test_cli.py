@@ -451,7 +451,7 @@ def test_info_says_where_it_runs() -> None:
 def test_every_extra_that_a_hint_names_exists() -> None:
     """A hint of an extra that the package does not offer could not be followed."""
     source = "\n".join(path.read_text() for path in sorted(Path(aclnn.__file__).parent.rglob("*.py")))
-    named = set(re.findall(r"""require\("[\w.]+", "(\w+)"\)""", source)) | set(_OPTIONAL.values())
+    named = set(re.findall(r"""import_or_raise\("[\w.]+", "(\w+)"\)""", source)) | set(_OPTIONAL.values())
     assert {"cli", "torch", "verify"} <= named <= set(metadata("aclnn").get_all("Provides-Extra"))
 
 
@@ -630,4 +630,4 @@ def test_without_the_extra_there_is_a_hint(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"
     done = python("-c", code)
     assert done.returncode == 1
-    assert done.stderr == f"aclnn: {missing} is not installed: {optional.command('cli')}\n"
+    assert done.stderr == f"aclnn: {missing} is not installed: {optional.install_command('cli')}\n"

@@ -183,7 +183,7 @@ def test_what_is_kept_of_earlier_calls_is_limited(monkeypatch: pytest.MonkeyPatc
 
 def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: BoundedCache[Any, Any] = BoundedCache()
-    monkeypatch.setattr(arrays, "_judged", kept)
+    monkeypatch.setattr(arrays, "_cached", kept)
     monkeypatch.setattr(BoundedCache, "limit", 3)
     for size in range(1, 11):
         aclnn.silu_backward(np.ones(size, np.float32), np.ones(size, np.float32))
@@ -195,7 +195,7 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
     monkeypatch.setattr(BoundedCache, "limit", 4)
     kept: BoundedCache[int, str] = BoundedCache()
     for key in (0, 1, 2, 3, 3, 4):
-        kept.keep(key, "")
+        kept[key] = ""
     assert list(kept) == [2, 3, 4]
 
 

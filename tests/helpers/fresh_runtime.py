@@ -56,6 +56,6 @@ def pass_gate(gate: threading.Event) -> None:
 
 def queue(handle: int) -> Stream:
     """The queue behind a stream's handle."""
-    stream = handles.find(handle, Stream)
+    stream = handles.get(handle, Stream)
     assert stream is not None
     return stream

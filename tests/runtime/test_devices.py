@@ -255,7 +255,7 @@ def test_a_context_that_is_being_destroyed(device: None) -> None:
     destroyer = threading.Thread(target=lambda: codes.append(cann.aclrtDestroyContext(context)))
     destroyer.start()
     assert running.wait(10)
-    found = handles.find(context, devices.Context)
+    found = handles.get(context, devices.Context)
     assert found is not None
     while found.life is devices._Life.LIVE:
         pass

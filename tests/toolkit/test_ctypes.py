@@ -171,7 +171,7 @@ def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
 
     with monkeypatch.context() as patch:
         patch.setattr("aclnn.runtime.devices.set_device", fail)
-        patch.setattr("aclnn.runtime.handles.take", fail)
+        patch.setattr("aclnn.runtime.handles.pop", fail)
         assert getattr(lib, function)(1) == code
     assert lib.aclrtPeekAtLastError(0) == code
     assert refusal(lib) == f"{function}: internal error: KeyError: 'nobody expected it' [{code}]"

@@ -83,7 +83,7 @@ def test_one_text_for_two_threads_that_ask_first() -> None:
 
 
 def test_one_of_two_threads_that_destroy_a_tensor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = handles.find
+    find = handles.get
 
     def slow_find(handle: int | None, kind: type[Any]) -> Any:
         found = find(handle, kind)
@@ -100,7 +100,7 @@ def test_a_handle_that_is_destroyed_while_it_is_described(monkeypatch: pytest.Mo
         def __contains__(self, key: object) -> bool:
             return self.pop(key, None) is not None  # type: ignore[call-overload]  # any object may be asked for
 
-    handle = handles.add(object())
+    handle = handles.insert(object())
     monkeypatch.setattr(handles, "_objects", Vanishing({handle: object()}))
     assert handles.describe(handle).startswith(f"{handle:#x}, ")
 

@@ -575,7 +575,7 @@ def aclCreateTensor(
     storageDimsNum: int,
     tensorData: int | None,
 ) -> int:
-    """A view of memory that somebody else owns. Nothing is judged here but missing dimensions."""
+    """A view of memory that somebody else owns. Nothing is checked here but missing dimensions."""
 
 def aclInitTensor(
     tensor: int | None,
@@ -766,13 +766,13 @@ def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, int]:
     """
 
 def aclrtMallocAlign32(size: int, policy: int = 0) -> tuple[int, int]:
-    """The same; only 32 bytes may be lost to rounding.
+    """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes.
 
     Returns ``(ret, devPtr)``.
     """
 
 def aclrtMallocCached(size: int, policy: int = 0) -> tuple[int, int]:
-    """The same; host and device see one another's writes at once here.
+    """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here.
 
     Returns ``(ret, devPtr)``.
     """
@@ -805,7 +805,7 @@ def aclrtMemset(devPtr: int | None, maxCount: int, value: int, count: int) -> in
     """Set every byte to the low 8 bits of the value."""
 
 def aclrtMemsetAsync(devPtr: int | None, maxCount: int, value: int, count: int, stream: int | None) -> int:
-    """The same in the stream's order."""
+    """Set bytes in the stream's order."""
 
 def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
     """Free and total bytes of the current device's memory of that kind; 0 and 0 where it has none.
@@ -2853,7 +2853,7 @@ def aclrtResetDevice(deviceId: int) -> int:
     """Undo one aclrtSetDevice; the last one waits for the default context's work and releases it."""
 
 def aclrtResetDeviceForce(deviceId: int) -> int:
-    """The same, whatever the count."""
+    """Release a device whatever its count."""
 
 def aclrtGetDevice() -> tuple[int, int]:
     """The current context's device.
@@ -2913,7 +2913,7 @@ def aclrtCreateStream() -> tuple[int, int]:
     """
 
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> tuple[int, int]:
-    """The same, with hints.
+    """Create a stream, with hints.
 
     Returns ``(ret, stream)``.
     """
@@ -2928,10 +2928,10 @@ def aclrtSynchronizeStream(stream: int | None) -> int:
     """Wait for a stream's work (null: the default stream's)."""
 
 def aclrtSynchronizeStreamWithTimeout(stream: int | None, timeout: int) -> int:
-    """The same, for at most so many milliseconds; -1 for ever."""
+    """Wait until a stream's work is done, for at most so many milliseconds; -1 for ever."""
 
 def aclrtStreamQuery(stream: int | None) -> tuple[int, int]:
-    """Whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY.
+    """Report whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY.
 
     Returns ``(ret, status)``.
     """
@@ -2970,7 +2970,7 @@ def aclrtSynchronizeEvent(event: int | None) -> int:
     """Wait for what the event marks."""
 
 def aclrtSynchronizeEventWithTimeout(event: int | None, timeout: int) -> int:
-    """The same, for at most so many milliseconds; -1 for ever."""
+    """Wait until an event is complete, for at most so many milliseconds; -1 for ever."""
 
 def aclrtQueryEventStatus(event: int | None) -> tuple[int, int]:
     """ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0).

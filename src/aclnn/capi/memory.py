@@ -31,13 +31,13 @@ def aclrtMalloc(size: int, policy: int = _HUGE_FIRST) -> int:
 
 @c_function("aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMallocAlign32(size: int, policy: int = _HUGE_FIRST) -> int:
-    """The same; only 32 bytes may be lost to rounding."""
+    """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes."""
     return _malloc(size, policy, unit=32, extra=0)
 
 
 @c_function("aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMallocCached(size: int, policy: int = _HUGE_FIRST) -> int:
-    """The same; host and device see one another's writes at once here."""
+    """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here."""
     return _malloc(size, policy, unit=32, extra=32)
 
 
@@ -108,7 +108,7 @@ def aclrtMemset(devPtr: int, maxCount: int, value: int, count: int) -> None:
 
 @c_function("aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream)")
 def aclrtMemsetAsync(devPtr: int, maxCount: int, value: int, count: int, stream: int) -> None:
-    """The same in the stream's order."""
+    """Set bytes in the stream's order."""
     transfers.fill_async(devPtr, maxCount, value, count, stream)
 
 

@@ -55,19 +55,19 @@ def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
     Raises:
         AclnnError: null, or no live object of that kind.
     """
-    item = handles.find(handle, kind)
+    item = handles.get(handle, kind)
     if item is None:
         raise _no_such(handle, kind, argument, code)
     return item
 
 
 def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
-    """The same, and the end of the handle: of two threads that try, one is refused.
+    """Look a handle up as ``find`` does and end it; of two threads that try, one is refused.
 
     Raises:
         AclnnError: null, or no live object of that kind.
     """
-    item = handles.take(handle, kind)
+    item = handles.pop(handle, kind)
     if item is None:
         raise _no_such(handle, kind, argument, code)
     return item
@@ -100,14 +100,14 @@ def aclCreateTensor(
     storageDimsNum: int,
     tensorData: int | None,
 ) -> int:
-    """A view of memory that somebody else owns. Nothing is judged here but missing dimensions."""
+    """A view of memory that somebody else owns. Nothing is checked here but missing dimensions."""
     for name, dims, count in (("viewDims", viewDims, viewDimsNum), ("storageDims", storageDims, storageDimsNum)):
         if dims is None and count > 0:
             raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"{name}: expected {count} dimensions, got null")
     tensor = Tensor(
         DataType(dataType), viewDims or (), stride, offset, Format(format), storageDims or (), tensorData or 0
     )
-    return handles.add(tensor)
+    return handles.insert(tensor)
 
 
 @c_function(
@@ -211,7 +211,7 @@ def aclCreateScalar(value: int, dataType: int) -> int:
         raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, "value: expected an address, got null")
     dtype = DataType(dataType)
     memory.check_range(value, dtype.itemsize, "value")
-    return handles.add(Scalar(dtype, ctypes.string_at(value, dtype.itemsize)))
+    return handles.insert(Scalar(dtype, ctypes.string_at(value, dtype.itemsize)))
 
 
 @c_function("aclnnStatus aclDestroyScalar(const aclScalar *scalar)")
@@ -223,19 +223,19 @@ def aclDestroyScalar(scalar: int | None) -> None:
 @c_value_function("aclIntArray *aclCreateIntArray(const int64_t *value, uint64_t size)", arrays={"value": "size"})
 def aclCreateIntArray(value: Sequence[int] | None, size: int) -> int:
     """A copy of the values; null or size 0 gives an empty array."""
-    return handles.add(IntArray(value or ()))
+    return handles.insert(IntArray(value or ()))
 
 
 @c_value_function("aclFloatArray *aclCreateFloatArray(const float *value, uint64_t size)", arrays={"value": "size"})
 def aclCreateFloatArray(value: Sequence[float] | None, size: int) -> int:
     """A copy of the values; null or size 0 gives an empty array."""
-    return handles.add(FloatArray(array("f", value or ())))
+    return handles.insert(FloatArray(array("f", value or ())))
 
 
 @c_value_function("aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size)", arrays={"value": "size"})
 def aclCreateBoolArray(value: Sequence[bool] | None, size: int) -> int:
     """A copy of the values; null or size 0 gives an empty array."""
-    return handles.add(BoolArray(map(bool, value or ())))
+    return handles.insert(BoolArray(map(bool, value or ())))
 
 
 @c_function("aclnnStatus aclDestroyIntArray(const aclIntArray *array)")
@@ -279,7 +279,7 @@ def aclGetBoolArraySize(array: int) -> int:
 )
 def aclCreateTensorList(value: Sequence[int | None] | None, size: int) -> int:
     """A list that takes over the tensors; null or size 0 gives an empty one."""
-    return handles.add(TensorList(handle or 0 for handle in value or ()))
+    return handles.insert(TensorList(handle or 0 for handle in value or ()))
 
 
 @c_value_function(
@@ -287,11 +287,11 @@ def aclCreateTensorList(value: Sequence[int | None] | None, size: int) -> int:
 )
 def aclCreateScalarList(value: Sequence[int | None] | None, size: int) -> int:
     """A list that takes over the scalars; null or size 0 gives an empty one."""
-    return handles.add(ScalarList(handle or 0 for handle in value or ()))
+    return handles.insert(ScalarList(handle or 0 for handle in value or ()))
 
 
 def _destroy_elements(elements: Sequence[int], kind: type[object], argument: str) -> None:
-    gone = [handle for handle in elements if handle and handles.take(handle, kind) is None]
+    gone = [handle for handle in elements if handle and handles.pop(handle, kind) is None]
     if gone:
         raise AclnnError(
             ACLNN_ERR_PARAM_NULLPTR,

@@ -35,7 +35,7 @@ _ELEMENTS: dict[type[Any], type[Any]] = {TensorList: Tensor, ScalarList: Scalar}
 
 
 def _value(parameter: Parameter, given: Any) -> Any:
-    """What the engine takes for a C argument: objects for handles, None for null."""
+    """Convert a C argument for the engine: objects for handles, None for null."""
     kind = _OBJECTS.get(parameter.kind)
     if kind is None:
         return DataType(given) if parameter.kind is Kind.DTYPE else given
@@ -55,7 +55,7 @@ def _enter_first_phase(operator: Operator) -> None:
             for parameter, value in zip(operator.parameters, given, strict=True)
         }
         executor = prepare(operator, arguments)
-        return executor.workspace_bytes, handles.add(executor)
+        return executor.workspace_bytes, handles.insert(executor)
 
     name = f"{operator.function}GetWorkspaceSize"
     given = ", ".join(parameter.declaration for parameter in operator.parameters)

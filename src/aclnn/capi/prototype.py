@@ -51,16 +51,16 @@ Converter = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class CParameter:
-    """One parameter of a prototype."""
+    """A parameter of a prototype."""
 
     name: str
     c_type: str
-    """As in the prototype, without spaces before the stars: ``const int64_t*``."""
+    """The C type in the prototype, without spaces before the stars: ``const int64_t*``."""
     is_output: bool
     counted_by: str | None = None
-    """For arrays: the parameter that holds the number of elements."""
+    """The parameter that holds an array's number of elements."""
     nullable: bool = False
-    """For out-parameters: null means that the caller does not want it."""
+    """True for an out-parameter that may be null, where the caller does not want it."""
     is_buffer: bool = False
     """The callee writes text or a structure there: its address is what crosses, in Python too."""
 
@@ -83,7 +83,7 @@ class CParameter:
 
     @property
     def zero(self) -> Any:
-        """What Python gets when the call was refused."""
+        """Python's value for a call that was refused."""
         if self.counted_by is not None:
             return []
         return 0.0 if self.element in ("float", "double") else 0
@@ -91,11 +91,11 @@ class CParameter:
 
 @dataclass(frozen=True)
 class CFunction:
-    """One C function."""
+    """A C function."""
 
     name: str
     returns: str
-    """Its C return type."""
+    """The C return type."""
     prototype: str
     parameters: tuple[CParameter, ...]
     implementation: Callable[..., Any]
@@ -103,7 +103,7 @@ class CFunction:
 
     @property
     def returns_status(self) -> bool:
-        """Whether the return value says how the call went."""
+        """True where the return value is a status."""
         return self.returns in NULL_STATUS
 
     @property
@@ -271,7 +271,7 @@ def _enter(
 
 
 def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any]]:
-    """What turns Python arguments into C's values: integers in range, addresses, tuples for arrays, text."""
+    """Make a converter from Python arguments to C's values: integers in range, addresses, tuples for arrays, text."""
     inputs = record.inputs
     converters = [_converter(parameter) for parameter in inputs]
     signature = inspect.signature(record.implementation)

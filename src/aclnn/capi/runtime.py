@@ -83,7 +83,7 @@ def aclrtResetDevice(deviceId: int) -> None:
 
 @c_function("aclError aclrtResetDeviceForce(int32_t deviceId)")
 def aclrtResetDeviceForce(deviceId: int) -> None:
-    """The same, whatever the count."""
+    """Release a device whatever its count."""
     devices.reset_device(deviceId, force=True)
 
 
@@ -166,7 +166,7 @@ def aclrtCreateStream() -> int:
 
 @c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
-    """The same, with hints."""
+    """Create a stream, with hints."""
     return devices.create_stream(priority, flag).handle
 
 
@@ -191,7 +191,7 @@ def aclrtSynchronizeStream(stream: int) -> None:
 
 @c_function("aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)")
 def aclrtSynchronizeStreamWithTimeout(stream: int, timeout: int) -> None:
-    """The same, for at most so many milliseconds; -1 for ever."""
+    """Wait until a stream's work is done, for at most so many milliseconds; -1 for ever."""
     if timeout == 0 or timeout < -1:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
     devices.current()
@@ -207,14 +207,14 @@ def _seconds(timeout_ms: int) -> float | None:
 
 @c_function("aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)")
 def aclrtStreamQuery(stream: int) -> int:
-    """Whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY."""
+    """Report whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY."""
     return _STREAM_COMPLETE if devices.stream_of(stream).idle() else _STREAM_NOT_READY
 
 
 def _event(handle: int, argument: str = "event") -> Event:
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected an event, got null")
-    event = handles.find(handle, Event)
+    event = handles.get(handle, Event)
     if event is None:
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected a live event, got {handles.describe(handle)}"
@@ -225,26 +225,26 @@ def _event(handle: int, argument: str = "event") -> Event:
 @c_function("aclError aclrtCreateEvent(aclrtEvent *event)")
 def aclrtCreateEvent() -> int:
     """An event that carries a time."""
-    return handles.add(Event())
+    return handles.insert(Event())
 
 
 @c_function("aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)")
 def aclrtCreateEventWithFlag(flag: int) -> int:
     """An event with these flags."""
-    return handles.add(Event(events.checked_flags(flag)))
+    return handles.insert(Event(events.checked_flags(flag)))
 
 
 @c_function("aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)")
 def aclrtCreateEventExWithFlag(flag: int) -> int:
     """An event with these flags that counts as complete until it is recorded."""
-    return handles.add(Event(events.checked_flags(flag), reusable=True))
+    return handles.insert(Event(events.checked_flags(flag), reusable=True))
 
 
 @c_function("aclError aclrtDestroyEvent(aclrtEvent event)")
 def aclrtDestroyEvent(event: int) -> None:
     """Release an event; streams that it holds up still wait for its record."""
     _event(event)
-    if handles.take(event, Event) is None:
+    if handles.pop(event, Event) is None:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"event: expected a live event, got {handles.describe(event)}")
 
 
@@ -275,7 +275,7 @@ def aclrtSynchronizeEvent(event: int) -> None:
 
 @c_function("aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)")
 def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
-    """The same, for at most so many milliseconds; -1 for ever."""
+    """Wait until an event is complete, for at most so many milliseconds; -1 for ever."""
     if timeout < -1:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 0 ms or more, got {timeout}")
     if not _event(event).synchronize(_seconds(timeout)):

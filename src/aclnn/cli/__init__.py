@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 
-from aclnn.support.optional import MissingExtraError, require
+from aclnn.support.optional import MissingExtraError, import_or_raise
 
 
 def main() -> None:
     """Run the command that ``sys.argv`` holds, and exit."""
     try:
-        require("rich", "cli")
-        require("typer", "cli")
+        import_or_raise("rich", "cli")
+        import_or_raise("typer", "cli")
     except MissingExtraError as error:
         sys.exit(f"aclnn: {error}")
     from aclnn.cli.app import app

@@ -19,7 +19,7 @@ from aclnn.cli.options import STDOUT
 from aclnn.demo import digits, figure
 from aclnn.demo.program import Program
 from aclnn.demo.worked_examples import WORKED_EXAMPLES, WorkedExample
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 
 LEAST_ACCURACY = 0.95
 
@@ -39,7 +39,7 @@ def run(out: Path, json: Path | None = None) -> None:
         MissingExtraError: a package of the extra ``demo`` is not installed.
     """
     for package in ("sklearn", "matplotlib"):  # now, not behind the worked examples
-        require(package, "demo")
+        import_or_raise(package, "demo")
     begin = time.perf_counter()
     path = out / "digits-loss.png"
     with Program() as program:

@@ -49,7 +49,7 @@ def describe_installation(json: Path | None) -> None:
         table.add_row(name.replace("_", " "), "none that can be written" if value is None else str(value))
     missing = {_OPTIONAL[part] for part, found in facts["parts"].items() if found is None}
     if missing:
-        table.add_row("", f"install what is missing (-): {optional.command(','.join(sorted(missing)))}")
+        table.add_row("", f"install what is missing (-): {optional.install_command(','.join(sorted(missing)))}")
     console.out.print(table)
 
 

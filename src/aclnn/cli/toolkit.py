@@ -13,7 +13,7 @@ import typer
 
 from aclnn.cli import console
 from aclnn.core.status import name_of
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 from aclnn.toolkit import tree
 from aclnn.toolkit.programs import compile_program
 from aclnn.toolkit.trace import Record, read
@@ -112,7 +112,7 @@ def _status(record: Record) -> str:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    require("rich", "cli")
+    import_or_raise("rich", "cli")
     from rich.table import Table
 
     from aclnn.cli.console import out

@@ -17,7 +17,7 @@ from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocO
 from aclnn.core.status import AclnnError
 from aclnn.io import FileError
 from aclnn.io.arguments import Raw, attribute, expect_required
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
 from aclnn.verify.cases.sources import Request, files_of, listed, load, named
@@ -83,7 +83,7 @@ def verify(
             return
         emulate(soc_name)
         if html is not None:
-            require("jinja2", "verify")
+            import_or_raise("jinja2", "verify")
         with console.usage():
             judged = JUDGED if cases else [operator]  # a list's cases may be of several operators
             expect_options(arguments or [], [operator_named(name) for name in judged], context)

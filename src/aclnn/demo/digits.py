@@ -17,7 +17,7 @@ import numpy as np
 from aclnn.demo.program import Program
 from aclnn.operators import BY_NAME
 from aclnn.operators.layer_norm import LAYER_NORM_BACKWARD
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +34,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    result: Array = require("scipy.special", "demo").erf(x)
+    result: Array = import_or_raise("scipy.special", "demo").erf(x)
     return result
 
 
@@ -84,8 +84,8 @@ class Digits:
 
 def load_digits() -> Digits:
     """The 1,797 scans of scikit-learn, a quarter of each digit's kept for the test."""
-    scans = require("sklearn.datasets", "demo").load_digits()
-    split = require("sklearn.model_selection", "demo").train_test_split
+    scans = import_or_raise("sklearn.datasets", "demo").load_digits()
+    split = import_or_raise("sklearn.model_selection", "demo").train_test_split
     pixels = (scans.data / 16.0).astype(np.float32)
     parts = split(pixels, scans.target, test_size=0.25, stratify=scans.target, random_state=SEED)
     return Digits(parts[0], parts[2], parts[1], parts[3])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.demo.digits import Training
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 
 # Middle tones: each at least 3:1 against white and against a dark page, the background being transparent.
 _INK = "#7a828c"
@@ -24,8 +24,8 @@ _STYLES = (
 
 def draw(trainings: Sequence[Training], path: Path) -> None:
     """Write the loss curves to an image file; the suffix names the kind."""
-    require("matplotlib", "demo").use("Agg")
-    pyplot = require("matplotlib.pyplot", "demo")
+    import_or_raise("matplotlib", "demo").use("Agg")
+    pyplot = import_or_raise("matplotlib.pyplot", "demo")
     losses = np.array([training.losses for training in trainings])
     epochs = range(1, losses.shape[1] + 1)
     with pyplot.rc_context({"font.size": 11}):

@@ -1,1 +1,1 @@
-"""From a call to its results: checks, plans, executors, and arrays as tensors."""
+"""Execution of a call: checks, plans, executors, and arrays as tensors."""

@@ -133,10 +133,10 @@ def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], o
     kind = type(arrays[0])
     shape = arrays[0].shape if kind is np.ndarray else _shape(arrays[0])
     key = (operator.name, current_product(), attributes, kind, shape)
-    for judged in _judged.get(key, ()):
-        addresses = judged.match(arrays)
+    for cached in _cached.get(key, ()):
+        addresses = cached.match(arrays)
         if addresses[-1]:
-            return judged.repeat(outs, addresses)
+            return cached.repeat(outs, addresses)
     outs = _tuple(operator, outs)
     results, executor = _judge_and_run(operator, inputs, attributes, outs)
     if all(out is None or out is result for out, result in zip(outs, results, strict=True)):
@@ -176,8 +176,8 @@ def _judge_and_run(
     return results, executor
 
 
-class _Judged:
-    """A call that was judged before, and found good: only memory and addresses are left to find."""
+class _CachedCall:
+    """A call that was validated before: only memory and addresses are left to find."""
 
     __slots__ = ("_fresh", "_inputs", "_outputs", "_plan", "_workspace_bytes", "match")
 
@@ -199,7 +199,7 @@ class _Judged:
         """The outputs that the call leaves to be allocated."""
 
     def repeat(self, outs: tuple[Any, ...], addresses: Sequence[int]) -> Any:
-        """The same call again, ``addresses`` as ``match`` found them."""
+        """Repeat the call with the addresses that ``match`` found."""
         if self._fresh:
             results, places = list(outs), list(addresses)
             for place, make in self._fresh:
@@ -213,25 +213,25 @@ class _Judged:
         return outs[0] if len(outs) == 1 else outs
 
 
-# Judging a call takes tens of µs, more than 1,024 elements take to compute; equal calls are judged once.
-_judged: BoundedCache[tuple[Any, ...], tuple[_Judged, ...]] = BoundedCache()
-"""By operator, product, attributes, the first array's type and shape; the latest first."""
+# Checking a call takes tens of µs, more than 1,024 elements take to compute; equal calls are checked once.
+_cached: BoundedCache[tuple[Any, ...], tuple[_CachedCall, ...]] = BoundedCache()
+"""Calls by operator, product, attributes, the first array's type and shape; the latest first."""
 _CALLS_KEPT = 16
 
 
 def _remember(key: tuple[Any, ...], arrays: tuple[Any, ...], executor: Executor) -> None:
     if all(map(_description, arrays)):
-        _judged.keep(key, (_Judged(arrays, executor), *_judged.get(key, ()))[:_CALLS_KEPT])
+        _cached[key] = (_CachedCall(arrays, executor), *_cached.get(key, ()))[:_CALLS_KEPT]
 
 
 class _Descriptions:
-    """As ``kernels.Headers``, for torch tensors too."""
+    """Descriptions of arrays like ``kernels.Headers``, for torch tensors too."""
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
         self._expected = [_description(array)[1:] for array in arrays]
 
     def match(self, arrays: tuple[Any, ...]) -> Sequence[int]:
-        """See ``kernels.Headers.match``; just a 0 when the arrays differ."""
+        """Return the arrays' addresses, or a single 0 when the arrays differ (see ``kernels.Headers.match``)."""
         found = list(map(_description, arrays))
         if [description[1:] for description in found] != self._expected:
             return (0,)
@@ -297,7 +297,7 @@ def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) ->
 
     Args:
         error: what the checks said.
-        call: what was judged.
+        call: the validated call.
         names: the arguments given by C name, as the caller calls them.
     """
     operator, message = call.operator, error.message

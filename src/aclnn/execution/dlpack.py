@@ -70,7 +70,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 
 
 class Exported(NamedTuple):
-    """What a capsule says. ``capsule`` keeps the memory alive and must outlive every use of the address."""
+    """Contents of a capsule, which keeps the memory alive and must outlive every use of the address."""
 
     dtype: DataType
     shape: tuple[int, ...]

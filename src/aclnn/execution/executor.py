@@ -29,7 +29,7 @@ Picker = Callable[[Sequence[int]], Sequence[int]]
 
 
 class Stream(Protocol):
-    """Where an executor's work is queued (see aclnn.runtime)."""
+    """A queue for an executor's work (see aclnn.runtime)."""
 
     def enqueue(self, task: Task, short: bool = False) -> object:
         """Queue a task; it runs after those before it."""
@@ -39,17 +39,17 @@ class Stream(Protocol):
 
 
 class Memory(Protocol):
-    """What knows a device's live allocations (see aclnn.runtime)."""
+    """A table of a device's live allocations (see aclnn.runtime)."""
 
     def resolve(self, address: int, nbytes: int, base: int) -> object:
         """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
 
-    judged: BoundedCache[Any, Any]
-    """For what follows from that; another, empty dictionary once any allocation has ended."""
+    validated: BoundedCache[Any, Any]
+    """Conclusions from live allocations; another, empty dictionary once any allocation has ended."""
 
 
 class Prepared:
-    """What phase one decided about one set of argument descriptors; shared by every executor prepared from them."""
+    """Decisions of phase one about one set of argument descriptors, shared by every executor prepared from them."""
 
     __slots__ = (
         "asked_bytes",
@@ -84,7 +84,7 @@ class Prepared:
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
     def pickers(self, names: Sequence[str]) -> tuple[Picker, Picker]:
-        """What takes the addresses of the plan's inputs, and those of its outputs, out of the call's.
+        """Return selectors of the plan's inputs and of its outputs among a call's addresses.
 
         Those are a 0, the address of an absent tensor, followed by the addresses of ``names``, the call's arguments.
         """
@@ -93,7 +93,7 @@ class Prepared:
 
 
 def _picker(places: Sequence[int]) -> Picker:
-    """What takes the items at those places out of a sequence."""
+    """Return a function that selects the items at these places of a sequence."""
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
@@ -109,7 +109,15 @@ class Executor:
     GONE = "has run, was destroyed or never existed"
 
     __slots__ = (
-        "_bound", "_identity", "_judged", "_offsets", "_runs", "prepared", "repeatable", "tensors", "workspace_bytes",
+        "_bound",
+        "_identity",
+        "_offsets",
+        "_runs",
+        "_validated",
+        "prepared",
+        "repeatable",
+        "tensors",
+        "workspace_bytes",
     )  # fmt: skip
 
     def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
@@ -117,7 +125,7 @@ class Executor:
         self.repeatable = False
         self._runs = count()
         self._identity = object()
-        self._judged: BoundedCache[tuple[object, ...], Task] = BoundedCache()
+        self._validated: BoundedCache[tuple[object, ...], Task] = BoundedCache()
         self.tensors: dict[str, Tensor] = dict(prepared.operator.tensors(arguments))
         self._bound = [self.tensors.get(operand.name, _ABSENT) for operand in prepared.operands]
         self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
@@ -151,12 +159,12 @@ class Executor:
         addresses = [tensor.address for tensor in self._bound]
         if self.repeatable:
             # The task is the same again while the addresses are and nothing has been freed.
-            judged = self._judged if memory is None else memory.judged
+            validated = self._validated if memory is None else memory.validated
             key = (self._identity, memory, workspace, workspace_size, *addresses)
-            task = judged.get(key)
+            task = validated.get(key)
             if task is None:
                 task = self._task(plan, addresses, workspace, workspace_size, memory)
-                judged.keep(key, task)
+                validated[key] = task
         else:
             task = self._task(plan, addresses, workspace, workspace_size, memory)
         if stream is None:
@@ -243,7 +251,7 @@ _SHORT_ELEMENTS = 1 << 14
 
 
 class _Operand:
-    """One tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
+    """A tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
 
     __slots__ = ("name", "nbytes", "size", "span")
 
@@ -274,13 +282,13 @@ def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product |
 def prepare_layouts(
     operator: Operator, arguments: Mapping[str, Any], product: Product, device: str = "cpu"
 ) -> Prepared:
-    """What ``prepare`` decides, from the arguments' descriptions alone (kept for the next call with equal ones)."""
+    """Prepare from the arguments' descriptions alone, and keep the result for the next call with equal ones."""
     descriptions = (_description(arguments[parameter.name]) for parameter in operator.parameters)
     key = (operator.name, product, device, *descriptions)
     found = _prepared.get(key)
     if found is None:
         found = _prepare(Call(operator, arguments, product), device)
-        _prepared.keep(key, found)
+        _prepared[key] = found
     return found
 
 
@@ -326,7 +334,7 @@ def run_checks(call: Call) -> None:
 
 
 def check_arguments(call: Call) -> None:
-    """Run the operator's checks in order, then judge every view, whose extents must be numbers.
+    """Run the operator's checks in order, then check every view, whose extents must be numbers.
 
     Raises:
         AclnnError: the first that fails.

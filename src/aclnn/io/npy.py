@@ -16,7 +16,7 @@ from aclnn.io.common import Array, Loader, element_type, expect_bytes, expect_sm
 
 
 def read_npy(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
-    """See ``aclnn.io.Reader``."""
+    """Read a file as ``aclnn.io.Reader`` says."""
     return {"": lambda: _mapped(path, dtype)}
 
 
@@ -39,7 +39,7 @@ def _header(file: IO[bytes], size: int, dtype: DataType | None) -> tuple[tuple[i
 
 
 def write_npy(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Writer``."""
+    """Write a file as ``aclnn.io.Writer`` says."""
     _write(file, only(tensors))
 
 
@@ -54,7 +54,7 @@ def _write(file: IO[bytes], array: Array) -> None:
 
 
 def read_npz(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
-    """See ``aclnn.io.Reader``."""
+    """Read a file as ``aclnn.io.Reader`` says."""
     archive = zipfile.ZipFile(path)
     return {
         info.filename.removesuffix(".npy"): partial(_member, archive, info, dtype)
@@ -71,7 +71,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: DataType | N
 
 
 def write_npz(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Writer``."""
+    """Write a file as ``aclnn.io.Writer`` says."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in tensors.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

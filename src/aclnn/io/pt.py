@@ -14,12 +14,12 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.io.common import Array, Loader, expect_small
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
-    """See ``aclnn.io.Reader``; a tensor within lists and dictionaries is named by its keys: ``state.weight``."""
-    torch = require("torch", "torch")
+    """Read a file as ``aclnn.io.Reader`` says; a tensor within containers is named by its keys: ``state.weight``."""
+    torch = import_or_raise("torch", "torch")
     if not zipfile.is_zipfile(path):
         raise ValueError("expected a zip archive; load a file of PyTorch before 1.6 with PyTorch and save it again")
     with zipfile.ZipFile(path) as archive:  # mapping would take compressed bytes for elements
@@ -45,7 +45,7 @@ def _named(name: str, saved: object, kind: type) -> Iterator[tuple[str, Any]]:
 
 def _array(name: str, tensor: Any, size: int) -> Array:
     expect_small(name, tensor.nbytes, size)  # one element can be expanded to any shape
-    torch = require("torch", "torch")
+    torch = import_or_raise("torch", "torch")
     narrow = tensor.dtype is torch.bfloat16
     array: Array = (tensor.detach().view(torch.int16) if narrow else tensor.detach()).numpy()
     array = array.view(DataType.BF16.numpy) if narrow else array
@@ -54,8 +54,8 @@ def _array(name: str, tensor: Any, size: int) -> Array:
 
 
 def write(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Writer``; a nameless array is saved as a tensor, others as a dictionary."""
-    torch = require("torch", "torch")
+    """Write a file as ``aclnn.io.Writer`` says; a nameless array is saved as a tensor, others as a dictionary."""
+    torch = import_or_raise("torch", "torch")
     saved = {name: _tensor(torch, array) for name, array in tensors.items()}
     torch.save(saved[""] if [*saved] == [""] else saved, file)
 

@@ -13,7 +13,7 @@ from aclnn.io.common import Array, Loader, expect_bytes, only, row_major_bytes
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
-    """See ``aclnn.io.Reader``."""
+    """Read a file as ``aclnn.io.Reader`` says."""
     if dtype is None:
         raise ValueError("expected a data type for a raw file, such as float32, float16 or bfloat16")
     return {"": lambda: _mapped(path, dtype.numpy, shape)}
@@ -29,5 +29,5 @@ def _mapped(path: Path, dtype: np.dtype[np.generic], shape: Sequence[int] | None
 
 
 def write(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Writer``."""
+    """Write a file as ``aclnn.io.Writer`` says."""
     file.write(row_major_bytes(only(tensors)))

@@ -11,19 +11,19 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.io.common import Array, Loader
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
-    """See ``aclnn.io.Reader``."""
+    """Read a file as ``aclnn.io.Reader`` says."""
     _ = DataType.BF16.numpy  # the package finds bfloat16 only once ml_dtypes has been imported
-    file = require("safetensors", "cli").safe_open(path, "numpy")
+    file = import_or_raise("safetensors", "cli").safe_open(path, "numpy")
     return {name: partial(file.get_tensor, name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
 
 
 def write(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """See ``aclnn.io.Writer``."""
+    """Write a file as ``aclnn.io.Writer`` says."""
     if "__metadata__" in tensors:
         raise ValueError("expected another name than __metadata__, which is not a tensor's")
     contiguous = {name: np.require(array, requirements="C") for name, array in tensors.items()}
-    file.write(require("safetensors.numpy", "cli").save(contiguous))
+    file.write(import_or_raise("safetensors.numpy", "cli").save(contiguous))

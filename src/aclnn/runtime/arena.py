@@ -60,7 +60,7 @@ class _Lease(weakref.ref[Block]):
 
 
 class Arena:
-    """One range of addresses with one granule.
+    """A range of addresses with one granule.
 
     Args:
         nbytes: how much to reserve; where the system refuses (limited address space) half of it, and so on.
@@ -163,7 +163,7 @@ class Arena:
 
 
 class Arenas:
-    """One range for small blocks and one, backed by huge pages, for large ones; each reserved when first needed."""
+    """Ranges for small blocks and, backed by huge pages, for large ones; each reserved when first needed."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -41,9 +41,9 @@ class Context:
         self.life = _Life.LIVE
         self.streams: set[Stream] = set()
         self.parameters: dict[int, int] = {}
-        """What aclrtCtxSetSysParamOpt has set."""
+        """Options set by aclrtCtxSetSysParamOpt."""
         self.default_stream = self.new_stream(0, 0)
-        self.handle = handles.add(self)
+        self.handle = handles.insert(self)
 
     def new_stream(self, priority: int, flags: int) -> Stream:
         """A stream of this context."""
@@ -56,7 +56,7 @@ class Context:
         """Wait for the work of every stream and release them; the caller has set ``life`` to ENDING."""
         failures = [_close(stream, force=False) for stream in list(self.streams)]
         self.life = _Life.OVER
-        handles.take(self.handle, Context)
+        handles.pop(self.handle, Context)
         _raise_first(failures)
 
 
@@ -79,8 +79,8 @@ class Device:
         return memory.resolve(address, nbytes, base, self.budget)
 
     @property
-    def judged(self) -> BoundedCache[Any, Any]:
-        """See ``memory.validated``."""
+    def validated(self) -> BoundedCache[Any, Any]:
+        """Conclusions about live ranges (see ``memory.validated``)."""
         return memory.validated()
 
     def new_context(self) -> Context:
@@ -175,7 +175,7 @@ def expect_device(number: int, argument: str) -> None:
 
 
 def default_context_exists(number: int) -> bool:
-    """Whether a device's default context exists.
+    """Return True where a device's default context exists.
 
     Raises:
         AclnnError: 107001, there is no such device.
@@ -203,7 +203,7 @@ def destroy_context(handle: int) -> None:
         AclnnError: 100000 for null; 107002, not a live context or a device's default one; 507007, another thread is
             destroying it; 507000, a task had failed.
     """
-    context = handles.find(handle, Context)
+    context = handles.get(handle, Context)
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "context: expected a context, got null")
     with _process.current.lock:
@@ -236,7 +236,7 @@ def set_current(handle: int) -> None:
     """
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "context: expected a context, got null")
-    context = handles.find(handle, Context)
+    context = handles.get(handle, Context)
     if context is None or context.life is not _Life.LIVE:
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"context: expected a live context, got {handles.describe(handle)}"
@@ -284,7 +284,7 @@ def create_stream(priority: int = 0, flags: int = 0) -> Stream:
     with _process.current.lock:
         # Within the lock, so that no context ends meanwhile and misses the stream.
         stream = current().new_stream(priority, flags)
-        stream.handle = handles.add(stream)
+        stream.handle = handles.insert(stream)
     return stream
 
 
@@ -296,7 +296,7 @@ def stream_of(handle: int | None) -> Stream:
     """
     if not handle:
         return current().default_stream
-    stream = handles.find(handle, Stream)
+    stream = handles.get(handle, Stream)
     if stream is None:
         raise _not_a_stream(handle)
     return stream
@@ -307,7 +307,7 @@ def _not_a_stream(handle: int) -> AclnnError:
 
 
 def own_stream_of(handle: int | None) -> Stream:
-    """The same, for calls that insist on a stream of the current context.
+    """Look a stream up, for calls that insist on one of the current context.
 
     Raises:
         AclnnError: 107002, no current context; 107000, not a live stream; 107003, another context's.
@@ -332,7 +332,7 @@ def destroy_stream(handle: int, force: bool = False) -> None:
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "stream: expected a stream, got null")
     stream = own_stream_of(handle)
-    if handles.take(handle, Stream) is None:
+    if handles.pop(handle, Stream) is None:
         raise _not_a_stream(handle)
     failure = _close(stream, force)
     stream.context.streams.discard(stream)
@@ -341,7 +341,7 @@ def destroy_stream(handle: int, force: bool = False) -> None:
 
 
 def _close(stream: Stream, force: bool) -> AclnnError | None:
-    handles.take(stream.handle, Stream)
+    handles.pop(stream.handle, Stream)
     stream.close(force)
     return _failure(stream)
 

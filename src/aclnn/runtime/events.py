@@ -27,7 +27,7 @@ class Event:
     def __init__(self, flags: int = TIME_LINE, reusable: bool = False) -> None:
         self.flags = flags
         self.reusable = reusable
-        """From aclrtCreateEventExWithFlag: complete as long as it was not recorded, rather than not ready."""
+        """True from aclrtCreateEventExWithFlag: complete until recorded, rather than not ready."""
         self.latest: Record | None = None
 
     def record(self, stream: Stream) -> None:
@@ -45,7 +45,7 @@ class Event:
         stream.enqueue(forget, short=True)
 
     def complete(self) -> bool:
-        """Whether the tasks that the latest record marks have finished."""
+        """True once the tasks that the latest record marks have finished."""
         latest = self.latest  # read once: the stream may come to a reset meanwhile
         return self.reusable if latest is None else latest.done
 

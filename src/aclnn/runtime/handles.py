@@ -1,4 +1,4 @@
-"""One table for everything that C sees as an opaque pointer: tensors, arrays, executors, contexts, streams, events.
+"""A table of everything that C sees as an opaque pointer: tensors, arrays, executors, contexts, streams, events.
 
 A handle is an integer that is never given out twice, so a stale one is recognised for as long as the process lives. It
 lies outside the address range of any process on x86-64 and AArch64: data addresses and handles cannot be confused, and
@@ -15,7 +15,7 @@ from aclnn.support.process import PerProcess
 
 T = TypeVar("T")
 
-#: What happened to an object whose handle is in no table.
+#: The fate of an object whose handle is not in the table.
 GONE = "was destroyed or never existed"
 
 _FIRST = 0x5AC1_0000_0000_0000
@@ -26,34 +26,34 @@ _serial = itertools.count(_FIRST, _STEP)
 _objects: PerProcess[dict[int, Any]] = PerProcess(dict)
 
 
-def add(item: object) -> int:
-    """Enter an object; its handle stays valid until ``take``."""
+def insert(item: object) -> int:
+    """Enter an object; its handle stays valid until ``pop``."""
     handle = next(_serial)
     _objects.current[handle] = item
     return handle
 
 
-def find(handle: int | None, kind: type[T]) -> T | None:
-    """The live object of that class, or None."""
+def get(handle: int | None, kind: type[T]) -> T | None:
+    """Return the live object of that class, or None."""
     item = _objects.current.get(handle)  # type: ignore[arg-type]  # None is never a key
     return item if isinstance(item, kind) else None
 
 
-def take(handle: int, kind: type[T]) -> T | None:
+def pop(handle: int, kind: type[T]) -> T | None:
     """Remove and return the live object of that class, or None; of two threads that try, one gets it."""
-    if find(handle, kind) is None:
+    if get(handle, kind) is None:
         return None
     item: T | None = _objects.current.pop(handle, None)
     return item
 
 
-def live(kind: type[T]) -> Iterator[T]:
-    """The objects of a class that are in the table now."""
+def values(kind: type[T]) -> Iterator[T]:
+    """Return the objects of a class that are in the table now."""
     return (item for item in list(_objects.current.values()) if isinstance(item, kind))
 
 
 def describe(handle: int | None, gone: str = GONE) -> str:
-    """What a handle is, for an error text: ``null``, ``a live tensor``, ``one that was destroyed`` …; ``gone``: how."""
+    """Describe a handle in an error text: ``null``, ``a live Tensor``, ``which was destroyed`` …; ``gone`` says how."""
     if not handle:
         return "null"
     item = _objects.current.get(handle)

@@ -27,7 +27,7 @@ PINNED = "pinned host allocation"
 
 
 class Budget:
-    """How much of one device's memory is taken, in bytes. Freed bytes are free at once, whoever still holds them."""
+    """Bytes taken of one device's memory. Freed bytes are free at once, whoever still holds them."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -66,7 +66,7 @@ class _Table:
         self.allocations: dict[int, Allocation] = {}
         """The live ones by their addresses."""
         self.starts: list[int] = []
-        """Those addresses, sorted; an interrupt may leave one too many."""
+        """The addresses of the live ones, sorted; an interrupt may leave one too many."""
         self.validated: BoundedCache[Any, Any] = BoundedCache()
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
 
@@ -233,7 +233,7 @@ def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget |
 
 
 def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:
-    """What a copy may touch: a range inside a live allocation (returned), or host memory unknown here (None).
+    """Check that a copy may touch a range: inside a live allocation (returned), or host memory unknown here (None).
 
     Raises:
         AclnnError: 107000, the range leaves the allocation it begins in, is the device's but not allocated, or is no
@@ -255,7 +255,7 @@ def _span(address: int, nbytes: int) -> str:
 
 
 def _outside(address: int, nbytes: int, allocation: Allocation) -> str:
-    """Where a refused range lies, for an error text about the allocation that it should be in."""
+    """Describe the place of a refused range, for an error text about the allocation that it should be in."""
     got = f"got {_span(address, nbytes)}, which"
     if address < allocation.address:
         return f"{got} begins {allocation.address - address} bytes before {allocation}"
@@ -265,7 +265,7 @@ def _outside(address: int, nbytes: int, allocation: Allocation) -> str:
 
 
 def _what(address: int, nbytes: int) -> str:
-    """What a refused range is, for an error text."""
+    """Describe a refused range, for an error text."""
     got = f"got {_span(address, nbytes)}"
     if address < _LOWEST:
         return f"{got}, which is null or next to it"

@@ -40,7 +40,7 @@ class Record:
 
     def __init__(self) -> None:
         self.done = False
-        """Whether nobody need wait for it any longer."""
+        """True once nobody need wait for it any longer."""
         self._time_ns: int | None = None
         self._gate = threading.Lock()
         self._gate.acquire()
@@ -56,14 +56,14 @@ class Record:
         self._gate.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it is done within the time."""
+        """Wait, and return whether it is done within the time."""
         if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
             self._gate.release()
         return self.done
 
     @property
     def has_time(self) -> bool:
-        """Whether the stream came to it."""
+        """True where the stream came to it."""
         return self._time_ns is not None
 
     def ms_since(self, other: Record) -> float:
@@ -74,7 +74,7 @@ class Record:
 
 
 def _nothing() -> None:
-    """What happens to a dropped task of which nobody need know."""
+    """Do nothing about a dropped task of which nobody need know."""
 
 
 class Stream:
@@ -162,7 +162,7 @@ class Stream:
             self.enqueue(record.wait)
 
     def idle(self) -> bool:
-        """Whether every task has finished."""
+        """True once every task has finished."""
         # In this order: what is taken from the pending ones is put among the running ones first.
         return not self._pending and self._running is None
 

@@ -16,10 +16,10 @@ class BoundedCache(dict[Key, Value]):
 
     limit: ClassVar[int] = 1_000
 
-    def keep(self, key: Key, value: Value) -> None:
+    def __setitem__(self, key: Key, value: Value) -> None:
         """Add or replace an entry."""
         if len(self) >= self.limit and key not in self:
             # list() copies the keys in one step: other threads add entries meanwhile.
             for oldest in list(self)[: len(self) - self.limit // 2]:
                 self.pop(oldest, None)
-        self[key] = value
+        super().__setitem__(key, value)

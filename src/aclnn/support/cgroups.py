@@ -1,4 +1,4 @@
-"""What a container, a batch job or another control group of Linux lets this process use of the machine.
+"""Limits that a container, a batch job or another control group of Linux sets to this process.
 
 The groups form a tree, or in the first version one for each controller; every group around a process binds it. Paths
 are put together as text: host memory is allocated by these numbers, and pathlib would take longer than the system.
@@ -27,7 +27,7 @@ def processors() -> float | None:
 
 
 def _limits(controller: str, second: tuple[str, ...], first: tuple[str, ...]) -> Iterator[list[int]]:
-    """What the files of the second or the first version say in each group that this process is in."""
+    """Yield the limits in files of the second or the first version, for each group that this process is in."""
     own = _own_groups()
     for root, names, group in (
         (_ROOT, second, own.get("", "")),

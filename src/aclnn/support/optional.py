@@ -15,7 +15,7 @@ class MissingExtraError(ImportError):
 _PACKAGES = {"sklearn": "scikit-learn"}
 
 
-def command(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Name the command that installs an extra, beside a clone that is used in place or for an installed package."""
     root = Path(__file__).parents[2]
     if (root / "pyproject.toml").is_file():
@@ -23,7 +23,7 @@ def command(extra: str) -> str:
     return f"pip install 'aclnn[{extra}]'"
 
 
-def require(module: str, extra: str) -> ModuleType:
+def import_or_raise(module: str, extra: str) -> ModuleType:
     """Import an optional module.
 
     Raises:
@@ -36,5 +36,5 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is not None and error.name.split(".")[0] != top:
             raise
         raise MissingExtraError(
-            f"{_PACKAGES.get(top, module)} is not installed: {command(extra)}", name=error.name, path=error.path
+            f"{_PACKAGES.get(top, module)} is not installed: {install_command(extra)}", name=error.name, path=error.path
         ) from error

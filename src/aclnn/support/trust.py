@@ -1,7 +1,7 @@
 """Files that may be run: those that nobody but this user and the superuser could have put where they are.
 
 Whoever can write a folder can put another file in the place of one there, and whoever owns a link says where it leads.
-So a path is judged from the root folder down: every folder and link on the way belongs to this user or the superuser,
+So a path is checked from the root folder down: every folder and link on the way belongs to this user or the superuser,
 and nobody else may write a folder, but for those like /tmp whose sticky bit keeps others from moving what is there.
 """
 

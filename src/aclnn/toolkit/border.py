@@ -1,4 +1,4 @@
-"""How each C parameter crosses from C to Python: handles and addresses as numbers, arrays and results by pointer."""
+"""Types in which C parameters cross to Python: handles and addresses as numbers, arrays and results by pointer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parameter_type(parameter: CParameter) -> str:
 
 
 def is_text(parameter: CParameter) -> bool:
-    """Whether it is a string that the callee reads."""
+    """Return True for a string that the callee reads."""
     return parameter.c_type in (_TEXT, "char*") and not parameter.is_output and not parameter.is_buffer
 
 
@@ -45,6 +45,6 @@ def result_type(function: CFunction) -> str:
 
 
 def entry_declaration(function: CFunction) -> str:
-    """What Python implements: the prototype in these types, named ``py_…``."""
+    """Return the declaration of Python's entry: the prototype in these types, named ``py_…``."""
     arguments = ", ".join(f"{parameter_type(p)} {p.name}".replace("* ", "*") for p in function.parameters)
     return f"{result_type(function)} py_{function.name}({arguments or 'void'})"

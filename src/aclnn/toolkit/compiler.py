@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 
 
 class ToolkitError(RuntimeError):
@@ -122,7 +122,7 @@ def check() -> None:
     """
     for find in (c_compiler, cxx_compiler, python_headers, python_library):
         find()
-    require("cffi", "toolkit")
+    import_or_raise("cffi", "toolkit")
 
 
 def compile(command: Sequence[str | os.PathLike[str]]) -> None:

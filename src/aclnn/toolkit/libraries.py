@@ -13,7 +13,7 @@ from pathlib import Path
 import aclnn
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 from aclnn.toolkit import border, trampolines
 from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
 from aclnn.toolkit.lower_runtime import Forward
@@ -33,10 +33,10 @@ class Library:
     """A shared library that programs link."""
 
     name: str
-    """As the linker knows it: ``ascendcl``."""
+    """The linker's name for it: ``ascendcl``."""
     functions: tuple[CFunction | Forward | Stub, ...]
     headers: tuple[str, ...]
-    """What declares them, as a program includes it."""
+    """The header that declares them, as a program includes it."""
 
     @property
     def file(self) -> str:
@@ -106,7 +106,7 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def _machine() -> dict[str, str]:
-    """Where this machine's Python is, for ``config.h``."""
+    """Return the definitions of ``config.h`` that say where this machine's Python is."""
     # Folders of installed packages only: others are the current one, or whoever built the tree had them on PYTHONPATH.
     installed = [path for path in sys.path if Path(path).name in _INSTALLED and Path(path).is_dir()]
     # As bytes: the C program's Python may take another encoding for names of files than this one does.
@@ -125,7 +125,7 @@ def _machine() -> dict[str, str]:
 
 
 def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
-    cffi = require("cffi", "toolkit")
+    cffi = import_or_raise("cffi", "toolkit")
     ffi = cffi.FFI()
     entries = [f"{border.entry_declaration(function)};" for function in functions]
     ffi.embedding_api("\n".join([*entries, f"{trampolines.NOTE_REFUSAL};", "void py_leave(void);"]))

@@ -14,7 +14,7 @@ class Forward:
     to: str
     """The function of the table that does the work."""
     arguments: str
-    """What it is given; the other parameters do not matter here."""
+    """The arguments passed on; the other parameters do not matter here."""
 
     @property
     def name(self) -> str:

@@ -58,11 +58,11 @@ class _Border:
         return array
 
     def elements(self, pointer: Any, count: int) -> tuple[Any, ...] | None:
-        """What an array parameter holds; None for null."""
+        """Return the elements of an array parameter; None for null."""
         return tuple(self.ffi.unpack(pointer, count)) if pointer else None
 
     def string(self, pointer: Any) -> str | None:
-        """What a string parameter holds; None for null."""
+        """Return the text of a string parameter; None for null."""
         return os.fsdecode(self.ffi.string(pointer)) if pointer else None
 
 
@@ -122,7 +122,7 @@ def _tracing(border: _Border) -> Callable[[CFunction, Entry], Entry]:
 
 
 def _fallback(function: CFunction, border: _Border) -> Any:
-    """What C gets when Python itself fails: an error status, null or 0."""
+    """Return C's result when Python itself fails: an error status, null or 0."""
     if function.returns_status:
         return _failure(function)
     return border.null if result_type(function) == "const char *" else 0
@@ -235,7 +235,7 @@ def _null(function: CFunction, name: str) -> int:
 
 
 def _store(function: CFunction, border: _Border) -> Entry:
-    """What writes the implementation's results where C's out-parameters point."""
+    """Return a function that writes results where C's out-parameters point."""
     names = [parameter.name for parameter in function.parameters]
     outputs = [names.index(parameter.name) for parameter in function.outputs]
     lists = [parameter.counted_by is not None for parameter in function.outputs]

@@ -27,12 +27,12 @@ _C_OF = {
 
 @dataclass(frozen=True)
 class Stub:
-    """One function."""
+    """A function."""
 
     prototype: str
     """With ``int`` for enumerations and ``void *`` for opaque objects."""
     answer: str
-    """One of the above."""
+    """A kind from the list above."""
 
     @property
     def name(self) -> str:

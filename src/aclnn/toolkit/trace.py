@@ -21,7 +21,7 @@ _SHOWN_ELEMENTS = 16
 
 @dataclass(frozen=True)
 class Record:
-    """One call."""
+    """A call."""
 
     name: str
     arguments: str

@@ -59,7 +59,7 @@ _SETENV_BASH = '. "$(dirname -- "${BASH_SOURCE:-$0}")/../set_env.sh"\n'
 
 
 def default_root() -> Path:
-    """Where the tree is unless told otherwise: ACLNN_TOOLKIT_DIR, else a folder of the user's cache for this Python.
+    """Return the tree's default folder: ACLNN_TOOLKIT_DIR, else one in the user's cache for this Python.
 
     Where others could change the user's cache, it is a temporary folder.
     """
@@ -156,7 +156,7 @@ def _trusted_folder(root: Path) -> Path:
 
 
 def is_current(root: Path) -> bool:
-    """Whether the tree was built from what this package and this Python are now, and others could not change it."""
+    """Return True where the tree was built from this package and Python as they are, and others could not change it."""
     try:
         expect_trusted_tree(root)
         stamp: Mapping[str, str] = json.loads((root / _STAMP).read_text(encoding="utf-8"))
@@ -175,7 +175,7 @@ def fingerprint() -> str:
 
 
 def environment(root: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """What ``set_env.sh`` exports, on top of an environment."""
+    """Return an environment with the variables that ``set_env.sh`` exports."""
     result = dict(base)
     result |= {name: str(root) for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH")}
     result["ASCEND_OPP_PATH"] = str(root / "opp")

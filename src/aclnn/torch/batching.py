@@ -14,7 +14,7 @@ Tensor = Any
 
 
 def _leading(tensor: Tensor, dim: int | None, batch_size: int, rank: int = 0) -> Tensor:
-    """The tensor with its batch in front, or repeated without copies, and ones up to ``rank`` other dimensions."""
+    """Move a tensor's batch to the front, or repeat it without copies, with ones up to ``rank`` other dimensions."""
     tensor = tensor.expand(batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
     for _ in range(rank - tensor.dim() + 1):
         tensor = tensor.unsqueeze(1)
@@ -32,7 +32,7 @@ def _elementwise(call: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int
 
 
 def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: Any) -> tuple[Any, Any]:
-    """A call for each member of the batch: parameters' gradients are sums over rows that must stay apart."""
+    """Call once for each member of the batch: parameters' gradients are sums over rows that must stay apart."""
     pairs = list(zip(arguments, in_dims, strict=True))
     batched = [isinstance(a, torch.Tensor) and d is not None for a, d in pairs]
     if not info.batch_size:  # a member of zeros shows what results are like
@@ -50,13 +50,13 @@ def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: An
 
 
 def _is_deep(in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> bool:
-    """Whether a member has as many dimensions as operators take, and the batch finds no place before them."""
+    """Return True where a member has as many dimensions as operators take, and the batch finds no place before them."""
     pairs = zip(arguments, in_dims, strict=True)
     return any(isinstance(a, torch.Tensor) and a.dim() - (d is not None) >= MOST_DIMS for a, d in pairs)
 
 
 def _halves(call: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Of operators whose last argument is the dimension along which the last tensor has two halves."""
+    """Make the rule of operators whose last argument is the dimension along which the last tensor has two halves."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
         *tensors, dim = arguments

@@ -61,7 +61,7 @@ def _apply(operator: Callable[..., Tensor], input: Tensor, inplace: bool) -> Ten
 
 
 def _may_be_differentiated(input: Tensor) -> bool:
-    """Whether a gradient may be asked for: of what is traced, later; tensors under ``torch.func.vmap`` do not tell."""
+    """Return True where a gradient may be asked for: later if traced; tensors under ``torch.func.vmap`` do not tell."""
     if not isinstance(input, torch.Tensor) or torch.jit.is_tracing() or torch.compiler.is_exporting():
         return True
     return bool(torch.is_grad_enabled() and (input.requires_grad or torch._C._functorch.is_batchedtensor(input)))

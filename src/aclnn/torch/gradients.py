@@ -271,7 +271,7 @@ _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch
 def _layer_norm_gradients(
     dy: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any
 ) -> tuple[Any, Any, Any]:
-    """The same gradients by operations that PyTorch differentiates, mean and rstd as functions of x.
+    """Compute LayerNorm's gradients by operations that PyTorch differentiates, mean and rstd as functions of x.
 
     That is what mean and rstd are in a model; PyTorch's own second derivative assumes it too.
     """
@@ -294,7 +294,7 @@ _second("layer_norm_backward", _layer_norm_gradients)
 
 
 def _rms_norm_gradients(dy: Tensor, x: Tensor, rstd: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """As ``_layer_norm_gradients``: rstd as a function of x."""
+    """Compute RMSNorm's gradients like ``_layer_norm_gradients``, rstd as a function of x."""
     dims = list(range(x.dim() - gamma.dim(), x.dim()))
     rows = list(range(x.dim() - gamma.dim()))
     root = rstd.reshape(x.shape[: len(rows)] + (1,) * len(dims)).detach()

@@ -27,11 +27,11 @@ from aclnn.support.bounded import BoundedCache
 
 OLDEST_TORCH = (2, 8)
 
-torch: Any = optional.require("torch", "torch")
+torch: Any = optional.import_or_raise("torch", "torch")
 if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
     raise optional.MissingExtraError(
         f"expected torch {'.'.join(map(str, OLDEST_TORCH))} or newer, got {torch.__version__}: "
-        + optional.command("torch")
+        + optional.install_command("torch")
     )
 
 _SCHEMA_TYPES = {
@@ -60,7 +60,7 @@ _TORCH_DTYPES = {member: dtype for dtype, member in _DTYPES.items()}
 
 
 def is_functional(operator: Operator) -> bool:
-    """Whether it makes new tensors; one without inputs writes back into its argument."""
+    """Return True where it makes new tensors; an operator without inputs writes back into its argument."""
     return bool(operator.inputs)
 
 
@@ -70,7 +70,7 @@ def arguments_of(operator: Operator) -> tuple[Parameter, ...]:
 
 
 def schema(operator: Operator) -> str:
-    """Its schema, such as ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
+    """Return its schema, such as ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     if not is_functional(operator):
         return f"{operator.name}({_written_schema(operator)}) -> Tensor(a!)"
     returns = ", ".join(["Tensor"] * len(operator.outputs))
@@ -125,13 +125,13 @@ def _argument_schema(parameter: Parameter, default: Any) -> str:
 
 
 class _Recipe(NamedTuple):
-    """A call that has been judged: only memory and addresses are left to find."""
+    """A validated call: only memory and addresses are left to find."""
 
     plan: Plan | None
     inputs: Picker
     outputs: Picker
     fresh: tuple[Callable[[], Any] | None, ...]
-    """What allocates each result; None for one that is masked out."""
+    """Allocators of the results; None for one that is masked out."""
     workspace: Callable[[], Any] | None
 
 
@@ -142,8 +142,8 @@ Evaluate = Callable[[Arguments, Outs], Sequence[Any]]
 
 
 def evaluator(operator: Operator, device: str) -> Evaluate:
-    """What runs the operator on tensors of one device type."""
-    # Judging takes 0.1 to 0.6 ms; equal calls are judged once.
+    """Return a function that runs the operator on tensors of one device type."""
+    # Checks and plans take 0.1 to 0.6 ms; equal calls share them.
     recipes: BoundedCache[tuple[Any, ...], _Recipe] = BoundedCache()
     has_scalars = any(p.kind is Kind.SCALAR for p in operator.attributes)
 
@@ -160,11 +160,11 @@ def evaluator(operator: Operator, device: str) -> Evaluate:
             else:
                 key.append(tuple(argument) if isinstance(argument, list) else argument)
                 addresses.append(0)
-        judged = tuple(key)
-        recipe = recipes.get(judged)
+        described = tuple(key)
+        recipe = recipes.get(described)
         if recipe is None:
-            recipe = _judge(operator, device, arguments, outs)
-            recipes.keep(judged, recipe)
+            recipe = _prepare(operator, device, arguments, outs)
+            recipes[described] = recipe
         plan, inputs, outputs, fresh, workspace = recipe
         if outs is None:
             outs = []
@@ -188,7 +188,7 @@ def _with_scalars(operator: Operator, arguments: Arguments) -> Arguments:
 
 
 def _cpu(operator: Operator) -> Evaluate:
-    """Of tensors on different devices the dispatcher gives none to the CPU: there is only one."""
+    """Evaluate on the CPU, to which the dispatcher gives no tensors of different devices."""
     return evaluator(operator, "cpu")
 
 
@@ -223,7 +223,7 @@ def _device_of(operator: Operator, arguments: Arguments, outs: Outs) -> Any:
     return where
 
 
-def _judge(operator: Operator, device: str, arguments: Arguments, outs: Outs) -> _Recipe:
+def _prepare(operator: Operator, device: str, arguments: Arguments, outs: Outs) -> _Recipe:
     where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, arguments, outs)
     prepared = prepare_layouts(operator, call.arguments, call.product, device)
@@ -238,7 +238,7 @@ def _judge(operator: Operator, device: str, arguments: Arguments, outs: Outs) ->
 
 
 def _maker(device: Any, shape: Any, strides: Any, dtype: Any) -> Callable[[], Any]:
-    """What allocates such a tensor, dense: to be like one (without memory) is quicker told than each property."""
+    """Return an allocator of such dense tensors: ``empty_like`` of a model without memory takes the least time."""
     model = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     model.untyped_storage().resize_(0)
     return partial(torch.empty_like, model)
@@ -301,7 +301,7 @@ def _elementwise_arguments(operator: Operator, arguments: Arguments) -> list[Any
 
 
 def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]:
-    """Judge the arguments' descriptions alone, and make results without memory."""
+    """Check the arguments' descriptions alone, and make results without memory."""
     where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, _with_scalars(operator, arguments), outs)
     run_checks(call)
@@ -423,7 +423,7 @@ def _no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
 
 
 class Direct(dict[int, Callable[..., Any] | None]):
-    """By the number of a set of dispatch keys: the kernel of ours that the dispatcher would call for those in ``mask``.
+    """Our kernels by the number of a set of dispatch keys: that which the dispatcher would call for those in ``mask``.
 
     None where it is not ours. A passage through the dispatcher takes 2 µs.
     """

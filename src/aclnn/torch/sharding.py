@@ -35,7 +35,7 @@ def _elementwise(*arguments: Any) -> list[Rule]:
 
 
 def _halves(*arguments: Any) -> list[Rule]:
-    """Of operators whose tensors are halves along one dimension, or have two: whole along it, which comes last."""
+    """Rules of operators whose tensors are, or have, halves along one dimension: whole along it, which comes last."""
     from torch.distributed.tensor import Replicate, Shard
 
     tensors = [argument for argument in arguments if _is_tensor(argument)]
@@ -126,7 +126,7 @@ def _register(operator: Operator) -> None:
 
 
 def _register_into(operator: Operator) -> None:
-    """What is written keeps its placements, so the results, whatever theirs are, are copied into it."""
+    """Register the overload that writes: outputs keep their placements, and results are copied into them."""
     from torch.distributed.tensor import DTensor
 
     into = into_by_copying(operator)

@@ -12,9 +12,9 @@ import numpy as np
 from aclnn.core.dtypes import DataType
 from aclnn.support import optional
 
-triton: Any = optional.require("triton", "cuda")
-tl: Any = optional.require("triton.language", "cuda")
-torch: Any = optional.require("torch", "cuda")
+triton: Any = optional.import_or_raise("triton", "cuda")
+tl: Any = optional.import_or_raise("triton.language", "cuda")
+torch: Any = optional.import_or_raise("torch", "cuda")
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")

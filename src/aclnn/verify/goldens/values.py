@@ -25,7 +25,7 @@ from aclnn.execution.executor import check_arguments
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.locks import lock_across_forks
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval, Points
@@ -105,7 +105,7 @@ class Function:
     def _balls(self, operands: Sequence[Array], bits: int) -> Array:
         """The ends of balls around the results, (2, n); NaN for a zero, of which balls do not know the sign."""
         tuples, which = np.unique(np.stack(operands), axis=1, return_inverse=True)
-        with _lock, require("flint", "verify").ctx.workprec(bits):
+        with _lock, import_or_raise("flint", "verify").ctx.workprec(bits):
             if isinstance(self.formula, Gradient):
                 derivative = Function(self.formula.derivative, self.numbers)
                 known = cache(lambda x: derivative(Ball.of(x)))

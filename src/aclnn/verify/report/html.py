@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aclnn.support.optional import require
+from aclnn.support.optional import import_or_raise
 from aclnn.verify.report import charts
 from aclnn.verify.report.text import exact, figures, short, summary
 
@@ -19,8 +19,8 @@ def render(report: Json) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    jinja2 = require("jinja2", "verify")
-    markup = require("markupsafe", "verify").Markup
+    jinja2 = import_or_raise("jinja2", "verify")
+    markup = import_or_raise("markupsafe", "verify").Markup
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(short=short, exact=exact, figures=figures, summary=summary)
     for name in ("histogram", "by_x", "match_map"):
