@@ -19,7 +19,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import name_of
 from aclnn.operators import OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
-from aclnn.toolkit.lower_runtime import FORWARDS
+from aclnn.toolkit.rt_aliases import ALIASES
 from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
 
 _INTRODUCTION = """\
@@ -99,7 +99,7 @@ def functions_page() -> str:
         if module in rows:  # the operators' have their own page
             meaning = inspect.getdoc(function.implementation) or ""
             rows[module].append((f"`{function.prototype}`", meaning.split("\n")[0]))
-    older = [(f"`{forward.prototype}`", f"`{forward.to}`") for forward in FORWARDS]
+    older = [(f"`{alias.prototype}`", f"`{alias.to}`") for alias in ALIASES]
     groups = [*zip(_GROUPS.values(), rows.values(), strict=True), ("The layer below (`libruntime.so`)", older)]
     sections = [f"## {title}\n\n{_table(('function', 'what it does'), lines)}" for title, lines in groups]
     stubs = _table(("function", "answer"), ((f"`{stub.name}`", _answer(stub)) for stub in STUBS))

@@ -33,7 +33,7 @@ from aclnn.core.operator import Kind, Operator
 from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
-from aclnn.toolkit.border import is_text, number_type, parameter_type
+from aclnn.toolkit.abi import is_text, number_type, parameter_type
 
 CALLS_A_PROCESS = 250_000
 HANG_SECONDS = 300

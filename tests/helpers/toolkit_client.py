@@ -10,7 +10,7 @@ from typing import Any
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.tensor import contiguous_strides
-from aclnn.toolkit.border import parameter_type, result_type
+from aclnn.toolkit.abi import parameter_type, result_type
 
 _NUMBERS: Mapping[str, Any] = {
     "int": ctypes.c_int,

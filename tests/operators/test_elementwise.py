@@ -180,7 +180,7 @@ def test_probes_of_the_document(case: Case, curve: Curve) -> None:
     assert [f"{value:.6f}" for value in slope + 0.0] == list(curve.probes.values())
 
 
-FORWARDS = [
+ALIASES = [
     pytest.param(case, curve, id=f"{case.name}-{name}")
     for case in CASES
     if len(case.operands) < 2
@@ -194,7 +194,7 @@ def value(case: Case, curve: Curve, x: np.ndarray[Any, Any]) -> np.ndarray[Any, 
     return result
 
 
-@pytest.mark.parametrize(("case", "curve"), FORWARDS)
+@pytest.mark.parametrize(("case", "curve"), ALIASES)
 def test_the_value_in_float32(case: Case, curve: Curve) -> None:
     x = sample(curve)
     result = value(case, curve, x)
@@ -204,7 +204,7 @@ def test_the_value_in_float32(case: Case, curve: Curve) -> None:
 
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
-@pytest.mark.parametrize(("case", "curve"), FORWARDS)
+@pytest.mark.parametrize(("case", "curve"), ALIASES)
 def test_every_16_bit_value_is_correctly_rounded(case: Case, curve: Curve, dtype: D) -> None:
     x = every_16_bit(dtype)
     result = value(case, curve, x)
@@ -214,7 +214,7 @@ def test_every_16_bit_value_is_correctly_rounded(case: Case, curve: Curve, dtype
     assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
 
 
-@pytest.mark.parametrize(("case", "curve"), FORWARDS)
+@pytest.mark.parametrize(("case", "curve"), ALIASES)
 def test_values_at_infinities_and_probes(case: Case, curve: Curve) -> None:
     x = np.array([-np.inf, np.inf, np.nan, -np.nan], F32)
     low, high = curve.at_infinity

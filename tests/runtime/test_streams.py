@@ -517,7 +517,7 @@ ENDINGS: dict[str, tuple[str, list[str]]] = {
         other, event = Stream(), Event()
         stream.enqueue(lambda: time.sleep(0.2))
         event.record(stream)
-        event.hold_up(other)
+        event.wait_for(other)
         other.enqueue(lambda: print("must not run"))
         """,
         [],

@@ -200,7 +200,7 @@ class TestPythonCannotStart:
 
     def test_the_server_cannot_be_imported(self, host: Path, copy: Path) -> None:
         replace_in(
-            copy / "lib64" / "aclnn" / "bridge.so", b"import aclnn.toolkit.server", b"import aclnn.toolkit.nobody"
+            copy / "lib64" / "aclnn" / "bridge.so", b"import aclnn.toolkit.entry_points", b"import aclnn.toolkit.nobody"
         )
         line = self.refused(host, copy / "lib64")
         assert "aclnn.toolkit.nobody" in line

@@ -67,7 +67,7 @@ class TestPrograms:
 
 
 def test_one_text_for_two_threads_that_ask_first() -> None:
-    server = pytest.importorskip("aclnn.toolkit.server")
+    server = pytest.importorskip("aclnn.toolkit.entry_points")
 
     class SlowForeignInterface:
         NULL = None
@@ -76,7 +76,7 @@ def test_one_text_for_two_threads_that_ask_first() -> None:
             time.sleep(0.02)
             return bytearray(value)
 
-    border = server._Border(SlowForeignInterface(), None)
+    border = server._Marshaller(SlowForeignInterface(), None)
     one, other = meet(*[lambda: border.text(FUNCTIONS["aclrtGetSocName"], "Ascend910B2")] * 2)
     assert one is other
     assert border.texts["Ascend910B2"] is one, "what was handed out is kept"

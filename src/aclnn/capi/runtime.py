@@ -258,7 +258,7 @@ def aclrtRecordEvent(event: int, stream: int) -> None:
 def aclrtStreamWaitEvent(stream: int, event: int) -> None:
     """Let the stream's next work wait for what the event marks."""
     found = _event(event)
-    found.hold_up(devices.stream_of(stream))
+    found.wait_for(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)")

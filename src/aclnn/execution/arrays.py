@@ -188,7 +188,9 @@ class _CachedCall:
         self.match = (kernels.headers(arrays) if numpy and prepared.plan else _Descriptions(arrays)).match
         self._plan = prepared.plan
         self._workspace_bytes = prepared.workspace_bytes
-        self._inputs, self._outputs = prepared.pickers([p.name for p in (*operator.inputs, *operator.outputs)])
+        self._inputs, self._outputs = prepared.address_selectors(
+            [p.name for p in (*operator.inputs, *operator.outputs)]
+        )
         first = len(operator.inputs)
         tensors = [executor.tensors.get(p.name) for p in operator.outputs]
         self._fresh = [

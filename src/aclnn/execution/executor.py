@@ -25,7 +25,7 @@ from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 
 Task = Callable[[], object]
-Picker = Callable[[Sequence[int]], Sequence[int]]
+Selector = Callable[[Sequence[int]], Sequence[int]]
 
 
 class Stream(Protocol):
@@ -80,19 +80,19 @@ class Prepared:
         self.sizes_outputs = sizes_outputs
         tensors = dict(call.tensors())
         names = (*self.inputs, *self.outputs)
-        self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
+        self.operands = [_BoundTensor(name or "", _ABSENT if name is None else tensors[name]) for name in names]
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
-    def pickers(self, names: Sequence[str]) -> tuple[Picker, Picker]:
+    def address_selectors(self, names: Sequence[str]) -> tuple[Selector, Selector]:
         """Return selectors of the plan's inputs and of its outputs among a call's addresses.
 
         Those are a 0, the address of an absent tensor, followed by the addresses of ``names``, the call's arguments.
         """
         places = {name: place for place, name in enumerate(names, 1)} | {None: 0}
-        return _picker([places[name] for name in self.inputs]), _picker([places[name] for name in self.outputs])
+        return _selector([places[name] for name in self.inputs]), _selector([places[name] for name in self.outputs])
 
 
-def _picker(places: Sequence[int]) -> Picker:
+def _selector(places: Sequence[int]) -> Selector:
     """Return a function that selects the items at these places of a sequence."""
     if len(places) > 1:
         return itemgetter(*places)
@@ -250,7 +250,7 @@ class Executor:
 _SHORT_ELEMENTS = 1 << 14
 
 
-class _Operand:
+class _BoundTensor:
     """A tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
 
     __slots__ = ("name", "nbytes", "size", "span")

@@ -49,7 +49,7 @@ class Event:
         latest = self.latest  # read once: the stream may come to a reset meanwhile
         return self.reusable if latest is None else latest.done
 
-    def hold_up(self, stream: Stream) -> None:
+    def wait_for(self, stream: Stream) -> None:
         """Let the stream's next tasks wait for the latest record.
 
         Raises:
@@ -57,7 +57,7 @@ class Event:
         """
         record = self._awaited()
         if record is not None:
-            stream.hold_up(record)
+            stream.wait_for(record)
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
         """Wait for the latest record; whether it came within the time.

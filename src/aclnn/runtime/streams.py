@@ -45,13 +45,13 @@ class Record:
         self._gate = threading.Lock()
         self._gate.acquire()
 
-    def arrive(self) -> None:
-        """The stream has come to it."""
+    def complete(self) -> None:
+        """Mark the record as reached by its stream."""
         self._time_ns = time.perf_counter_ns()
-        self.abandon()
+        self.cancel()
 
-    def abandon(self) -> None:
-        """The stream will not come to it: hold nobody up."""
+    def cancel(self) -> None:
+        """Release everybody who waits: the stream will not come to the record."""
         self.done = True
         self._gate.release()
 
@@ -149,10 +149,10 @@ class Stream:
             AclnnError: 107000, the stream was closed.
         """
         record = Record()
-        self.enqueue(record.arrive, short=True, dropped=record.abandon)
+        self.enqueue(record.complete, short=True, dropped=record.cancel)
         return record
 
-    def hold_up(self, record: Record) -> None:
+    def wait_for(self, record: Record) -> None:
         """Let the next tasks wait for a record of any stream.
 
         Raises:
@@ -320,14 +320,14 @@ def _live() -> list[Stream]:
     return [stream for reference in _all.valuerefs() if (stream := reference()) is not None]
 
 
-def leave(finish: bool = False) -> None:
-    """At exit, drop what has not begun and give what is running some time: kernels must not outlive their memory.
+def drain_at_exit(run_pending: bool = False) -> None:
+    """Drop pending tasks at exit and give running ones some time: kernels must not outlive their memory.
 
-    ``finish`` gives that time to what has not begun as well, and drops only what is left then.
+    ``run_pending`` gives that time to pending tasks as well, and drops only what is left then.
     """
     deadline = time.monotonic() + _PATIENCE_AT_EXIT_S
     streams = _live()
-    if finish:
+    if run_pending:
         _wait(streams, deadline)
     for stream in streams:
         stream.drop()
@@ -344,5 +344,5 @@ def _restart_in_child() -> None:
         stream._reset()
 
 
-atexit.register(leave)
+atexit.register(drain_at_exit)
 after_fork(_restart_in_child)

@@ -11,7 +11,7 @@ from aclnn.capi.prototype import FUNCTIONS, HANDLES, CFunction
 from aclnn.core.operator import Operator
 from aclnn.core.status import CODES
 from aclnn.operators import C_OPERATORS
-from aclnn.toolkit.lower_runtime import FORWARDS
+from aclnn.toolkit.rt_aliases import ALIASES
 
 BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"
 OP_COMPILER = "acl/acl_op_compiler.h"
@@ -187,7 +187,7 @@ def _aclnn(functions: list[CFunction]) -> str:
 
 
 def _lower_runtime() -> str:
-    declared = "\n".join(f"{forward.prototype};" for forward in FORWARDS)
+    declared = "\n".join(f"{forward.prototype};" for forward in ALIASES)
     return "\n".join([_includes("stdint.h"), "typedef int32_t rtError_t;\n", _extern_c(declared)])
 
 

@@ -14,13 +14,13 @@ import aclnn
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
 from aclnn.support.optional import import_or_raise
-from aclnn.toolkit import border, trampolines
+from aclnn.toolkit import abi, trampolines
 from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
-from aclnn.toolkit.lower_runtime import Forward
+from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
 #: The module that serves the calls, inside of Python.
-SERVER = "aclnn.toolkit.server"
+ENTRY_POINTS = "aclnn.toolkit.entry_points"
 
 _COMPILE = ("-std=c11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-c")
 _LINK = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN:$ORIGIN/aclnn", "-Wl,--allow-shlib-undefined")
@@ -34,7 +34,7 @@ class Library:
 
     name: str
     """The linker's name for it: ``ascendcl``."""
-    functions: tuple[CFunction | Forward | Stub, ...]
+    functions: tuple[CFunction | Alias | Stub, ...]
     headers: tuple[str, ...]
     """The header that declares them, as a program includes it."""
 
@@ -119,7 +119,7 @@ def _machine() -> dict[str, str]:
         "ACLNN_IMPORT_SERVER": (
             f"import os, sys\npaths, here = [*map(os.fsdecode, {import_paths!r})], os.fsdecode({here!r})\n"
             "sys.path += [path for path in paths if path not in sys.path]\n"
-            f"sys.path.insert(0, here)\nimport aclnn\nsys.path.remove(here)\nimport {SERVER}\n"
+            f"sys.path.insert(0, here)\nimport aclnn\nsys.path.remove(here)\nimport {ENTRY_POINTS}\n"
         ),
     }
 
@@ -127,7 +127,7 @@ def _machine() -> dict[str, str]:
 def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     cffi = import_or_raise("cffi", "toolkit")
     ffi = cffi.FFI()
-    entries = [f"{border.entry_declaration(function)};" for function in functions]
+    entries = [f"{abi.entry_declaration(function)};" for function in functions]
     ffi.embedding_api("\n".join([*entries, f"{trampolines.NOTE_REFUSAL};", "void py_leave(void);"]))
     ffi.cdef(
         "void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);\n"
@@ -135,7 +135,7 @@ def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     )
     ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
     ffi.embedding_init_code(
-        f"import {SERVER}\nimport _aclnn_bridge\n{SERVER}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"
+        f"import {ENTRY_POINTS}\nimport _aclnn_bridge\n{ENTRY_POINTS}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"
     )
     with contextlib.redirect_stdout(io.StringIO()):  # cffi says which file it writes
         ffi.emit_c_code(str(path))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aclnn.capi.prototype import CFunction, CParameter
-from aclnn.toolkit.border import is_text, number_type, returns_text
+from aclnn.toolkit.abi import is_text, number_type, returns_text
 
 _SHOWN_ELEMENTS = 16
 

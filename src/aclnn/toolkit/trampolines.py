@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
-from aclnn.toolkit.border import entry_declaration, parameter_type, result_type
-from aclnn.toolkit.lower_runtime import Forward
+from aclnn.toolkit.abi import entry_declaration, parameter_type, result_type
+from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
 #: What Python implements beside the functions: noting a refusal that C code makes.
@@ -55,7 +55,7 @@ def table(functions: Sequence[CFunction]) -> str:
     return f"{declarations}\nstatic const struct aclnn_entries aclnn_table = {{\n{members}}};\n"
 
 
-def library(functions: Iterable[CFunction | Forward | Stub], headers: Iterable[str]) -> str:
+def library(functions: Iterable[CFunction | Alias | Stub], headers: Iterable[str]) -> str:
     """The C source of one library."""
     includes = "".join(f'#include "{header}"\n' for header in headers)
     bodies = "\n".join(map(_body, functions))
@@ -63,11 +63,11 @@ def library(functions: Iterable[CFunction | Forward | Stub], headers: Iterable[s
     return f"#define _GNU_SOURCE\n#include <math.h>\n{includes}{ours}\n{bodies}"
 
 
-def _body(function: CFunction | Forward | Stub) -> str:
+def _body(function: CFunction | Alias | Stub) -> str:
     match function:
         case Stub():
             return f"{function.prototype}\n{{\n{_unused(function.parameters)}    return {function.expression};\n}}\n"
-        case Forward():
+        case Alias():
             return _forward(function)
         case _:
             return _trampoline(function)
@@ -85,7 +85,7 @@ def _trampoline(function: CFunction) -> str:
     return _definition(function.prototype, fallback(function), call)
 
 
-def _forward(forward: Forward) -> str:
+def _forward(forward: Alias) -> str:
     given = [name.strip() for name in forward.arguments.split(",")]
     arguments = ", ".join(map(_border_argument, given, FUNCTIONS[forward.to].parameters))
     unused = _unused(name for name in forward.parameters if name not in given)

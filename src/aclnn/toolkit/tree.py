@@ -17,7 +17,7 @@ from aclnn.support.atomic import locked, replaced
 from aclnn.support.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
-from aclnn.toolkit.lower_runtime import FORWARDS, Forward
+from aclnn.toolkit.rt_aliases import ALIASES, Alias
 from aclnn.toolkit.stubs import STUBS, Stub
 from aclnn.version import __version__
 
@@ -77,13 +77,13 @@ def default_root() -> Path:
 
 def grouped() -> tuple[Library, ...]:
     """The libraries with the functions that each defines."""
-    functions: dict[str, list[CFunction | Forward | Stub]] = {name: [] for name in _LIBRARY_OF.values()}
+    functions: dict[str, list[CFunction | Alias | Stub]] = {name: [] for name in _LIBRARY_OF.values()}
     includes: dict[str, list[str]] = {name: [] for name in _LIBRARY_OF.values()}
     for header, declared in headers.by_header().items():
         name = _LIBRARY_OF[header.split("/")[0]]
         functions[name] += declared
         includes[name].append(header)
-    functions["runtime"], includes["runtime"] = list(FORWARDS), [headers.LOWER_RUNTIME]
+    functions["runtime"], includes["runtime"] = list(ALIASES), [headers.LOWER_RUNTIME]
     for stub in STUBS:
         functions[stub.library].append(stub)
     return tuple(Library(name, tuple(functions[name]), tuple(includes[name])) for name in functions)

@@ -19,7 +19,7 @@ from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.arrays import attribute
-from aclnn.execution.executor import Picker, prepare_layouts, run_checks
+from aclnn.execution.executor import Selector, prepare_layouts, run_checks
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS
 from aclnn.support import optional
@@ -128,8 +128,8 @@ class _Recipe(NamedTuple):
     """A validated call: only memory and addresses are left to find."""
 
     plan: Plan | None
-    inputs: Picker
-    outputs: Picker
+    inputs: Selector
+    outputs: Selector
     fresh: tuple[Callable[[], Any] | None, ...]
     """Allocators of the results; None for one that is masked out."""
     workspace: Callable[[], Any] | None
@@ -231,7 +231,7 @@ def _prepare(operator: Operator, device: str, arguments: Arguments, outs: Outs) 
     size = prepared.workspace_bytes
     return _Recipe(
         prepared.plan,
-        *prepared.pickers(names),
+        *prepared.address_selectors(names),
         tuple(spec and _maker(where, *spec) for spec in fresh),
         _maker(where, (size,), (1,), torch.uint8) if size else None,
     )

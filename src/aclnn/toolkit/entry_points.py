@@ -18,7 +18,7 @@ from aclnn.core.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, A
 from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
-from aclnn.toolkit.border import is_text, result_type
+from aclnn.toolkit.abi import is_text, result_type
 from aclnn.toolkit.trace import Trace
 
 Entry = Callable[..., Any]
@@ -31,7 +31,7 @@ _SHORT_LIVED = "aclGetRecentErrMsg"
 __all__ = ["attach", "capi"]
 
 
-class _Border:
+class _Marshaller:
     """cffi's two objects, and what is built from them."""
 
     def __init__(self, ffi: Any, lib: Any) -> None:
@@ -68,34 +68,34 @@ class _Border:
 
 def attach(ffi: Any, lib: Any) -> None:
     """Give every C entry point its Python function; cffi calls this once."""
-    border = _Border(ffi, lib)
-    wrap = _tracing(border)
+    marshaller = _Marshaller(ffi, lib)
+    wrap = _tracing(marshaller)
     is_queued = task_queue.is_used()
     if is_queued:
         lib.aclnn_watch()
     for function in FUNCTIONS.values():
-        error = _fallback(function, border)
-        entry = wrap(function, _entry(function, border))
+        error = _fallback(function, marshaller)
+        entry = wrap(function, _entry(function, marshaller))
         if is_queued:
             entry = task_queue.noted(function, entry, lib.aclnn_begun)
         ffi.def_extern(name=f"py_{function.name}", error=error, onerror=_onerror(function))(entry)
     ffi.def_extern(name="py_leave")(_leave)
-    ffi.def_extern(name="py_note_refusal")(_refusals(border))
+    ffi.def_extern(name="py_note_refusal")(_refusals(marshaller))
     kernels.when_compiler_is_up.append(lib.aclnn_leave_first)
     lib.aclnn_leave_first()
 
 
-def _refusals(border: _Border) -> Entry:
+def _refusals(marshaller: _Marshaller) -> Entry:
     def note(function: Any, code: int) -> None:
-        border.lib.aclnn_begun()
-        errors.record(code, stubs.refusal(border.string(function) or ""))
+        marshaller.lib.aclnn_begun()
+        errors.record(code, stubs.refusal(marshaller.string(function) or ""))
 
     return note
 
 
 def _leave() -> None:
     """The process ends: nothing may be in LLVM, or come to it, once its destructors have run."""
-    streams.leave(finish=True)
+    streams.drain_at_exit(run_pending=True)
     kernels.compile_no_more()
     gc.freeze()  # what LLVM owns is not to be released later
 
@@ -114,18 +114,18 @@ def _opened_trace() -> Trace | None:
 _trace = _opened_trace()
 
 
-def _tracing(border: _Border) -> Callable[[CFunction, Entry], Entry]:
+def _tracing(marshaller: _Marshaller) -> Callable[[CFunction, Entry], Entry]:
     trace = _trace
     if trace is None:
         return lambda function, entry: entry
-    return lambda function, entry: trace.wrap(function, entry, border.elements, border.string)
+    return lambda function, entry: trace.wrap(function, entry, marshaller.elements, marshaller.string)
 
 
-def _fallback(function: CFunction, border: _Border) -> Any:
+def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
     """Return C's result when Python itself fails: an error status, null or 0."""
     if function.returns_status:
         return _failure(function)
-    return border.null if result_type(function) == "const char *" else 0
+    return marshaller.null if result_type(function) == "const char *" else 0
 
 
 def _failure(function: CFunction) -> int:
@@ -148,14 +148,14 @@ def _onerror(function: CFunction) -> Callable[..., None]:
     return note
 
 
-def _entry(function: CFunction, border: _Border) -> Entry:
-    compute = _with_inputs(function, border)
+def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
+    compute = _with_inputs(function, marshaller)
     if not function.returns_status:
-        return _value_entry(function, border, compute)
-    return _status_entry(function, compute) if not function.outputs else _result_entry(function, border, compute)
+        return _value_entry(function, marshaller, compute)
+    return _status_entry(function, compute) if not function.outputs else _result_entry(function, marshaller, compute)
 
 
-def _with_inputs(function: CFunction, border: _Border) -> Entry:
+def _with_inputs(function: CFunction, marshaller: _Marshaller) -> Entry:
     """The implementation, taking all of C's arguments as they come, out-parameters too."""
     implementation = function.implementation
     names = [parameter.name for parameter in function.parameters]
@@ -177,17 +177,17 @@ def _with_inputs(function: CFunction, border: _Border) -> Entry:
                     ACLNN_ERR_PARAM_INVALID,
                     f"{names[counter]}: expected at most {_LONGEST_ARRAY} elements, got {values[counter]}",
                 )
-            given[at] = border.elements(values[at], values[counter])
+            given[at] = marshaller.elements(values[at], values[counter])
         for at in texts:
-            given[at] = border.string(values[at])
+            given[at] = marshaller.string(values[at])
         return implementation(*pick(given))
 
     return converted
 
 
-def _value_entry(function: CFunction, border: _Border, compute: Entry) -> Entry:
+def _value_entry(function: CFunction, marshaller: _Marshaller, compute: Entry) -> Entry:
     is_string = result_type(function) == "const char *"
-    refused = _fallback(function, border)
+    refused = _fallback(function, marshaller)
 
     def value(*values: Any) -> Any:
         try:
@@ -195,7 +195,7 @@ def _value_entry(function: CFunction, border: _Border, compute: Entry) -> Entry:
         except AclnnError as error:
             function.refuse(error)
             return refused
-        return border.text(function, result) if is_string else result
+        return marshaller.text(function, result) if is_string else result
 
     return value
 
@@ -212,10 +212,10 @@ def _status_entry(function: CFunction, compute: Entry) -> Entry:
     return status
 
 
-def _result_entry(function: CFunction, border: _Border, compute: Entry) -> Entry:
+def _result_entry(function: CFunction, marshaller: _Marshaller, compute: Entry) -> Entry:
     names = [parameter.name for parameter in function.parameters]
     required = [names.index(parameter.name) for parameter in function.outputs if not parameter.nullable]
-    store = _store(function, border)
+    store = _store(function, marshaller)
 
     def results(*values: Any) -> int:
         for at in required:
@@ -234,7 +234,7 @@ def _null(function: CFunction, name: str) -> int:
     return function.refuse(AclnnError(function.null_status, f"{name}: expected an address for the result, got null"))
 
 
-def _store(function: CFunction, border: _Border) -> Entry:
+def _store(function: CFunction, marshaller: _Marshaller) -> Entry:
     """Return a function that writes results where C's out-parameters point."""
     names = [parameter.name for parameter in function.parameters]
     outputs = [names.index(parameter.name) for parameter in function.outputs]
@@ -251,6 +251,6 @@ def _store(function: CFunction, border: _Border) -> Entry:
     def store(values: Sequence[Any], results: Sequence[Any]) -> None:
         for at, is_list, result in zip(outputs, lists, results, strict=True):
             if values[at]:
-                values[at][0] = border.array(result) if is_list else result
+                values[at][0] = marshaller.array(result) if is_list else result
 
     return store

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Forward:
+class Alias:
     """A function that is another under an older name."""
 
     prototype: str
@@ -27,30 +27,30 @@ class Forward:
         return [re.findall(r"\w+", part)[-1] for part in self.prototype.split("(", 1)[1].split(",")]
 
 
-FORWARDS = (
-    Forward(
+ALIASES = (
+    Alias(
         "rtError_t rtCtxCreate(void **context, uint32_t mode, int32_t device)", "aclrtCreateContext", "context, device"
     ),
-    Forward("rtError_t rtCtxDestroy(void *context)", "aclrtDestroyContext", "context"),
-    Forward("rtError_t rtStreamCreate(void **stream, int32_t priority)", "aclrtCreateStream", "stream"),
-    Forward("rtError_t rtStreamDestroy(void *stream)", "aclrtDestroyStream", "stream"),
-    Forward("rtError_t rtStreamDestroyForce(void *stream)", "aclrtDestroyStreamForce", "stream"),
-    Forward("rtError_t rtStreamSynchronize(void *stream)", "aclrtSynchronizeStream", "stream"),
-    Forward(
+    Alias("rtError_t rtCtxDestroy(void *context)", "aclrtDestroyContext", "context"),
+    Alias("rtError_t rtStreamCreate(void **stream, int32_t priority)", "aclrtCreateStream", "stream"),
+    Alias("rtError_t rtStreamDestroy(void *stream)", "aclrtDestroyStream", "stream"),
+    Alias("rtError_t rtStreamDestroyForce(void *stream)", "aclrtDestroyStreamForce", "stream"),
+    Alias("rtError_t rtStreamSynchronize(void *stream)", "aclrtSynchronizeStream", "stream"),
+    Alias(
         "rtError_t rtStreamSynchronizeWithTimeout(void *stream, int32_t timeout)",
         "aclrtSynchronizeStreamWithTimeout",
         "stream, timeout",
     ),
-    Forward(
+    Alias(
         "rtError_t rtMalloc(void **devPtr, uint64_t size, uint32_t type, uint16_t moduleId)",
         "aclrtMalloc",
         "devPtr, size, 0",
     ),
-    Forward("rtError_t rtFree(void *devPtr)", "aclrtFree", "devPtr"),
-    Forward(
+    Alias("rtError_t rtFree(void *devPtr)", "aclrtFree", "devPtr"),
+    Alias(
         "rtError_t rtMemcpy(void *dst, uint64_t destMax, const void *src, uint64_t count, int32_t kind)",
         "aclrtMemcpy",
         "dst, destMax, src, count, kind",
     ),
-    Forward("rtError_t rtSetDeviceSatMode(int32_t mode)", "aclrtSetDeviceSatMode", "mode"),
+    Alias("rtError_t rtSetDeviceSatMode(int32_t mode)", "aclrtSetDeviceSatMode", "mode"),
 )
