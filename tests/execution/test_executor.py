@@ -62,7 +62,7 @@ def test_single_use_is_single(case: Case) -> None:
     with pytest.raises(AclnnError) as caught:
         run(executor)
     assert caught.value.code == NULL
-    text = f"{case.operator.function}: executor: expected one that may run, got a used single-use one"
+    text = f"{case.operator.function}: executor: already used; call aclSetAclOpExecutorRepeatable to run it again"
     assert caught.value.message == text
     assert outputs(case, guarded) == before
 

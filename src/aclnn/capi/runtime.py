@@ -196,9 +196,7 @@ def aclrtSynchronizeStreamWithTimeout(stream: int, timeout: int) -> None:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
     devices.current()
     if not devices.stream_of(stream).synchronize(_seconds(timeout)):
-        raise AclnnError(
-            ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"stream: expected its work to end within {timeout} ms, it has not"
-        )
+        raise AclnnError(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"stream: timed out after {timeout} ms")
 
 
 def _seconds(timeout_ms: int) -> float | None:
@@ -279,9 +277,7 @@ def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
     if timeout < -1:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 0 ms or more, got {timeout}")
     if not _event(event).synchronize(_seconds(timeout)):
-        raise AclnnError(
-            ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"event: expected its work to end within {timeout} ms, it has not"
-        )
+        raise AclnnError(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"event: timed out after {timeout} ms")
 
 
 @c_function("aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)")

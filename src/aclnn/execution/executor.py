@@ -150,7 +150,9 @@ class Executor:
         """
         # Counted in one step: of two threads with one single-use executor, one is refused.
         if next(self._runs) and not self.repeatable:
-            raise self._error(ACLNN_ERR_PARAM_NULLPTR, "executor: expected one that may run, got a used single-use one")
+            raise self._error(
+                ACLNN_ERR_PARAM_NULLPTR, "executor: already used; call aclSetAclOpExecutorRepeatable to run it again"
+            )
         if workspace_size or self.workspace_bytes:
             self.check_workspace(workspace, workspace_size)
         plan = self.prepared.plan

@@ -226,9 +226,7 @@ class Stream:
         with self._lock:
             failure, self._failure = self._failure, None
         if failure is not None:
-            raise AclnnError(
-                ACL_ERROR_RT_INTERNAL_ERROR, f"stream: expected its tasks to succeed, one failed: {failure}"
-            )
+            raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: a task failed: {failure}")
 
     def _remember(self, error: BaseException) -> bool:
         """Keep a task's error as the stream's failure; whether it is an interrupt, which is for the thread as well."""

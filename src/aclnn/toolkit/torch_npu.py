@@ -49,7 +49,7 @@ def _installed(name: str) -> Distribution:
     try:
         return distribution(name)
     except PackageNotFoundError:
-        raise ToolkitError(f"{name}: expected it to be installed, it is not: {_INSTALL}") from None
+        raise ToolkitError(f"{name}: not installed: {_INSTALL}") from None
 
 
 def environment(chosen: str | None) -> dict[str, str]:
