@@ -160,7 +160,7 @@ def _command(operator: Operator) -> Any:
 
     def command(**values: Any) -> None:
         out, dtype, shape, soc, json, context = (values.pop(name) for name in common)
-        texts = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+        texts = {name: _text(value) for name, value in values.items()}
         with console.exit_status(json):
             with console.usage():
                 raw = raw_layout(dtype or [], shape or []).named(operator)
@@ -191,13 +191,17 @@ def _argument(parameter: Parameter, default: Any, hint: Any) -> Argument:
     elif not parameter.is_tensor:
         options |= {"parser": partial(_parsed, parameter), "metavar": _METAVARS.get(parameter.kind, "INTEGER")}
     else:
-        kind, options = Path, options | {"path_type": str, "metavar": "FILE"}
+        kind, options = Path, options | {"metavar": "FILE"}
     return Argument(
         parameter.python_name,
         Argument.KEYWORD_ONLY,
         default=Argument.empty if required else None,
         annotation=Annotated[kind if required else kind | None, typer.Option(_option(parameter), **options)],
     )
+
+
+def _text(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else str(value) if isinstance(value, Path) else value
 
 
 def _parsed(parameter: Parameter, text: str) -> Any:
