@@ -13,7 +13,6 @@ import venv
 from pathlib import Path
 
 import torch
-
 from aclnn.toolkit.torch_npu import VERSION
 
 ROOT = Path(__file__).parents[2]

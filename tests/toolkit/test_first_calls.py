@@ -91,7 +91,7 @@ def test_one_of_two_threads_that_destroy_a_tensor_is_refused(monkeypatch: pytest
         return found
 
     tensor = cann.aclCreateTensor([1], 1, 0, None, 0, 2, [1], 1, 0)
-    monkeypatch.setattr(handles, "find", slow_find)
+    monkeypatch.setattr(handles, "get", slow_find)
     assert sorted(meet(*[lambda: cann.aclDestroyTensor(tensor)] * 2)) == [0, 161001]
 
 
@@ -101,7 +101,7 @@ def test_a_handle_that_is_destroyed_while_it_is_described(monkeypatch: pytest.Mo
             return self.pop(key, None) is not None  # type: ignore[call-overload]  # any object may be asked for
 
     handle = handles.insert(object())
-    monkeypatch.setattr(handles, "_objects", Vanishing({handle: object()}))
+    monkeypatch.setattr(handles._objects, "current", Vanishing({handle: object()}))
     assert handles.describe(handle).startswith(f"{handle:#x}, ")
 
 
