@@ -634,7 +634,6 @@ def test_a_case_may_be_called_anything(tmp_path, monkeypatch, name):
     """A tag of markup ended a passing run with a MarkupError, and a terminal obeyed what was in a name."""
     screen = io.StringIO()
     monkeypatch.setattr(console, "err", console._Plain(file=screen, force_terminal=True, width=200))
-    monkeypatch.setattr(console, "_PATIENCE_S", 0.0)
     words = dump(tmp_path, ".npy")
     case = {"name": name, "actual": words.pop("grad_input"), **words}
     (tmp_path / "list.json").write_text(json.dumps([case]))
