@@ -15,7 +15,8 @@ import pytest
 
 import aclnn
 from aclnn import cann, capi
-from aclnn.operators import OPERATORS
+from aclnn.core.operator import Operator
+from aclnn.operators import OPERATORS, function_of
 
 ROOT = Path(__file__).parents[1]
 README = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -39,13 +40,21 @@ dims: list[int]
 status, dims, count = aclGetViewShape(tensor)
 _, size, executor = aclnnGeluBackwardV2GetWorkspaceSize(tensor, None, "tanh", tensor)
 why: str | None = aclGetRecentErrMsg()
+result: np.ndarray = aclnn.gelu_backward_v2(x, x, "tanh", out=None)
+dx, dw, db = aclnn.layer_norm_backward(x, x, (3,), x, x, out=(x, None, None))
+aclnn.elu(x, np.float32(2), 1, 0.5)
 """
 
 BAD = """\
 import aclnn
+import numpy as np
 from aclnn.cann import *
 
+x = np.zeros(3, np.float32)
 aclnn.silu_forward
+aclnn.silu_backward(1.0, 2.0)
+aclnn.gelu_backward_v2(x, x, "tan")
+aclnn.silu(x, out=3)
 aclrtMalloc("64")
 status: int = aclrtMalloc(64)
 aclrtMallok(64)
@@ -73,7 +82,7 @@ def lines_complained_of(checker: str, folder: Path, *options: str) -> set[str]:
     return set(re.findall(r"(\w+\.py:\d+)(?::\d+)*(?:: | - )error", done.stdout))
 
 
-ALL_BAD_LINES = {f"bad.py:{number}" for number in range(4, 9)}
+ALL_BAD_LINES = {f"bad.py:{number}" for number in range(6, 14)}
 
 
 def test_mypy_knew_none_of_the_names(client: Path) -> None:
@@ -86,6 +95,14 @@ def test_mypy_knew_none_of_the_names(client: Path) -> None:
 def test_pyright_knew_none_of_the_names(client: Path) -> None:
     options = ["--level", "error", "--pythonpath", sys.executable]
     assert lines_complained_of("basedpyright", client, *options) == ALL_BAD_LINES
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
+def test_signatures_of_functions_are_typed_for_users(operator: Operator) -> None:
+    signature = inspect.signature(function_of(operator))
+    types = [signature.return_annotation, *(parameter.annotation for parameter in signature.parameters.values())]
+    assert inspect.Parameter.empty not in types
+    assert [found for found in types if re.search(r"\bAny\b", str(found))] == []
 
 
 def test_a_star_imported_three_names() -> None:

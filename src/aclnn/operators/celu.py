@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -21,6 +19,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, expm1, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def celu_value(x: Real, alpha: Real) -> Real:
@@ -86,7 +85,7 @@ INPLACE_CELU = Operator(
 )
 
 
-def celu(self: Any, alpha: Any = 1.0, out: Any = None) -> Any:
+def celu(self: ArrayLike, alpha: Number = 1.0, out: ArrayLike | None = None) -> Array:
     """CELU: x for x > 0, ``alpha·(e^(x / alpha) - 1)`` else.
 
     Args:
@@ -105,7 +104,7 @@ def celu(self: Any, alpha: Any = 1.0, out: Any = None) -> Any:
     return arrays.call(CELU, (self,), (alpha,), (out,))
 
 
-def inplace_celu(self: Any, alpha: Any = 1.0) -> Any:
+def inplace_celu(self: ArrayLike, alpha: Number = 1.0) -> Array:
     """CELU written back into its argument.
 
     Args:

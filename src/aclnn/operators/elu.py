@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from aclnn.core.checks import (
     WITH_BFLOAT16,
@@ -25,6 +24,7 @@ from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parame
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, expm1, minimum, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def elu_value(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
@@ -169,7 +169,9 @@ ELU_BACKWARD = Operator(
 )
 
 
-def elu(self: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0, out: Any = None) -> Any:
+def elu(
+    self: ArrayLike, alpha: Number = 1.0, scale: Number = 1.0, input_scale: Number = 1.0, out: ArrayLike | None = None
+) -> Array:
     """ELU: ``scale·x`` for x > 0, ``alpha·scale·(e^(input_scale·x) - 1)`` else.
 
     Args:
@@ -189,7 +191,7 @@ def elu(self: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0, o
     return arrays.call(ELU, (self,), (alpha, scale, input_scale), (out,))
 
 
-def inplace_elu(self: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
+def inplace_elu(self: ArrayLike, alpha: Number = 1.0, scale: Number = 1.0, input_scale: Number = 1.0) -> Array:
     """ELU written back into its argument.
 
     Args:
@@ -208,8 +210,14 @@ def inplace_elu(self: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any 
 
 
 def elu_backward(
-    grad_output: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: Any, out: Any = None
-) -> Any:
+    grad_output: ArrayLike,
+    alpha: Number,
+    scale: Number,
+    input_scale: Number,
+    is_result: bool,
+    self_or_result: ArrayLike,
+    out: ArrayLike | None = None,
+) -> Array:
     """Gradient of ELU: dy times scale for v > 0, else ``input_scale·alpha·scale·e^(input_scale·v)``.
 
     With ``is_result`` v is the forward result, and the slope ``input_scale·(v + alpha·scale)`` for v <= 0.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, decimal, exp, fitted
+from aclnn.typing import Array, ArrayLike
 
 _RISE = decimal("1.702")
 
@@ -98,7 +97,7 @@ FAST_GELU_BACKWARD = Operator(
 )
 
 
-def fast_gelu(self: Any, out: Any = None) -> Any:
+def fast_gelu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """FastGelu: ``x / (1 + exp(-1.702·x))``.
 
     Args:
@@ -115,7 +114,7 @@ def fast_gelu(self: Any, out: Any = None) -> Any:
     return arrays.call(FAST_GELU, (self,), (), (out,))
 
 
-def fast_gelu_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+def fast_gelu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of FastGelu: ``dx = dy·((s - 1)·(-1.702·x) + 1)·s`` with ``s = 1 / (exp(-1.702·x) + 1)``.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from aclnn.core.checks import (
     FLOATING,
@@ -30,6 +30,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import promote
 from aclnn.execution import arrays
 from aclnn.formula import PI, Gradient, Real, absolute, decimal, erfc, exp, fitted, sqrt, where
+from aclnn.typing import Array, ArrayLike
 
 _INV_SQRT_2 = sqrt(decimal("0.5"))
 _INV_SQRT_2PI = 1.0 / sqrt(2.0 * PI)
@@ -236,7 +237,7 @@ GELU_BACKWARD_V2 = Operator(
 )
 
 
-def gelu(self: Any, out: Any = None) -> Any:
+def gelu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """GELU approximated by tanh: ``x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³)))/2``.
 
     Args:
@@ -253,7 +254,7 @@ def gelu(self: Any, out: Any = None) -> Any:
     return arrays.call(GELU, (self,), (), (out,))
 
 
-def gelu_v2(x: Any, approximate: int = 0, out: Any = None) -> Any:
+def gelu_v2(x: ArrayLike, approximate: int = 0, out: ArrayLike | None = None) -> Array:
     """GELU: ``x·Phi(x)``, or its tanh approximation.
 
     Args:
@@ -271,7 +272,7 @@ def gelu_v2(x: Any, approximate: int = 0, out: Any = None) -> Any:
     return arrays.call(GELU_V2, (x,), (approximate,), (out,))
 
 
-def gelu_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+def gelu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of GELU approximated by tanh: ``dx = dy·d/dx(x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³)))/2)``.
 
     Args:
@@ -292,8 +293,8 @@ def gelu_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
 
 
 def gelu_backward_v2(
-    grad_output: Any, self: Any, approximate: Literal["none", "tanh"] = "none", out: Any = None
-) -> Any:
+    grad_output: ArrayLike, self: ArrayLike, approximate: Literal["none", "tanh"] = "none", out: ArrayLike | None = None
+) -> Array:
     """Gradient of GELU: ``dx = dy·(Phi(x) + x·phi(x))``, or that of its tanh approximation.
 
     Args:

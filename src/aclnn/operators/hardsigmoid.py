@@ -23,6 +23,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Para
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, where
+from aclnn.typing import Array, ArrayLike
 
 
 def hardsigmoid_value(x: Real) -> Real:
@@ -119,7 +120,7 @@ HARDSIGMOID_BACKWARD = Operator(
 )
 
 
-def hardsigmoid(self: Any, out: Any = None) -> Any:
+def hardsigmoid(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Piecewise linear logistic function: ``min(1, max(0, x/6 + 1/2))``.
 
     Args:
@@ -136,7 +137,7 @@ def hardsigmoid(self: Any, out: Any = None) -> Any:
     return arrays.call(HARDSIGMOID, (self,), (), (out,))
 
 
-def inplace_hardsigmoid(self: Any) -> Any:
+def inplace_hardsigmoid(self: ArrayLike) -> Array:
     """Piecewise linear logistic function written back into its argument.
 
     Args:
@@ -151,7 +152,7 @@ def inplace_hardsigmoid(self: Any) -> Any:
     return arrays.call(INPLACE_HARDSIGMOID, (), (), (self,))
 
 
-def hardsigmoid_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+def hardsigmoid_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of the piecewise linear logistic function: dy/6 for -3 < x < 3, else 0.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -18,6 +16,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, fitted, where
+from aclnn.typing import Array, ArrayLike
 
 
 @fitted()
@@ -130,7 +129,7 @@ HARDSWISH_BACKWARD_V2 = Operator(
 )
 
 
-def hardswish(self: Any, out: Any = None) -> Any:
+def hardswish(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Hardswish: 0 for x <= -3, x for x >= 3, x·(x + 3)/6 in between.
 
     Args:
@@ -147,7 +146,7 @@ def hardswish(self: Any, out: Any = None) -> Any:
     return arrays.call(HARDSWISH, (self,), (), (out,))
 
 
-def inplace_hardswish(self: Any) -> Any:
+def inplace_hardswish(self: ArrayLike) -> Array:
     """Hardswish written back into its argument.
 
     Args:
@@ -162,7 +161,7 @@ def inplace_hardswish(self: Any) -> Any:
     return arrays.call(INPLACE_HARDSWISH, (), (), (self,))
 
 
-def hardswish_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+def hardswish_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of Hardswish: dy times 0 for x < -3, 1 for x > 3, x/3 + 1/2 from -3 to 3 inclusive.
 
     Args:
@@ -180,7 +179,7 @@ def hardswish_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
     return arrays.call(HARDSWISH_BACKWARD, (grad_output, self), (), (out,))
 
 
-def hardswish_backward_v2(grad_output: Any, self: Any, out: Any = None) -> Any:
+def hardswish_backward_v2(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of Hardswish: dy times 0 for x <= -3, 1 for x >= 3, x/3 + 1/2 in between.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -20,6 +18,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def hardtanh_gradient(dy: Real, x: Real, low: Real, high: Real) -> Real:
@@ -63,7 +62,9 @@ HARDTANH_BACKWARD = Operator(
 )
 
 
-def hardtanh_backward(grad_output: Any, self: Any, min: Any, max: Any, out: Any = None) -> Any:
+def hardtanh_backward(
+    grad_output: ArrayLike, self: ArrayLike, min: Number, max: Number, out: ArrayLike | None = None
+) -> Array:
     """Gradient of the clamp between two bounds: dy for min < x < max, else 0.
 
     Args:

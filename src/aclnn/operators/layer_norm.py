@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from aclnn.core.checks import (
     MOST_DIMS,
@@ -27,6 +26,7 @@ from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Operat
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.execution import arrays
+from aclnn.typing import Array, ArrayLike
 
 _OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 
@@ -349,13 +349,13 @@ LAYER_NORM_BACKWARD = Operator(
 
 
 def layer_norm(
-    input: Any,
+    input: ArrayLike,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
-    out: Sequence[Any] = (None, None, None),
-) -> tuple[Any, Any, Any]:
+    out: Sequence[ArrayLike | None] = (None, None, None),
+) -> tuple[Array, Array, Array]:
     """LayerNorm over the trailing ``normalized_shape`` dimensions: M rows of N columns.
 
     ``out = (x - mean)·rstd·w + b`` with ``rstd = 1 / sqrt(var + eps)``, the variance taken without Bessel's correction.
@@ -380,14 +380,14 @@ def layer_norm(
 
 
 def layer_norm_with_impl_mode(
-    input: Any,
+    input: ArrayLike,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
     impl_mode: int = 0,
-    out: Sequence[Any] = (None, None, None),
-) -> tuple[Any, Any, Any]:
+    out: Sequence[ArrayLike | None] = (None, None, None),
+) -> tuple[Array, Array, Array]:
     """``layer_norm`` with a choice of precision: all modes compute in at least float32 and round once.
 
     Args:
@@ -411,13 +411,13 @@ def layer_norm_with_impl_mode(
 
 
 def fast_layer_norm(
-    input: Any,
+    input: ArrayLike,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
-    out: Sequence[Any] = (None, None, None),
-) -> tuple[Any, Any, Any]:
+    out: Sequence[ArrayLike | None] = (None, None, None),
+) -> tuple[Array, Array, Array]:
     """``layer_norm`` of the A2 and A3 products alone, at most 583,705,600 elements in a row.
 
     Args:
@@ -439,16 +439,16 @@ def fast_layer_norm(
 
 
 def layer_norm_backward(
-    grad_out: Any,
-    input: Any,
+    grad_out: ArrayLike,
+    input: ArrayLike,
     normalized_shape: Sequence[int],
-    mean: Any,
-    rstd: Any,
-    weight: Any = None,
-    bias: Any = None,
+    mean: ArrayLike,
+    rstd: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     output_mask: Sequence[bool] = (True, True, True),
-    out: Sequence[Any] = (None, None, None),
-) -> tuple[Any, Any, Any]:
+    out: Sequence[ArrayLike | None] = (None, None, None),
+) -> tuple[Array | None, Array | None, Array | None]:
     """Gradients of LayerNorm over the trailing ``normalized_shape`` dimensions: M rows of N columns.
 
     ``xhat = (x - mean)·rstd``, ``g = dy·w``, ``dx = (g - Σg/N - xhat·Σ(g·xhat)/N)·rstd``, ``dw = Σ dy·xhat`` and

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -26,6 +24,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def leaky_relu_value(x: Real, negative_slope: Real) -> Real:
@@ -141,7 +140,7 @@ LEAKY_RELU_BACKWARD = Operator(
 )
 
 
-def leaky_relu(self: Any, negative_slope: Any = 0.01, out: Any = None) -> Any:
+def leaky_relu(self: ArrayLike, negative_slope: Number = 0.01, out: ArrayLike | None = None) -> Array:
     """Leaky ReLU: x for x > 0, ``negative_slope·x`` else.
 
     Args:
@@ -159,7 +158,7 @@ def leaky_relu(self: Any, negative_slope: Any = 0.01, out: Any = None) -> Any:
     return arrays.call(LEAKY_RELU, (self,), (negative_slope,), (out,))
 
 
-def inplace_leaky_relu(self: Any, negative_slope: Any = 0.01) -> Any:
+def inplace_leaky_relu(self: ArrayLike, negative_slope: Number = 0.01) -> Array:
     """Leaky ReLU written back into its argument.
 
     Args:
@@ -176,8 +175,12 @@ def inplace_leaky_relu(self: Any, negative_slope: Any = 0.01) -> Any:
 
 
 def leaky_relu_backward(
-    grad_output: Any, self: Any, negative_slope: Any, self_is_result: bool = False, out: Any = None
-) -> Any:
+    grad_output: ArrayLike,
+    self: ArrayLike,
+    negative_slope: Number,
+    self_is_result: bool = False,
+    out: ArrayLike | None = None,
+) -> Array:
     """Gradient of leaky ReLU: dy for x > 0, ``negative_slope·dy`` else.
 
     Args:

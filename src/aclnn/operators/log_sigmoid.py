@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floating, present, same_dtype, same_shape
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, absolute, exp, log1p, minimum, where
+from aclnn.typing import Array, ArrayLike
 
 
 def log_sigmoid_value(x: Real) -> Real:
@@ -105,7 +105,7 @@ LOG_SIGMOID_BACKWARD = Operator(
 )
 
 
-def log_sigmoid(self: Any, out: Any = None) -> Any:
+def log_sigmoid(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Logarithm of the logistic function: ``min(x, 0) - ln(1 + e^(-|x|))``.
 
     Args:
@@ -122,7 +122,7 @@ def log_sigmoid(self: Any, out: Any = None) -> Any:
     return arrays.call(LOG_SIGMOID, (self,), (), (out,))
 
 
-def log_sigmoid_forward(self: Any, buffer: Any = None, out: Any = None) -> Any:
+def log_sigmoid_forward(self: ArrayLike, buffer: ArrayLike | None = None, out: ArrayLike | None = None) -> Array:
     """Logarithm of the logistic function, as ``log_sigmoid``.
 
     Args:
@@ -139,7 +139,9 @@ def log_sigmoid_forward(self: Any, buffer: Any = None, out: Any = None) -> Any:
     return arrays.call(LOG_SIGMOID_FORWARD, (self, buffer), (), (out,))
 
 
-def log_sigmoid_backward(grad_output: Any, self: Any, buffer: Any, out: Any = None) -> Any:
+def log_sigmoid_backward(
+    grad_output: ArrayLike, self: ArrayLike, buffer: ArrayLike, out: ArrayLike | None = None
+) -> Array:
     """Gradient of ``log_sigmoid``: ``dx = dy / (1 + e^x)``.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -22,6 +20,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, minimum, where
+from aclnn.typing import Array, ArrayLike
 
 _STRAIGHT = 30.0
 """From there on the hyperbolic tangent is 1 to 25 digits."""
@@ -115,7 +114,7 @@ MISH_BACKWARD = Operator(
 )
 
 
-def mish(self: Any, out: Any = None) -> Any:
+def mish(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Mish: ``x·tanh(ln(1 + e^x))``.
 
     Args:
@@ -132,7 +131,7 @@ def mish(self: Any, out: Any = None) -> Any:
     return arrays.call(MISH, (self,), (), (out,))
 
 
-def inplace_mish(self: Any) -> Any:
+def inplace_mish(self: ArrayLike) -> Array:
     """Mish written back into its argument.
 
     Args:
@@ -147,7 +146,7 @@ def inplace_mish(self: Any) -> Any:
     return arrays.call(INPLACE_MISH, (), (), (self,))
 
 
-def mish_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+def mish_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of Mish: ``dx = dy·(t + x·(1 - t²)·s)`` with ``t = tanh(ln(1 + e^x))``, ``s = 1 / (1 + e^(-x))``.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from ctypes import c_float
-from typing import Any
 
 from aclnn.core.checks import (
     MOST_DIMS,
@@ -24,6 +23,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
+from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
 
@@ -223,7 +223,9 @@ RMS_NORM_GRAD = Operator(
 )
 
 
-def rms_norm(input: Any, weight: Any, eps: float = 1e-6, out: Sequence[Any] = (None, None)) -> tuple[Any, Any]:
+def rms_norm(
+    input: ArrayLike, weight: ArrayLike, eps: float = 1e-6, out: Sequence[ArrayLike | None] = (None, None)
+) -> tuple[Array, Array]:
     """RMSNorm over the trailing dimensions, as many as weight has: M rows of N columns.
 
     ``y = x·rstd·w`` with ``rstd = 1 / sqrt(Σx²/N + eps)``.
@@ -246,8 +248,12 @@ def rms_norm(input: Any, weight: Any, eps: float = 1e-6, out: Sequence[Any] = (N
 
 
 def rms_norm_grad(
-    grad_out: Any, input: Any, rstd: Any, weight: Any, out: Sequence[Any] = (None, None)
-) -> tuple[Any, Any]:
+    grad_out: ArrayLike,
+    input: ArrayLike,
+    rstd: ArrayLike,
+    weight: ArrayLike,
+    out: Sequence[ArrayLike | None] = (None, None),
+) -> tuple[Array, Array]:
     """Gradients of RMSNorm over the trailing dimensions, as many as weight has: M rows of N columns.
 
     ``xhat = x·rstd``, ``g = dy·w``, ``dx = (g - xhat·Σ(g·xhat)/N)·rstd`` and ``dw = Σ dy·xhat`` over the rows. rstd is

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -23,6 +21,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real
 from aclnn.formula import sigmoid as logistic
+from aclnn.typing import Array, ArrayLike
 
 
 def sigmoid_value(x: Real) -> Real:
@@ -120,7 +119,7 @@ SIGMOID_BACKWARD = Operator(
 )
 
 
-def sigmoid(self: Any, out: Any = None) -> Any:
+def sigmoid(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Logistic function: ``1 / (1 + e^(-x))``.
 
     Args:
@@ -138,7 +137,7 @@ def sigmoid(self: Any, out: Any = None) -> Any:
     return arrays.call(SIGMOID, (self,), (), (out,))
 
 
-def inplace_sigmoid(self: Any) -> Any:
+def inplace_sigmoid(self: ArrayLike) -> Array:
     """Logistic function written back into its argument.
 
     Args:
@@ -153,7 +152,7 @@ def inplace_sigmoid(self: Any) -> Any:
     return arrays.call(INPLACE_SIGMOID, (), (), (self,))
 
 
-def sigmoid_backward(grad_output: Any, output: Any, out: Any = None) -> Any:
+def sigmoid_backward(grad_output: ArrayLike, output: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of the logistic function by its result: ``dx = dy·(1 - y)·y``.
 
     Args:

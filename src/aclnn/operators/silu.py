@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     FLOATING,
     WITH_BFLOAT16,
@@ -27,6 +25,7 @@ from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parame
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, fitted, sigmoid
+from aclnn.typing import Array, ArrayLike
 
 
 @fitted(symmetry="x+f")
@@ -131,7 +130,7 @@ SILU_BACKWARD = Operator(
 )
 
 
-def silu(self: Any, out: Any = None) -> Any:
+def silu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """SiLU: ``x / (1 + exp(-x))``.
 
     Args:
@@ -148,7 +147,7 @@ def silu(self: Any, out: Any = None) -> Any:
     return arrays.call(SILU, (self,), (), (out,))
 
 
-def silu_backward(grad_output: Any, self: Any, out: Any = None) -> Any:
+def silu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of SiLU: ``dx = dy·s·(1 + x·(1 - s))`` with ``s = 1 / (1 + exp(-x))``.
 
     Args:

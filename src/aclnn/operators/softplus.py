@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
 
 from aclnn.core.checks import (
     WITH_BFLOAT16,
@@ -23,6 +22,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, absolute, exp, log1p, maximum, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def softplus_value(x: Real, beta: Real, linear_above: Real) -> Real:
@@ -133,7 +133,7 @@ SOFTPLUS_BACKWARD = Operator(
 )
 
 
-def softplus(self: Any, beta: Any = 1.0, threshold: Any = 20.0, out: Any = None) -> Any:
+def softplus(self: ArrayLike, beta: Number = 1.0, threshold: Number = 20.0, out: ArrayLike | None = None) -> Array:
     """Softplus: ``ln(1 + e^(beta·x)) / beta``, and x where beta·x, rounded to float32, is above the threshold.
 
     Args:
@@ -153,7 +153,9 @@ def softplus(self: Any, beta: Any = 1.0, threshold: Any = 20.0, out: Any = None)
     return arrays.call(SOFTPLUS, (self,), (beta, threshold), (out,))
 
 
-def softplus_backward(grad_output: Any, self: Any, beta: Any, threshold: Any, out: Any = None) -> Any:
+def softplus_backward(
+    grad_output: ArrayLike, self: ArrayLike, beta: Number, threshold: Number, out: ArrayLike | None = None
+) -> Array:
     """Gradient of Softplus: dy times ``1 / (1 + e^(-beta·x))``, and dy where softplus is linear.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from aclnn.core.checks import (
     KERNEL_OF_THE_PRODUCT,
@@ -29,6 +28,7 @@ from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVA
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, times, where
 from aclnn.operators.silu import silu_slope, silu_value
+from aclnn.typing import Array, ArrayLike
 
 
 def swi_glu_value(a: Real, b: Real) -> Real:
@@ -150,7 +150,7 @@ SWI_GLU_GRAD = Operator(
 )
 
 
-def swi_glu(x: Any, dim: int = -1, out: Any = None) -> Any:
+def swi_glu(x: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Array:
     """SwiGLU: ``a / (1 + exp(-a))·b``, where a and b are the halves of x along a dimension.
 
     Args:
@@ -168,7 +168,7 @@ def swi_glu(x: Any, dim: int = -1, out: Any = None) -> Any:
     return arrays.call(SWI_GLU, (x,), (dim,), (out,))
 
 
-def swi_glu_grad(y_grad: Any, x: Any, dim: int = -1, out: Any = None) -> Any:
+def swi_glu_grad(y_grad: ArrayLike, x: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Array:
     """Gradient of SwiGLU: ``[dy·s·(1 + a·(1 - s))·b | dy·a·s]`` with ``s = 1 / (1 + exp(-a))``, a and b halves of x.
 
     Args:

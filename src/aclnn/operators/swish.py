@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -21,6 +19,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, where
 from aclnn.operators.silu import silu_gradient, silu_slope, silu_value
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def swish_value(x: Real, beta: Real) -> Real:
@@ -114,7 +113,7 @@ SWISH_BACKWARD = Operator(
 )
 
 
-def swish(self: Any, beta: Any = 1.0, out: Any = None) -> Any:
+def swish(self: ArrayLike, beta: Number = 1.0, out: ArrayLike | None = None) -> Array:
     """Swish: ``x / (1 + e^(-beta·x))``.
 
     Args:
@@ -132,7 +131,7 @@ def swish(self: Any, beta: Any = 1.0, out: Any = None) -> Any:
     return arrays.call(SWISH, (self,), (beta,), (out,))
 
 
-def swish_backward(grad_output: Any, self: Any, beta: Any = 1.0, out: Any = None) -> Any:
+def swish_backward(grad_output: ArrayLike, self: ArrayLike, beta: Number = 1.0, out: ArrayLike | None = None) -> Array:
     """Gradient of Swish: ``dx = dy·s·(1 + beta·x·(1 - s))`` with ``s = 1 / (1 + e^(-beta·x))``.
 
     Args:

@@ -27,6 +27,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Para
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def relu_value(x: Real) -> Real:
@@ -225,7 +226,7 @@ THRESHOLD_BACKWARD = Operator(
 )
 
 
-def relu(self: Any, out: Any = None) -> Any:
+def relu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """ReLU: x for x > 0, else 0.
 
     Args:
@@ -242,7 +243,7 @@ def relu(self: Any, out: Any = None) -> Any:
     return arrays.call(RELU, (self,), (), (out,))
 
 
-def inplace_relu(self: Any) -> Any:
+def inplace_relu(self: ArrayLike) -> Array:
     """ReLU written back into its argument.
 
     Args:
@@ -257,7 +258,7 @@ def inplace_relu(self: Any) -> Any:
     return arrays.call(INPLACE_RELU, (), (), (self,))
 
 
-def threshold(self: Any, threshold: Any, value: Any, out: Any = None) -> Any:
+def threshold(self: ArrayLike, threshold: Number, value: Number, out: ArrayLike | None = None) -> Array:
     """X where it is above a threshold, else a value.
 
     Args:
@@ -277,7 +278,7 @@ def threshold(self: Any, threshold: Any, value: Any, out: Any = None) -> Any:
     return arrays.call(THRESHOLD, (self,), (threshold, value), (out,))
 
 
-def inplace_threshold(self: Any, threshold: Any, value: Any) -> Any:
+def inplace_threshold(self: ArrayLike, threshold: Number, value: Number) -> Array:
     """Threshold written back into its argument.
 
     Args:
@@ -294,7 +295,9 @@ def inplace_threshold(self: Any, threshold: Any, value: Any) -> Any:
     return arrays.call(INPLACE_THRESHOLD, (), (threshold, value), (self,))
 
 
-def threshold_backward(grad_output: Any, self: Any, threshold: Any, out: Any = None) -> Any:
+def threshold_backward(
+    grad_output: ArrayLike, self: ArrayLike, threshold: Number, out: ArrayLike | None = None
+) -> Array:
     """Gradient of ``relu`` (for a threshold of 0) and ``threshold``: dy where x is above the threshold, else 0.
 
     Args:

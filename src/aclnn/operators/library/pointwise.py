@@ -109,7 +109,7 @@ def _clamp_type(call: Call) -> D:
     """On the 950 class integers between floating bounds are compared as FLOAT; elsewhere out's type decides."""
     dtype: D = call["self"].dtype
     if call.product not in CLASS_950:
-        return call["out"].dtype  # type: ignore[no-any-return]
+        return call["out"].dtype
     bounds = [call[name].dtype for name in ("clipValueMin", "clipValueMax") if call[name] is not None]
     return D.FLOAT if not is_floating(dtype) and any(map(is_floating, bounds)) else dtype
 
