@@ -29,6 +29,7 @@ from tests.cases.table import (
 
 from aclnn.capi import operators as entries
 from aclnn.capi.prototype import CALLS, FUNCTIONS
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import LISTS, Call, Kind, Library, Operator, Parameter
@@ -36,7 +37,6 @@ from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import prepare, prepare_layouts
-from aclnn.kernels.numpy_plans import convert
 from aclnn.operators import BY_NAME as OPERATOR_BY_NAME
 from aclnn.operators.library import LIBRARY_OPERATORS
 

@@ -24,12 +24,12 @@ from aclnn.core.checks import (
     same_shape,
     where_supported,
 )
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.promotion import is_floating, promote
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.kernels.numpy_plans import convert
 from aclnn.operators.library.common import (
     INTEGERS,
     REAL_FLOATING,
