@@ -1,0 +1,206 @@
+"""Trainings on torch_npu beside PyTorch's CPU; test_torch_npu.py runs them by ``aclnn torch-npu run -m pytest``."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "ASCEND_HOME_PATH" not in os.environ:
+    pytest.skip("needs aclnn torch-npu run", allow_module_level=True)
+
+torch: Any = pytest.importorskip("torch")
+torch_npu: Any = pytest.importorskip("torch_npu")
+
+F, nn, optim = torch.nn.functional, torch.nn, torch.optim
+
+
+def example() -> Any:
+    path = Path(__file__).parents[2] / "examples" / "torch_npu_training.py"
+    spec = importlib.util.spec_from_file_location("torch_npu_training", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["MLP", "transformer"])
+def test_the_example_trains_as_on_the_cpu(name: str) -> None:
+    module = example()
+    (losses, gradients), (wanted, exact) = (module.train(name, device) for device in ("npu", "cpu"))
+    assert len(losses) == module.STEPS == 50
+    assert wanted[-1] < 0.7 * wanted[0]
+    assert losses == pytest.approx(wanted, rel=1e-5)
+    assert gradients.keys() == exact.keys()
+    for of, gradient in exact.items():
+        difference = (gradients[of] - gradient).abs().max()
+        assert difference <= 1e-5 * gradient.abs().max(), of
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda p: optim.SGD(p, 0.1),
+    "SGD with momentum and decay": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-2),
+    "SGD with Nesterov's momentum": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+    "SGD, one by one": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-2, foreach=False),
+    "Adam": lambda p: optim.Adam(p, 1e-2, weight_decay=1e-2),
+    "Adam, one by one": lambda p: optim.Adam(p, 1e-2, foreach=False),
+    "AdamW": lambda p: optim.AdamW(p, 1e-2),
+    "AdamW, one by one": lambda p: optim.AdamW(p, 1e-2, foreach=False),
+    "AdamW, fused": lambda p: optim.AdamW(p, 1e-2, fused=True),
+}
+
+
+def classifier() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.LayerNorm(16), nn.Linear(16, 4))
+
+
+def data() -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(32, 8, generator=generator), torch.randint(0, 4, (32,), generator=generator)
+
+
+def losses_of(
+    device: str, optimizer: Callable[[Any], Any], loss_of: Callable[..., Any], steps: int = 10
+) -> list[float]:
+    model = classifier().to(device)
+    chosen = optimizer(model.parameters())
+    x, labels = (each.to(device) for each in data())
+    found = []
+    for _ in range(steps):
+        chosen.zero_grad()
+        loss = loss_of(model(x), labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        chosen.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_take_the_cpus_steps(name: str) -> None:
+    npu, cpu = (losses_of(device, OPTIMIZERS[name], F.cross_entropy) for device in ("npu", "cpu"))
+    assert cpu[-1] < cpu[0]
+    assert npu == pytest.approx(cpu, rel=1e-5)
+
+
+LOSSES: dict[str, Callable[..., Any]] = {
+    "weighted": lambda y, labels: F.cross_entropy(y, labels, weight=torch.arange(1.0, 5.0, device=y.device)),
+    "sum": lambda y, labels: F.cross_entropy(y, labels, reduction="sum"),
+    "without a class": lambda y, labels: F.cross_entropy(y, labels, ignore_index=2),
+    "of each sample": lambda y, labels: F.cross_entropy(y, labels, reduction="none").mean(),
+    "squares": lambda y, labels: F.mse_loss(y.softmax(-1), torch.eye(4).repeat(8, 1).to(y.device)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_their_gradients_are_the_cpus(name: str) -> None:
+    npu, cpu = (losses_of(device, OPTIMIZERS["SGD"], LOSSES[name], steps=5) for device in ("npu", "cpu"))
+    assert npu == pytest.approx(cpu, rel=1e-5)
+
+
+def test_autocast_trains_in_bfloat16() -> None:
+    x, labels = (each.to("npu") for each in data())
+    model = classifier().to("npu")
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    found = []
+    for _ in range(20):
+        with torch.autocast("npu", torch.bfloat16):
+            y = model(x)
+            loss = F.cross_entropy(y, labels)
+        assert y.dtype == torch.bfloat16
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    wanted = losses_of("cpu", OPTIMIZERS["SGD"], F.cross_entropy, steps=1)[0]
+    assert found[0] == pytest.approx(wanted, rel=2e-2)
+    assert found[-1] < 0.9 * found[0]
+
+
+def test_accuracy_is_the_cpus() -> None:
+    x, labels = data()
+    model = classifier()
+    wanted = (model(x).argmax(1) == labels).float().mean().item()
+    assert (model.to("npu")(x.to("npu")).argmax(1) == labels.to("npu")).float().mean().item() == wanted
+
+
+def test_a_training_goes_on_from_a_checkpoint() -> None:
+    x, labels = (each.to("npu") for each in data())
+
+    def train(model: Any, optimizer: Any, steps: int) -> list[float]:
+        found = []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), labels)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    model = classifier().to("npu")
+    optimizer = optim.AdamW(model.parameters(), 1e-2)
+    train(model, optimizer, 3)
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    wanted = train(model, optimizer, 3)
+    file.seek(0)
+    again = classifier().to("npu")
+    resumed = optim.AdamW(again.parameters(), 1e-2)
+    saved = torch.load(file)
+    again.load_state_dict(saved["model"])
+    resumed.load_state_dict(saved["optimizer"])
+    assert train(again, resumed, 3) == wanted
+
+
+def test_dropout_keeps_the_mean_and_drops_what_it_says() -> None:
+    x = torch.ones(200, 500, device="npu", requires_grad=True)
+    y = F.dropout(x, 0.25)
+    y.sum().backward()
+    values = y.detach().cpu()
+    assert values.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert (values == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert torch.equal(x.grad.cpu(), values)
+
+
+def test_gated_and_root_mean_square_layers_of_torch_npu() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(6, 16, generator=generator), torch.rand(16, generator=generator)
+    found = []
+    for device in ("npu", "cpu"):
+        a, w = x.to(device).requires_grad_(), weight.to(device).requires_grad_()
+        if device == "npu":
+            y = torch_npu.npu_swiglu(torch_npu.npu_rms_norm(a, w, 1e-6)[0])
+        else:
+            first, second = F.rms_norm(a, (16,), w, 1e-6).chunk(2, -1)
+            y = F.silu(first) * second
+        (y * y).sum().backward()
+        found.append([y.detach().cpu(), a.grad.cpu(), w.grad.cpu()])
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_matrices_in_every_layout() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randn(3, 4, 5, generator=generator), torch.randn(3, 6, 5, generator=generator)
+    for function in (
+        lambda a, b: a @ b.transpose(1, 2),
+        lambda a, b: a[0] @ b[0].T,
+        lambda a, b: torch.bmm(a, b.mT),
+        lambda a, b: a @ b[1].T,
+        lambda a, b: a[:, ::2] @ b[:, 1:].mT,
+        lambda a, b: a[0] @ b[0, 0],
+        lambda a, b: torch.addmm(b[0, :4], a[0, :, :4], b[0, :4], beta=0.5, alpha=2),
+    ):
+        for dtype, tolerance in ((torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)):
+            left, right = a.to(dtype), b.to(dtype)
+            exact = function(left.double(), right.double())
+            got = function(left.to("npu"), right.to("npu"))
+            assert got.dtype == dtype
+            torch.testing.assert_close(got.cpu().double(), exact, rtol=tolerance, atol=4 * tolerance)
