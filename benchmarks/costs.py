@@ -73,9 +73,9 @@ def _calls() -> Iterator[Callable[[], Any]]:
 
 def compile_s() -> dict[str, float]:
     """Seconds that each kernel takes to compile with an empty cache: of those of one name, the longest."""
-    from aclnn.kernels.cpu import compiler
+    from aclnn.kernels.cpu import jit
 
-    around, spent = compiler._symbols_of, dict[str, float]()
+    around, spent = jit._symbols_of, dict[str, float]()
 
     @contextmanager
     def timed(name: str, key: tuple[object, ...]) -> Iterator[None]:
@@ -84,7 +84,7 @@ def compile_s() -> dict[str, float]:
             yield
         spent[name] = max(spent.get(name, 0.0), time.perf_counter() - begun)
 
-    compiler._symbols_of = timed
+    jit._symbols_of = timed
     for call in _calls():
         call()
     return spent

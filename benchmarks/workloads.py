@@ -15,11 +15,10 @@ import numpy as np
 import aclnn
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.compiler import kernel
 from aclnn.kernels.cpu.elementwise import contiguous, plans
 from aclnn.kernels.cpu.elementwise.fitted import Fast
-from aclnn.kernels.cpu.elementwise.kinds import FLOAT32
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import kernel, register_jitable
+from aclnn.kernels.cpu.simd.memory import FLOAT32
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators.fast_gelu import fast_gelu_gradient

@@ -18,10 +18,10 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 from aclnn import formula
 from aclnn.formula import Gradient, where
 from aclnn.kernels import fitted
-from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.doubles import load_doubles, store_doubles
-from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.functions import WORDS
+from aclnn.kernels.cpu.elementwise.general import on_float64
+from aclnn.kernels.cpu.jit import kernel
+from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
 from aclnn.kernels.trace import trace
 
 EVERYWHERE = "9aadb8e36ae3b1feb85913d5dbf105c9031d1809c32a76419b7e3d218ddc9fea"

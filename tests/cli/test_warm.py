@@ -38,16 +38,16 @@ for y in (x, x[:2, :3], np.ones((1 << 12, 1 << 12), np.float16), x[:, :250], x[:
 """
 NORMS = """
 import numpy as np
-from aclnn.kernels.cpu import compiler
+from aclnn.kernels.cpu import jit
 from aclnn import layer_norm_backward
 warm.warm()
-before = set(compiler._compiled)
+before = set(jit._compiled)
 for rows, columns in ((2, 4), (32, 768), (300, 16), (512, 64), (512, 320), (512, 1024), (3000, 1024), (2, 50_000)):
     x, statistic = np.ones((rows, columns), np.float32), np.ones((rows, 1), np.float32)
     for mask in ((True, True, True), (False, True, True), (True, False, False)):
         for weight in (None, x[0]):
             layer_norm_backward(x, x, (columns,), statistic, statistic, weight, output_mask=mask)
-print(*set(compiler._compiled) - before)
+print(*set(jit._compiled) - before)
 """
 
 

@@ -294,7 +294,7 @@ def attempt(free_bytes):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + free_bytes, resource.RLIM_INFINITY))
     try:
-        aclnn.silu(x) if compiler._compiled else aclnn.gelu(x)
+        aclnn.silu(x) if jit._compiled else aclnn.gelu(x)
         print("done")
     except MemoryError as error:
         print(error)

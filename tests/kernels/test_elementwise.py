@@ -21,11 +21,10 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.addresses import call_pointer
-from aclnn.kernels.cpu.compiler import address_of, kernel
-from aclnn.kernels.cpu.elementwise import entries, formulas
+from aclnn.kernels.cpu.elementwise import general, lut16
 from aclnn.kernels.cpu.elementwise import plans as elementwise
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
+from aclnn.kernels.cpu.structs import call_pointer
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope, gelu_tanh_value
 from aclnn.operators.hardswish import hardswish_slope
@@ -70,7 +69,7 @@ def expected(formula: Any, dtype: np.dtype[Any], dy: Array, x: Array) -> Array:
     dy, x = (np.array(array, order="C") for array in (dy, x))
     if dtype.itemsize > 2 or x.dtype != dtype or dy.dtype != dtype:
         return run(formula, np.empty(x.shape, dtype), dy, x)
-    entry, lifted = entries.table(gradient(formula), D.of_numpy(x.dtype), ())[:, x.view(np.uint16)]
+    entry, lifted = lut16.table(gradient(formula), D.of_numpy(x.dtype), ())[:, x.view(np.uint16)]
     wide, step = dy.astype(np.float32), np.float32(2.0**-75)
     with np.errstate(all="ignore"):
         tiny = np.where(np.isinf(wide), wide * (lifted * step * step), wide * step * lifted * step)
@@ -371,7 +370,7 @@ def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pyt
         except BaseException as error:
             failures.append(error)
 
-    monkeypatch.setattr(formulas, "register_jitable", slowly)
+    monkeypatch.setattr(general, "register_jitable", slowly)
     threads = [threading.Thread(target=ask) for _ in range(2)]
     threads[0].start()
     assert begun.wait(60)

@@ -15,8 +15,8 @@ from tests.kernels.test_elementwise import DTYPES, EVERY, SHAPES, bits, layout, 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.formula import Gradient, exp, where
-from aclnn.kernels.cpu import compiler, threads
-from aclnn.kernels.cpu.elementwise import entries, plans
+from aclnn.kernels.cpu import jit, threads
+from aclnn.kernels.cpu.elementwise import lut16, plans
 from aclnn.operators.fast_gelu import fast_gelu_slope
 from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
 from aclnn.operators.hardswish import hardswish_slope
@@ -129,16 +129,16 @@ def test_a_new_number_compiles_nothing(dtype: np.dtype[Any]) -> None:
         out = run(gradient, [np.empty_like(x)], [np.ones_like(x), x], width)[0]
         exact = rounded(np.exp(-((x.astype(np.float64) / width) ** 2)), D.of_numpy(dtype))
         np.testing.assert_array_max_ulp(out.astype(np.float32), exact.astype(np.float32), maxulp=1)
-        assert kept in (None, len(compiler._compiled))
-        kept = len(compiler._compiled)
+        assert kept in (None, len(jit._compiled))
+        kept = len(jit._compiled)
 
 
 def test_tables_of_numbers_do_not_pile_up() -> None:
     x = np.ones(16, np.float16)
-    for i in range(2 * entries._MOST):
+    for i in range(2 * lut16._MOST):
         out = run(Gradient(scaled_bell), [np.empty_like(x)], [x, x], 1.0 + i)[0]
         assert out[0] == np.float16(np.exp(-1 / (1.0 + i) ** 2))
-    assert len(entries._tables) <= entries._MOST
+    assert len(lut16._tables) <= lut16._MOST
 
 
 def test_threads_share_one_plan_and_change_no_bit() -> None:

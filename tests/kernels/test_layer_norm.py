@@ -18,7 +18,7 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere, py
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
-from aclnn.kernels.cpu import compiler, threads
+from aclnn.kernels.cpu import jit, threads
 from aclnn.kernels.cpu.layer_norm import backward, calls
 from aclnn.kernels.cpu.layer_norm import job as jobs
 
@@ -814,7 +814,7 @@ def test_batches_compile_no_kernel_for_groups(monkeypatch: pytest.MonkeyPatch) -
 
     def noting(name: str, *arguments: Any) -> Any:
         asked.append(name)
-        return compiler.kernel(name, *arguments)
+        return jit.kernel(name, *arguments)
 
     monkeypatch.setattr(calls, "kernel", noting)
     gradients(rows(np.random.default_rng(2), 64, 64))
@@ -826,7 +826,7 @@ _PHASES = """
 import sys
 import ml_dtypes, numpy as np
 from aclnn import kernels
-from aclnn.kernels.cpu import compiler, threads, target
+from aclnn.kernels.cpu import jit, target, threads
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.core.tensor import Layout
@@ -844,9 +844,9 @@ def run(make, inputs, outputs):
     addresses = [[address for _, address in tensors] for tensors in (inputs, outputs)]
     plan = make(*(tuple(layout for layout, _ in tensors) for tensors in (inputs, outputs)))
     workspace = np.zeros(plan.workspace_bytes + 64, np.uint8)
-    before = set(compiler._compiled)
+    before = set(jit._compiled)
     plan.run(*addresses, workspace.ctypes.data + -workspace.ctypes.data % 64)
-    return {name for name, _ in set(compiler._compiled) - before}
+    return {name for name, _ in set(jit._compiled) - before}
 
 kept, made = [], set()
 for rows in (64, target.STREAM_BYTES // 256 // dtype.itemsize + 1):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from aclnn.kernels.cpu import notice as module
-from aclnn.kernels.cpu.notice import Notice
+from aclnn.kernels.cpu import jit as module
+from aclnn.kernels.cpu.jit import Notice
 
 PROGRAM = """
 import aclnn, numpy as np
-from aclnn.kernels.cpu import notice
-notice._PATIENCE_S = 0.01
+from aclnn.kernels.cpu import jit
+jit._PATIENCE_S = 0.01
 aclnn.hardswish_backward(*np.ones((2, 3), np.float32))
 """
 LINE = "aclnn: compiling for this processor, kept in {}; `aclnn warm` does so beforehand\r\n"

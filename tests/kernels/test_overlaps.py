@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
-from aclnn.kernels.cpu.overlaps import Overlaps, Span
+from aclnn.kernels.layouts import Overlaps, Span
 
 
 def some_span(rng: np.random.Generator) -> Span | None:

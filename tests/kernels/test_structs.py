@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba.core import types
 
-from aclnn.kernels.cpu.memory import load_float32, store_float32
+from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
 from aclnn.kernels.cpu.structs import Address, Float32, Float64, Int32, Int64, To, address, declared, pointer_to
 
 

@@ -21,7 +21,7 @@ import pytest
 import aclnn
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.atomics import atomic_load, fetch_add, pause
-from aclnn.kernels.cpu.compiler import address_of, kernel
+from aclnn.kernels.cpu.jit import address_of, kernel
 from aclnn.kernels.cpu.structs import Int64, Shared, declared, pointer_to
 from aclnn.kernels.cpu.threads import Pool, chunked
 
@@ -110,12 +110,12 @@ _FORK_MEANWHILE = """
 import os, signal, sys, threading, time
 import numpy as np
 import aclnn
-from aclnn.kernels.cpu import compiler
-from aclnn.kernels.cpu.elementwise import entries
+from aclnn.kernels.cpu import jit
+from aclnn.kernels.cpu.elementwise import lut16
 
-x = np.ones(100, np.float32 if sys.argv[1] == "compiler" else np.float16)
+x = np.ones(100, np.float32 if sys.argv[1] == "jit" else np.float16)
 aclnn.hardswish_backward(x, x)
-lock = {"compiler": compiler, "entries": entries}[sys.argv[1]]._lock
+lock = {"jit": jit, "lut16": lut16}[sys.argv[1]]._lock
 taken = threading.Event()
 
 def hold():
@@ -137,7 +137,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("holds", ["compiler", "entries"])
+@pytest.mark.parametrize("holds", ["jit", "lut16"])
 def test_a_child_forked_while_another_thread_makes_a_kernel_makes_its_own(holds: str) -> None:
     """It waited for ever for a thread that it did not have."""
     subprocess.run([sys.executable, "-c", _FORK_MEANWHILE, holds], check=True, timeout=120)

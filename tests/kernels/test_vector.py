@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, python
 
-from aclnn.kernels.cpu import masked, memory, tables, target, vector
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.simd import memory, tables, vector
 
 EVERYWHERE = "c4077db4267bc7609be44b55869f625e5e053f00939b91809cceedfaf1f73bc4"
 """Of the float32 gradients and forwards, whose coefficients are constants: x86-64 and AArch64 (emulated) agree on it.
@@ -206,7 +207,7 @@ def test_a_total_is_the_tree_of_halves() -> None:
 
 @pytest.mark.parametrize("kind", ["float32", *KINDS])
 def test_parts_touch_only_their_lanes(kind: str) -> None:
-    load, store = getattr(masked, f"load_{kind}_part"), getattr(masked, f"store_{kind}_part")
+    load, store = getattr(memory, f"load_{kind}_part"), getattr(memory, f"store_{kind}_part")
 
     @numba.njit
     def copy(source: int, to: int, count: int) -> None:
@@ -222,14 +223,14 @@ def test_parts_touch_only_their_lanes(kind: str) -> None:
 
 CHOICE = """
 import numba, numpy as np
-from aclnn.kernels.cpu import masked, memory
+from aclnn.kernels.cpu.simd import memory
 
 @numba.njit
 def pack(source, places):
     values = memory.load_float32(source)
     chosen = values > 0.0
-    masked.store_places(places, 7, chosen)
-    return masked.count_lanes(chosen)
+    memory.store_places(places, 7, chosen)
+    return memory.count_lanes(chosen)
 
 rng = np.random.default_rng(0)
 for _ in range(200):

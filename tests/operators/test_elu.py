@@ -20,7 +20,7 @@ from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution import arrays
 from aclnn.execution.executor import prepare
-from aclnn.kernels.cpu import compiler
+from aclnn.kernels.cpu import jit
 from aclnn.operators import BY_NAME
 from aclnn.operators.elu import ELU, ELU_BACKWARD
 
@@ -88,9 +88,9 @@ def test_a_new_number_compiles_nothing(name: str, dtype: D) -> None:
         return aclnn.elu(x, alpha) if name == "elu" else aclnn.elu_backward(x, alpha, 1.0, 1.0, False, x)
 
     first = call(1.25)
-    before = set(compiler._compiled)
+    before = set(jit._compiled)
     assert not np.array_equal(call(1.75), first)
-    assert set(compiler._compiled) == before
+    assert set(jit._compiled) == before
 
 
 X = np.array([-np.inf, -2.0, -0.0, 0.0, 2.0, np.inf, np.nan], F32)

@@ -15,7 +15,7 @@ from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.products import current_product
 from aclnn.core.status import AclnnError
 from aclnn.kernels.cpu import cache
-from aclnn.kernels.cpu.notice import notice
+from aclnn.kernels.cpu.jit import notice
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators import OPERATORS
 

@@ -66,14 +66,14 @@ def compile_no_more() -> None:
     Kernels that were compiled or loaded before go on to run.
     """
     with _importing:
-        compiler = sys.modules.get("aclnn.kernels.cpu.compiler")
-    if compiler is not None:
-        compiler.stop()
+        jit = sys.modules.get("aclnn.kernels.cpu.jit")
+    if jit is not None:
+        jit.stop()
 
 
 def headers(arrays: tuple[Any, ...]) -> Headers:
     """What these NumPy arrays, and None for those that are absent, say of themselves now."""
-    return cast(Headers, _module("cpu", "headers").Headers(arrays))
+    return cast(Headers, _module("cpu", "array_headers").Headers(arrays))
 
 
 def elementwise(

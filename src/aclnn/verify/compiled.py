@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 from aclnn.kernels.cpu.cache import stamp_of
-from aclnn.kernels.cpu.compiler import KernelCache
+from aclnn.kernels.cpu.jit import KernelCache
 
 F = TypeVar("F", bound=Callable[..., object])
 

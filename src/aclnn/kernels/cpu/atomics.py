@@ -7,9 +7,9 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import pointer
-from aclnn.kernels.cpu.vector import call_llvm
+from aclnn.kernels.cpu.jit import intrinsic
+from aclnn.kernels.cpu.simd.vector import call_llvm
+from aclnn.kernels.cpu.structs import ADDRESS, pointer
 
 _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 

@@ -11,16 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from aclnn.kernels.cpu.addresses import call_pointer, stack_alloc
 from aclnn.kernels.cpu.atomics import finish_streams
-from aclnn.kernels.cpu.ends import copy_in, copy_out
-from aclnn.kernels.cpu.geometry import Axis, Geometry
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import load_float32, store_float32, transpose_16, transpose_32
-from aclnn.kernels.cpu.prefetching import prefetch
-from aclnn.kernels.cpu.structs import Address, Int64, To, address, declared, pointer_to
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.memory import copy_in, copy_out, load_float32, store_float32, transpose_16, transpose_32
+from aclnn.kernels.cpu.simd.prefetch import prefetch
+from aclnn.kernels.cpu.simd.vector import LANES
+from aclnn.kernels.cpu.structs import Address, Int64, To, address, call_pointer, declared, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.cpu.vector import LANES
+from aclnn.kernels.layouts import Axis, Geometry
 
 TILE = 1024
 """Elements of a tile, half as many where some have eight bytes: three buffers of it, 12 KiB, leave room in an L1 cache

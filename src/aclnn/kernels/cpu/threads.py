@@ -25,12 +25,20 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from aclnn.kernels.cpu import compiler
-from aclnn.kernels.cpu.addresses import call_catching, raise_again
+from aclnn.kernels.cpu import jit
 from aclnn.kernels.cpu.atomics import atomic_load, atomic_store, fetch_add, pause, yield_thread
-from aclnn.kernels.cpu.compiler import Kernel, address_of
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.structs import Address, Int64, Shared, address, bytes_at, declared, pointer_to
+from aclnn.kernels.cpu.jit import Kernel, address_of, register_jitable
+from aclnn.kernels.cpu.structs import (
+    Address,
+    Int64,
+    Shared,
+    address,
+    bytes_at,
+    call_catching,
+    declared,
+    pointer_to,
+    raise_again,
+)
 from aclnn.kernels.cpu.target import processors
 from aclnn.support.env import integer
 from aclnn.support.process import after_fork
@@ -222,11 +230,11 @@ _STREAM_S = 3e-4
 
 
 def _run_region() -> Kernel:
-    return compiler.kernel("run_region", (), run_region)
+    return jit.kernel("run_region", (), run_region)
 
 
 def _worker_loop() -> Kernel:
-    return compiler.kernel("worker_loop", (), worker_loop)
+    return jit.kernel("worker_loop", (), worker_loop)
 
 
 class Pool:

@@ -16,10 +16,10 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
-from aclnn.kernels.cpu.geometry import simplify
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.formulas import fast, narrow_to_odd, on_float64, widen
 from aclnn.kernels.cuda.launch import table_entry, table_entry_or, tl, triton
+from aclnn.kernels.layouts import simplify
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
 

@@ -14,26 +14,27 @@ from ml_dtypes import bfloat16
 
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import stack_alloc
 from aclnn.kernels.cpu.atomics import finish_streams
-from aclnn.kernels.cpu.elementwise.entries import by_entries
 from aclnn.kernels.cpu.elementwise.fitted import Fast
-from aclnn.kernels.cpu.elementwise.kinds import BFLOAT16, FLOAT16, FLOAT32, LOADS, STORES, STREAMS, size_of
+from aclnn.kernels.cpu.elementwise.lut16 import by_entries
 from aclnn.kernels.cpu.elementwise.outliers import with_outliers
-from aclnn.kernels.cpu.ends import copy, copy_in
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
-from aclnn.kernels.cpu.strided import NONTEMPORAL, TILE, Operands
-from aclnn.kernels.cpu.structs import address, pointer_to
-from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.cpu.vector import LANES, WIDE, in_one_register, splat
-from aclnn.kernels.cpu.wide import (
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.memory import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    LOADS,
+    STORES,
+    STREAMS,
     any_above_16,
     any_above_32,
     any_tiny_bfloat16,
+    copy,
+    copy_in,
     load_wide_bfloat16,
     load_wide_float16,
     load_wide_float32,
+    size_of,
     store_wide_bfloat16,
     store_wide_float16,
     store_wide_float32,
@@ -41,6 +42,11 @@ from aclnn.kernels.cpu.wide import (
     stream_wide_float16,
     stream_wide_float32,
 )
+from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, in_one_register, splat
+from aclnn.kernels.cpu.strided import NONTEMPORAL, TILE, Operands
+from aclnn.kernels.cpu.structs import address, pointer_to, stack_alloc
+from aclnn.kernels.cpu.threads import Loop, chunked
 
 _operands_at = pointer_to(Operands)
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.elementwise.formulas import on_float32
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.tables import Table, Tables, horner, horner_from, lookup
-from aclnn.kernels.cpu.vector import (
+from aclnn.kernels.cpu.elementwise.general import on_float32
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.tables import Table, Tables, horner, horner_from, lookup
+from aclnn.kernels.cpu.simd.vector import (
     absolute,
     any_lane,
     bits,

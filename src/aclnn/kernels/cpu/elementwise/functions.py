@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aclnn.kernels.cpu.doubles import choose, narrow, polynomial, root, widen
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.tables import Table, lookup
-from aclnn.kernels.cpu.vector import absolute as absolute_lanes
-from aclnn.kernels.cpu.vector import bits, fma, from_bits, select
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.doubles import choose, narrow, polynomial, root, widen
+from aclnn.kernels.cpu.simd.tables import Table, lookup
+from aclnn.kernels.cpu.simd.vector import absolute as absolute_lanes
+from aclnn.kernels.cpu.simd.vector import bits, fma, from_bits, select
 
 _INTEGERS = 1.5 * 2.0**52
 """Added to a float64 below 2^51 it leaves the nearest integer in the low bits."""

@@ -6,16 +6,17 @@ cache, sixteen elements take 6.7 instead of 9 ns on Zen 5.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.addresses import load_one_float64, stack_alloc
 from aclnn.kernels.cpu.atomics import finish_streams
-from aclnn.kernels.cpu.doubles import narrow, widen, widen_wide
-from aclnn.kernels.cpu.elementwise.formulas import on_float64
-from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
-from aclnn.kernels.cpu.elementwise.kinds import (
+from aclnn.kernels.cpu.elementwise.functions import WORDS, narrow_to_odd
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd import vector
+from aclnn.kernels.cpu.simd.doubles import narrow, widen, widen_wide
+from aclnn.kernels.cpu.simd.memory import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
@@ -23,16 +24,19 @@ from aclnn.kernels.cpu.elementwise.kinds import (
     LOADS,
     STORES,
     STREAMS,
+    copy,
+    copy_in,
+    copy_out,
     size_of,
+    store_rounded_bfloat16,
+    stream_rounded_bfloat16,
 )
-from aclnn.kernels.cpu.ends import copy, copy_in, copy_out
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import store_rounded_bfloat16, stream_rounded_bfloat16
-from aclnn.kernels.cpu.prefetching import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits, side_by_side
 from aclnn.kernels.cpu.strided import NONTEMPORAL, Operands
-from aclnn.kernels.cpu.structs import address, pointer_to
+from aclnn.kernels.cpu.structs import address, load_one_float64, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.cpu.vector import LANES, QUARTERS, WIDE, any_lane, bits, side_by_side
+from aclnn.kernels.trace import trace
 
 _operands_at = pointer_to(Operands)
 
@@ -209,3 +213,20 @@ def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], nu
             finish_streams()
 
     return chunked(part)
+
+
+_FLOAT32_WORDS = {"where": vector.select, "absolute": vector.absolute, "fma": vector.fma}
+
+
+@lru_cache(maxsize=512)
+def on_float64(formula: Formula, arity: int) -> Any:
+    """The formula of ``arity`` elements and numbers on float64 lanes.
+
+    For one thread at a time, as ``jit.kernel`` makes kernels.
+    """
+    return register_jitable(trace(formula, arity).function(WORDS))
+
+
+def on_float32(formula: Formula) -> Any:
+    """The operations of a fitted version on any number of float32 lanes."""
+    return register_jitable(forceinline=True)(trace(formula, 1).function(_FLOAT32_WORDS))

@@ -7,16 +7,15 @@ from typing import Any
 
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import load_one_uint32, stack_alloc, store_one_uint32
-from aclnn.kernels.cpu.doubles import narrow, widen
 from aclnn.kernels.cpu.elementwise.fitted import Fast
-from aclnn.kernels.cpu.elementwise.formulas import on_float64
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.masked import count_lanes, store_places
-from aclnn.kernels.cpu.memory import load_float32, store_float32, stream_float32
-from aclnn.kernels.cpu.prefetching import prefetch_ahead_32
+from aclnn.kernels.cpu.elementwise.general import on_float64
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.doubles import narrow, widen
+from aclnn.kernels.cpu.simd.memory import count_lanes, load_float32, store_float32, store_places, stream_float32
+from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_32
+from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
 from aclnn.kernels.cpu.strided import BUFFER
-from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select
+from aclnn.kernels.cpu.structs import load_one_uint32, stack_alloc, store_one_uint32
 
 _VECTOR = 4 * LANES
 _PLACES = BUFFER + _VECTOR

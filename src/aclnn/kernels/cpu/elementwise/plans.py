@@ -16,15 +16,13 @@ from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.addresses import call_pointer, stack_alloc
-from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
-from aclnn.kernels.cpu.elementwise import contiguous, entries, fitted, general
-from aclnn.kernels.cpu.elementwise.kinds import KINDS
-from aclnn.kernels.cpu.geometry import Geometry, simplify
-from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
+from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16
+from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
+from aclnn.kernels.cpu.simd.memory import KINDS
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
-from aclnn.kernels.cpu.structs import bytes_at, pointer_to
+from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.layouts import Geometry, Overlaps, same_elements, simplify
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
@@ -74,8 +72,8 @@ class _Evaluator:
         of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
         if of_one_variable and {operand.dtype for operand in inputs} == {output.dtype} != {DataType.DOUBLE}:
             if x.dtype != DataType.FLOAT:
-                table = entries.table(formula, x.dtype, numbers)
-                if not (isinstance(formula, Gradient) and entries.overflows(table)):
+                table = lut16.table(formula, x.dtype, numbers)
+                if not (isinstance(formula, Gradient) and lut16.overflows(table)):
                     self.constants = table
                     self.kernel = _contiguous_kernel(formula, x.dtype)
                     return

@@ -13,7 +13,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.compiler import Kernel
+from aclnn.kernels.cpu.jit import Kernel
 from aclnn.kernels.cpu.layer_norm import batches as steps
 from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.kernels.cpu.layer_norm.calls import addresses, aligned, columns_kernel, driver, taken_in_sets, working
@@ -24,9 +24,9 @@ from aclnn.kernels.cpu.layer_norm.segments import NormSpec
 from aclnn.kernels.cpu.layer_norm.shared import prepare, sweep
 from aclnn.kernels.cpu.layer_norm.tiles import MATRICES, Tile
 from aclnn.kernels.cpu.layer_norm.views import View, columns_of, rows_of
-from aclnn.kernels.cpu.overlaps import Overlaps, same_elements
+from aclnn.kernels.cpu.simd.vector import LANES
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.vector import LANES
+from aclnn.kernels.layouts import Overlaps, same_elements
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
 """A block of rows has its own partial sums of dw and db; there are at most 64 blocks, of at least 64 rows and 2^16

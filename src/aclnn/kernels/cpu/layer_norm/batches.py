@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu.addresses import invoke, load_one_int64, scratch, store_one_int64
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
     ALL_COLUMNS,
@@ -56,6 +55,7 @@ from aclnn.kernels.cpu.layer_norm.rows import (
     sum_part,
     write_part,
 )
+from aclnn.kernels.cpu.structs import invoke, load_one_int64, scratch, store_one_int64
 from aclnn.kernels.cpu.threads import Loop
 
 VERDICTS, EXACT, WRITE = range(3)

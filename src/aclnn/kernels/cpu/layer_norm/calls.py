@@ -9,15 +9,15 @@ from functools import partial
 import numpy as np
 
 from aclnn.core.dtypes import DataType
-from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
+from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.layer_norm import columns, down, exact, segments, short
 from aclnn.kernels.cpu.layer_norm import job as jobs
 from aclnn.kernels.cpu.layer_norm.batches import batch_dx, batch_sums
 from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.rows import SHORT, blocks
 from aclnn.kernels.cpu.layer_norm.segments import NormSpec
+from aclnn.kernels.cpu.simd.vector import LANES
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.cpu.vector import LANES
 
 
 def aligned(size: int) -> int:

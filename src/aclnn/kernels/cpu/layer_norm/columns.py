@@ -6,16 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.kernels.cpu.addresses import (
-    load_one_float32,
-    load_one_int64,
-    load_one_uint16,
-    scratch,
-    store_one_float32,
-    store_one_int64,
-    store_one_uint16,
-)
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
     CODE,
@@ -31,17 +22,27 @@ from aclnn.kernels.cpu.layer_norm.job import (
 )
 from aclnn.kernels.cpu.layer_norm.lanes import add_doubles, largest_lane, load_rounded, load_rounded_to_odd
 from aclnn.kernels.cpu.layer_norm.shared import shared
-from aclnn.kernels.cpu.masked import (
+from aclnn.kernels.cpu.simd.memory import (
     load_bfloat16_part,
     load_float16_part,
+    load_float32,
     load_float32_part,
     store_bfloat16_part,
     store_float16_part,
+    store_float32,
     store_float32_part,
 )
-from aclnn.kernels.cpu.memory import load_float32, store_float32
+from aclnn.kernels.cpu.simd.vector import absolute, select, splat
+from aclnn.kernels.cpu.structs import (
+    load_one_float32,
+    load_one_int64,
+    load_one_uint16,
+    scratch,
+    store_one_float32,
+    store_one_int64,
+    store_one_uint16,
+)
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.cpu.vector import absolute, select, splat
 
 
 def transfer(

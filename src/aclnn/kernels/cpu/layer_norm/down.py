@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.kernels.cpu.addresses import scratch, store_one_int64
-from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import DY, GROUP, N, X, of
 from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer
 from aclnn.kernels.cpu.layer_norm.short import MEANS, RSTDS, base, gather, places, statistics, step
-from aclnn.kernels.cpu.prefetching import prefetch
+from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.simd.prefetch import prefetch
+from aclnn.kernels.cpu.simd.vector import LANES, fma, splat
+from aclnn.kernels.cpu.structs import scratch, store_one_int64
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.cpu.vector import LANES, fma, splat
 
 SHORTEST = LANES
 """Columns of the shortest row that is taken this way: its last sixteen columns are loaded as a whole."""

@@ -6,8 +6,8 @@ import math
 from typing import Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
-from aclnn.kernels.cpu import masked, memory
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd import memory
 
 
 class Element(NamedTuple):
@@ -45,8 +45,8 @@ def _element(size: int, name: str) -> Element:
     return Element(
         size=size,
         load=getattr(memory, f"load_{name}"),
-        load_part=getattr(masked, f"load_{name}_part"),
-        store_part=getattr(masked, f"store_{name}_part"),
+        load_part=getattr(memory, f"load_{name}_part"),
+        store_part=getattr(memory, f"store_{name}_part"),
         **ways,
         lines=ways,
     )

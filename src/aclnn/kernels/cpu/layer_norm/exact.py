@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.kernels.cpu.addresses import load_one_float32, load_one_float64, store_one_float32, store_one_float64
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     ALL_COLUMNS,
@@ -38,7 +37,8 @@ from aclnn.kernels.cpu.layer_norm.job import (
     of,
 )
 from aclnn.kernels.cpu.layer_norm.segments import Kernel, field, standardizer
-from aclnn.kernels.cpu.vector import lane, splat
+from aclnn.kernels.cpu.simd.vector import lane, splat
+from aclnn.kernels.cpu.structs import load_one_float32, load_one_float64, store_one_float32, store_one_float64
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
 _MOST_SQUARE = MOST_XHAT**2

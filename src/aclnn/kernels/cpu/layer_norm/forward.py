@@ -15,23 +15,27 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.addresses import load_one_int64, scratch, store_one_float32
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
-from aclnn.kernels.cpu.compiler import kernel
-from aclnn.kernels.cpu.doubles import no_doubles, plus, plus_square, standardized, sum_of
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import kernel, register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import ELEMENTS
 from aclnn.kernels.cpu.layer_norm.in_order import InOrder, Layouts, in_order
 from aclnn.kernels.cpu.layer_norm.job import PER_US, Job, of, offset
 from aclnn.kernels.cpu.layer_norm.shared import prepare, sweep
 from aclnn.kernels.cpu.layer_norm.views import described, dims_of
-from aclnn.kernels.cpu.masked import first_lanes, load_float32_part, store_float32_part
-from aclnn.kernels.cpu.memory import load_float32, store_float32
-from aclnn.kernels.cpu.overlaps import Overlaps
-from aclnn.kernels.cpu.prefetching import prefetch
+from aclnn.kernels.cpu.simd.doubles import no_doubles, plus, plus_square, standardized, sum_of
+from aclnn.kernels.cpu.simd.memory import (
+    first_lanes,
+    load_float32,
+    load_float32_part,
+    store_float32,
+    store_float32_part,
+)
+from aclnn.kernels.cpu.simd.prefetch import prefetch
+from aclnn.kernels.cpu.simd.vector import LANES, select, splat
+from aclnn.kernels.cpu.structs import load_one_int64, scratch, store_one_float32
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.cpu.vector import LANES, select, splat
+from aclnn.kernels.layouts import Overlaps
 
 _CHUNK_ELEMENTS = 1 << 16
 """Elements that a thread takes at a time: about 20 µs of work."""

@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from aclnn.kernels.cpu.addresses import load_one_float32, load_one_int64
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.masked import load_bfloat16_part, load_float16_part
-from aclnn.kernels.cpu.vector import lane
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.memory import load_bfloat16_part, load_float16_part
+from aclnn.kernels.cpu.simd.vector import lane
+from aclnn.kernels.cpu.structs import load_one_float32, load_one_int64
 
 SEGMENT = 512
 """Columns per segment: its accumulators for dw and db, 8 KiB, stay in the L1 cache."""

@@ -8,10 +8,9 @@ from llvmlite import ir
 from numba import extending
 from numba.core import types
 
-from aclnn.kernels.cpu.addresses import call_kernel
-from aclnn.kernels.cpu.inner import intrinsic
-from aclnn.kernels.cpu.structs import pointer
-from aclnn.kernels.cpu.vector import FLOATS, LANES, by_halves, call_llvm
+from aclnn.kernels.cpu.jit import intrinsic
+from aclnn.kernels.cpu.simd.vector import FLOATS, LANES, by_halves, call_llvm
+from aclnn.kernels.cpu.structs import call_kernel, pointer
 
 _INT32 = ir.IntType(32)
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)

@@ -17,16 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.kernels.cpu.addresses import (
-    invoke,
-    load_one_float32,
-    load_one_int64,
-    scratch,
-    store_one_float32,
-    store_one_int64,
-)
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.layer_norm.columns import add_sums
 from aclnn.kernels.cpu.layer_norm.job import (
     ADD_EXACTLY,
@@ -85,9 +77,17 @@ from aclnn.kernels.cpu.layer_norm.job import (
     row_at,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import any_not_finite, call, call_judge
-from aclnn.kernels.cpu.memory import store_float32
+from aclnn.kernels.cpu.simd.memory import store_float32
+from aclnn.kernels.cpu.simd.vector import splat
+from aclnn.kernels.cpu.structs import (
+    invoke,
+    load_one_float32,
+    load_one_int64,
+    scratch,
+    store_one_float32,
+    store_one_int64,
+)
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.cpu.vector import splat
 
 SHORT = 64
 """Rows that are not taken in sets are done four at a time up to here, and the processor's own prefetching keeps up with

@@ -10,16 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.kernels.cpu.addresses import (
-    again,
-    load_one_float32,
-    load_one_float64,
-    load_one_int64,
-    scratch,
-    store_one_float64,
-)
-from aclnn.kernels.cpu.ends import copy_in, copy_out, stream_out
-from aclnn.kernels.cpu.inner import register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     BEFORE,
@@ -47,10 +38,25 @@ from aclnn.kernels.cpu.layer_norm.job import (
     W,
 )
 from aclnn.kernels.cpu.layer_norm.lanes import accumulate, store_totals
-from aclnn.kernels.cpu.masked import first_lanes, load_float32_part
-from aclnn.kernels.cpu.memory import load_float32, store_float32
-from aclnn.kernels.cpu.prefetching import drops_prefetches, prefetch, prefetch_near, prefetch_rest
-from aclnn.kernels.cpu.vector import absolute, any_lane, fma, lane, select, splat
+from aclnn.kernels.cpu.simd.memory import (
+    copy_in,
+    copy_out,
+    first_lanes,
+    load_float32,
+    load_float32_part,
+    store_float32,
+    stream_out,
+)
+from aclnn.kernels.cpu.simd.prefetch import drops_prefetches, prefetch, prefetch_near, prefetch_rest
+from aclnn.kernels.cpu.simd.vector import absolute, any_lane, fma, lane, select, splat
+from aclnn.kernels.cpu.structs import (
+    again,
+    load_one_float32,
+    load_one_float64,
+    load_one_int64,
+    scratch,
+    store_one_float64,
+)
 
 Kernel = Callable[[int], None]
 

@@ -6,11 +6,9 @@ import ctypes
 from typing import Any
 
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.addresses import invoke
 from aclnn.kernels.cpu.atomics import fetch_add
-from aclnn.kernels.cpu.compiler import Kernel, address_of, kernel
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.structs import Int64, declared, pointer_to
+from aclnn.kernels.cpu.jit import Kernel, address_of, kernel, register_jitable
+from aclnn.kernels.cpu.structs import Int64, declared, invoke, pointer_to
 from aclnn.kernels.cpu.threads import Loop
 
 

@@ -13,17 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from aclnn.kernels.cpu.addresses import (
-    again,
-    load_one_float32,
-    load_one_float64,
-    load_one_int64,
-    scratch,
-    store_one_float32,
-    store_one_int64,
-)
-from aclnn.kernels.cpu.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.inner import intrinsic, register_jitable
+from aclnn.kernels.cpu.jit import intrinsic, register_jitable
 from aclnn.kernels.cpu.layer_norm.elements import Element
 from aclnn.kernels.cpu.layer_norm.job import (
     BASE,
@@ -44,11 +34,21 @@ from aclnn.kernels.cpu.layer_norm.job import (
 )
 from aclnn.kernels.cpu.layer_norm.lanes import halves
 from aclnn.kernels.cpu.layer_norm.segments import NormSpec, standardizer, writing
-from aclnn.kernels.cpu.memory import load_float32, store_float32
-from aclnn.kernels.cpu.prefetching import prefetch
-from aclnn.kernels.cpu.structs import pointer
+from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
+from aclnn.kernels.cpu.simd.prefetch import prefetch
+from aclnn.kernels.cpu.simd.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
+from aclnn.kernels.cpu.structs import (
+    again,
+    load_one_float32,
+    load_one_float64,
+    load_one_int64,
+    pointer,
+    scratch,
+    store_one_float32,
+    store_one_int64,
+)
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.cpu.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST_BYTES = 1024

@@ -17,17 +17,14 @@ from numpy.typing import NDArray
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu.addresses import again
-from aclnn.kernels.cpu.compiler import Kernel, kernel
-from aclnn.kernels.cpu.doubles import widen
 from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
-from aclnn.kernels.cpu.elementwise.formulas import on_float64
 from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
-from aclnn.kernels.cpu.elementwise.general import loads
-from aclnn.kernels.cpu.elementwise.kinds import KINDS, LOADS
-from aclnn.kernels.cpu.inner import register_jitable
-from aclnn.kernels.cpu.memory import load_entries, store_float32
-from aclnn.kernels.cpu.vector import LANES, absolute, any_lane, select
+from aclnn.kernels.cpu.elementwise.general import loads, on_float64
+from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
+from aclnn.kernels.cpu.simd.doubles import widen
+from aclnn.kernels.cpu.simd.memory import KINDS, LOADS, load_entries, store_float32
+from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
+from aclnn.kernels.cpu.structs import again
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs
 from aclnn.kernels.trace import trace

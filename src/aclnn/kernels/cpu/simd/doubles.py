@@ -12,9 +12,8 @@ from llvmlite import ir
 from numba import extending
 from numba.core import types
 
-from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import pointer
-from aclnn.kernels.cpu.vector import (
+from aclnn.kernels.cpu.jit import intrinsic
+from aclnn.kernels.cpu.simd.vector import (
     DOUBLES,
     FLOATS,
     LANES,
@@ -28,6 +27,7 @@ from aclnn.kernels.cpu.vector import (
     has_lanes,
     multiply_add,
 )
+from aclnn.kernels.cpu.structs import ADDRESS, pointer
 
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 

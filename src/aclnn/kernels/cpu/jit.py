@@ -8,17 +8,21 @@ after all that it depends on (see ``cache``).
 from __future__ import annotations
 
 import hashlib
+import inspect
 import itertools
 import mmap
 import pickle
 import platform
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from time import perf_counter
+from typing import Any, TypeVar, overload
 
 import llvmlite
 import numba
+from numba import extending
 from numba.core import config, types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import _Cache
@@ -27,7 +31,6 @@ from numba.core.serialize import dumps
 
 from aclnn import kernels
 from aclnn.kernels.cpu import cache, target
-from aclnn.kernels.cpu.notice import notice
 from aclnn.kernels.locks import lock_across_forks
 
 #: A compiled kernel: integers in, as a rule nothing out.
@@ -171,3 +174,110 @@ def stop() -> None:
 def address_of(compiled: Kernel) -> int:
     """Where a kernel's machine code is, for ``addresses.invoke``."""
     return _addresses[compiled]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def register_jitable(function: F, /) -> F: ...
+@overload
+def register_jitable(*, forceinline: bool) -> Callable[[F], F]: ...
+
+
+def register_jitable(function: Any = None, /, **options: bool) -> Any:
+    """Numba's decorator, but without entries for C: making them took a fifth of a kernel's compilation."""
+    decorate = extending.register_jitable(no_cfunc_wrapper=True, **options)
+    return decorate if function is None else decorate(function)
+
+
+def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function for compiled code of one that emits its instructions.
+
+    Decorates ``emit(builder, *values)``, or ``emit(context, builder, *values)``, which returns the result's value, or
+    nothing where ``result`` is ``types.void``. Numbers are converted to the parameters' types; vectors must have them.
+    A parameter may also be a class of types, or a tuple of alternatives.
+    """
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        with_context = "context" in inspect.signature(emit).parameters
+
+        def lower(context: Any, builder: Any, sig: Any, args: tuple[Any, ...]) -> Any:
+            value = emit(context, builder, *args) if with_context else emit(builder, *args)
+            return context.get_dummy_value() if value is None else value
+
+        def typing(typingctx: Any, *given: Any) -> Any:
+            if len(given) != len(parameters):
+                return None
+            converted = list(map(_converted, given, parameters))
+            return None if None in converted else (result(*converted), lower)
+
+        names = ["typingctx", *map("value{}".format, range(len(parameters)))]
+        positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        typing.__name__, typing.__doc__ = emit.__name__, doc or emit.__doc__
+        vars(typing)["__signature__"] = inspect.Signature(positional)  # Numba has no intrinsics with *given
+        return extending.intrinsic(typing)
+
+    return decorate
+
+
+def _converted(given: Any, wanted: Any) -> Any:
+    """The type to which an argument is converted for a parameter, None if it cannot be."""
+    if isinstance(wanted, tuple):
+        return next((kind for kind in (_converted(given, one) for one in wanted) if kind is not None), None)
+    if isinstance(wanted, type):
+        return given if isinstance(given, wanted) else None
+    if isinstance(wanted, types.Integer):
+        return wanted if isinstance(given, (types.Integer, types.Boolean)) else None
+    fits = given == wanted or (isinstance(wanted, types.Number) and isinstance(given, types.Number))
+    return wanted if fits else None
+
+
+_PATIENCE_S = 1.0
+"""Spent compiling in this process before it says so."""
+
+
+class Notice:
+    """One line for each process, on standard error. Its methods are called under Numba's compiler lock."""
+
+    def __init__(self) -> None:
+        self.wanted = True
+        self.found = 0
+        """Kernels that this process found in the cache."""
+        self.compiled = 0
+        """Kernels that it compiled."""
+        self.lost: list[str] = []
+        """Of each that could not be kept, why."""
+        self._depth = 0
+        self._spent = self._begun = 0.0
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Begin to compile a function, which may compile others first."""
+        self._depth += 1
+        if self._depth == 1:
+            self._begun = perf_counter()
+            if self.wanted and sys.stderr is not None and sys.stderr.isatty():
+                self._timer = threading.Timer(max(0.0, _PATIENCE_S - self._spent), self._say)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def end(self) -> None:
+        """Have compiled it."""
+        self.compiled += 1
+        self._depth = max(0, self._depth - 1)
+        if self._depth == 0:
+            self._spent += perf_counter() - self._begun
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _say(self) -> None:
+        self.wanted = False
+        where = cache.directory()
+        kept = "not kept, since no directory can be written" if where is None else f"kept in {where}"
+        if sys.stderr is not None:
+            sys.stderr.write(f"aclnn: compiling for this processor, {kept}; `aclnn warm` does so beforehand\n")
+            sys.stderr.flush()
+
+
+notice = Notice()

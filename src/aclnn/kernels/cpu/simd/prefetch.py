@@ -8,9 +8,9 @@ from llvmlite import ir
 from numba.core import types
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.inner import ADDRESS, intrinsic
-from aclnn.kernels.cpu.structs import moved, pointer
-from aclnn.kernels.cpu.vector import call_llvm
+from aclnn.kernels.cpu.jit import intrinsic
+from aclnn.kernels.cpu.simd.vector import call_llvm
+from aclnn.kernels.cpu.structs import ADDRESS, moved, pointer
 
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numba.cpython.unsafe.tuple import tuple_setitem
 
-from aclnn.kernels.cpu.addresses import load_one_int64, load_one_uint32
-from aclnn.kernels.cpu.compiler import kernel
+from aclnn.kernels.cpu.jit import kernel
+from aclnn.kernels.cpu.structs import load_one_int64, load_one_uint32
 
 _WORD = 8
 _TYPE = object.__basicsize__ - _WORD

@@ -15,7 +15,7 @@ from numba.core.imputils import lower_constant
 from numba.extending import intrinsic, models, register_model, typeof_impl
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.vector import (
+from aclnn.kernels.cpu.simd.vector import (
     FLOATS,
     LANES,
     VECTORS,

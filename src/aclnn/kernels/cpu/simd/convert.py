@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.vector import FLOATS, INTS, LANES, apart, call_llvm, joined, unlikely
+from aclnn.kernels.cpu.simd.vector import FLOATS, INTS, LANES, apart, call_llvm, joined, unlikely
 
 _INT16, _INT32 = ir.IntType(16), ir.IntType(32)
 _HALF, _FLOAT = ir.HalfType(), ir.FloatType()

@@ -1,0 +1,493 @@
+"""Loads and stores of sixteen lanes at raw addresses, for float32, float16 and bfloat16.
+
+``load_<type>(address)`` widens to float32, which is exact; ``store_<type>(address, value)`` rounds once, ties to even,
+and keeps NaN a (quiet) NaN. The ``stream_`` forms go around the cache and need an address aligned to the sixteen
+elements: 64 bytes for float32, 32 for the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from aclnn.core.dtypes import DataType
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.jit import intrinsic, register_jitable
+from aclnn.kernels.cpu.simd.convert import (
+    SHORTS,
+    Convert,
+    floats,
+    ints,
+    narrow_bfloat16,
+    narrow_float16,
+    narrow_two_bfloat16,
+    round_bfloat16,
+    round_pairs,
+    widen_bfloat16,
+    widen_float16,
+)
+from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
+from aclnn.kernels.cpu.simd.vector import (
+    FLOATS,
+    INTS,
+    LANES,
+    MASK,
+    WIDE,
+    WIDE_FLOATS,
+    WIDE_INTS,
+    apart,
+    broadcast,
+    call_llvm,
+    joined,
+    pieces,
+    unlikely,
+)
+from aclnn.kernels.cpu.structs import ADDRESS, moved, pointer, reloaded
+
+_INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_FLOAT = ir.FloatType()
+
+
+def _load(widen: Convert | None, doc: str) -> Any:
+    memory = FLOATS.llvm if widen is None else SHORTS
+
+    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        raw = builder.load(pointer(builder, address, memory), align=1)
+        return raw if widen is None else widen(context, builder, raw)
+
+    return intrinsic(FLOATS, ADDRESS, doc=doc)(load)
+
+
+def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int, streamed: bool) -> None:
+    """Store a value at an address, around the cache if streamed."""
+    written = builder.store(value, pointer(builder, address, value.type), align=alignment)
+    if streamed:
+        written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+
+
+def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
+
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+        raw = value if narrow is None else narrow(context, builder, value)
+        if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
+            # LLVM merges the rounding with the store, and that instruction cannot stream.
+            raw = apart(builder, raw)
+        write(builder, raw, address, alignment, streamed)
+
+    return intrinsic(types.void, ADDRESS, FLOATS, doc=doc)(store)
+
+
+load_float32 = _load(None, "Sixteen float32.")
+load_float16 = _load(widen_float16, "Sixteen float16, widened.")
+load_bfloat16 = _load(widen_bfloat16, "Sixteen bfloat16, widened.")
+store_float32 = _store(None, "Sixteen float32.")
+store_float16 = _store(narrow_float16, "Sixteen values rounded to float16.")
+store_bfloat16 = _store(narrow_bfloat16, "Sixteen values rounded to bfloat16.")
+stream_float32 = _store(None, "Sixteen float32 to a 64-byte aligned address, around the cache.", True, 64)
+stream_float16 = _store(narrow_float16, "The same for float16; 32-byte aligned.", True, 32)
+stream_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16; 32-byte aligned.", True, 32)
+store_rounded_bfloat16 = _store(round_bfloat16, "As store_bfloat16; quicker, and more code.")
+stream_rounded_bfloat16 = _store(round_bfloat16, "As stream_bfloat16; quicker, and more code.", True, 32)
+trickle_float32 = _store(None, "The same for an address aligned to 16 bytes, 16 bytes at a time.", True, 16)
+trickle_float16 = _store(narrow_float16, "The same for float16.", True, 16)
+trickle_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16.", True, 16)
+
+
+@intrinsic(types.void, ADDRESS, FLOATS)
+def stream_float16_apart(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+    """As ``stream_float16``, where LLVM would merge the rounding with the store, and that instruction cannot stream."""
+    raw = narrow_float16(context, builder, value)
+    if target.flavour(context) in ("avx512", "avx2"):
+        raw = apart(builder, raw)
+    write(builder, raw, address, 32, streamed=True)
+
+
+def _store_two_bfloat16(doc: str, streamed: bool = False, alignment: int = 1) -> Any:
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, low: ir.Value, high: ir.Value) -> None:
+        write(builder, narrow_two_bfloat16(context, builder, low, high), address, alignment, streamed)
+
+    return intrinsic(types.void, ADDRESS, FLOATS, FLOATS, doc=doc)(store)
+
+
+store_two_bfloat16 = _store_two_bfloat16("Twice sixteen values rounded to bfloat16, one after the other.")
+stream_two_bfloat16 = _store_two_bfloat16("The same around the cache; 32-byte aligned.", True, 32)
+trickle_two_bfloat16 = _store_two_bfloat16("The same; aligned to 16 bytes, 16 bytes at a time.", True, 16)
+
+
+def _transpose(element: ir.Type, doc: str) -> Any:
+    row = ir.VectorType(element, LANES)
+
+    def order(indices: list[int]) -> ir.Constant:
+        return ir.Constant(INTS.llvm, [_INT32(index) for index in indices])
+
+    def transpose(
+        builder: ir.IRBuilder, destination: ir.Value, pitch: ir.Value, source: ir.Value, source_pitch: ir.Value
+    ) -> None:
+        def row_at(start: ir.Value, step: ir.Value, i: int) -> ir.Value:
+            return pointer(builder, moved(builder, start, builder.mul(step, _INT64(i))), row)
+
+        rows = [builder.load(row_at(source, source_pitch, i), align=1) for i in range(LANES)]
+        # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
+        for size in (8, 4, 2, 1):
+            upper = order([LANES + e - size if e & size else e for e in range(LANES)])
+            lower = order([LANES + e if e & size else e + size for e in range(LANES)])
+            for i in range(LANES):
+                if not i & size:
+                    pair = rows[i], rows[i + size]
+                    rows[i], rows[i + size] = (builder.shuffle_vector(*pair, mask) for mask in (upper, lower))
+        for i in range(LANES):
+            builder.store(rows[i], row_at(destination, pitch, i), align=1)
+
+    return intrinsic(types.void, ADDRESS, types.int64, ADDRESS, types.int64, doc=doc)(transpose)
+
+
+transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into sixteen columns; pitches in bytes.")
+transpose_16 = _transpose(_INT16, "The same for 16-bit elements.")
+
+
+def _entries(builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Value:
+    """The float32 of a table for the sixteen unsigned 16-bit integers at a pointer.
+
+    Loaded one by one, their indices four at a time: 3.9 ns for sixteen on Zen 4 (indices one by one 4.6, a gather 6.2).
+    """
+    entries, fours = pointer(builder, table, _FLOAT), builder.bitcast(indices, _INT64.as_pointer())
+    found: ir.Value = ir.Constant(FLOATS.llvm, ir.Undefined)
+    for i in range(LANES):
+        if i % 4 == 0:
+            four = builder.load(builder.gep(fours, [_INT64(i // 4)]), align=1)
+        index = builder.and_(builder.lshr(four, _INT64(16 * (i % 4))), _INT64(0xFFFF))
+        found = builder.insert_element(found, builder.load(builder.gep(entries, [index])), _INT32(i))
+    return found
+
+
+@intrinsic(FLOATS, ADDRESS, ADDRESS)
+def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
+    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32."""
+    return _entries(builder, table, pointer(builder, address, _INT16))
+
+
+_INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
+
+
+@intrinsic(types.int64, MASK)
+def count_lanes(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """In how many lanes a mask is set."""
+    whole = ir.IntType(LANES)
+    return builder.zext(builder.ctpop(builder.bitcast(mask, whole)), _INT64)
+
+
+def _chosen(mask: int) -> ir.Constant:
+    places = [i for i in range(8) if mask >> i & 1]
+    return ir.Constant(ir.VectorType(_INT8, 8), [_INT8(i) for i in places + [0] * (8 - len(places))])
+
+
+_CHOSEN = ir.Constant(ir.ArrayType(ir.VectorType(_INT8, 8), 256), [_chosen(mask) for mask in range(256)])
+"""Which of eight bits are set, for each byte."""
+
+
+@intrinsic(types.void, ADDRESS, types.int64, MASK)
+def store_places(context: Any, builder: ir.IRBuilder, address: ir.Value, first: ir.Value, mask: ir.Value) -> None:
+    """Write ``first`` + i, int32, side by side for each lane i where the mask is set; 64 bytes may be touched."""
+    first = builder.trunc(first, _INT32)
+    if target.flavour(context) == "avx512":
+        places = builder.add(broadcast(builder, first), ints(*range(LANES)))
+        # In a register first: to memory at once the instruction takes over 100 cycles on Zen 4.
+        name = f"llvm.x86.avx512.mask.compress.v{LANES}i32"
+        packed = call_llvm(builder, name, places.type, places, ints(0), mask)
+        builder.store(apart(builder, packed), pointer(builder, address, places.type), align=1)
+        return
+    table = cgutils.global_constant(builder, "chosen", _CHOSEN)
+    for lanes, half in enumerate(pieces(builder, mask, 8)):
+        chosen = builder.bitcast(half, _INT8)
+        row = builder.load(builder.gep(table, [_INT32(0), builder.zext(chosen, _INT32)]), align=8)
+        start = broadcast(builder, builder.add(first, _INT32(8 * lanes)), 8)
+        places = builder.add(start, builder.zext(row, start.type))
+        builder.store(places, pointer(builder, address, places.type), align=1)
+        count = builder.zext(builder.ctpop(chosen), _INT64)
+        address = moved(builder, address, builder.shl(count, _INT64(2)))
+
+
+def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    vector = ir.VectorType(_INT32, LANES)
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), builder.trunc(count, _INT32), _INT32(0))
+    limit = builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), ints(0))
+    return builder.icmp_signed("<", ints(*range(LANES)), limit)
+
+
+first_lanes = intrinsic(MASK, types.int64, doc="The mask of the first ``count`` lanes.")(_first_lanes)
+
+
+@intrinsic(FLOATS, ADDRESS, types.int64)
+def load_float32_part(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
+    """The first ``count`` of sixteen float32, the other lanes zero."""
+    place = pointer(builder, address, FLOATS.llvm)
+    mask = _first_lanes(builder, count)
+    return call_llvm(builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.llvm, place, _INT32(1), mask, floats(0.0))
+
+
+@intrinsic(types.void, ADDRESS, FLOATS, types.int64)
+def store_float32_part(builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
+    """Write the first ``count`` lanes."""
+    place = pointer(builder, address, FLOATS.llvm)
+    mask = _first_lanes(builder, count)
+    call_llvm(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), value, place, _INT32(1), mask)
+
+
+def _buffer(builder: ir.IRBuilder) -> ir.Value:
+    """Room for sixteen 16-bit elements; few targets have masked loads of those."""
+    return cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
+
+
+def _part_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    return builder.shl(count, _INT64(1))
+
+
+def _first_sixteen_bit(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
+    """A pointer to sixteen 16-bit elements: the first ``count`` those at the address, the others zero."""
+    buffer = _buffer(builder)
+    builder.store(ir.Constant(SHORTS, None), buffer)
+    cgutils.raw_memcpy(builder, buffer, pointer(builder, address, _INT8), _part_bytes(builder, count), 1)
+    return buffer
+
+
+def _load_part(widen: Convert, doc: str) -> Any:
+    def load(context: Any, builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
+        return widen(context, builder, builder.load(_first_sixteen_bit(builder, address, count)))
+
+    return intrinsic(FLOATS, ADDRESS, types.int64, doc=doc)(load)
+
+
+def _store_part(narrow: Convert, doc: str) -> Any:
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
+        buffer = _buffer(builder)
+        builder.store(narrow(context, builder, value), buffer)
+        destination = pointer(builder, address, _INT8)
+        cgutils.raw_memcpy(builder, destination, buffer, _part_bytes(builder, count), 1)
+
+    return intrinsic(types.void, ADDRESS, FLOATS, types.int64, doc=doc)(store)
+
+
+load_float16_part = _load_part(widen_float16, "The first ``count`` of sixteen float16, widened, the other lanes zero.")
+load_bfloat16_part = _load_part(widen_bfloat16, "The first ``count`` of sixteen bfloat16, the other lanes zero.")
+store_float16_part = _store_part(narrow_float16, "Write the first ``count`` lanes, rounded to float16.")
+store_bfloat16_part = _store_part(narrow_bfloat16, "Write the first ``count`` lanes, rounded to bfloat16.")
+
+
+_INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_BYTES, _SIXTEEN = ir.VectorType(_INT8, 64), ir.VectorType(_INT8, 16)
+
+
+def _first_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    every = builder.sub(builder.shl(_INT64(1), count), _INT64(1))
+    return builder.bitcast(every, ir.VectorType(ir.IntType(1), 64))
+
+
+def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value) -> None:
+    cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
+
+
+@intrinsic(types.void, ADDRESS, ADDRESS, types.int64)
+def copy(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value, size: ir.Value) -> None:
+    """Copy bytes between addresses that do not overlap."""
+    _copy(builder, destination, source, size)
+
+
+@intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
+def copy_in(context: Any, builder: ir.IRBuilder, source: ir.Value, size: ir.Value, end: ir.Value) -> None:
+    """Put the first ``size`` < 64 bytes from ``source`` to ``end``, and zeros behind them up to 64."""
+    room, zeros = pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
+    if target.flavour(context) == "avx512":
+        place, mask = pointer(builder, source, _BYTES), _first_bytes(builder, size)
+        zeros = call_llvm(builder, "llvm.masked.load.v64i8.p0", _BYTES, place, _INT32(1), mask, zeros)
+    builder.store(zeros, room, align=1)
+    if target.flavour(context) != "avx512":
+        _copy(builder, end, source, size)
+
+
+@intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
+def copy_out(context: Any, builder: ir.IRBuilder, end: ir.Value, size: ir.Value, destination: ir.Value) -> None:
+    """Put the first ``size`` < 64 of 64 bytes from ``end`` to ``destination``."""
+    if target.flavour(context) == "avx512":
+        value = builder.load(pointer(builder, end, _BYTES), align=1)
+        place, mask = pointer(builder, destination, _BYTES), _first_bytes(builder, size)
+        call_llvm(builder, "llvm.masked.store.v64i8.p0", ir.VoidType(), value, place, _INT32(1), mask)
+    else:
+        _copy(builder, destination, end, size)
+
+
+@intrinsic(types.void, ADDRESS, ADDRESS)
+def _stream_sixteen(builder: ir.IRBuilder, source: ir.Value, destination: ir.Value) -> None:
+    value = builder.load(pointer(builder, source, _SIXTEEN), align=1)
+    write(builder, value, destination, 16, streamed=True)
+
+
+@register_jitable
+def stream_out(end: int, size: int, destination: int) -> None:
+    """The same around the cache, as the rest of the line before: sixteen bytes at a time, the last few through it.
+
+    A line that is written both ways goes to memory in parts: rows of 100 float32 took four times as long.
+    """
+    whole = size & -16
+    for at in range(0, whole, 16):
+        _stream_sixteen(end + at, destination + at)
+    if size > whole:
+        copy_out(end + whole, size - whole, destination + whole)
+
+
+_INT1, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
+
+
+def _load_wide(widen: Any, doc: str) -> Any:
+    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        return widen(context, builder, address)
+
+    return intrinsic(WIDE_FLOATS, ADDRESS, doc=doc)(load)
+
+
+def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
+    """``narrow`` gives the registers that are written one after the other."""
+
+    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+        place = address
+        for register in narrow(context, builder, value):
+            size = register.type.count * register.type.element.width // 8
+            # Known to be floats of 16 bits they would not stream (LLVM 22).
+            raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
+            write(builder, raw, place, size if streamed else 1, streamed)
+            place = moved(builder, place, _INT64(size))
+
+    return intrinsic(types.void, ADDRESS, WIDE_FLOATS, doc=doc)(store)
+
+
+_PAIRS = ir.VectorType(_INT32, WIDE * LANES // 2)
+"""A wide vector of bfloat16, two to a lane. The lower ones become the first half of a wide vector, the upper ones the
+second: a shift and a mask, where the order in memory would take a widening of each register."""
+
+
+def _each_pair(value: int) -> ir.Constant:
+    return ir.Constant(_PAIRS, [_INT32(value)] * _PAIRS.count)
+
+
+def _wide_float32(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.load(pointer(builder, address, WIDE_FLOATS.llvm), align=1)
+
+
+def _wide_float16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    # Loaded again where they were looked at before: instructions that take registers apart cost more.
+    base = reloaded(builder, address)
+    places = [pointer(builder, moved(builder, base, _INT64(2 * LANES * i)), SHORTS) for i in range(WIDE)]
+    return joined(builder, [widen_float16(context, builder, builder.load(place, align=1)) for place in places])
+
+
+def _wide_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    pairs = builder.load(pointer(builder, address, _PAIRS), align=1)
+    lower, upper = builder.shl(pairs, _each_pair(16)), builder.and_(pairs, _each_pair(-65536))
+    return builder.bitcast(joined(builder, [lower, upper]), WIDE_FLOATS.llvm)
+
+
+def _wide_registers(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
+    return pieces(builder, builder.bitcast(value, WIDE_INTS.llvm), LANES)
+
+
+def _narrow_wide_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
+    # Half a register each: joining two takes as long as writing one more.
+    return [narrow_float16(context, builder, piece) for piece in pieces(builder, value, LANES)]
+
+
+def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
+    # As narrow_bfloat16; a NaN has no digits below bfloat16's that the sum could carry into the exponent.
+    halves = pieces(builder, value, _PAIRS.count)
+    if target.rounds_bfloat16(context):
+        lower, upper = (pieces(builder, half, LANES) for half in halves)
+        return [round_pairs(builder, *pair) for pair in zip(lower, upper, strict=True)]
+    rounded = []
+    for half in halves:
+        pattern = builder.bitcast(half, _PAIRS)
+        odd = builder.and_(builder.lshr(pattern, _each_pair(16)), _each_pair(1))
+        rounded.append(builder.add(pattern, builder.add(odd, _each_pair(0x7FFF))))
+    lower, upper = builder.lshr(rounded[0], _each_pair(16)), builder.and_(rounded[1], _each_pair(-65536))
+    return pieces(builder, builder.or_(lower, upper), LANES)
+
+
+load_wide_float32 = _load_wide(_wide_float32, "A wide vector of float32.")
+load_wide_float16 = _load_wide(_wide_float16, "A wide vector of float16, widened.")
+load_wide_bfloat16 = _load_wide(_wide_bfloat16, "A wide vector of bfloat16, widened; every second element comes first.")
+store_wide_float32 = _store_wide(_wide_registers, "A wide vector of float32.")
+store_wide_float16 = _store_wide(_narrow_wide_float16, "A wide vector rounded to float16.")
+store_wide_bfloat16 = _store_wide(
+    _narrow_wide_bfloat16,
+    "A wide vector, in the order of ``load_wide_bfloat16``, rounded to bfloat16. NaNs come from bfloat16 operands.",
+)
+stream_wide_float32 = _store_wide(_wide_registers, "The same; 64-byte aligned.", True)
+stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte aligned.", True)
+stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
+
+
+@intrinsic(types.boolean, ADDRESS)
+def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    """Whether any of a wide vector of bfloat16 is so small that products with slopes are not rounded but made zero.
+
+    Numbers below 2^-100 other than zero, where an instruction rounds (see ``target.rounds_bfloat16``); else none.
+    """
+    if not target.rounds_bfloat16(context):
+        return _INT1(0)
+    lanes = ir.VectorType(_INT16, WIDE * LANES)
+
+    def each(value: int) -> ir.Constant:
+        return ir.Constant(lanes, [_INT16(value)] * lanes.count)
+
+    magnitudes = builder.and_(builder.load(pointer(builder, address, lanes), align=1), each(0x7FFF))
+    # Zeros become the largest.
+    first, second = pieces(builder, builder.sub(magnitudes, each(1)), 2 * LANES)
+    least = call_llvm(builder, f"llvm.umin.v{2 * LANES}i16", first.type, first, second)
+    limit = ir.Constant(least.type, [_INT16(((127 - 100) << 7) - 1)] * least.type.count)
+    return unlikely(builder, builder.icmp_unsigned("<", least, limit))
+
+
+def _any_above(word: ir.IntType, doc: str) -> Any:
+    lanes = WIDE * LANES
+    register = LANES * 32 // word.width
+
+    def above(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
+        def each(vector: ir.VectorType, value: int) -> ir.Constant:
+            return ir.Constant(vector, [word(value)] * vector.count)
+
+        raw = builder.load(pointer(builder, address, ir.VectorType(word, lanes)), align=1)
+        magnitudes = builder.and_(raw, each(raw.type, (1 << (word.width - 1)) - 1))
+        # Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
+        largest, *others = pieces(builder, magnitudes, register)
+        for other in others:
+            largest = call_llvm(builder, f"llvm.umax.v{register}i{word.width}", largest.type, largest, other)
+        limit = builder.insert_element(ir.Constant(largest.type, ir.Undefined), builder.trunc(bound, word), _INT32(0))
+        zeros = ir.Constant(ir.VectorType(_INT32, register), None)
+        beyond = builder.icmp_unsigned(">", largest, builder.shuffle_vector(limit, limit, zeros))
+        return unlikely(builder, beyond)
+
+    return intrinsic(types.boolean, ADDRESS, types.int64, doc=doc)(above)
+
+
+any_above_32 = _any_above(
+    _INT32,
+    """Whether any of a wide vector of float32 is above ``bound`` (a bit pattern) in magnitude, or NaN.
+
+    Marked as unlikely, so that what is done then does not take registers from what is done otherwise.
+    """,
+)
+any_above_16 = _any_above(_INT16, "The same for float16 or bfloat16.")
+
+
+FLOAT32, FLOAT16, BFLOAT16, FLOAT64 = range(4)
+KINDS = {DataType.FLOAT: FLOAT32, DataType.FLOAT16: FLOAT16, DataType.BF16: BFLOAT16, DataType.DOUBLE: FLOAT64}
+
+# Float32 lanes, of FLOAT64 float64 lanes, which are never streamed.
+LOADS = {FLOAT32: load_float32, FLOAT16: load_float16, BFLOAT16: load_bfloat16, FLOAT64: load_doubles}
+STORES = {FLOAT32: store_float32, FLOAT16: store_float16, BFLOAT16: store_bfloat16, FLOAT64: store_doubles}
+STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16, FLOAT64: store_doubles}
+
+
+@register_jitable
+def size_of(kind: int) -> int:
+    """Bytes of an element."""
+    return 8 if kind == FLOAT64 else 4 if kind == FLOAT32 else 2
