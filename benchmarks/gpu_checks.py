@@ -14,18 +14,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 SLOPES = {
-    "silu_backward": ("silu_slope", ()),
-    "fast_gelu_backward": ("fast_gelu_slope", ()),
-    "gelu_backward_v2": ("gelu_erf_slope", ("none",)),
-    "gelu_backward_v2 tanh": ("gelu_tanh_slope", ("tanh",)),
-    "hardswish_backward": ("hardswish_slope", ()),
+    "silu_backward": ("silu_derivative", ()),
+    "fast_gelu_backward": ("fast_gelu_derivative", ()),
+    "gelu_backward_v2": ("gelu_erf_derivative", ("none",)),
+    "gelu_backward_v2 tanh": ("gelu_tanh_derivative", ("tanh",)),
+    "hardswish_backward": ("hardswish_derivative", ()),
 }
 VALUES = {
-    "silu": ("silu_value", ()),
-    "fast_gelu": ("fast_gelu_value", ()),
-    "gelu_v2": ("gelu_erf_value", (0,)),
-    "gelu": ("gelu_tanh_value", ()),
-    "hardswish": ("hardswish_value", ()),
+    "silu": ("silu_forward", ()),
+    "fast_gelu": ("fast_gelu_forward", ()),
+    "gelu_v2": ("gelu_erf_forward", (0,)),
+    "gelu": ("gelu_tanh_forward", ()),
+    "hardswish": ("hardswish_forward", ()),
 }
 Row = dict[str, Any]
 
@@ -47,11 +47,11 @@ def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
     """The formulas in float64 by name: what aclnn.operators says, for tensors."""
     root_half, root_two_pi, bend = math.sqrt(0.5), math.sqrt(2.0 * math.pi), math.sqrt(2.0 / math.pi)
 
-    def logistic_slope(u: Any) -> Any:
+    def logistic_derivative(u: Any) -> Any:
         s = torch.sigmoid(u)
         return s * (1.0 + u * (1.0 - s))
 
-    def gelu_tanh_slope(x: Any) -> Any:
+    def gelu_tanh_derivative(x: Any) -> Any:
         bounded = x.clamp(-100.0, 100.0)
         u = bend * (bounded + 0.044715 * bounded**3)
         e = torch.exp(-2.0 * u.abs())
@@ -59,28 +59,28 @@ def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
         slope = 2.0 * bounded * t * bend * (1.0 + 3.0 * 0.044715 * bounded**2)
         return torch.where(u > 0.0, t + e * t * slope, e * t * (1.0 + slope))
 
-    def gelu_erf_slope(x: Any) -> Any:
+    def gelu_erf_derivative(x: Any) -> Any:
         slope = 0.5 * torch.special.erfc(-x * root_half) + x * torch.exp(-0.5 * x * x) / root_two_pi
         # Far down the second term, the larger one, vanishes as well: a negative zero.
         return torch.where((x < 0.0) & (slope == 0.0), -0.0, slope)
 
-    def hardswish_slope(x: Any) -> Any:
+    def hardswish_derivative(x: Any) -> Any:
         return torch.where(x < -3.0, 0.0, torch.where(x > 3.0, 1.0, (x + 1.5) / 3.0))
 
-    def hardswish_value(x: Any) -> Any:
+    def hardswish_forward(x: Any) -> Any:
         return torch.where(x <= -3.0, 0.0, torch.where(x >= 3.0, x, x * (x + 3.0) / 6.0))
 
     return {
-        "silu_slope": logistic_slope,
-        "fast_gelu_slope": lambda x: logistic_slope(1.702 * x),
-        "gelu_erf_slope": gelu_erf_slope,
-        "gelu_tanh_slope": gelu_tanh_slope,
-        "hardswish_slope": hardswish_slope,
-        "silu_value": lambda x: x / (1.0 + torch.exp(-x)),
-        "fast_gelu_value": lambda x: x / (1.0 + torch.exp(-1.702 * x)),
-        "gelu_erf_value": lambda x: 0.5 * x * torch.special.erfc(-x * root_half),
-        "gelu_tanh_value": lambda x: x / (1.0 + torch.exp(-2.0 * bend * (x + 0.044715 * x**3))),
-        "hardswish_value": hardswish_value,
+        "silu_derivative": logistic_derivative,
+        "fast_gelu_derivative": lambda x: logistic_derivative(1.702 * x),
+        "gelu_erf_derivative": gelu_erf_derivative,
+        "gelu_tanh_derivative": gelu_tanh_derivative,
+        "hardswish_derivative": hardswish_derivative,
+        "silu_forward": lambda x: x / (1.0 + torch.exp(-x)),
+        "fast_gelu_forward": lambda x: x / (1.0 + torch.exp(-1.702 * x)),
+        "gelu_erf_forward": lambda x: 0.5 * x * torch.special.erfc(-x * root_half),
+        "gelu_tanh_forward": lambda x: x / (1.0 + torch.exp(-2.0 * bend * (x + 0.044715 * x**3))),
+        "hardswish_forward": hardswish_forward,
     }
 
 

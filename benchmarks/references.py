@@ -6,28 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
-from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
-from aclnn.operators.hardswish import hardswish_slope, hardswish_value
-from aclnn.operators.silu import silu_slope, silu_value
+from aclnn.operators.fast_gelu import fast_gelu_derivative, fast_gelu_forward
+from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tanh_derivative, gelu_tanh_forward
+from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
+from aclnn.operators.silu import silu_derivative, silu_forward
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]
 
 FORMULAS = {
-    "silu": silu_slope,
-    "fast_gelu": fast_gelu_slope,
-    "gelu_erf": gelu_erf_slope,
-    "gelu_tanh": gelu_tanh_slope,
-    "hardswish": hardswish_slope,
+    "silu": silu_derivative,
+    "fast_gelu": fast_gelu_derivative,
+    "gelu_erf": gelu_erf_derivative,
+    "gelu_tanh": gelu_tanh_derivative,
+    "hardswish": hardswish_derivative,
 }
 FORWARDS = {
-    "silu_forward": silu_value,
-    "fast_gelu_forward": fast_gelu_value,
-    "gelu_erf_forward": gelu_erf_value,
-    "gelu_tanh_forward": gelu_tanh_value,
-    "hardswish_forward": hardswish_value,
+    "silu_forward": silu_forward,
+    "fast_gelu_forward": fast_gelu_forward,
+    "gelu_erf_forward": gelu_erf_forward,
+    "gelu_tanh_forward": gelu_tanh_forward,
+    "hardswish_forward": hardswish_forward,
 }
 EVERY = FORMULAS | FORWARDS
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from aclnn.formula import Constant
-from aclnn.operators.elu import elu_slope, elu_value
-from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
-from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
-from aclnn.operators.hardsigmoid import hardsigmoid_gradient, hardsigmoid_value
-from aclnn.operators.hardswish import hardswish_slope, hardswish_v2_slope, hardswish_value
-from aclnn.operators.leaky_relu import leaky_relu_slope, leaky_relu_value
-from aclnn.operators.log_sigmoid import log_sigmoid_slope, log_sigmoid_value
-from aclnn.operators.mish import mish_slope, mish_value
-from aclnn.operators.silu import silu_slope, silu_value
-from aclnn.operators.softplus import softplus_slope, softplus_value
-from aclnn.operators.swi_glu import swi_glu_gradient, swi_glu_value
-from aclnn.operators.swish import swish_slope, swish_value
+from aclnn.operators.elu import elu_derivative, elu_forward
+from aclnn.operators.fast_gelu import fast_gelu_derivative, fast_gelu_forward
+from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tanh_derivative, gelu_tanh_forward
+from aclnn.operators.hardsigmoid import hardsigmoid_forward, hardsigmoid_gradient
+from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward, hardswish_v2_derivative
+from aclnn.operators.leaky_relu import leaky_relu_derivative, leaky_relu_forward
+from aclnn.operators.log_sigmoid import log_sigmoid_derivative, log_sigmoid_formula
+from aclnn.operators.mish import mish_derivative, mish_forward
+from aclnn.operators.silu import silu_derivative, silu_forward
+from aclnn.operators.softplus import softplus_derivative, softplus_forward
+from aclnn.operators.swi_glu import swi_glu_forward, swi_glu_gradient
+from aclnn.operators.swish import swish_derivative, swish_forward
 from aclnn.verify.goldens.enclosures import Ball
 
 
@@ -105,26 +105,26 @@ class Series:
 
 ELU = (1.5, 0.75, 0.25)
 PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, ...]]] = {
-    "silu": (silu_value, silu_slope, ()),
-    "fast_gelu": (fast_gelu_value, fast_gelu_slope, ()),
-    "gelu_erf": (gelu_erf_value, gelu_erf_slope, ()),
-    "gelu_tanh": (gelu_tanh_value, gelu_tanh_slope, ()),
-    "hardswish": (hardswish_value, hardswish_slope, ()),
-    "hardswish_v2": (hardswish_value, hardswish_v2_slope, ()),
-    "elu": (elu_value, elu_slope, ELU),
-    "log_sigmoid": (log_sigmoid_value, log_sigmoid_slope, ()),
-    "mish": (mish_value, mish_slope, ()),
-    "swish": (swish_value, swish_slope, (-1.3,)),
-    "hardsigmoid": (lambda x, dy: dy * hardsigmoid_value(x), lambda x, dy: hardsigmoid_gradient(dy, x), (0.7,)),
-    "leaky_relu": (leaky_relu_value, leaky_relu_slope, (0.3,)),
-    "softplus": (softplus_value, softplus_slope, (1.5, 6.0)),
+    "silu": (silu_forward, silu_derivative, ()),
+    "fast_gelu": (fast_gelu_forward, fast_gelu_derivative, ()),
+    "gelu_erf": (gelu_erf_forward, gelu_erf_derivative, ()),
+    "gelu_tanh": (gelu_tanh_forward, gelu_tanh_derivative, ()),
+    "hardswish": (hardswish_forward, hardswish_derivative, ()),
+    "hardswish_v2": (hardswish_forward, hardswish_v2_derivative, ()),
+    "elu": (elu_forward, elu_derivative, ELU),
+    "log_sigmoid": (log_sigmoid_formula, log_sigmoid_derivative, ()),
+    "mish": (mish_forward, mish_derivative, ()),
+    "swish": (swish_forward, swish_derivative, (-1.3,)),
+    "hardsigmoid": (lambda x, dy: dy * hardsigmoid_forward(x), lambda x, dy: hardsigmoid_gradient(dy, x), (0.7,)),
+    "leaky_relu": (leaky_relu_forward, leaky_relu_derivative, (0.3,)),
+    "softplus": (softplus_forward, softplus_derivative, (1.5, 6.0)),
     "swi_glu, gate": (
-        lambda x, dy, b: dy * swi_glu_value(x, b),
+        lambda x, dy, b: dy * swi_glu_forward(x, b),
         lambda x, dy, b: swi_glu_gradient(dy, x, b)[0],
         (0.7, -1.3),
     ),
     "swi_glu, value": (
-        lambda x, dy, a: dy * swi_glu_value(a, x),
+        lambda x, dy, a: dy * swi_glu_forward(a, x),
         lambda x, dy, a: swi_glu_gradient(dy, a, x)[1],
         (0.7, -1.3),
     ),
@@ -133,10 +133,10 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, ...]
 
 #: Where pieces meet that are not differentiable, although their sum may be.
 KINKS: dict[Any, tuple[float, ...]] = {
-    hardswish_value: (3.0,),
-    leaky_relu_value: (0.0,),
-    log_sigmoid_value: (0.0,),
-    softplus_value: (0.0,),
+    hardswish_forward: (3.0,),
+    leaky_relu_forward: (0.0,),
+    log_sigmoid_formula: (0.0,),
+    softplus_forward: (0.0,),
 }
 
 
@@ -164,7 +164,7 @@ def test_a_gradient_is_the_derivative_of_its_forward(name: str) -> None:
 
 def test_a_wrong_gradient_is_seen() -> None:
     with flint.ctx.workprec(400):
-        right = Series.of(silu_value(Series(flint.arb(0.5), 1)))[1]
-        wrong = fast_gelu_slope(Ball.of(0.5)).ball
+        right = Series.of(silu_forward(Series(flint.arb(0.5), 1)))[1]
+        wrong = fast_gelu_derivative(Ball.of(0.5)).ball
         assert abs(wrong - right) > 0.01
-    assert math.isclose(float(right), silu_slope(0.5), rel_tol=1e-15)
+    assert math.isclose(float(right), silu_derivative(0.5), rel_tol=1e-15)

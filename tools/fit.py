@@ -1,7 +1,7 @@
 """Fit float32 versions of a function, and print its module of aclnn.kernels.fitted.
 
-    python -m tools.fit silu_slope > src/aclnn/kernels/fitted/silu_slope.py
-    python -m tools.fit new_slope --per-unit 1.6 --bound 4.25 --segments 8 --terms 8 --short 3.5 3
+    python -m tools.fit silu_derivative > src/aclnn/kernels/fitted/silu_derivative.py
+    python -m tools.fit new_derivative --per-unit 1.6 --bound 4.25 --segments 8 --terms 8 --short 3.5 3
 
 The function is one that an operator's file decorates with ``fitted``; its own formula gives the exact values. What is
 not given is as in the module that is there already: which versions, of what shape. Versions that are operations and not

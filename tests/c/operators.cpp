@@ -42,14 +42,14 @@ Real slope_of_scaled(Real x, Real u, Real du)
 {
     return sigmoid(u) + x * sigmoid(u) * sigmoid(-u) * du;
 }
-Real silu_slope(Real x) { return slope_of_scaled(x, x, 1); }
-Real fast_gelu_slope(Real x) { return slope_of_scaled(x, 1.702L * x, 1.702L); }
-Real gelu_erf_slope(Real x) { return phi_integral(x) + x * phi(x); }
-Real gelu_tanh_slope(Real x)
+Real silu_derivative(Real x) { return slope_of_scaled(x, x, 1); }
+Real fast_gelu_derivative(Real x) { return slope_of_scaled(x, 1.702L * x, 1.702L); }
+Real gelu_erf_derivative(Real x) { return phi_integral(x) + x * phi(x); }
+Real gelu_tanh_derivative(Real x)
 {
     return slope_of_scaled(x, kTanhScale * (x + 0.044715L * x * x * x), kTanhScale * (1 + 3 * 0.044715L * x * x));
 }
-Real hardswish_slope(Real x) { return x < -3 ? 0 : x > 3 ? 1 : x / 3 + 0.5L; }
+Real hardswish_derivative(Real x) { return x < -3 ? 0 : x > 3 ? 1 : x / 3 + 0.5L; }
 
 aclnnStatus gelu_v2_erf(const aclTensor* x, aclTensor* y, uint64_t* size, aclOpExecutor** executor)
 {
@@ -103,11 +103,11 @@ struct Backward {
     Real (*slope)(Real);
 };
 const Backward kBackward[] = {
-    {"FastGeluBackward", aclnnFastGeluBackwardGetWorkspaceSize, aclnnFastGeluBackward, fast_gelu_slope},
-    {"SiluBackward", aclnnSiluBackwardGetWorkspaceSize, aclnnSiluBackward, silu_slope},
-    {"GeluBackwardV2 none", gelu_backward_erf, aclnnGeluBackwardV2, gelu_erf_slope},
-    {"GeluBackwardV2 tanh", gelu_backward_tanh, aclnnGeluBackwardV2, gelu_tanh_slope},
-    {"HardswishBackward", aclnnHardswishBackwardGetWorkspaceSize, aclnnHardswishBackward, hardswish_slope},
+    {"FastGeluBackward", aclnnFastGeluBackwardGetWorkspaceSize, aclnnFastGeluBackward, fast_gelu_derivative},
+    {"SiluBackward", aclnnSiluBackwardGetWorkspaceSize, aclnnSiluBackward, silu_derivative},
+    {"GeluBackwardV2 none", gelu_backward_erf, aclnnGeluBackwardV2, gelu_erf_derivative},
+    {"GeluBackwardV2 tanh", gelu_backward_tanh, aclnnGeluBackwardV2, gelu_tanh_derivative},
+    {"HardswishBackward", aclnnHardswishBackwardGetWorkspaceSize, aclnnHardswishBackward, hardswish_derivative},
 };
 
 // The same numbers in every run: a linear congruential generator.
@@ -301,7 +301,7 @@ void broadcast_and_promotion(aclrtStream stream)
                         }
                     }
                     exact.push_back(dys[static_cast<size_t>(at[0])]
-                                    * gelu_erf_slope(xs[static_cast<size_t>(at[1])]));
+                                    * gelu_erf_derivative(xs[static_cast<size_t>(at[1])]));
                 }
                 expect_close(name, type, dx.fetch(name), exact, tolerance(type));
                 cases++;

@@ -177,13 +177,13 @@ HARDSWISH_BACKWARD_V2 = Case(
 )
 
 
-def _hardswish_value(x: Any) -> Any:
+def _hardswish_forward(x: Any) -> Any:
     return 0 * x if x[0] <= -3 else x if x[0] >= 3 else x * (x + 3) / 6
 
 
 _HARDSWISH_CURVES = {
     "hardswish": Curve(
-        _hardswish_value,
+        _hardswish_forward,
         {},
         (-3.0, 0.0, 3.0),
         (0.0, INFINITE),

@@ -91,7 +91,7 @@ def check_float32() -> None:
 
 def check_16_bit() -> None:
     """Every input, correctly rounded."""
-    for name, dtype in itertools.product(("silu_slope", "gelu_erf_slope", "hardswish_value"), TYPES[1:]):
+    for name, dtype in itertools.product(("silu_derivative", "gelu_erf_derivative", "hardswish_forward"), TYPES[1:]):
         x = np.arange(0, 65536, dtype=np.uint16).view(dtype)
         inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
         with np.errstate(all="ignore"):
@@ -109,7 +109,7 @@ def check_general() -> None:
     mixed = [(TYPES[0], TYPES[1], TYPES[2]), (TYPES[2], TYPES[0], TYPES[1])]
     for given, (*types, out_type) in itertools.product(numbers, [(dtype,) * 3 for dtype in TYPES] + mixed):
         inputs = [a.astype(dtype) for a, dtype in zip((dy, x), types, strict=True)]
-        on = [computed(d, Gradient(elu.elu_slope), inputs, [np.empty(x.shape, out_type)], given) for d in BOTH]
+        on = [computed(d, Gradient(elu.elu_derivative), inputs, [np.empty(x.shape, out_type)], given) for d in BOTH]
         assert same(*on[0], *on[1]), (given, types, out_type)
     for dtype in TYPES:
         rows = dy.astype(dtype)[:512].reshape(8, 64)
@@ -144,8 +144,8 @@ def check_layouts() -> None:
     for dy, x, shape in cases:
         for dtype in TYPES:
             out = np.full((*shape, 2), np.nan, dtype)[..., 0]
-            ours = elementwise("silu_slope", (dy, x), out, "cuda")
-            slope = evaluate(FORMULAS["silu_slope"], np.ascontiguousarray(x, np.float64).reshape(-1))
+            ours = elementwise("silu_derivative", (dy, x), out, "cuda")
+            slope = evaluate(FORMULAS["silu_derivative"], np.ascontiguousarray(x, np.float64).reshape(-1))
             exact = dy.astype(np.float64) * slope.reshape(shape)
             np.testing.assert_allclose(
                 ours.astype(np.float64), exact, rtol=2 * float(ml_dtypes.finfo(dtype).eps), atol=1e-7
@@ -156,14 +156,14 @@ def check_layouts() -> None:
         for device in ("cuda", "cpu"):  # elements of the output coincide: the last one counts
             memory = np.full(64, np.nan, np.float32)
             out = np.lib.stride_tricks.as_strided(memory[20:], shape, tuple(4 * step for step in strides))
-            elementwise("silu_value", (x,), out, device)
+            elementwise("silu_forward", (x,), out, device)
             written.append(memory)
         np.testing.assert_allclose(*written, rtol=1e-6)
     for shift in (-3, 3):  # overlapping: as if everything had been read before
         memory = drawn(64)
         x, out = memory[8:40], memory[8 + shift : 40 + shift]
-        expected = elementwise("silu_value", (x.copy(),), np.empty(32, np.float32), "cuda")
-        assert same(elementwise("silu_value", (x,), out, "cuda"), expected)
+        expected = elementwise("silu_forward", (x.copy(),), np.empty(32, np.float32), "cuda")
+        assert same(elementwise("silu_forward", (x,), out, "cuda"), expected)
 
 
 @triton.jit

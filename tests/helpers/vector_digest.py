@@ -16,13 +16,13 @@ from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.operators.fast_gelu import fast_gelu_slope, fast_gelu_value
-from aclnn.operators.gelu import gelu_erf_slope, gelu_erf_value, gelu_tanh_slope, gelu_tanh_value
-from aclnn.operators.hardswish import hardswish_slope, hardswish_value
-from aclnn.operators.silu import silu_slope, silu_value
+from aclnn.operators.fast_gelu import fast_gelu_derivative, fast_gelu_forward
+from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tanh_derivative, gelu_tanh_forward
+from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
+from aclnn.operators.silu import silu_derivative, silu_forward
 
-SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)
-VALUES = (fast_gelu_value, gelu_erf_value, gelu_tanh_value, hardswish_value, silu_value)
+SLOPES = (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)
+VALUES = (fast_gelu_forward, gelu_erf_forward, gelu_tanh_forward, hardswish_forward, silu_forward)
 
 
 def main(stride: int, *only: str) -> None:

@@ -25,10 +25,10 @@ from aclnn.kernels.cpu.elementwise import general, lut16
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
 from aclnn.kernels.cpu.structs import call_pointer
-from aclnn.operators.fast_gelu import fast_gelu_slope
-from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope, gelu_tanh_value
-from aclnn.operators.hardswish import hardswish_slope
-from aclnn.operators.silu import silu_slope, silu_value
+from aclnn.operators.fast_gelu import fast_gelu_derivative
+from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative, gelu_tanh_forward
+from aclnn.operators.hardswish import hardswish_derivative
+from aclnn.operators.silu import silu_derivative, silu_forward
 
 Array = np.ndarray[Any, Any]
 
@@ -36,10 +36,10 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 EVERY = DTYPES | {"float64": np.dtype(np.float64)}
 """What the general evaluation reads and writes."""
-SLOPES = (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)
+SLOPES = (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)
 
 
-def bell_slope(x: float) -> float:
+def bell_derivative(x: float) -> float:
     """A formula without a tuned version."""
     return 1.0 / (1.0 + x * x)
 
@@ -119,7 +119,7 @@ MIXES = st.one_of(
 )
 
 
-@given(st.data(), SHAPES, MIXES, st.sampled_from((*SLOPES, bell_slope)))
+@given(st.data(), SHAPES, MIXES, st.sampled_from((*SLOPES, bell_derivative)))
 def test_any_layout_gives_the_same_bits_and_touches_nothing_else(
     data: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...], formula: Any
 ) -> None:
@@ -131,7 +131,7 @@ def test_any_layout_gives_the_same_bits_and_touches_nothing_else(
     np.testing.assert_array_equal(bits(out.storage), bits(want))
 
 
-@given(st.data(), SHAPES, st.sampled_from(list(EVERY.values())), st.sampled_from((silu_value, bell_slope)))
+@given(st.data(), SHAPES, st.sampled_from(list(EVERY.values())), st.sampled_from((silu_forward, bell_derivative)))
 def test_a_function_of_one_input(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], formula: Any) -> None:
     x, out = data.draw(views(shape, dtype)), data.draw(views(shape, dtype, output=True))
     want = out.storage.copy()
@@ -152,8 +152,8 @@ def test_an_output_over_an_input_is_as_if_the_input_had_been_read_before(
         storage = numbers(rng, (size + 2000,), dtype)
         both = storage[1000 : 1000 + size], storage[1000 + shift : 1000 + shift + size]
         inputs = (both[0], dy) if shared == 0 else (dy, both[0])
-        want = expected(silu_slope, dtype, *(array.copy() for array in inputs))
-        run(silu_slope, both[1], *inputs)
+        want = expected(silu_derivative, dtype, *(array.copy() for array in inputs))
+        run(silu_derivative, both[1], *inputs)
         np.testing.assert_array_equal(bits(both[1]), bits(want))
 
 
@@ -169,8 +169,8 @@ def test_an_output_over_a_strided_input(name: str) -> None:
         "the same view": x,
         "wider type": storage.reshape(-1).view(BFLOAT16)[:4900].reshape(70, 70),
     }[name]
-    want = expected(gelu_erf_slope, out.dtype, dy, x.copy())
-    run(gelu_erf_slope, out, dy, x)
+    want = expected(gelu_erf_derivative, out.dtype, dy, x.copy())
+    run(gelu_erf_derivative, out, dy, x)
     np.testing.assert_array_equal(bits(out), bits(want))
 
 
@@ -193,9 +193,9 @@ def test_where_elements_of_the_output_coincide_the_last_in_logical_order_stays(
     storage = np.full(10_000, 7.0, np.float32)
     out = np.lib.stride_tricks.as_strided(storage[1000:], shape, [4 * stride for stride in strides])
     want = storage.copy()
-    for index, value in np.ndenumerate(expected(silu_slope, out.dtype, dy, x)):
+    for index, value in np.ndenumerate(expected(silu_derivative, out.dtype, dy, x)):
         want[1000 + sum(i * stride for i, stride in zip(index, strides, strict=True))] = value
-    run(silu_slope, out, dy, x)
+    run(silu_derivative, out, dy, x)
     np.testing.assert_array_equal(bits(storage), bits(want))
 
 
@@ -203,11 +203,11 @@ def test_where_elements_of_the_output_coincide_the_last_in_logical_order_stays(
 def test_every_size_and_alignment(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(5)
     dy, x = (numbers(rng, (200,), dtype) for _ in range(2))
-    want = expected(fast_gelu_slope, dtype, dy, x)
+    want = expected(fast_gelu_derivative, dtype, dy, x)
     for size in range(1, 70):
         for shift in (0, 1, 7):
             out = np.zeros(200, dtype)
-            run(fast_gelu_slope, out[shift : shift + size], dy[:size], x[:size])
+            run(fast_gelu_derivative, out[shift : shift + size], dy[:size], x[:size])
             np.testing.assert_array_equal(bits(out[shift : shift + size]), bits(want[:size]))
             assert not out[:shift].any()
             assert not out[shift + size :].any()
@@ -219,8 +219,8 @@ def test_addresses_that_are_no_multiple_of_the_element(dtype: np.dtype[Any]) -> 
     size = elementwise.STREAM_BYTES // dtype.itemsize + 999
     rng = np.random.default_rng(6)
     dy, x = (numbers(rng, (size,), dtype) for _ in range(2))
-    plan = kernels.elementwise(gradient(hardswish_slope), (layout(dy), layout(x)), (layout(x),))
-    want = expected(hardswish_slope, dtype, dy, x)
+    plan = kernels.elementwise(gradient(hardswish_derivative), (layout(dy), layout(x)), (layout(x),))
+    want = expected(hardswish_derivative, dtype, dy, x)
     for shift in (0, 1, dtype.itemsize, 3 * dtype.itemsize):
         storage = np.full(size * dtype.itemsize + 128, 0xA5, np.uint8)
         plan.run([dy.ctypes.data, x.ctypes.data], [storage.ctypes.data + 64 + shift], 0)
@@ -242,11 +242,11 @@ def test_long_rows_give_the_same_bits_and_touch_nothing_else(
     x, out = storage[:, :5, 13 : 13 + columns], np.zeros_like(storage)[:, 1:, 29 : 29 + columns]
     for dy in (np.broadcast_to(numbers(rng, (columns,), dtype), x.shape), numbers(rng, x.shape, dtype)[::-1]):
         want = np.zeros_like(storage)
-        want[:, 1:, 29 : 29 + columns] = expected(gelu_tanh_slope, dtype, dy, x)
-        run(gelu_tanh_slope, out, dy, x)
+        want[:, 1:, 29 : 29 + columns] = expected(gelu_tanh_derivative, dtype, dy, x)
+        run(gelu_tanh_derivative, out, dy, x)
         np.testing.assert_array_equal(bits(out.base), bits(want))
-    want = run(gelu_tanh_value, np.empty(x.shape, dtype), np.array(x, order="C"))
-    run(gelu_tanh_value, x, x)
+    want = run(gelu_tanh_forward, np.empty(x.shape, dtype), np.array(x, order="C"))
+    run(gelu_tanh_forward, x, x)
     np.testing.assert_array_equal(bits(x), bits(want))
 
 
@@ -284,16 +284,16 @@ def test_the_number_of_threads_changes_no_bit(dtype: np.dtype[Any]) -> None:
     results = []
     for count in (1, 2, 5):
         threads.set_threads(count)
-        results += [run(silu_slope, np.empty_like(x), dy, x), run(silu_slope, np.empty_like(x.T).T, dy, x)]
+        results += [run(silu_derivative, np.empty_like(x), dy, x), run(silu_derivative, np.empty_like(x.T).T, dy, x)]
     for result in results:
-        np.testing.assert_array_equal(bits(result), bits(expected(silu_slope, dtype, dy, x)))
+        np.testing.assert_array_equal(bits(result), bits(expected(silu_derivative, dtype, dy, x)))
 
 
 def test_one_plan_runs_from_many_threads_at_once() -> None:
     rng = np.random.default_rng(8)
     dy, x = (numbers(rng, (300_000,), DTYPES["float32"]) for _ in range(2))
-    want = expected(gelu_tanh_slope, dy.dtype, dy, x)
-    plan = kernels.elementwise(gradient(gelu_tanh_slope), (layout(dy), layout(x)), (layout(x),))
+    want = expected(gelu_tanh_derivative, dy.dtype, dy, x)
+    plan = kernels.elementwise(gradient(gelu_tanh_derivative), (layout(dy), layout(x)), (layout(x),))
     outs = [np.zeros_like(x) for _ in range(8)]
 
     def work(out: Array) -> None:
@@ -311,12 +311,12 @@ def test_one_plan_runs_from_many_threads_at_once() -> None:
 
 def test_empty_tensors_are_left_alone() -> None:
     empty = np.empty((3, 0), np.float32)
-    plan = kernels.elementwise(gradient(silu_slope), (layout(empty),) * 2, (layout(empty),))
+    plan = kernels.elementwise(gradient(silu_derivative), (layout(empty),) * 2, (layout(empty),))
     plan.run([0, 0], [0], 0)
     assert plan.workspace_bytes == 0
 
 
-def reciprocal_slope(x: float) -> float:
+def reciprocal_derivative(x: float) -> float:
     """A formula that divides by zero."""
     return 1.0 / x
 
@@ -324,7 +324,7 @@ def reciprocal_slope(x: float) -> float:
 def test_a_formula_that_divides_by_zero_leaves_nothing_unwritten() -> None:
     """It raised an exception, which among many elements nobody heard of: the rest of the chunk stayed as it was."""
     x = np.linspace(-1, 1, 100_001, dtype=np.float32)
-    out = run(reciprocal_slope, np.zeros_like(x), np.ones_like(x), x)
+    out = run(reciprocal_derivative, np.zeros_like(x), np.ones_like(x), x)
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(out, 1 / x)
     assert np.isinf(out[50_000])
@@ -349,9 +349,9 @@ def test_an_exception_of_a_kernel_reaches_the_caller(by_address: bool) -> None:
             threads.share(run, address_of(raising), 1, 100, 1000)
 
 
-def hurried_slope(x: float) -> float:
+def hurried_derivative(x: float) -> float:
     """A formula that two threads ask for first."""
-    return reciprocal_slope(x) + 1.0
+    return reciprocal_derivative(x) + 1.0
 
 
 def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pyt
     def ask() -> None:
         x = np.ones(100, np.float32)
         try:
-            np.testing.assert_array_equal(run(hurried_slope, np.empty_like(x), x, x), 2)
+            np.testing.assert_array_equal(run(hurried_derivative, np.empty_like(x), x, x), 2)
         except BaseException as error:
             failures.append(error)
 

@@ -17,10 +17,10 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.formula import Gradient, exp, where
 from aclnn.kernels.cpu import jit, threads
 from aclnn.kernels.cpu.elementwise import lut16, plans
-from aclnn.operators.fast_gelu import fast_gelu_slope
-from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
-from aclnn.operators.hardswish import hardswish_slope
-from aclnn.operators.silu import silu_slope
+from aclnn.operators.fast_gelu import fast_gelu_derivative
+from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative
+from aclnn.operators.hardswish import hardswish_derivative
+from aclnn.operators.silu import silu_derivative
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import format_of
 
@@ -164,11 +164,11 @@ def test_threads_share_one_plan_and_change_no_bit() -> None:
 
 
 HOUSE = {
-    "fast_gelu": fast_gelu_slope,
-    "gelu_erf": gelu_erf_slope,
-    "gelu_tanh": gelu_tanh_slope,
-    "hardswish": hardswish_slope,
-    "silu": silu_slope,
+    "fast_gelu": fast_gelu_derivative,
+    "gelu_erf": gelu_erf_derivative,
+    "gelu_tanh": gelu_tanh_derivative,
+    "hardswish": hardswish_derivative,
+    "silu": silu_derivative,
 }
 
 

@@ -258,13 +258,13 @@ def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: 
     from aclnn.formula import Gradient
     from aclnn.kernels.cuda.elementwise import evaluate_tile
 
-    formula("silu_slope")
+    formula("silu_derivative")
     elu, swi_glu = (sys.modules[f"aclnn.operators.{name}"] for name in ("elu", "swi_glu"))
     row, rows = described((1 << 20,), "FLOAT"), described((64, 128), dtype)
     halves, both = described((64, 128), dtype, (256, 1)), (0, 128 * (4 if dtype == "FLOAT" else 2))
     compiled = []
     for alpha in (1.0, 0.3, 2.0, -1e30):
-        plan = kernels.elementwise(Gradient(elu.elu_slope), (row, row), (row,), (alpha, 1.0, 1.0), "cuda")
+        plan = kernels.elementwise(Gradient(elu.elu_derivative), (row, row), (row,), (alpha, 1.0, 1.0), "cuda")
         plan.run([SOMEWHERE] * 2, [SOMEWHERE * 2], 0)
         compiled.append(len(evaluate_tile.device_caches[0][0]))
     assert compiled[1:] == compiled[:-1]
@@ -297,7 +297,7 @@ def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) 
         ((256, 1000), (1008, 1)),
     ):  # fmt: skip
         some = described(shape, dtype, strides)
-        kernel = elementwise(launches, "silu_slope", some, some, some)
+        kernel = elementwise(launches, "silu_derivative", some, some, some)
         assert kernel.count("LDG.E.128") >= slope, (shape, strides)
         assert kernel.count("STG.E.128") >= value, (shape, strides)
         # Four programs to a multiprocessor, or eight.
@@ -305,7 +305,7 @@ def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) 
         assert kernel.local_bytes == 0
         if strides:
             spread = described(shape, dtype, (0, 1))
-            assert elementwise(launches, "silu_slope", some, spread, some).count("LDG.E.128") >= slope, shape
+            assert elementwise(launches, "silu_derivative", some, spread, some).count("LDG.E.128") >= slope, shape
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -314,9 +314,9 @@ def test_other_layouts_compile(dtype: str, launches: list[Any]) -> None:
     shape = (96, 80, 64)
     plain = described(shape, dtype)
     for other in ((80, 1, 7680), (0, 0, 1), (0, 0, 0), (10240, 128, 2), (-5120, 64, 1)):
-        kernel = elementwise(launches, "silu_slope", plain, described(shape, dtype, other), plain)
+        kernel = elementwise(launches, "silu_derivative", plain, described(shape, dtype, other), plain)
         assert kernel.local_bytes == 0, other
-    assert elementwise(launches, "silu_slope", plain, described(shape, "FLOAT16"), plain).local_bytes == 0
+    assert elementwise(launches, "silu_derivative", plain, described(shape, "FLOAT16"), plain).local_bytes == 0
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -431,7 +431,7 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
         monkeypatch.setattr(torch, name, uploading(name))
     flat, gaps, same = (described((64, 64), "FLOAT", strides) for strides in (None, (70, 1), (1, 1)))
     row, w = described((64, 1), "FLOAT"), described((64,), "FLOAT")
-    slope, value = formula("silu_slope"), formula("silu_value")
+    slope, value = formula("silu_derivative"), formula("silu_forward")
     # Plans, and where their tensors are, in KiB: 64 apart, or with some shared memory.
     plans = [
         (kernels.elementwise(slope, (flat, flat), (flat,), (), "cuda"), (0, 64, 128)),
@@ -489,7 +489,9 @@ def test_descriptions_are_shared_by_any_number_of_rows_and_outlive_their_plans(
     kept = []
     for rows in (2, 3, 700):
         x, row, w = described((rows, 24), "FLOAT", (32, 1)), described((rows, 1), "FLOAT"), described((24,), "FLOAT")
-        kernels.elementwise(formula("silu_slope"), (x, x), (x,), (), "cuda").run(addresses[0][:2], addresses[1][:1], 0)
+        kernels.elementwise(formula("silu_derivative"), (x, x), (x,), (), "cuda").run(
+            addresses[0][:2], addresses[1][:1], 0
+        )
         kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
         kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
         kept.append([tensor.data_ptr() for on in launch._descriptions.values() for tensor in on.tensors.values()])

@@ -50,7 +50,7 @@ def test_the_committed_modules_have_what_is_printed_of_their_data(name: str) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "i"), [("gelu_tanh_slope", 7), ("gelu_tanh_value", 15)])
+@pytest.mark.parametrize(("name", "i"), [("gelu_tanh_derivative", 7), ("gelu_tanh_forward", 15)])
 def test_a_short_search_comes_near_the_committed_column(monkeypatch: pytest.MonkeyPatch, name: str, i: int) -> None:
     monkeypatch.setattr(segments, "TRIES", 1)
     task, found = task_of(name)
@@ -60,7 +60,9 @@ def test_a_short_search_comes_near_the_committed_column(monkeypatch: pytest.Monk
     assert committed < 1.0
 
 
-@pytest.mark.parametrize("name", ["silu_slope", "fast_gelu_slope", "gelu_erf_slope", "gelu_tanh_slope"])
+@pytest.mark.parametrize(
+    "name", ["silu_derivative", "fast_gelu_derivative", "gelu_erf_derivative", "gelu_tanh_derivative"]
+)
 def test_the_zero_of_a_derivative_has_the_float32_around_it_as_centres(name: str) -> None:
     task, found = task_of(name)
     i = next(i for i, c0 in enumerate(found.c0) if 0 < abs(c0) < 1e-6)
@@ -75,5 +77,5 @@ def test_an_unknown_function_is_refused_with_the_names_that_there_are() -> None:
         [sys.executable, "-m", "tools.fit", "silu"], cwd=Path(__file__).parents[2], capture_output=True, text=True
     )
     assert run.returncode == 2
-    assert "expected one of fast_gelu_slope" in run.stderr
+    assert "expected one of fast_gelu_derivative" in run.stderr
     assert "got 'silu'" in run.stderr

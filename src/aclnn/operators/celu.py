@@ -22,7 +22,7 @@ from aclnn.formula import Real, expm1, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
-def celu_value(x: Real, alpha: Real) -> Real:
+def celu_forward(x: Real, alpha: Real) -> Real:
     """X above 0, else alpha·(e^(x / alpha) - 1)."""
     return where(x > 0.0, x, alpha * expm1(x / alpha))
 
@@ -35,7 +35,7 @@ def _not_zero(call: Call) -> str | None:
 def _work(call: Call, x: str, out: str) -> Elementwise | None:
     if call[x].size == 0:
         return None
-    return Elementwise(celu_value, (x,), (out,), (call["alpha"].rounded(DataType.FLOAT),))
+    return Elementwise(celu_forward, (x,), (out,), (call["alpha"].rounded(DataType.FLOAT),))
 
 
 _ALPHA = Parameter("alpha", "alpha", Kind.SCALAR, "minus the limit on the left if positive; not 0")

@@ -27,7 +27,7 @@ from aclnn.formula import Gradient, Real, exp, expm1, minimum, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
-def elu_value(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
+def elu_forward(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
     """scale·x above 0, else alpha·scale·(e^(input_scale·x) - 1)."""
     z, factor = input_scale * x, alpha * scale
     # What overflows alone need not in the product, least of all with a factor of 0.
@@ -40,19 +40,19 @@ def elu_limit(x: Real, alpha: Real, scale: Real) -> Real:
     return scale * where(x > 0.0, x, where(x <= 0.0, -alpha, x))
 
 
-def elu_slope(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
+def elu_derivative(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
     """Scale above 0, else alpha·scale·input_scale·e^(input_scale·x)."""
     # e^700 with whatever factors exceeds float32 already; if it were infinite, times 0 it would be NaN.
     return where(x > 0.0, scale, alpha * scale * input_scale * exp(minimum(input_scale * x, 700.0)))
 
 
-def elu_slope_of_result(y: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
+def elu_derivative_of_result(y: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
     """The same by the value y of the function."""
     return where(y > 0.0, scale, input_scale * (y + alpha * scale))
 
 
-elu_gradient = Gradient(elu_slope)
-elu_gradient_of_result = Gradient(elu_slope_of_result)
+elu_gradient = Gradient(elu_derivative)
+elu_gradient_of_result = Gradient(elu_derivative_of_result)
 
 
 def _numbers(call: Call, dtype: DataType) -> tuple[float, float, float]:
@@ -67,7 +67,7 @@ def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
         return None
     alpha, scale, input_scale = _numbers(call, call[x].dtype)
     if math.isfinite(alpha) and math.isfinite(input_scale):
-        return Elementwise(elu_value, (x,), (out,), (alpha, scale, input_scale))
+        return Elementwise(elu_forward, (x,), (out,), (alpha, scale, input_scale))
     return Elementwise(elu_limit, (x,), (out,), (alpha, scale))
 
 

@@ -14,24 +14,24 @@ _RISE = decimal("1.702")
 
 
 @fitted(symmetry="x+f")
-def fast_gelu_value(x: Real) -> Real:
+def fast_gelu_forward(x: Real) -> Real:
     """x / (1 + e^(-1.702·x)); NaN at -inf."""
     return x / (1.0 + exp(-_RISE * x))
 
 
 @fitted(symmetry="1-f")
-def fast_gelu_slope(x: Real) -> Real:
+def fast_gelu_derivative(x: Real) -> Real:
     """(s - 1)·(-1.702·x)·s + s with s = 1 / (e^(-1.702·x) + 1), as the document writes it; NaN at ±inf."""
     v = -_RISE * x
     s = 1.0 / (exp(v) + 1.0)
     return ((s - 1.0) * v + 1.0) * s
 
 
-fast_gelu_gradient = Gradient(fast_gelu_slope)
+fast_gelu_gradient = Gradient(fast_gelu_derivative)
 
 
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(fast_gelu_value, ("self",), ("out",))
+    return None if call["self"].size == 0 else Elementwise(fast_gelu_forward, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:

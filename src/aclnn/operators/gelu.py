@@ -39,42 +39,42 @@ _CUBIC = decimal("0.044715")
 
 
 @fitted(symmetry="x+f")
-def gelu_erf_value(x: Real) -> Real:
+def gelu_erf_forward(x: Real) -> Real:
     """x·Phi(x), the distribution of the standard normal; NaN at -inf."""
     # erfc keeps the digits of the left tail that 1 + erf cancels.
     return 0.5 * x * erfc(-x * _INV_SQRT_2)
 
 
 @fitted(symmetry="x+f")
-def gelu_tanh_value(x: Real) -> Real:
+def gelu_tanh_forward(x: Real) -> Real:
     """x·(1 + tanh u)/2 = x / (1 + e^(-2u)) with u = sqrt(2/pi)·(x + 0.044715·x³); NaN at -inf."""
     return x / (1.0 + exp(-2.0 * _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
 
 
 @fitted(symmetry="1-f")
-def gelu_erf_slope(x: Real) -> Real:
+def gelu_erf_derivative(x: Real) -> Real:
     """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
     z = x * _INV_SQRT_2
-    slope = 0.5 * erfc(-z) + x * (_INV_SQRT_2PI * exp(-(z * z)))
+    derivative = 0.5 * erfc(-z) + x * (_INV_SQRT_2PI * exp(-(z * z)))
     # Below -37.5 (1e-300) all that is left is the sign, which a sum of two zeros loses.
-    return where((x < -37.5) & (x > -math.inf), -0.0, slope)
+    return where((x < -37.5) & (x > -math.inf), -0.0, derivative)
 
 
 @fitted(symmetry="1-f")
-def gelu_tanh_slope(x: Real) -> Real:
+def gelu_tanh_derivative(x: Real) -> Real:
     """(1 + tanh u)/2 + x·(1 - tanh² u)·u'/2 with u = sqrt(2/pi)·(x + 0.044715·x³); 0 at -inf, 1 at inf."""
     # With p = e^(-2u): (1 + tanh u)/2 = 1/(1 + p) and (1 - tanh² u)/4 = p/(1 + p)², which do not cancel in the tail.
     u = _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)
     e = exp(-2.0 * absolute(u))
     t = 1.0 / (1.0 + e)
     bend = 2.0 * x * t * _SQRT_2_OVER_PI * (1.0 + 3.0 * _CUBIC * x * x)
-    slope = where(u > 0.0, t + e * t * bend, e * t * (1.0 + bend))
+    derivative = where(u > 0.0, t + e * t * bend, e * t * (1.0 + bend))
     # Beyond 100 the derivative is 0 or 1 to the last bit, and x³ may overflow.
-    return where(absolute(x) > 100.0, where(x > 0.0, 1.0, -0.0), slope)
+    return where(absolute(x) > 100.0, where(x > 0.0, 1.0, -0.0), derivative)
 
 
-gelu_erf_gradient = Gradient(gelu_erf_slope)
-gelu_tanh_gradient = Gradient(gelu_tanh_slope)
+gelu_erf_gradient = Gradient(gelu_erf_derivative)
+gelu_tanh_gradient = Gradient(gelu_tanh_derivative)
 _GRADIENTS = {"none": gelu_erf_gradient, "tanh": gelu_tanh_gradient}
 
 
@@ -113,7 +113,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(
 
 
 def _forward_v2_work(call: Call) -> Elementwise | None:
-    formula = gelu_tanh_value if call["approximate"] == TANH else gelu_erf_value
+    formula = gelu_tanh_forward if call["approximate"] == TANH else gelu_erf_forward
     return None if call["x"].size == 0 else Elementwise(formula, ("x",), ("y",))
 
 
@@ -135,7 +135,7 @@ GELU = Operator(
         limited_dims("self"),
         same_shape("out", "self"),
     ),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(gelu_tanh_value, ("self",), ("out",)),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(gelu_tanh_forward, ("self",), ("out",)),
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 

@@ -26,7 +26,7 @@ from aclnn.formula import Real, absolute, where
 from aclnn.typing import Array, ArrayLike
 
 
-def hardsigmoid_value(x: Real) -> Real:
+def hardsigmoid_forward(x: Real) -> Real:
     """(x + 3) / 6 between -3 and 3, 0 below, 1 above."""
     return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, (x + 3.0) / 6.0))
 
@@ -45,7 +45,7 @@ def _forward_work(call: Call, x: str, out: str) -> Elementwise | Library | None:
         return None
     if call[x].dtype == DataType.INT32:
         return Library(_of_integers, (x,), (out,))
-    return Elementwise(hardsigmoid_value, (x,), (out,))
+    return Elementwise(hardsigmoid_forward, (x,), (out,))
 
 
 def _work(call: Call) -> Elementwise | None:

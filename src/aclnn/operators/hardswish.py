@@ -20,25 +20,25 @@ from aclnn.typing import Array, ArrayLike
 
 
 @fitted()
-def hardswish_value(x: Real) -> Real:
+def hardswish_forward(x: Real) -> Real:
     """0 up to -3, x from 3 on, x·(x + 3)/6 in between; NaN stays NaN."""
     return where(x <= -3.0, 0.0, where(x >= 3.0, x, x * (x + 3.0) / 6.0))
 
 
 @fitted()
-def hardswish_slope(x: Real) -> Real:
+def hardswish_derivative(x: Real) -> Real:
     """0 below -3, 1 above 3, x/3 + 1/2 from -3 to 3 inclusive; NaN stays NaN."""
     # (x + 1.5)/3 is exact near the zero at -1.5, where x/3 + 0.5 cancels.
     return where(x < -3.0, 0.0, where(x > 3.0, 1.0, (x + 1.5) / 3.0))
 
 
-def hardswish_v2_slope(x: Real) -> Real:
+def hardswish_v2_derivative(x: Real) -> Real:
     """0 up to -3, 1 from 3 on, x/3 + 1/2 in between; NaN stays NaN."""
     return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, (x + 1.5) / 3.0))
 
 
-hardswish_gradient = Gradient(hardswish_slope)
-hardswish_v2_gradient = Gradient(hardswish_v2_slope)
+hardswish_gradient = Gradient(hardswish_derivative)
+hardswish_v2_gradient = Gradient(hardswish_v2_derivative)
 
 
 def _work(call: Call) -> Elementwise | None:
@@ -62,7 +62,7 @@ HARDSWISH = Operator(
         dtype_in(floating, "self", "out"),
         same_shape("out", "self"),
     ),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), ("out",)),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_forward, ("self",), ("out",)),
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
@@ -75,7 +75,7 @@ INPLACE_HARDSWISH = Operator(
     parameters=(Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),),
     support=_SUPPORT,
     checks=(present("self"), dtype_in(floating, "self")),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_value, ("self",), ("self",)),
+    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_forward, ("self",), ("self",)),
     infer=lambda call: {},
     in_header_of="hardswish",
 )

@@ -27,17 +27,17 @@ from aclnn.formula import Gradient, Real, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
-def leaky_relu_value(x: Real, negative_slope: Real) -> Real:
+def leaky_relu_forward(x: Real, negative_slope: Real) -> Real:
     """X above 0, else negative_slope·x."""
     return where(x > 0.0, x, negative_slope * x)
 
 
-def leaky_relu_slope(x: Real, negative_slope: Real) -> Real:
+def leaky_relu_derivative(x: Real, negative_slope: Real) -> Real:
     """1 above 0, else negative_slope; NaN of NaN."""
     return where(x > 0.0, 1.0, where(x <= 0.0, negative_slope, x))
 
 
-leaky_relu_gradient = Gradient(leaky_relu_slope)
+leaky_relu_gradient = Gradient(leaky_relu_derivative)
 
 
 def _slope(call: Call) -> float:
@@ -45,7 +45,7 @@ def _slope(call: Call) -> float:
 
 
 def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
-    return None if call[x].size == 0 else Elementwise(leaky_relu_value, (x,), (out,), (_slope(call),))
+    return None if call[x].size == 0 else Elementwise(leaky_relu_forward, (x,), (out,), (_slope(call),))
 
 
 def _work(call: Call) -> Elementwise | None:

@@ -12,22 +12,22 @@ from aclnn.formula import Gradient, Real, absolute, exp, log1p, minimum, where
 from aclnn.typing import Array, ArrayLike
 
 
-def log_sigmoid_value(x: Real) -> Real:
+def log_sigmoid_formula(x: Real) -> Real:
     """min(x, 0) - ln(1 + e^(-|x|)); +0 at inf."""
     # Above 700 (1e-304) all that is left is the sign, which a difference of two zeros loses.
     return where((x > 700.0) & (x < math.inf), -0.0, minimum(x, 0.0) - log1p(exp(-absolute(x))))
 
 
-def log_sigmoid_slope(x: Real) -> Real:
+def log_sigmoid_derivative(x: Real) -> Real:
     """1 / (1 + e^x)."""
     return 1.0 / (1.0 + exp(x))
 
 
-log_sigmoid_gradient = Gradient(log_sigmoid_slope)
+log_sigmoid_gradient = Gradient(log_sigmoid_derivative)
 
 
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(log_sigmoid_value, ("self",), ("out",))
+    return None if call["self"].size == 0 else Elementwise(log_sigmoid_formula, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:

@@ -26,27 +26,27 @@ _STRAIGHT = 30.0
 """From there on the hyperbolic tangent is 1 to 25 digits."""
 
 
-def mish_value(x: Real) -> Real:
+def mish_forward(x: Real) -> Real:
     """x·q / (q + 2) with q = e^x·(e^x + 2), which is x·tanh(ln(1 + e^x)); NaN at -inf."""
     e = exp(minimum(x, _STRAIGHT))
     q = e * (e + 2.0)
     return x * (q / (q + 2.0))
 
 
-def mish_slope(x: Real) -> Real:
+def mish_derivative(x: Real) -> Real:
     """e·(e³ + 4·e² + (6 + 4·x)·e + 4·(1 + x)) / (e² + 2·e + 2)² with e = e^x; NaN at ±inf."""
     # Terms in x that are exact in float64 leave the most digits beside the zero.
     e = exp(minimum(x, _STRAIGHT))
     d = e * (e + 2.0) + 2.0
-    slope = e * (((e + 4.0) * e + (6.0 + 4.0 * x)) * e + 4.0 * (1.0 + x)) / (d * d)
-    return where(x > _STRAIGHT, 1.0 + (x - x), slope)
+    derivative = e * (((e + 4.0) * e + (6.0 + 4.0 * x)) * e + 4.0 * (1.0 + x)) / (d * d)
+    return where(x > _STRAIGHT, 1.0 + (x - x), derivative)
 
 
-mish_gradient = Gradient(mish_slope)
+mish_gradient = Gradient(mish_derivative)
 
 
 def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
-    return None if call[x].size == 0 else Elementwise(mish_value, (x,), (out,))
+    return None if call[x].size == 0 else Elementwise(mish_forward, (x,), (out,))
 
 
 def _work(call: Call) -> Elementwise | None:

@@ -24,24 +24,24 @@ from aclnn.formula import sigmoid as logistic
 from aclnn.typing import Array, ArrayLike
 
 
-def sigmoid_value(x: Real) -> Real:
+def sigmoid_forward(x: Real) -> Real:
     """1 / (1 + e^(-x))."""
     return logistic(x)
 
 
-def sigmoid_slope_of_result(y: Real) -> Real:
+def sigmoid_derivative_of_result(y: Real) -> Real:
     """y·(1 - y), for any y."""
     return (1.0 - y) * y
 
 
-sigmoid_gradient = Gradient(sigmoid_slope_of_result)
+sigmoid_gradient = Gradient(sigmoid_derivative_of_result)
 
 
 def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
     if call[x].size == 0:
         return None
     integers = call[x].dtype in _INTEGERS
-    return Elementwise(sigmoid_value, (x,), (out,), dtype=DataType.FLOAT if integers else None)
+    return Elementwise(sigmoid_forward, (x,), (out,), dtype=DataType.FLOAT if integers else None)
 
 
 def _work(call: Call) -> Elementwise | None:

@@ -29,19 +29,19 @@ from aclnn.typing import Array, ArrayLike
 
 
 @fitted(symmetry="x+f")
-def silu_value(x: Real) -> Real:
+def silu_forward(x: Real) -> Real:
     """x·s with s = 1 / (1 + e^(-x)); NaN at -inf."""
     return x * sigmoid(x)
 
 
 @fitted(symmetry="1-f")
-def silu_slope(x: Real) -> Real:
+def silu_derivative(x: Real) -> Real:
     """s·(1 + x·(1 - s)) with s = 1 / (1 + e^(-x)), written so that little is lost near its zero; NaN at ±inf."""
     s = sigmoid(x)
     return s * (s + (1.0 + x) * (1.0 - s))
 
 
-silu_gradient = Gradient(silu_slope)
+silu_gradient = Gradient(silu_derivative)
 
 _MIXED = f"gradOutput and self have different data types on {Product.ASCEND_950.title}"
 
@@ -64,7 +64,7 @@ def _unless_mixed(check: Check) -> Check:
 
 
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(silu_value, ("self",), ("out",))
+    return None if call["self"].size == 0 else Elementwise(silu_forward, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:

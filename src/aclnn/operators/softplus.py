@@ -25,19 +25,19 @@ from aclnn.formula import Gradient, Real, absolute, exp, log1p, maximum, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
-def softplus_value(x: Real, beta: Real, linear_above: Real) -> Real:
+def softplus_forward(x: Real, beta: Real, linear_above: Real) -> Real:
     """ln(1 + e^(beta·x)) / beta for beta·x up to ``linear_above``, else x."""
     z = beta * x
     return where(z > linear_above, x, (maximum(z, 0.0) + log1p(exp(-absolute(z)))) / beta)
 
 
-def softplus_slope(x: Real, beta: Real, linear_above: Real) -> Real:
+def softplus_derivative(x: Real, beta: Real, linear_above: Real) -> Real:
     """1 / (1 + e^(-beta·x)) for beta·x up to ``linear_above``, else 1."""
     z = beta * x
     return where(z > linear_above, 1.0, 1.0 / (1.0 + exp(-z)))
 
 
-softplus_gradient = Gradient(softplus_slope)
+softplus_gradient = Gradient(softplus_derivative)
 
 
 def _numbers(call: Call) -> tuple[float, float]:
@@ -57,7 +57,7 @@ _FLOAT, _INTEGER = struct.Struct("<f"), struct.Struct("<i")
 
 
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(softplus_value, ("self",), ("out",), _numbers(call))
+    return None if call["self"].size == 0 else Elementwise(softplus_forward, ("self",), ("out",), _numbers(call))
 
 
 def _work(call: Call) -> Elementwise | None:

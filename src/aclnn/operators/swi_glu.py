@@ -27,19 +27,19 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, times, where
-from aclnn.operators.silu import silu_slope, silu_value
+from aclnn.operators.silu import silu_derivative, silu_forward
 from aclnn.typing import Array, ArrayLike
 
 
-def swi_glu_value(a: Real, b: Real) -> Real:
+def swi_glu_forward(a: Real, b: Real) -> Real:
     """silu(a)·b; for infinite b even where silu(a) is too small for a float64."""
-    value = silu_value(a)
+    value = silu_forward(a)
     return where((value == 0.0) & (absolute(b) == math.inf), a, value) * b
 
 
 def swi_glu_gradient(dy: Real, a: Real, b: Real) -> tuple[Real, Real]:
     """dy·silu'(a)·b and dy·silu(a)."""
-    return times(dy * b, silu_slope(a)), times(dy, silu_value(a))
+    return times(dy * b, silu_derivative(a)), times(dy, silu_forward(a))
 
 
 def _halved(call: Call) -> Shape:
@@ -80,7 +80,7 @@ def _halves(call: Call, tensor: str) -> tuple[Part, Part]:
 
 
 def _work(call: Call) -> Elementwise | None:
-    return None if call["x"].size == 0 else Elementwise(swi_glu_value, _halves(call, "x"), ("out",))
+    return None if call["x"].size == 0 else Elementwise(swi_glu_forward, _halves(call, "x"), ("out",))
 
 
 def _gradient_work(call: Call) -> Elementwise | None:

@@ -18,21 +18,21 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, where
-from aclnn.operators.silu import silu_gradient, silu_slope, silu_value
+from aclnn.operators.silu import silu_gradient, silu_derivative, silu_forward
 from aclnn.typing import Array, ArrayLike, Number
 
 
-def swish_value(x: Real, beta: Real) -> Real:
+def swish_forward(x: Real, beta: Real) -> Real:
     """x / (1 + e^(-beta·x)), x / 2 for a beta of 0; NaN where the exponential and x are infinite."""
     return where(beta == 0.0, 0.5 * x, x / (1.0 + exp(-(beta * x))))
 
 
-def swish_slope(x: Real, beta: Real) -> Real:
+def swish_derivative(x: Real, beta: Real) -> Real:
     """SiLU's derivative at beta·x; NaN at ±inf."""
-    return silu_slope(beta * x)
+    return silu_derivative(beta * x)
 
 
-swish_gradient = Gradient(swish_slope)
+swish_gradient = Gradient(swish_derivative)
 
 
 def _beta(call: Call) -> float:
@@ -45,8 +45,8 @@ def _forward_work(call: Call) -> Elementwise | None:
         return None
     beta = _beta(call)
     if beta == 1.0:
-        return Elementwise(silu_value, ("self",), ("out",))
-    return Elementwise(swish_value, ("self",), ("out",), (beta,))
+        return Elementwise(silu_forward, ("self",), ("out",))
+    return Elementwise(swish_forward, ("self",), ("out",), (beta,))
 
 
 def _work(call: Call) -> Elementwise | None:

@@ -30,12 +30,12 @@ from aclnn.formula import Real, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
-def relu_value(x: Real) -> Real:
+def relu_forward(x: Real) -> Real:
     """X above 0, else +0; NaN of NaN."""
     return where(x > 0.0, x, where(x <= 0.0, 0.0, x))
 
 
-def threshold_value(x: Real, threshold: Real, value: Real) -> Real:
+def threshold_forward(x: Real, threshold: Real, value: Real) -> Real:
     """Value up to the threshold, else x; x for a threshold that is NaN."""
     return where(x <= threshold, value, x)
 
@@ -62,7 +62,7 @@ def _relu_work(call: Call, x: str, out: str) -> Elementwise | Library | None:
     if call[x].size == 0:
         return None
     if call[x].dtype in FLOATING:
-        return Elementwise(relu_value, (x,), (out,))
+        return Elementwise(relu_forward, (x,), (out,))
     return Library(_integer_relu, (x,), (out,))
 
 
@@ -71,7 +71,7 @@ def _threshold_work(call: Call, x: str, out: str) -> Elementwise | Library | Non
         return None
     if call[x].dtype in FLOATING:
         numbers = tuple(call[name].rounded(call[x].dtype) for name in ("threshold", "value"))
-        return Elementwise(threshold_value, (x,), (out,), numbers)
+        return Elementwise(threshold_forward, (x,), (out,), numbers)
     numbers = tuple(call[name].rounded(DataType.DOUBLE) for name in ("threshold", "value"))
     return Library(partial(_integer_threshold, *numbers), (x,), (out,))
 

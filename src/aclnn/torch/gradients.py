@@ -219,50 +219,50 @@ def _vjp(function: Callable[..., tuple[Tensor, ...]], tensors: list[Tensor], dys
 _QUICK = 1.702  # fast_gelu(x) = silu(1.702·x) / 1.702
 
 
-def _silu_slope(x: Tensor) -> Tensor:
+def _silu_derivative(x: Tensor) -> Tensor:
     s = torch.sigmoid(x)
     return s * (1.0 + x * (1.0 - s))
 
 
-def _swi_glu_slopes(dy: Tensor, x: Tensor, dim: int) -> Tensor:
+def _swi_glu_derivatives(dy: Tensor, x: Tensor, dim: int) -> Tensor:
     a, b = x.tensor_split(2, dim)
-    return torch.cat([dy * _silu_slope(a) * b, dy * a * torch.sigmoid(a)], dim)
+    return torch.cat([dy * _silu_derivative(a) * b, dy * a * torch.sigmoid(a)], dim)
 
 
-def _hardswish_slope(x: Tensor, outside: Tensor) -> Tensor:
+def _hardswish_derivative(x: Tensor, outside: Tensor) -> Tensor:
     """In elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
     return torch.where(outside, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
 
 
-def _elu_slope(alpha: Any, scale: Any, input_scale: Any, is_result: bool, v: Tensor) -> Tensor:
+def _elu_derivative(alpha: Any, scale: Any, input_scale: Any, is_result: bool, v: Tensor) -> Tensor:
     below = v + alpha * scale if is_result else alpha * scale * torch.exp(input_scale * v.clamp(max=0.0))
     return torch.where(v > 0.0, scale, input_scale * below)
 
 
-def _mish_slope(x: Tensor) -> Tensor:
+def _mish_derivative(x: Tensor) -> Tensor:
     t = torch.tanh(torch.logaddexp(x, torch.zeros_like(x)))
     return t + x * torch.sigmoid(x) * (1.0 - t * t)
 
 
-def _softplus_slope(x: Tensor, beta: Any, threshold: Any) -> Tensor:
+def _softplus_derivative(x: Tensor, beta: Any, threshold: Any) -> Tensor:
     return torch.where(beta * x > threshold, 1.0, torch.sigmoid(beta * x))
 
 
-_second("elu_backward", lambda dy, *given: dy * _elu_slope(*given))
+_second("elu_backward", lambda dy, *given: dy * _elu_derivative(*given))
 _second("sigmoid_backward", lambda dy, y: dy * ((1.0 - y) * y))
-_second("mish_backward", lambda dy, x: dy * _mish_slope(x))
+_second("mish_backward", lambda dy, x: dy * _mish_derivative(x))
 _second("threshold_backward", lambda dy, x, threshold: torch.where(x > threshold, dy, 0.0))
 _second("hardsigmoid_backward", lambda dy, x: torch.where(x.abs() < 3.0, dy / 6.0, 0.0))
 _second("hardtanh_backward", lambda dy, x, low, high: torch.where((x > low) & (x < high), dy, 0.0))
-_second("swish_backward", lambda dy, x, beta: dy * _silu_slope(x if beta is None else beta * x))
+_second("swish_backward", lambda dy, x, beta: dy * _silu_derivative(x if beta is None else beta * x))
 _second("leaky_relu_backward", lambda dy, x, slope, is_result: dy * torch.where(x > 0.0, 1.0, slope))
 _second("log_sigmoid_backward", lambda dy, x, buffer: dy * torch.sigmoid(-x))
-_second("softplus_backward", lambda dy, x, *numbers: dy * _softplus_slope(x, *numbers))
-_second("fast_gelu_backward", lambda dy, x: dy * _silu_slope(_QUICK * x))
-_second("silu_backward", lambda dy, x: dy * _silu_slope(x))
-_second("hardswish_backward", lambda dy, x: dy * _hardswish_slope(x, x.abs() > 3.0))
-_second("hardswish_backward_v2", lambda dy, x: dy * _hardswish_slope(x, x.abs() >= 3.0))
-_second("swi_glu_grad", _swi_glu_slopes)
+_second("softplus_backward", lambda dy, x, *numbers: dy * _softplus_derivative(x, *numbers))
+_second("fast_gelu_backward", lambda dy, x: dy * _silu_derivative(_QUICK * x))
+_second("silu_backward", lambda dy, x: dy * _silu_derivative(x))
+_second("hardswish_backward", lambda dy, x: dy * _hardswish_derivative(x, x.abs() > 3.0))
+_second("hardswish_backward_v2", lambda dy, x: dy * _hardswish_derivative(x, x.abs() >= 3.0))
+_second("swi_glu_grad", _swi_glu_derivatives)
 # PyTorch's own does not broadcast.
 _second("gelu_backward", lambda dy, x: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate="tanh"))
 _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))

@@ -87,7 +87,7 @@ def _bare(function: ast.FunctionDef) -> str:
 
 
 def _polynomial(*texts: str, in_two: bool = False) -> str:
-    """Return the source of a polynomial in x (see ``aclnn.kernels.cpu.doubles.polynomial``)."""
+    """Return the source of a polynomial in x (see ``aclnn.kernels.cpu.simd.doubles.polynomial``)."""
     rows = tuple(map(float.fromhex, texts))
     if not in_two:
         return f"horner(x, {rows})"

@@ -33,8 +33,8 @@ def in_float64(formula: Formula) -> Any:
 
     @register_jitable
     def gradient(x: Any, dy: Any) -> Any:
-        slope = widen(derivative(widen(x)))
-        return select(absolute(dy) < math.inf, narrow(widen(dy) * slope), dy * narrow(slope))
+        value = widen(derivative(widen(x)))
+        return select(absolute(dy) < math.inf, narrow(widen(dy) * value), dy * narrow(value))
 
     return gradient
 

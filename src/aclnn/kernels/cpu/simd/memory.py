@@ -427,7 +427,7 @@ stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte ali
 
 @intrinsic(types.boolean, ADDRESS)
 def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """Whether any of a wide vector of bfloat16 is so small that products with slopes are not rounded but made zero.
+    """Return true if any of a wide vector of bfloat16 is so small that its products are not rounded but made zero.
 
     Numbers below 2^-100 other than zero, where an instruction rounds (see ``target.rounds_bfloat16``); else none.
     """

@@ -13,16 +13,16 @@ from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.kernels.cpu.elementwise import lut16
+from aclnn.kernels.cpu.elementwise import entries
 from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.kernels.fitted import SHORT, ShortSegments, version
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
-from aclnn.operators.fast_gelu import fast_gelu_slope
-from aclnn.operators.gelu import gelu_erf_slope, gelu_tanh_slope
-from aclnn.operators.hardswish import hardswish_slope
-from aclnn.operators.silu import silu_slope
+from aclnn.operators.fast_gelu import fast_gelu_derivative
+from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative
+from aclnn.operators.hardswish import hardswish_derivative
+from aclnn.operators.silu import silu_derivative
 
-FORMULAS = {f.__name__: f for f in (fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, hardswish_slope, silu_slope)}
+FORMULAS = {f.__name__: f for f in (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)}
 FORMS: dict[DataType, np.dtype[Any]] = {
     DataType.FLOAT16: np.dtype(np.float16),
     DataType.BF16: np.dtype(ml_dtypes.bfloat16),
@@ -34,7 +34,7 @@ EVERY = pytest.mark.parametrize("name", FORMULAS)
 BOTH = pytest.mark.parametrize("dtype", FORMS, ids=lambda dtype: dtype.name)
 
 
-@pytest.mark.parametrize("name", sorted({*FORMULAS} - {"hardswish_slope"}))
+@pytest.mark.parametrize("name", sorted({*FORMULAS} - {"hardswish_derivative"}))
 @BOTH
 def test_every_constant_is_a_float32(name: str, dtype: DataType) -> None:
     segments = version(FORMULAS[name], dtype)
@@ -56,7 +56,7 @@ def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
 def test_every_slope_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:
     x = all_inputs(dtype)[served(name, dtype)]
     exact = evaluate(FORMULAS[name], x)
-    got = lut16.table(Gradient(FORMULAS[name]), dtype, ())[0][served(name, dtype)]
+    got = entries.table(Gradient(FORMULAS[name]), dtype, ())[0][served(name, dtype)]
     form = FORMS[dtype]
     wrong = got.astype(form) != round_to_odd(exact).astype(form)
     assert not x[wrong].size
@@ -80,7 +80,7 @@ def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> 
 
 
 def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
-    entry, lifted = lut16.table(Gradient(formula), dtype, ())[:, x.view(np.uint16)]
+    entry, lifted = entries.table(Gradient(formula), dtype, ())[:, x.view(np.uint16)]
     wide, step = dy.astype(np.float32), np.float32(2.0**-75)
     with np.errstate(all="ignore"):
         tiny = np.where(np.isinf(wide), wide * (lifted * step * step), wide * step * lifted * step)
@@ -100,11 +100,11 @@ def test_fitted_entries_are_not_taken_for_those_of_the_formula_itself(dtype: Dat
     """Whichever was asked for first served both, as they compute the same."""
 
     def unfitted(x: Any) -> Any:
-        return silu_slope(x)
+        return silu_derivative(x)
 
-    exact = round_to_odd(evaluate(silu_slope, all_inputs(dtype)))
-    for order in ((unfitted, silu_slope), (silu_slope, unfitted)):
-        lut16._tables.clear()
-        tables = {formula: lut16.table(Gradient(formula), dtype, ())[0] for formula in order}
+    exact = round_to_odd(evaluate(silu_derivative, all_inputs(dtype)))
+    for order in ((unfitted, silu_derivative), (silu_derivative, unfitted)):
+        entries._tables.clear()
+        tables = {formula: entries.table(Gradient(formula), dtype, ())[0] for formula in order}
         np.testing.assert_array_max_ulp(tables[unfitted], exact, maxulp=1)
-        assert (tables[silu_slope] != tables[unfitted]).any()
+        assert (tables[silu_derivative] != tables[unfitted]).any()

@@ -1,4 +1,4 @@
-"""Fitted versions of gelu_tanh_value, found by ``tools.fit``.
+"""Fitted versions of gelu_tanh_forward, found by ``tools.fit``.
 
 FLOAT: at most 0.9189 ULP for every float32 up to the bound.
 """

@@ -1,4 +1,4 @@
-"""Fitted versions of gelu_erf_value, found by ``tools.fit``.
+"""Fitted versions of gelu_erf_forward, found by ``tools.fit``.
 
 FLOAT: at most 0.9504 ULP for every float32 up to the bound.
 """

@@ -1,4 +1,4 @@
-"""A version of hardswish_value in float32 operations: correctly rounded, exhaustively checked."""
+"""A version of hardswish_forward in float32 operations: correctly rounded, exhaustively checked."""
 
 from __future__ import annotations
 

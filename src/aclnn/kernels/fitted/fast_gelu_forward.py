@@ -1,4 +1,4 @@
-"""Fitted versions of fast_gelu_value, found by ``tools.fit``.
+"""Fitted versions of fast_gelu_forward, found by ``tools.fit``.
 
 FLOAT: at most 0.8836 ULP for every float32 up to the bound.
 """

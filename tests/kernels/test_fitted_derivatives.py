@@ -19,7 +19,7 @@ from tests.helpers.constants import (
     ulp,
 )
 
-from aclnn.kernels.fitted import Segments, fast_gelu_slope, gelu_erf_slope, gelu_tanh_slope, silu_slope
+from aclnn.kernels.fitted import Segments, fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, silu_derivative
 
 pytestmark = pytest.mark.usefixtures("two_hundred_bits")
 
@@ -48,10 +48,10 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "silu": Row(silu_slope.FLOAT, logistic, 2),
-    "fast_gelu": Row(fast_gelu_slope.FLOAT, lambda a: logistic(arb("1.702") * a), 2),
-    "gelu_erf": Row(gelu_erf_slope.FLOAT, erf_tail, 1),
-    "gelu_tanh": Row(gelu_tanh_slope.FLOAT, tanh_tail, 1),
+    "silu": Row(silu_derivative.FLOAT, logistic, 2),
+    "fast_gelu": Row(fast_gelu_derivative.FLOAT, lambda a: logistic(arb("1.702") * a), 2),
+    "gelu_erf": Row(gelu_erf_derivative.FLOAT, erf_tail, 1),
+    "gelu_tanh": Row(gelu_tanh_derivative.FLOAT, tanh_tail, 1),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 

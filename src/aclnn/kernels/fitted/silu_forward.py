@@ -1,4 +1,4 @@
-"""Fitted versions of silu_value, found by ``tools.fit``.
+"""Fitted versions of silu_forward, found by ``tools.fit``.
 
 FLOAT: at most 0.8900 ULP for every float32 up to the bound.
 """

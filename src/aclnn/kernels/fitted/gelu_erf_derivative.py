@@ -1,4 +1,4 @@
-"""Fitted versions of gelu_erf_slope, found by ``tools.fit``.
+"""Fitted versions of gelu_erf_derivative, found by ``tools.fit``.
 
 FLOAT: at most 0.9711 ULP for every float32 up to the bound.
 FLOAT16: relative error at most 2^-18.3, 0 x round wrongly.

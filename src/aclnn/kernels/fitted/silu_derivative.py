@@ -1,4 +1,4 @@
-"""Fitted versions of silu_slope, found by ``tools.fit``.
+"""Fitted versions of silu_derivative, found by ``tools.fit``.
 
 FLOAT: at most 0.8983 ULP for every float32 up to the bound.
 FLOAT16: relative error at most 2^-18.0, 0 x round wrongly.

@@ -1,4 +1,4 @@
-"""Versions of hardswish_slope in float32 operations: correctly rounded for float32 x, exhaustively checked."""
+"""Versions of hardswish_derivative in float32 operations: correctly rounded for float32 x, exhaustively checked."""
 
 from __future__ import annotations
 

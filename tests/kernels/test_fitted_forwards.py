@@ -18,7 +18,7 @@ from tests.helpers.constants import (
     ulp,
 )
 
-from aclnn.kernels.fitted import Segments, fast_gelu_value, gelu_erf_value, gelu_tanh_value, silu_value
+from aclnn.kernels.fitted import Segments, fast_gelu_forward, gelu_erf_forward, gelu_tanh_forward, silu_forward
 
 pytestmark = pytest.mark.usefixtures("two_hundred_bits")
 
@@ -33,10 +33,10 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "silu": Row(silu_value.FLOAT, lambda a: a / (1 + a.exp())),
-    "fast_gelu": Row(fast_gelu_value.FLOAT, lambda a: a / (1 + (arb("1.702") * a).exp())),
-    "gelu_erf": Row(gelu_erf_value.FLOAT, lambda a: a * (a / arb(2).sqrt()).erfc() / 2),
-    "gelu_tanh": Row(gelu_tanh_value.FLOAT, lambda a: a / (1 + tanh_exponent(a).exp())),
+    "silu": Row(silu_forward.FLOAT, lambda a: a / (1 + a.exp())),
+    "fast_gelu": Row(fast_gelu_forward.FLOAT, lambda a: a / (1 + (arb("1.702") * a).exp())),
+    "gelu_erf": Row(gelu_erf_forward.FLOAT, lambda a: a * (a / arb(2).sqrt()).erfc() / 2),
+    "gelu_tanh": Row(gelu_tanh_forward.FLOAT, lambda a: a / (1 + tanh_exponent(a).exp())),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 

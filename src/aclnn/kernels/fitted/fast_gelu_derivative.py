@@ -1,4 +1,4 @@
-"""Fitted versions of fast_gelu_slope, found by ``tools.fit``.
+"""Fitted versions of fast_gelu_derivative, found by ``tools.fit``.
 
 FLOAT: at most 0.9489 ULP for every float32 up to the bound.
 FLOAT16: relative error at most 2^-19.8, 0 x round wrongly.
