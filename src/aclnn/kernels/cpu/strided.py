@@ -38,8 +38,7 @@ LONG, PIECE = 512, 1 << 14
 _ROWS_AHEAD = 8
 
 STREAMED_ROW = 4096
-"""Bytes of the shortest row that is written around the cache. On Zen 4, of rows 2, 4 and 8 KiB long with gaps, 16 MiB
-take 1.24 ms through the cache and 1.67 ms around it, 1.86 and 1.71, 1.63 and 1.56."""
+"""Bytes of the shortest row that is written around the cache (docs/tuning.md)."""
 
 _LINE = 64
 

@@ -75,8 +75,7 @@ def rounds_bfloat16(context: Any) -> bool:
 DROP_PREFETCHES = ("znver1", "znver2", "znver3", "znver4")
 """Processors, as LLVM names them, that silently drop requests for the second-level cache while there are too many.
 
-Measured on Zen 4; older ones are taken to be alike. Zen 5 is not: asked as other processors are, SiLU of 2^24 elements
-on one thread takes 3 to 11 % less time there in float32, 3 to 21 % in float16, and LayerNorm the same time as before.
+Measured on Zen 4; older ones are taken to be alike, Zen 5 is not (docs/tuning.md).
 """
 
 
@@ -104,11 +103,7 @@ def processors() -> int:
 
 
 PROCESSOR_BYTES = 16 << 20
-"""What a processor can expect to keep in a cache that it shares, however large that is.
-
-Two processors of a server that see its 260 MiB (Emerald Rapids) write results of 16 MiB and read them again in a tenth
-less time around the cache than through it, of 8 MiB in a twentieth more; two that see 32 MiB (Zen 4) about the same.
-"""
+"""What a processor can expect to keep in a cache that it shares, however large that is. See docs/tuning.md."""
 
 
 def stream_bytes(largest_cache: int, count: int) -> int:

@@ -212,12 +212,10 @@ class _Job:
 _LEAVE = _Job(lambda chunk: None, 0)
 
 _SPINS = 5000
-"""How often a thread looks for work before it rests: 100 to 200 µs."""
+"""How often a thread looks for work before it rests."""
 
 _WORTH_WAKING_US = 100
-"""Work for which workers are woken when all of them rest: they come after 30 to 70 µs and want the GIL then, so that
-a call that ends meanwhile waits for them. On Zen 4, 2 ms after the last call, that pays from 80 µs on, 20 ms after it
-from 200 µs."""
+"""Work for which workers are woken when all of them rest (docs/tuning.md)."""
 
 _ANNOUNCED_S = 1.0
 """How long workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
@@ -334,7 +332,7 @@ class Pool:
         """Let workers run where both they and the calling thread may, but not on the processor where that is now.
 
         Linux tends to wake a thread on the processor of the one that wakes it, where it waits until that one has done
-        nearly all of the work alone: on two cores, after a pause of 10 ms, 2.0 ms for what takes 1.1 otherwise.
+        nearly all of the work alone.
         """
         self._avoided = processor
         others = os.sched_getaffinity(0) - {processor}

@@ -26,12 +26,12 @@ from aclnn.kernels.layouts import Geometry, Overlaps, same_elements, simplify
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
-"""Elements that a thread takes at a time: 4 to 10 µs of work."""
+"""Elements that a thread takes at a time (docs/tuning.md)."""
 PER_US = 3000
 """Elements in a microsecond, about."""
 
 ALONE = 1 << 15
-"""Up to this many elements the calling thread does everything: sharing costs 3 µs."""
+"""Up to this many elements the calling thread does everything."""
 
 
 def plan(
@@ -113,10 +113,7 @@ class _Nothing:
 
 
 def _call() -> Any:
-    """Call a kernel over contiguous elements, its arguments being described on the stack.
-
-    To describe them in Python would take as long as to compute 1,000 elements.
-    """
+    """Call a kernel over contiguous elements; its arguments are described on the stack (docs/tuning.md)."""
     operands_at, nbytes = pointer_to(Operands), ctypes.sizeof(Operands)
 
     def call(kernel: int, constants: int, out: int, first: int, last: int, size: int) -> None:

@@ -1,8 +1,10 @@
-"""Loads and stores of sixteen lanes at raw addresses, for float32, float16 and bfloat16.
+"""Loads and stores for float32, float16 and bfloat16: of sixteen lanes, of the first few, of four times as many.
 
 ``load_<type>(address)`` widens to float32, which is exact; ``store_<type>(address, value)`` rounds once, ties to even,
 and keeps NaN a (quiet) NaN. The ``stream_`` forms go around the cache and need an address aligned to the sixteen
-elements: 64 bytes for float32, 32 for the others.
+elements: 64 bytes for float32, 32 for the others. The ``_part`` forms touch only the first ``count`` elements,
+0 ≤ count ≤ 16. ``copy_in`` and ``copy_out`` bring a remainder of up to 64 bytes through memory that may be read whole:
+on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call, which would not keep registers.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from aclnn.kernels.cpu.simd.vector import (
 )
 from aclnn.kernels.cpu.structs import ADDRESS, moved, pointer, reloaded
 
-_INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_INT1, _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 _FLOAT = ir.FloatType()
 
 
@@ -67,32 +69,39 @@ def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: 
         written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
 
 
-def _store(narrow: Convert | None, doc: str, streamed: bool = False, alignment: int = 1) -> Any:
+def _stores(narrow: Any, doc: str, vectors: int = 1) -> tuple[Any, Any, Any]:
+    """Ways to write a vector, or two one after the other: through the cache, around it, around it by 16 bytes."""
 
-    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-        raw = value if narrow is None else narrow(context, builder, value)
-        if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
-            # LLVM merges the rounding with the store, and that instruction cannot stream.
-            raw = apart(builder, raw)
-        write(builder, raw, address, alignment, streamed)
+    def way(alignment: int, streamed: bool, how: str) -> Any:
+        def store(context: Any, builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
+            (raw,) = values if narrow is None else (narrow(context, builder, *values),)
+            if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
+                # LLVM merges the rounding with the store, and that instruction cannot stream.
+                raw = apart(builder, raw)
+            write(builder, raw, address, alignment, streamed)
 
-    return intrinsic(types.void, ADDRESS, FLOATS, doc=doc)(store)
+        return intrinsic(types.void, ADDRESS, *[FLOATS] * vectors, doc=f"Write {doc}{how}.")(store)
+
+    whole = 64 if narrow is None else 32
+    return (
+        way(1, False, ""),
+        way(whole, True, f" around the cache; {whole}-byte aligned"),
+        way(16, True, " around the cache, 16 bytes at a time; aligned to these"),
+    )
 
 
 load_float32 = _load(None, "Sixteen float32.")
 load_float16 = _load(widen_float16, "Sixteen float16, widened.")
 load_bfloat16 = _load(widen_bfloat16, "Sixteen bfloat16, widened.")
-store_float32 = _store(None, "Sixteen float32.")
-store_float16 = _store(narrow_float16, "Sixteen values rounded to float16.")
-store_bfloat16 = _store(narrow_bfloat16, "Sixteen values rounded to bfloat16.")
-stream_float32 = _store(None, "Sixteen float32 to a 64-byte aligned address, around the cache.", True, 64)
-stream_float16 = _store(narrow_float16, "The same for float16; 32-byte aligned.", True, 32)
-stream_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16; 32-byte aligned.", True, 32)
-store_rounded_bfloat16 = _store(round_bfloat16, "As store_bfloat16; quicker, and more code.")
-stream_rounded_bfloat16 = _store(round_bfloat16, "As stream_bfloat16; quicker, and more code.", True, 32)
-trickle_float32 = _store(None, "The same for an address aligned to 16 bytes, 16 bytes at a time.", True, 16)
-trickle_float16 = _store(narrow_float16, "The same for float16.", True, 16)
-trickle_bfloat16 = _store(narrow_bfloat16, "The same for bfloat16.", True, 16)
+store_float32, stream_float32, trickle_float32 = _stores(None, "sixteen float32")
+store_float16, stream_float16, trickle_float16 = _stores(narrow_float16, "sixteen values rounded to float16")
+store_bfloat16, stream_bfloat16, trickle_bfloat16 = _stores(narrow_bfloat16, "sixteen values rounded to bfloat16")
+store_rounded_bfloat16, stream_rounded_bfloat16, _ = _stores(
+    round_bfloat16, "sixteen values rounded to bfloat16, quicker and by more code"
+)
+store_two_bfloat16, stream_two_bfloat16, trickle_two_bfloat16 = _stores(
+    narrow_two_bfloat16, "twice sixteen values rounded to bfloat16", vectors=2
+)
 
 
 @intrinsic(types.void, ADDRESS, FLOATS)
@@ -102,18 +111,6 @@ def stream_float16_apart(context: Any, builder: ir.IRBuilder, address: ir.Value,
     if target.flavour(context) in ("avx512", "avx2"):
         raw = apart(builder, raw)
     write(builder, raw, address, 32, streamed=True)
-
-
-def _store_two_bfloat16(doc: str, streamed: bool = False, alignment: int = 1) -> Any:
-    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, low: ir.Value, high: ir.Value) -> None:
-        write(builder, narrow_two_bfloat16(context, builder, low, high), address, alignment, streamed)
-
-    return intrinsic(types.void, ADDRESS, FLOATS, FLOATS, doc=doc)(store)
-
-
-store_two_bfloat16 = _store_two_bfloat16("Twice sixteen values rounded to bfloat16, one after the other.")
-stream_two_bfloat16 = _store_two_bfloat16("The same around the cache; 32-byte aligned.", True, 32)
-trickle_two_bfloat16 = _store_two_bfloat16("The same; aligned to 16 bytes, 16 bytes at a time.", True, 16)
 
 
 def _transpose(element: ir.Type, doc: str) -> Any:
@@ -147,12 +144,13 @@ transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into 
 transpose_16 = _transpose(_INT16, "The same for 16-bit elements.")
 
 
-def _entries(builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Value:
-    """The float32 of a table for the sixteen unsigned 16-bit integers at a pointer.
+@intrinsic(FLOATS, ADDRESS, ADDRESS)
+def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
+    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32.
 
-    Loaded one by one, their indices four at a time: 3.9 ns for sixteen on Zen 4 (indices one by one 4.6, a gather 6.2).
+    Loaded one by one, their indices four at a time (docs/tuning.md).
     """
-    entries, fours = pointer(builder, table, _FLOAT), builder.bitcast(indices, _INT64.as_pointer())
+    entries, fours = pointer(builder, table, _FLOAT), pointer(builder, address, _INT64)
     found: ir.Value = ir.Constant(FLOATS.llvm, ir.Undefined)
     for i in range(LANES):
         if i % 4 == 0:
@@ -160,15 +158,6 @@ def _entries(builder: ir.IRBuilder, table: ir.Value, indices: ir.Value) -> ir.Va
         index = builder.and_(builder.lshr(four, _INT64(16 * (i % 4))), _INT64(0xFFFF))
         found = builder.insert_element(found, builder.load(builder.gep(entries, [index])), _INT32(i))
     return found
-
-
-@intrinsic(FLOATS, ADDRESS, ADDRESS)
-def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
-    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32."""
-    return _entries(builder, table, pointer(builder, address, _INT16))
-
-
-_INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
 @intrinsic(types.int64, MASK)
@@ -193,7 +182,7 @@ def store_places(context: Any, builder: ir.IRBuilder, address: ir.Value, first: 
     first = builder.trunc(first, _INT32)
     if target.flavour(context) == "avx512":
         places = builder.add(broadcast(builder, first), ints(*range(LANES)))
-        # In a register first: to memory at once the instruction takes over 100 cycles on Zen 4.
+        # In a register first: to memory at once the instruction is slow (docs/tuning.md).
         name = f"llvm.x86.avx512.mask.compress.v{LANES}i32"
         packed = call_llvm(builder, name, places.type, places, ints(0), mask)
         builder.store(apart(builder, packed), pointer(builder, address, places.type), align=1)
@@ -235,47 +224,36 @@ def store_float32_part(builder: ir.IRBuilder, address: ir.Value, value: ir.Value
     call_llvm(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), value, place, _INT32(1), mask)
 
 
-def _buffer(builder: ir.IRBuilder) -> ir.Value:
-    """Room for sixteen 16-bit elements; few targets have masked loads of those."""
-    return cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
+def _parts(widen: Convert, narrow: Convert, name: str) -> tuple[Any, Any]:
+    """Load and store the first few of sixteen 16-bit elements, of which few targets have masked loads."""
 
+    def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, count: ir.Value) -> None:
+        to, source = (pointer(builder, address, _INT8) for address in (to, source))
+        cgutils.raw_memcpy(builder, to, source, builder.shl(count, _INT64(1)), 1)
 
-def _part_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
-    return builder.shl(count, _INT64(1))
-
-
-def _first_sixteen_bit(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
-    """A pointer to sixteen 16-bit elements: the first ``count`` those at the address, the others zero."""
-    buffer = _buffer(builder)
-    builder.store(ir.Constant(SHORTS, None), buffer)
-    cgutils.raw_memcpy(builder, buffer, pointer(builder, address, _INT8), _part_bytes(builder, count), 1)
-    return buffer
-
-
-def _load_part(widen: Convert, doc: str) -> Any:
     def load(context: Any, builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
-        return widen(context, builder, builder.load(_first_sixteen_bit(builder, address, count)))
+        buffer = cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
+        builder.store(ir.Constant(SHORTS, None), buffer)
+        _copy(builder, buffer, address, count)
+        return widen(context, builder, builder.load(buffer))
 
-    return intrinsic(FLOATS, ADDRESS, types.int64, doc=doc)(load)
-
-
-def _store_part(narrow: Convert, doc: str) -> Any:
     def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
-        buffer = _buffer(builder)
+        buffer = cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
         builder.store(narrow(context, builder, value), buffer)
-        destination = pointer(builder, address, _INT8)
-        cgutils.raw_memcpy(builder, destination, buffer, _part_bytes(builder, count), 1)
+        _copy(builder, address, buffer, count)
 
-    return intrinsic(types.void, ADDRESS, FLOATS, types.int64, doc=doc)(store)
-
-
-load_float16_part = _load_part(widen_float16, "The first ``count`` of sixteen float16, widened, the other lanes zero.")
-load_bfloat16_part = _load_part(widen_bfloat16, "The first ``count`` of sixteen bfloat16, the other lanes zero.")
-store_float16_part = _store_part(narrow_float16, "Write the first ``count`` lanes, rounded to float16.")
-store_bfloat16_part = _store_part(narrow_bfloat16, "Write the first ``count`` lanes, rounded to bfloat16.")
+    return (
+        intrinsic(FLOATS, ADDRESS, types.int64, doc=f"The first ``count`` of {name}, widened; the others are zero.")(
+            load
+        ),
+        intrinsic(types.void, ADDRESS, FLOATS, types.int64, doc=f"Write the first ``count`` lanes as {name}.")(store),
+    )
 
 
-_INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+load_float16_part, store_float16_part = _parts(widen_float16, narrow_float16, "sixteen float16")
+load_bfloat16_part, store_bfloat16_part = _parts(widen_bfloat16, narrow_bfloat16, "sixteen bfloat16")
+
+
 _BYTES, _SIXTEEN = ir.VectorType(_INT8, 64), ir.VectorType(_INT8, 16)
 
 
@@ -325,9 +303,9 @@ def _stream_sixteen(builder: ir.IRBuilder, source: ir.Value, destination: ir.Val
 
 @register_jitable
 def stream_out(end: int, size: int, destination: int) -> None:
-    """The same around the cache, as the rest of the line before: sixteen bytes at a time, the last few through it.
+    """Copy out around the cache, as the rest of the line before: sixteen bytes at a time, the last few through it.
 
-    A line that is written both ways goes to memory in parts: rows of 100 float32 took four times as long.
+    A line that is written both ways goes to memory in parts.
     """
     whole = size & -16
     for at in range(0, whole, 16):
@@ -336,29 +314,21 @@ def stream_out(end: int, size: int, destination: int) -> None:
         copy_out(end + whole, size - whole, destination + whole)
 
 
-_INT1, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
+def _wide(load: Any, narrow: Any, name: str) -> tuple[Any, Any, Any]:
+    """Load, store and stream (64-byte aligned) a wide vector; ``narrow`` gives the registers that are written."""
 
+    def way(streamed: bool) -> Any:
+        def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+            for register in narrow(context, builder, value):
+                size = register.type.count * register.type.element.width // 8
+                # Known to be floats of 16 bits they would not stream (LLVM 22).
+                raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
+                write(builder, raw, address, size if streamed else 1, streamed)
+                address = moved(builder, address, _INT64(size))
 
-def _load_wide(widen: Any, doc: str) -> Any:
-    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-        return widen(context, builder, address)
+        return intrinsic(types.void, ADDRESS, WIDE_FLOATS, doc=f"Write a wide vector rounded to {name}.")(store)
 
-    return intrinsic(WIDE_FLOATS, ADDRESS, doc=doc)(load)
-
-
-def _store_wide(narrow: Any, doc: str, streamed: bool = False) -> Any:
-    """``narrow`` gives the registers that are written one after the other."""
-
-    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-        place = address
-        for register in narrow(context, builder, value):
-            size = register.type.count * register.type.element.width // 8
-            # Known to be floats of 16 bits they would not stream (LLVM 22).
-            raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
-            write(builder, raw, place, size if streamed else 1, streamed)
-            place = moved(builder, place, _INT64(size))
-
-    return intrinsic(types.void, ADDRESS, WIDE_FLOATS, doc=doc)(store)
+    return intrinsic(WIDE_FLOATS, ADDRESS, doc=f"A wide vector of {name}, widened.")(load), way(False), way(True)
 
 
 _PAIRS = ir.VectorType(_INT32, WIDE * LANES // 2)
@@ -411,18 +381,11 @@ def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) 
     return pieces(builder, builder.or_(lower, upper), LANES)
 
 
-load_wide_float32 = _load_wide(_wide_float32, "A wide vector of float32.")
-load_wide_float16 = _load_wide(_wide_float16, "A wide vector of float16, widened.")
-load_wide_bfloat16 = _load_wide(_wide_bfloat16, "A wide vector of bfloat16, widened; every second element comes first.")
-store_wide_float32 = _store_wide(_wide_registers, "A wide vector of float32.")
-store_wide_float16 = _store_wide(_narrow_wide_float16, "A wide vector rounded to float16.")
-store_wide_bfloat16 = _store_wide(
-    _narrow_wide_bfloat16,
-    "A wide vector, in the order of ``load_wide_bfloat16``, rounded to bfloat16. NaNs come from bfloat16 operands.",
+load_wide_float32, store_wide_float32, stream_wide_float32 = _wide(_wide_float32, _wide_registers, "float32")
+load_wide_float16, store_wide_float16, stream_wide_float16 = _wide(_wide_float16, _narrow_wide_float16, "float16")
+load_wide_bfloat16, store_wide_bfloat16, stream_wide_bfloat16 = _wide(
+    _wide_bfloat16, _narrow_wide_bfloat16, "bfloat16, every second element first (NaNs come from bfloat16 operands)"
 )
-stream_wide_float32 = _store_wide(_wide_registers, "The same; 64-byte aligned.", True)
-stream_wide_float16 = _store_wide(_narrow_wide_float16, "The same; 64-byte aligned.", True)
-stream_wide_bfloat16 = _store_wide(_narrow_wide_bfloat16, "The same; 64-byte aligned.", True)
 
 
 @intrinsic(types.boolean, ADDRESS)

@@ -15,7 +15,7 @@ from aclnn.kernels.cpu.structs import ADDRESS, moved, pointer
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 _AHEAD = 2048
-"""Bytes ahead that loops ask for where requests are not dropped: on Emerald Rapids 2 to 8 KiB are alike."""
+"""Bytes ahead that loops ask for where requests are not dropped (docs/tuning.md)."""
 
 
 def _emit(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
@@ -40,9 +40,7 @@ def _prefetch_ahead(dropped: int) -> Any:
     def fetch(context: Any, builder: ir.IRBuilder, address: ir.Value) -> None:
         """Prefetch what a loop over side by side elements will read soon after the address.
 
-        Into the first level: on Emerald Rapids 4 to 11 % faster than into the second, because loads that miss the first
-        wait for one of its few buffers behind the requests. On Zen 4, 16-bit loops then take 8 % longer and the plain
-        product 10 %, as tables are pushed out; half of its distance or twice of it costs up to a fifth.
+        Into the first level, or the second where requests are dropped and tables would be pushed out (docs/tuning.md).
         """
         drops = target.drops_prefetches(context)
         address = moved(builder, address, _INT64(dropped if drops else _AHEAD))

@@ -24,11 +24,11 @@ from numba.core import types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu import jit, target
 
 LANES = 16
 WIDE = 4
-"""Vectors in a wide one: with 512 bits a chain of 30 operations takes 11 % less time on Zen 4; with two, 6 %."""
+"""Vectors in a wide one (docs/tuning.md)."""
 
 _INT1, _INT32, _INT64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
@@ -342,16 +342,10 @@ def lane(typingctx: Any, value: Any, index: Any) -> Any:
     return scalars[value](value, index), emit
 
 
-@intrinsic
-def total(typingctx: Any, value: Any) -> Any:
-    """The sum of the lanes as a float32, always as the same tree: halves are added until one lane is left."""
-    if value is not FLOATS:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return by_halves(builder, args[0], builder.fadd)
-
-    return types.float32(value), emit
+@jit.intrinsic(types.float32, FLOATS)
+def total(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The sum of the lanes, always as the same tree: halves are added until one lane is left."""
+    return by_halves(builder, value, builder.fadd)
 
 
 @intrinsic
@@ -378,11 +372,7 @@ QUARTERS = tuple(map(_quarter, range(WIDE)))
 """The reverse of ``side_by_side``, a function for each of the vectors."""
 
 
-@intrinsic
-def in_one_register(typingctx: Any) -> Any:
-    """Whether sixteen lanes are one register, and a look-up among 16 or 32 entries one instruction: a constant."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return ir.Constant(ir.IntType(1), target.flavour(context) == "avx512")
-
-    return types.boolean(), emit
+@jit.intrinsic(types.boolean)
+def in_one_register(context: Any, builder: ir.IRBuilder) -> ir.Value:
+    """A constant: sixteen lanes are one register, and a look-up among 16 or 32 entries one instruction."""
+    return _INT1(target.flavour(context) == "avx512")
