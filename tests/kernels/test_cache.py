@@ -288,7 +288,7 @@ _LITTLE_MEMORY = """
 import resource
 import numpy as np
 import aclnn
-from aclnn.kernels.cpu import compiler  # Numba itself
+from aclnn.kernels.cpu import jit  # Numba itself
 x = np.ones(8, np.float32)
 def attempt(free_bytes):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

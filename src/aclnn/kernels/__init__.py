@@ -1,4 +1,4 @@
-"""What computes. Kernels know layouts and addresses; never operators, rules or the runtime.
+"""Plans that compute. Kernels know layouts and addresses; never operators, rules or the runtime.
 
 Planning (phase one) sees layouts only and may be slow; a plan's run (phase two) sees addresses, may be called from
 several threads at once, and repeatedly. A device's kernels are imported when the first plan asks for them.
@@ -35,7 +35,7 @@ class Plan(Protocol):
 
 
 class Headers(Protocol):
-    """What NumPy arrays say of themselves: type, data type, shape, strides, whether they may be written."""
+    """The headers of NumPy arrays: type, data type, shape, strides, writeable or not."""
 
     def match(self, arrays: tuple[Any, ...]) -> tuple[int, ...]:
         """0, the address of each array (0 for None) and 1, if all say the same; only zeros if not."""
@@ -72,7 +72,7 @@ def compile_no_more() -> None:
 
 
 def headers(arrays: tuple[Any, ...]) -> Headers:
-    """What these NumPy arrays, and None for those that are absent, say of themselves now."""
+    """Return the headers that these NumPy arrays have now; None stands for an absent one."""
     return cast(Headers, _module("cpu", "array_headers").Headers(arrays))
 
 

@@ -46,7 +46,7 @@ def _last_writes(axes: list[Axis], starts: list[int]) -> list[Axis]:
 
 
 def _moving(layout: Layout) -> Layout:
-    """The same without the axes along which it stands still."""
+    """Return a layout without the axes along which it stands still."""
     moving = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if stride]
     return layout._replace(shape=tuple(n for n, _ in moving), strides=tuple(stride for _, stride in moving))
 
@@ -101,7 +101,7 @@ def same_elements(first: Layout, second: Layout) -> bool:
 
 
 class Overlaps:
-    """Which inputs share memory with which outputs, found out for each call's addresses."""
+    """The inputs that share memory with outputs, found out for each call's addresses."""
 
     __slots__ = ("_pairs", "_read")
 

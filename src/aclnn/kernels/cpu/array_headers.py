@@ -7,22 +7,37 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numba.cpython.unsafe.tuple import tuple_setitem
 
 from aclnn.kernels.cpu.jit import kernel
-from aclnn.kernels.cpu.structs import load_one_int64, load_one_uint32
+from aclnn.kernels.cpu.structs import Address, Int32, Int64, To, address, bytes_at, declared, pointer_to
 
-_WORD = 8
-_TYPE = object.__basicsize__ - _WORD
-_DATA, _NDIM, _SHAPE, _STRIDES, _, _DTYPE, _FLAGS = range(object.__basicsize__, object.__basicsize__ + 7 * _WORD, _WORD)
+
+@declared
+class Header(ctypes.Structure):
+    """An array from its ``data`` on."""
+
+    data: Address
+    ndim: Int32
+    shape: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
+    strides: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
+    base: Int64
+    dtype: Address
+    flags: Int32
+
+
+_header_at, _words_at, _objects_at = pointer_to(Header), pointer_to(ctypes.c_int64), pointer_to(ctypes.c_void_p)
+
+_HEAD = object.__basicsize__
+_TYPE = _HEAD - 8
 _WRITEABLE = 0x0400  # NPY_ARRAY_WRITEABLE
-_KIND = object.__basicsize__ + _WORD
+_KIND = _HEAD + 8
 """In a data type: kind, character, byte order, flags and number, one word that tells numbers' types from one another.
 Equal data types need not be the same object: one that was unpickled is not."""
-_LENGTH, _ITEMS = object.__basicsize__, tuple.__basicsize__
+_LENGTH, _ITEMS = _HEAD, tuple.__basicsize__
 
 _ABSENT = -1
 """The number of dimensions of None."""
@@ -33,32 +48,29 @@ def _match(count: int) -> Callable[..., Any]:
     nothing = (0,) * (count + 2)
 
     def match(arrays: int, expected: int) -> Any:
-        if load_one_int64(arrays + _LENGTH) != count:
+        if _words_at(arrays + _LENGTH)[0] != count:
             return nothing
-        found = nothing
+        found, objects, words = nothing, _objects_at(bytes_at(arrays) + _ITEMS), _words_at(expected)
         for i in range(count):
-            array = load_one_int64(arrays + _ITEMS + _WORD * i)
-            ndim = load_one_int64(expected + _WORD)
-            if load_one_int64(array + _TYPE) != load_one_int64(expected):
+            array, ndim = objects[i], words[1]
+            if _words_at(array + _TYPE)[0] != words[0]:
                 return nothing
-            expected += 2 * _WORD
+            words = words + 2
             if ndim == _ABSENT:
                 continue
+            header = _header_at(array + _HEAD)
             if (
-                load_one_uint32(array + _NDIM) != ndim
-                or load_one_int64(load_one_int64(array + _DTYPE) + _KIND) != load_one_int64(expected)
-                or load_one_uint32(array + _FLAGS) & _WRITEABLE != load_one_int64(expected + _WORD)
+                header.ndim != ndim
+                or _words_at(header.dtype + _KIND)[0] != words[0]
+                or header.flags & _WRITEABLE != words[1]
             ):
                 return nothing
-            expected += 2 * _WORD
-            shape, strides = load_one_int64(array + _SHAPE), load_one_int64(array + _STRIDES)
-            for at in range(0, ndim * _WORD, _WORD):
-                if load_one_int64(shape + at) != load_one_int64(expected):
+            for d in range(ndim):
+                words = words + 2
+                if header.shape[d] != words[0] or header.strides[d] != words[1]:
                     return nothing
-                if load_one_int64(strides + at) != load_one_int64(expected + _WORD):
-                    return nothing
-                expected += 2 * _WORD
-            found = tuple_setitem(found, i + 1, load_one_int64(array + _DATA))
+            words = words + 2
+            found = tuple_setitem(found, i + 1, address(header.data))
         return tuple_setitem(found, count + 1, 1)
 
     return match

@@ -1,4 +1,4 @@
-"""What threads say to one another through memory, and how they wait."""
+"""Numbers in memory that several threads write, and ways to wait for them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _pause(context: Any, builder: ir.IRBuilder) -> None:
 
 @intrinsic(types.void)
 def pause(context: Any, builder: ir.IRBuilder) -> None:
-    """What a thread does between two looks, for the sake of the processor's other work."""
+    """Let the processor do its other work for a moment."""
     _pause(context, builder)
 
 

@@ -61,7 +61,7 @@ def _can_be_written(path: Path) -> bool:
 
 @cache
 def directory() -> Path | None:
-    """Where files are kept: ``ACLNN_CACHE_DIR``, the platform's place or a temporary directory; None if none can be."""
+    """Return the directory of files: ``ACLNN_CACHE_DIR``, the platform's place, a temporary one, or None."""
     return next((path for path in _candidates() if _can_be_written(path)), None)
 
 

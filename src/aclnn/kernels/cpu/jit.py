@@ -45,14 +45,14 @@ _FIRST_BYTES, _NEXT_BYTES = 192 << 20, 64 << 20
 
 
 class KernelCache(_Cache):
-    """What Numba asks before and tells after it compiles."""
+    """The cache that Numba asks before it compiles and tells afterwards."""
 
     def __init__(self, name: str, key: tuple[object, ...]) -> None:
         self._name, self._key = name, key
 
     @property
     def cache_path(self) -> str | None:
-        """Where files are kept."""
+        """The directory of files."""
         return str(cache.directory())
 
     def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
@@ -60,7 +60,7 @@ class KernelCache(_Cache):
         return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(codegen), config.OPT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for these types of arguments; None when it must be compiled."""
+        """Return the code compiled for these types of arguments; None when it must be compiled."""
         target_context.refresh()
         contents = cache.read(self._name, self._full_key(sig, target_context.codegen()))
         if contents is not None:
@@ -172,7 +172,7 @@ def stop() -> None:
 
 
 def address_of(compiled: Kernel) -> int:
-    """Where a kernel's machine code is, for ``addresses.invoke``."""
+    """Return the address of a kernel's machine code, for ``structs.call_pointer``."""
     return _addresses[compiled]
 
 

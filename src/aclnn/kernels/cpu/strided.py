@@ -50,7 +50,7 @@ within lines."""
 
 @declared
 class Operands(ctypes.Structure):
-    """What a kernel over contiguous elements is given."""
+    """Arguments of a kernel over contiguous elements."""
 
     policy: Int64
     constants: Address
@@ -87,18 +87,18 @@ class Tiling(ctypes.Structure):
     steps: Annotated[int, ctypes.c_int64, To(Steps)]
     """Of each operand."""
     outer: Int64
-    """How many dimensions there are outside of rows and columns."""
+    """The number of dimensions outside of rows and columns."""
     axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
     """Of each of these the extent and every operand's step in bytes, the last dimension first."""
 
 
 @declared
 class Strided(ctypes.Structure):
-    """What the loop over tiles is given."""
+    """Arguments of the loop over tiles."""
 
     tiling: Annotated[int, ctypes.c_int64, To(Tiling)]
     addresses: Annotated[Any, ctypes.c_void_p * 1]
-    """As many as there are operands."""
+    """One for each operand."""
 
 
 @declared
@@ -114,7 +114,7 @@ class Block(ctypes.Structure):
     rows: Int64
     columns: Int64
     scatters: Int64
-    """Whether the target is in the tensor, where elements may coincide; else the source is."""
+    """1 if the target is in the tensor, where elements may coincide; 0 if the source is."""
     ahead: Int64
     """Bytes in the tensor from this block to the next."""
 
@@ -129,7 +129,7 @@ class Tiles(NamedTuple):
 
     tiling: Tiling
     arrays: tuple[Any, ...]
-    """What the description refers to."""
+    """Arrays that the description refers to."""
     total: int
     elements: int
     """Of each tile."""

@@ -1,4 +1,4 @@
-"""What kernels may count on: instructions of the machine that Numba compiles for, its cache, its processors."""
+"""The machine that kernels are compiled for: its instructions, cache and processors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _features(codegen: Any) -> tuple[str, set[str]]:
 
 
 def _flavours(codegen: Any) -> tuple[str, ...]:
-    """Those of ``FLAVOURS`` that the target of a compilation has, the widest first."""
+    """Return those of ``FLAVOURS`` that the target of a compilation has, the widest first."""
     triple, features = _features(codegen)
     if triple.startswith(("aarch64", "arm64")):
         return "neon", "generic"
@@ -97,17 +97,17 @@ def _largest_cache() -> int:
 
 
 def processors() -> int:
-    """How many processors this process may run on; no more than its control group gives it the time of."""
+    """Return the number of processors this process may run on; no more than its control group gives it the time of."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(count, math.ceil(cgroups.processors() or count)))
 
 
 PROCESSOR_BYTES = 16 << 20
-"""What a processor can expect to keep in a cache that it shares, however large that is. See docs/tuning.md."""
+"""A processor's part of a cache that it shares, however large that is (docs/tuning.md)."""
 
 
 def stream_bytes(largest_cache: int, count: int) -> int:
-    """From how large on results are written around the cache, given its size and the number of processors."""
+    """Return the least size of results written around the cache, from its size and the number of processors."""
     return max(4 << 20, min(largest_cache, PROCESSOR_BYTES * count) // 3)
 
 

@@ -75,11 +75,11 @@ class Region(ctypes.Structure):
     open: Shared
     """The serial number of the region that may be entered, 0 for none."""
     within: Shared
-    """How many workers have entered."""
+    """The number of workers that have entered."""
     wakeups: Shared
     """Changes when workers are wanted for something else."""
     next: Shared
-    """Where the first chunk that nobody has begun starts."""
+    """The start of the first chunk that nobody has begun."""
     leaders: Shared
     """1 while somebody leads, more while others try."""
     raised: Shared
@@ -212,13 +212,13 @@ class _Job:
 _LEAVE = _Job(lambda chunk: None, 0)
 
 _SPINS = 5000
-"""How often a thread looks for work before it rests."""
+"""The number of looks for work before a thread rests."""
 
 _WORTH_WAKING_US = 100
 """Work for which workers are woken when all of them rest (docs/tuning.md)."""
 
 _ANNOUNCED_S = 1.0
-"""How long workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
+"""The time workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
 
 MOST_THREADS = 1024
 """With a hundred thousand the process ran out of memory for compiled code, and LLVM ended it."""

@@ -123,5 +123,5 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
 
 
 def overflows(table: NDArray[np.float32]) -> bool:
-    """Whether a finite value exceeds float32: a small dy may bring its product back."""
+    """Return true if a finite value exceeds float32: a small dy may bring its product back."""
     return bool((np.abs(table[0]) == np.finfo(np.float32).max).any())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ from aclnn.kernels.cpu.simd.memory import count_lanes, load_float32, store_float
 from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_32
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
 from aclnn.kernels.cpu.strided import BUFFER
-from aclnn.kernels.cpu.structs import load_one_uint32, stack_alloc, store_one_uint32
+from aclnn.kernels.cpu.structs import pointer_to, stack_alloc
 
 _VECTOR = 4 * LANES
 _PLACES = BUFFER + _VECTOR
@@ -42,7 +43,7 @@ def in_float64(formula: Formula) -> Any:
 def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
     """Return functions that find outliers among x, and that do a tile with some."""
     function, bound = fast
-    exact, binary = in_float64(formula), isinstance(formula, Gradient)
+    exact, binary, numbers_at = in_float64(formula), isinstance(formula, Gradient), pointer_to(ctypes.c_uint32)
 
     @register_jitable(forceinline=True)
     def beyond(x: Any) -> Any:
@@ -57,31 +58,29 @@ def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
 
     @register_jitable
     def tile(around: int, dy: Any, x: Any, out: Any, size: int) -> None:
-        products, packed_x, packed_dy = stack_alloc(BUFFER), stack_alloc(BUFFER), stack_alloc(BUFFER)
-        places = stack_alloc(_PLACES)
-        end = 0
+        products, places = numbers_at(stack_alloc(BUFFER)), numbers_at(stack_alloc(_PLACES))
+        packed_x, packed_dy = numbers_at(stack_alloc(BUFFER)), numbers_at(stack_alloc(BUFFER))
+        count = 0
         for at in range(0, size, _VECTOR):
             prefetch_ahead_32(x + at)
             prefetch_ahead_32(dy + at)
             values = load_float32(x + at)
             found = function(values)
-            store_float32(products + at, load_float32(dy + at) * found if binary else found)
+            store_float32(products + at // 4, load_float32(dy + at) * found if binary else found)
             outliers = beyond(values)
             if any_lane(outliers):
-                store_places(places + end, at // 4, outliers)
-                end += 4 * count_lanes(outliers)
-        for at in range(0, end, 4):
-            place = 4 * load_one_uint32(places + at)
-            store_one_uint32(packed_x + at, load_one_uint32(x + place))
-            store_one_uint32(packed_dy + at, load_one_uint32(dy + place))
-        for at in range(0, end, _VECTOR):
-            store_float32(packed_dy + at, exact(load_float32(packed_x + at), load_float32(packed_dy + at)))
-        for at in range(0, end, 4):
-            store_one_uint32(products + 4 * load_one_uint32(places + at), load_one_uint32(packed_dy + at))
+                store_places(places + count, at // 4, outliers)
+                count += count_lanes(outliers)
+        for k in range(count):
+            packed_x[k], packed_dy[k] = numbers_at(x)[places[k]], numbers_at(dy)[places[k]]
+        for k in range(0, count, LANES):
+            store_float32(packed_dy + k, exact(load_float32(packed_x + k), load_float32(packed_dy + k)))
+        for k in range(count):
+            products[places[k]] = packed_dy[k]
         for at in range(0, size, _VECTOR):
             if around:
-                stream_float32(out + at, load_float32(products + at))
+                stream_float32(out + at, load_float32(products + at // 4))
             else:
-                store_float32(out + at, load_float32(products + at))
+                store_float32(out + at, load_float32(products + at // 4))
 
     return any_outlier, tile

@@ -124,7 +124,7 @@ def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.V
 
 
 def _unless_zero(builder: ir.IRBuilder, rounded: ir.Value, by_bits: Callable[[], ir.Value]) -> ir.Value:
-    """What the instruction rounded to bfloat16; ``by_bits`` where it made zeros, perhaps of small numbers."""
+    """Take the instruction's bfloat16; ``by_bits`` where it made zeros, perhaps of small numbers."""
     # Apart: LLVM would compare them as bfloat16, which takes a detour through float32.
     words = apart(builder, builder.bitcast(rounded, ir.VectorType(_INT16, rounded.type.count)))
     magnitudes = builder.and_(words, ir.Constant(words.type, [_INT16(0x7FFF)] * words.type.count))

@@ -141,7 +141,7 @@ def _transpose(element: ir.Type, doc: str) -> Any:
 
 
 transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into sixteen columns; pitches in bytes.")
-transpose_16 = _transpose(_INT16, "The same for 16-bit elements.")
+transpose_16 = _transpose(_INT16, "Sixteen rows of sixteen 16-bit elements into columns; pitches in bytes.")
 
 
 @intrinsic(FLOATS, ADDRESS, ADDRESS)
@@ -162,7 +162,7 @@ def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> i
 
 @intrinsic(types.int64, MASK)
 def count_lanes(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """In how many lanes a mask is set."""
+    """The number of lanes in which a mask is set."""
     whole = ir.IntType(LANES)
     return builder.zext(builder.ctpop(builder.bitcast(mask, whole)), _INT64)
 
@@ -173,7 +173,7 @@ def _chosen(mask: int) -> ir.Constant:
 
 
 _CHOSEN = ir.Constant(ir.ArrayType(ir.VectorType(_INT8, 8), 256), [_chosen(mask) for mask in range(256)])
-"""Which of eight bits are set, for each byte."""
+"""The numbers of the bits that are set, for each byte."""
 
 
 @intrinsic(types.void, ADDRESS, types.int64, MASK)
@@ -433,12 +433,14 @@ def _any_above(word: ir.IntType, doc: str) -> Any:
 
 any_above_32 = _any_above(
     _INT32,
-    """Whether any of a wide vector of float32 is above ``bound`` (a bit pattern) in magnitude, or NaN.
+    """Return true if any of a wide vector of float32 is above ``bound`` (a bit pattern) in magnitude, or NaN.
 
     Marked as unlikely, so that what is done then does not take registers from what is done otherwise.
     """,
 )
-any_above_16 = _any_above(_INT16, "The same for float16 or bfloat16.")
+any_above_16 = _any_above(
+    _INT16, "Return true if any of a wide vector of float16 or bfloat16 is above ``bound`` in magnitude, or NaN."
+)
 
 
 FLOAT32, FLOAT16, BFLOAT16, FLOAT64 = range(4)

@@ -1,4 +1,4 @@
-"""Asking for memory before it is read, in the way that suits the processor: nothing depends on it but the time."""
+"""Prefetch memory in the way that suits the processor; only the time depends on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _prefetch(level: int, doc: str) -> Any:
 
 
 prefetch = _prefetch(2, "Start bringing the line at the address into the second-level cache; any address will do.")
-prefetch_near = _prefetch(1, "The same into the first-level cache.")
+prefetch_near = _prefetch(1, "Start bringing the line at the address into the first-level cache; any address will do.")
 
 
 def _prefetch_ahead(dropped: int) -> Any:

@@ -122,7 +122,7 @@ def _lookup_doubles(builder: ir.IRBuilder, entries: list[float], index: ir.Value
 
 
 def _bit(builder: ir.IRBuilder, index: ir.Value, bit: int) -> ir.Value:
-    """Whether a bit is set, lane by lane."""
+    """The mask of the lanes in which a bit is set."""
     tested = builder.and_(index, constant_splat(index.type.element, 1 << bit, index.type.count))
     return builder.icmp_signed("!=", tested, ir.Constant(index.type, None))
 
@@ -183,7 +183,7 @@ def horner(typingctx: Any, tables: Any, index: Any, r: Any) -> Any:
 
 @intrinsic
 def horner_from(typingctx: Any, start: Any, tables: Any, index: Any, r: Any) -> Any:
-    """The same with another coefficient, ``start``, before those of ``tables``."""
+    """Evaluate as ``horner``, with another coefficient, ``start``, before those of ``tables``."""
     if not isinstance(tables, _TablesType) or not has_lanes(index, _INT32) or r is not VECTORS[_FLOAT, index.lanes]:
         return None
 

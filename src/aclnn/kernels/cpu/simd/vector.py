@@ -63,7 +63,7 @@ _REALS, _INTEGERS = (_FLOAT, _DOUBLE), (_INT32, _INT64)
 
 
 def has_lanes(kind: types.Type, lane: ir.Type) -> bool:
-    """Whether a type is that of vectors with such lanes, wide or not."""
+    """Return true for a type of vectors with such lanes, wide or not."""
     return isinstance(kind, Vector) and kind.lane == lane
 
 
@@ -168,7 +168,7 @@ def call_llvm(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value
 
 
 def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """Whether any bit of a mask is set, which LLVM is not to expect."""
+    """Return true if any bit of a mask is set, which LLVM is not to expect."""
     whole = ir.IntType(mask.type.count)
     found = builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
     return call_llvm(builder, "llvm.expect.i1", _INT1, found, _INT1(0))
@@ -196,7 +196,7 @@ def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
 
 
 def by_halves(builder: ir.IRBuilder, vector: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
-    """What is left when halves of a vector are combined until one lane is left: always the same tree."""
+    """Combine halves of a vector until one lane is left, always by the same tree."""
     while vector.type.count > 1:
         vector = combine(*pieces(builder, vector, vector.type.count // 2))
     return builder.extract_element(vector, _INT32(0))
@@ -219,7 +219,7 @@ def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -
 
 
 def _suffix(vector: ir.VectorType) -> str:
-    """How LLVM's intrinsics for a vector type of reals end."""
+    """The last part of the names of LLVM's intrinsics for a vector type of reals."""
     return f"v{vector.count}f{32 if vector.element == _FLOAT else 64}"
 
 
