@@ -59,7 +59,7 @@ def test_results_do_not_depend_on_what_lies_beside(dtype: D) -> None:
         assert result[1::2].tobytes() == beside[1::2].tobytes()
 
 
-def test_beside_the_zero_of_the_slope() -> None:
+def test_beside_the_zero_of_the_derivative() -> None:
     """Written as s·(1 + a·(1 - s)) it was 0.09 units off there."""
     a = (np.float32(-1.27846454276).view(np.int32) + np.arange(-2, 3, dtype=np.int32)).view(np.float32)
     a, b = np.repeat(a, 2000), np.random.default_rng(4).uniform(1, 2, 10_000).astype(np.float32)
