@@ -19,7 +19,13 @@ from tests.helpers.constants import (
     ulp,
 )
 
-from aclnn.kernels.fitted import Segments, fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, silu_derivative
+from aclnn.kernels.fitted import (
+    Segments,
+    fast_gelu_derivative,
+    gelu_erf_derivative,
+    gelu_tanh_derivative,
+    silu_derivative,
+)
 
 pytestmark = pytest.mark.usefixtures("two_hundred_bits")
 

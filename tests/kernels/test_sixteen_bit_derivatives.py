@@ -13,7 +13,7 @@ from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.kernels.cpu.elementwise import entries
+from aclnn.kernels.cpu.elementwise import lut16
 from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.kernels.fitted import SHORT, ShortSegments, version
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
@@ -22,13 +22,16 @@ from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative
 from aclnn.operators.hardswish import hardswish_derivative
 from aclnn.operators.silu import silu_derivative
 
-FORMULAS = {f.__name__: f for f in (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)}
+FORMULAS = {
+    f.__name__: f
+    for f in (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)
+}
 FORMS: dict[DataType, np.dtype[Any]] = {
     DataType.FLOAT16: np.dtype(np.float16),
     DataType.BF16: np.dtype(ml_dtypes.bfloat16),
 }
 ALLOWED = {DataType.FLOAT16: 2.0**-17.7, DataType.BF16: 2.0**-14.7}
-"""Relative error of a slope, 0.01 units of the 16-bit type: with half a unit of rounding, 0.51."""
+"""Relative error of a derivative, 0.01 units of the 16-bit type: with half a unit of rounding, 0.51."""
 
 EVERY = pytest.mark.parametrize("name", FORMULAS)
 BOTH = pytest.mark.parametrize("dtype", FORMS, ids=lambda dtype: dtype.name)
@@ -53,10 +56,10 @@ def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
 
 @EVERY
 @BOTH
-def test_every_slope_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:
+def test_every_derivative_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:
     x = all_inputs(dtype)[served(name, dtype)]
     exact = evaluate(FORMULAS[name], x)
-    got = entries.table(Gradient(FORMULAS[name]), dtype, ())[0][served(name, dtype)]
+    got = lut16.table(Gradient(FORMULAS[name]), dtype, ())[0][served(name, dtype)]
     form = FORMS[dtype]
     wrong = got.astype(form) != round_to_odd(exact).astype(form)
     assert not x[wrong].size
@@ -80,7 +83,7 @@ def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> 
 
 
 def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
-    entry, lifted = entries.table(Gradient(formula), dtype, ())[:, x.view(np.uint16)]
+    entry, lifted = lut16.table(Gradient(formula), dtype, ())[:, x.view(np.uint16)]
     wide, step = dy.astype(np.float32), np.float32(2.0**-75)
     with np.errstate(all="ignore"):
         tiny = np.where(np.isinf(wide), wide * (lifted * step * step), wide * step * lifted * step)
@@ -104,7 +107,7 @@ def test_fitted_entries_are_not_taken_for_those_of_the_formula_itself(dtype: Dat
 
     exact = round_to_odd(evaluate(silu_derivative, all_inputs(dtype)))
     for order in ((unfitted, silu_derivative), (silu_derivative, unfitted)):
-        entries._tables.clear()
-        tables = {formula: entries.table(Gradient(formula), dtype, ())[0] for formula in order}
+        lut16._tables.clear()
+        tables = {formula: lut16.table(Gradient(formula), dtype, ())[0] for formula in order}
         np.testing.assert_array_max_ulp(tables[unfitted], exact, maxulp=1)
         assert (tables[silu_derivative] != tables[unfitted]).any()

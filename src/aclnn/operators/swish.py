@@ -18,7 +18,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, where
-from aclnn.operators.silu import silu_gradient, silu_derivative, silu_forward
+from aclnn.operators.silu import silu_derivative, silu_forward, silu_gradient
 from aclnn.typing import Array, ArrayLike, Number
 
 
