@@ -13,12 +13,12 @@ import ml_dtypes
 import numpy as np
 
 import aclnn
+from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.elementwise import contiguous, plans
 from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.jit import kernel, register_jitable
-from aclnn.kernels.cpu.simd.memory import FLOAT32
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators.fast_gelu import fast_gelu_gradient
@@ -147,7 +147,7 @@ def limit(nbytes: int) -> Call:
         return x
 
     fast = Fast(register_jitable(forceinline=True)(itself), math.inf)
-    run = kernel("limit", (), lambda: contiguous.loop(Gradient(itself), fast, FLOAT32))
+    run = kernel("limit", (), lambda: contiguous.loop(Gradient(itself), fast, DataType.FLOAT))
     size = max(1, nbytes // 12)
     arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
     for array in arrays:

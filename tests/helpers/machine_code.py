@@ -28,14 +28,13 @@ config.CPU_NAME, config.CPU_FEATURES = cpu, features
 from aclnn.core.dtypes import DataType  # noqa: E402
 from aclnn.kernels.cpu.elementwise import contiguous  # noqa: E402
 from aclnn.kernels.cpu.elementwise.fitted import fast  # noqa: E402
-from aclnn.kernels.cpu.simd.memory import KINDS  # noqa: E402
 from aclnn.operators.gelu import gelu_tanh_gradient  # noqa: E402
 from aclnn.operators.silu import silu_gradient  # noqa: E402
 
 
 def loop(dtype: DataType, formula: Any = silu_gradient, fitted: bool = True) -> Any:
     """The loop over contiguous elements."""
-    return contiguous.loop(formula, fast(formula, dtype) if fitted else None, KINDS[dtype])
+    return contiguous.loop(formula, fast(formula, dtype) if fitted else None, dtype)
 
 
 for name, function in {

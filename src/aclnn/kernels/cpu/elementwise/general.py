@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from aclnn.core.dtypes import DataType
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.atomics import finish_streams
@@ -17,17 +18,10 @@ from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd import vector
 from aclnn.kernels.cpu.simd.doubles import narrow, widen, widen_wide
 from aclnn.kernels.cpu.simd.memory import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
-    LOADS,
-    STORES,
-    STREAMS,
+    FORMATS,
     copy,
     copy_in,
     copy_out,
-    size_of,
     store_rounded_bfloat16,
     stream_rounded_bfloat16,
 )
@@ -41,8 +35,9 @@ from aclnn.kernels.trace import trace
 _operands_at = pointer_to(Operands)
 
 _LINE = 64
-_STORES = STORES | {BFLOAT16: store_rounded_bfloat16}
-_STREAMS = STREAMS | {BFLOAT16: stream_rounded_bfloat16}
+_FORMATS = FORMATS | {
+    DataType.BF16: FORMATS[DataType.BF16]._replace(store=store_rounded_bfloat16, stream=stream_rounded_bfloat16)
+}
 
 
 def loads(count: int, wide: bool) -> Any:
@@ -61,9 +56,9 @@ def _first(count: int) -> Any:
     return register_jitable(lambda addresses: (addresses[0], *others(addresses + 1)))
 
 
-def _loading(kind: int, wide: bool) -> Any:
-    """A function of an address giving the elements of a kind from there on."""
-    load, step = LOADS[kind], LANES * size_of(kind)
+def _loading(dtype: DataType, wide: bool) -> Any:
+    """A function of an address giving the elements of a data type from there on."""
+    load, step = FORMATS[dtype].load, LANES * dtype.itemsize
     if not wide:
         return load
 
@@ -75,9 +70,9 @@ def _loading(kind: int, wide: bool) -> Any:
     return load_wide
 
 
-def _storing(store: Any, kind: int, wide: bool) -> Any:
+def _storing(store: Any, dtype: DataType, wide: bool) -> Any:
     """A function that stores lanes from an address on."""
-    step = LANES * size_of(kind)
+    step = LANES * dtype.itemsize
     if not wide:
         return store
     first, second, third, fourth = QUARTERS
@@ -92,11 +87,11 @@ def _storing(store: Any, kind: int, wide: bool) -> Any:
     return store_wide
 
 
-def _inputs(kinds: tuple[int, ...], wide: bool) -> Any:
+def _inputs(dtypes: tuple[DataType, ...], wide: bool) -> Any:
     """A function giving the elements of each input from number ``at`` on."""
-    if not kinds:
+    if not dtypes:
         return register_jitable(lambda addresses, at: ())
-    load, size, others = _loading(kinds[0], wide), size_of(kinds[0]), _inputs(kinds[1:], wide)
+    load, size, others = _loading(dtypes[0], wide), dtypes[0].itemsize, _inputs(dtypes[1:], wide)
     prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
     nbytes = (WIDE if wide else 1) * LANES * size
 
@@ -122,35 +117,45 @@ def _narrow_for_bfloat16(value: Any) -> Any:
     return nearest
 
 
-_ROUNDINGS = {FLOAT64: widen, FLOAT32: narrow, FLOAT16: narrow_to_odd, BFLOAT16: _narrow_for_bfloat16}
-"""Float64 lanes as those to store as a kind."""
+_ROUNDINGS = {
+    DataType.DOUBLE: widen,
+    DataType.FLOAT: narrow,
+    DataType.FLOAT16: narrow_to_odd,
+    DataType.BF16: _narrow_for_bfloat16,
+}
+"""Float64 lanes as those to store as a data type."""
 
 
-def _outputs(kinds: tuple[int, ...], wide: bool) -> Any:
+def _outputs(dtypes: tuple[DataType, ...], wide: bool) -> Any:
     """A function that writes the elements of each output from number ``at`` on."""
-    if not kinds:
-        return register_jitable(lambda addresses, at, streamed, values: None)
-    kind, others, in_lanes = kinds[0], _outputs(kinds[1:], wide), widen_wide if wide else widen
-    store, stream = (_storing(ways[kind], kind, wide) for ways in (_STORES, _STREAMS))
-    size, rounded = size_of(kind), _ROUNDINGS[kind]
+    if not dtypes:
+        return register_jitable(lambda addresses, at, policy, values: None)
+    dtype, others, in_lanes = dtypes[0], _outputs(dtypes[1:], wide), widen_wide if wide else widen
+    form = _FORMATS[dtype]
+    store, stream = _storing(form.store, dtype, wide), _storing(form.stream, dtype, wide)
+    size, rounded = dtype.itemsize, _ROUNDINGS[dtype]
 
     @register_jitable
-    def outputs(addresses: Any, at: int, streamed: int, values: Any) -> None:
+    def outputs(addresses: Any, at: int, policy: int, values: Any) -> None:
         value = rounded(in_lanes(values[0]))
-        if streamed:
+        if policy:
             stream(addresses[0] + at * size, value)
         else:
             store(addresses[0] + at * size, value)
-        others(addresses[1:], at, streamed, values[1:])
+        others(addresses[1:], at, policy, values[1:])
 
     return outputs
 
 
-def _copies(kinds: tuple[int, ...], back: bool, wide: bool) -> Any:
+def _copies(dtypes: tuple[DataType, ...], back: bool, wide: bool) -> Any:
     """A function that copies what does not fill the lanes of each operand to consecutive rooms, or back."""
-    if not kinds:
+    if not dtypes:
         return register_jitable(lambda addresses, at, count, lines: None)
-    size, others, fit_a_line = size_of(kinds[0]), _copies(kinds[1:], back, wide), not wide and kinds[0] != FLOAT64
+    size, others, fit_a_line = (
+        dtypes[0].itemsize,
+        _copies(dtypes[1:], back, wide),
+        not wide and dtypes[0] != DataType.DOUBLE,
+    )
 
     @register_jitable
     def copies(addresses: Any, at: int, count: int, lines: Any) -> None:
@@ -174,42 +179,42 @@ def _consecutive(count: int, room: int) -> Any:
     return register_jitable(lambda address: (address, *others(address + room)))
 
 
-def loop(formula: Formula, inputs: tuple[int, ...], outputs: tuple[int, ...], numbers: int) -> Loop:
-    """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``); inputs and outputs are kinds."""
+def loop(formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType, ...], numbers: int) -> Loop:
+    """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types."""
     function, several = on_float64(formula, len(inputs) + numbers), len(outputs) > 1
     wide = target.has_wide_registers()
     take, put, lanes = _inputs(inputs, wide), _outputs(outputs, wide), WIDE * LANES if wide else LANES
     bring, take_back = _copies(inputs, False, wide), _copies(outputs, True, wide)
     read_numbers, first_inputs, first_outputs = loads(numbers, wide), _first(len(inputs)), _first(len(outputs))
-    room = max(_LINE, *(lanes * size_of(kind) for kind in (*inputs, *outputs)))
+    room = max(_LINE, *(lanes * dtype.itemsize for dtype in (*inputs, *outputs)))
     input_lines, output_lines = _consecutive(len(inputs), room), _consecutive(len(outputs), room)
-    input_bytes, lines, size = room * len(inputs), room * (len(inputs) + len(outputs)), size_of(outputs[0])
+    input_bytes, lines, size = room * len(inputs), room * (len(inputs) + len(outputs)), outputs[0].itemsize
     output_count = len(outputs)
 
     def part(arguments: int, first: int, last: int) -> None:
         operands = _operands_at(arguments)
-        streamed, given = operands.policy, read_numbers(operands.constants)
+        policy, given = operands.policy, read_numbers(operands.constants)
         written, read = first_outputs(operands.addresses), first_inputs(operands.addresses + output_count)
         buffer = stack_alloc(lines)
         read_lines, written_lines = input_lines(buffer), output_lines(buffer + input_bytes)
         at = first
         while at < last:
             # Up to the first output's first whole line, whole vectors, what is left: parts go through a buffer.
-            head = (-address(written[0] + at * size) & (_LINE - 1)) // size if streamed else 0
+            head = (-address(written[0] + at * size) & (_LINE - 1)) // size if policy else 0
             whole = head == 0 and last - at >= lanes
             if whole:
-                count, begin, around, source, target = (last - at) & -lanes, at, streamed, read, written
+                count, begin, nontemporal, source, target = (last - at) & -lanes, at, policy, read, written
             else:
                 count = min(last - at, lanes - 1, head) if head else last - at
                 bring(read, at, count, read_lines)
-                begin, around, source, target = 0, 0, read_lines, written_lines
+                begin, nontemporal, source, target = 0, 0, read_lines, written_lines
             for i in range(begin, begin + count, lanes):
                 values = function(*(take(source, i) + given))
-                put(target, i, around, values if several else (values,))
+                put(target, i, nontemporal, values if several else (values,))
             if not whole:
                 take_back(written, at, count, written_lines)
             at += count
-        if streamed == NONTEMPORAL:
+        if policy == NONTEMPORAL:
             finish_streams()
 
     return chunked(part)

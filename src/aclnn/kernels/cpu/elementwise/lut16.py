@@ -22,7 +22,7 @@ from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
 from aclnn.kernels.cpu.elementwise.general import loads, on_float64
 from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
 from aclnn.kernels.cpu.simd.doubles import widen
-from aclnn.kernels.cpu.simd.memory import KINDS, LOADS, load_entries, store_float32
+from aclnn.kernels.cpu.simd.memory import FORMATS, load_entries, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
 from aclnn.kernels.cpu.structs import again
 from aclnn.kernels.locks import lock_across_forks
@@ -63,7 +63,7 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
 
 
 def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
-    function, load = on_float64(formula, 1 + numbers), LOADS[KINDS[dtype]]
+    function, load = on_float64(formula, 1 + numbers), FORMATS[dtype].load
     read_numbers = loads(numbers, wide=False)
 
     def evaluate(x: int, given: int, out: int) -> None:
@@ -78,7 +78,7 @@ def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
 
 def _served(fast: Fast, dtype: DataType) -> Any:
     """A kernel that writes the fitted values at the 65,536 x of a 16-bit type at one address to another."""
-    function, load = fast.function, LOADS[KINDS[dtype]]
+    function, load = fast.function, FORMATS[dtype].load
 
     def evaluate(x: int, out: int) -> None:
         for i in range(0, 65536, LANES):

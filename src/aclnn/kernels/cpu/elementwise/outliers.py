@@ -57,7 +57,7 @@ def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
         return bool(any_lane(found))
 
     @register_jitable
-    def tile(around: int, dy: Any, x: Any, out: Any, size: int) -> None:
+    def tile(nontemporal: int, dy: Any, x: Any, out: Any, size: int) -> None:
         products, places = numbers_at(stack_alloc(BUFFER)), numbers_at(stack_alloc(_PLACES))
         packed_x, packed_dy = numbers_at(stack_alloc(BUFFER)), numbers_at(stack_alloc(BUFFER))
         count = 0
@@ -78,7 +78,7 @@ def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
         for k in range(count):
             products[places[k]] = packed_dy[k]
         for at in range(0, size, _VECTOR):
-            if around:
+            if nontemporal:
                 stream_float32(out + at, load_float32(products + at // 4))
             else:
                 store_float32(out + at, load_float32(products + at // 4))

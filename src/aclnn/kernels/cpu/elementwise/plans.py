@@ -18,7 +18,6 @@ from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import strided, threads
 from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16
 from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
-from aclnn.kernels.cpu.simd.memory import KINDS
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
@@ -82,7 +81,7 @@ class _Evaluator:
                 return
         if numbers:
             self.constants = np.array(numbers, np.float64)
-        read, written = (tuple(KINDS[operand.dtype] for operand in operands) for operands in (inputs, outputs))
+        read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
         key = (trace(formula, len(inputs) + len(numbers)).digest, len(numbers))
         self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers)))
@@ -94,13 +93,13 @@ class _Evaluator:
 
 
 def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:
-    binary, kind = isinstance(formula, Gradient), KINDS[dtype]
+    binary = isinstance(formula, Gradient)
     form, fast = "binary" if binary else "unary", fitted.fast(formula, dtype)
     if fast is None:
-        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(formula, None, kind))
+        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(formula, None, dtype))
     digest = trace(formula, 1 + binary).digest
     name = f"contiguous-{formula.__name__}-{dtype.name}-{form}"
-    return kernel(name, (digest,), lambda: contiguous.loop(formula, fast, kind))
+    return kernel(name, (digest,), lambda: contiguous.loop(formula, fast, dtype))
 
 
 class _Nothing:

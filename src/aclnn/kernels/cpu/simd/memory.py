@@ -9,8 +9,9 @@ on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
@@ -381,13 +382,6 @@ def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) 
     return pieces(builder, builder.or_(lower, upper), LANES)
 
 
-load_wide_float32, store_wide_float32, stream_wide_float32 = _wide(_wide_float32, _wide_registers, "float32")
-load_wide_float16, store_wide_float16, stream_wide_float16 = _wide(_wide_float16, _narrow_wide_float16, "float16")
-load_wide_bfloat16, store_wide_bfloat16, stream_wide_bfloat16 = _wide(
-    _wide_bfloat16, _narrow_wide_bfloat16, "bfloat16, every second element first (NaNs come from bfloat16 operands)"
-)
-
-
 @intrinsic(types.boolean, ADDRESS)
 def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Return true if any of a wide vector of bfloat16 is so small that its products are not rounded but made zero.
@@ -443,16 +437,32 @@ any_above_16 = _any_above(
 )
 
 
-FLOAT32, FLOAT16, BFLOAT16, FLOAT64 = range(4)
-KINDS = {DataType.FLOAT: FLOAT32, DataType.FLOAT16: FLOAT16, DataType.BF16: BFLOAT16, DataType.DOUBLE: FLOAT64}
+class Format(NamedTuple):
+    """Ways to read and write elements of a data type, as float32 lanes (float64 as float64 lanes, never streamed)."""
 
-# Float32 lanes, of FLOAT64 float64 lanes, which are never streamed.
-LOADS = {FLOAT32: load_float32, FLOAT16: load_float16, BFLOAT16: load_bfloat16, FLOAT64: load_doubles}
-STORES = {FLOAT32: store_float32, FLOAT16: store_float16, BFLOAT16: store_bfloat16, FLOAT64: store_doubles}
-STREAMS = {FLOAT32: stream_float32, FLOAT16: stream_float16, BFLOAT16: stream_bfloat16, FLOAT64: store_doubles}
+    size: int
+    load: Any
+    store: Any
+    stream: Any
+    wide: tuple[Any, Any, Any] | None = None
+    """Load, store and stream a wide vector; of bfloat16 every second element comes first, and NaNs from bfloat16."""
+    any_above: Any = None
+    pattern: Any = None
+    """NumPy's type of bit patterns, such as ``any_above`` takes for a bound."""
 
 
-@register_jitable
-def size_of(kind: int) -> int:
-    """Bytes of an element."""
-    return 8 if kind == FLOAT64 else 4 if kind == FLOAT32 else 2
+FORMATS = {
+    DataType.FLOAT: Format(
+        4, load_float32, store_float32, stream_float32,
+        _wide(_wide_float32, _wide_registers, "float32"), any_above_32, np.uint32,
+    ),
+    DataType.FLOAT16: Format(
+        2, load_float16, store_float16, stream_float16,
+        _wide(_wide_float16, _narrow_wide_float16, "float16"), any_above_16, np.uint16,
+    ),
+    DataType.BF16: Format(
+        2, load_bfloat16, store_bfloat16, stream_bfloat16,
+        _wide(_wide_bfloat16, _narrow_wide_bfloat16, "bfloat16"), any_above_16, np.uint16,
+    ),
+    DataType.DOUBLE: Format(8, load_doubles, store_doubles, store_doubles),
+}  # fmt: skip
