@@ -21,7 +21,7 @@ F, nn, optim = torch.nn.functional, torch.nn, torch.optim
 
 
 def example() -> Any:
-    path = Path(__file__).parents[2] / "examples" / "torch_npu_training.py"
+    path = Path(__file__).parents[2] / "examples" / "torch_npu" / "training.py"
     spec = importlib.util.spec_from_file_location("torch_npu_training", path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,7 +1,7 @@
 """Train a perceptron and a transformer on Huawei's torch_npu and on PyTorch's CPU, from the same seed, and compare.
 
-``aclnn torch-npu run examples/torch_npu_training.py`` prints both losses and the largest differences; ``--save FILE``
-keeps the losses as JSON, of which ``python examples/torch_npu_training.py --draw FILE PICTURE`` makes a picture, where
+``aclnn torch-npu run examples/torch_npu/training.py`` prints both losses and the largest differences; ``--save FILE``
+keeps the losses as JSON, of which ``python examples/torch_npu/training.py --draw FILE PICTURE`` makes a picture, where
 there is matplotlib and no torch_npu is needed. Nothing here knows that there is no NPU.
 """
 
