@@ -537,6 +537,12 @@ def test_an_operators_help_is_its_declaration() -> None:
         assert operator.outputs[0].python_name in described
 
 
+def test_no_argument_has_the_name_of_an_option_of_every_operator() -> None:
+    common = {"out", "dtype", "shape", "soc_name", "json", "help"}
+    for operator in OPERATORS:
+        assert common.isdisjoint(p.python_name for p in (*operator.inputs, *operator.attributes)), operator.name
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
