@@ -122,7 +122,7 @@ def _overview() -> str:
 
 def _section(operator: Operator) -> str:
     parameters = [
-        (f"`{p.name}`", f"`{p.python_name}`", p.kind.words, "yes" if p.optional else "", p.meaning)
+        (f"`{p.name}`", f"`{p.python_name}`", p.kind.label, "yes" if p.optional else "", p.meaning)
         for p in operator.parameters
     ]
     checks = [

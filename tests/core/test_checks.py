@@ -26,7 +26,7 @@ from tests.cases.table import (
     changed,
 )
 
-from aclnn.core.checks import sane_view
+from aclnn.core.checks import view_violation
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call
 from aclnn.core.products import Product
@@ -291,7 +291,7 @@ def test_more_elements_than_addresses_are_refused(case: Case) -> None:
     ],
 )
 def test_a_view_may_span_all_addresses_and_no_more(dtype: D, extent: int, stride: int, largest: bool) -> None:
-    complaint = sane_view("self", Tensor(dtype, (extent,), (stride,)))
+    complaint = view_violation("self", Tensor(dtype, (extent,), (stride,)))
     assert complaint is None if largest else "stay within" in str(complaint)
 
 

@@ -145,7 +145,7 @@ def _operator(operator: Operator) -> dict[str, Any]:
             {
                 "name": parameter.python_name,
                 "c_name": parameter.name,
-                "takes": parameter.kind.words,
+                "takes": parameter.kind.label,
                 "optional": parameter.optional,
                 "default": arguments[parameter.python_name].default if parameter.python_name in optional else None,
                 "meaning": parameter.meaning,

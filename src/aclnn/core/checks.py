@@ -399,7 +399,7 @@ def nothing_to_write(call: Call, outputs: Sequence[str]) -> bool:
 _LARGEST_EXTENT_BYTES = 2**63 - 1
 
 
-def sane_view(name: str, tensor: Tensor) -> str | None:
+def view_violation(name: str, tensor: Tensor) -> str | None:
     """Return a text about a view that no memory can hold (negative dimensions, too many bytes), None otherwise."""
     if any(extent < 0 for extent in tensor.shape):
         return f"{name}: expected dimensions of 0 or more, got {extents(tensor.shape)}"

@@ -39,7 +39,7 @@ class Kind(Enum):
     __hash__ = object.__hash__  # as Product's: members are singletons, and every call with attributes looks them up
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """Description for people: input tensor, int array, double."""
         spelt = self.name.lower().replace("_", " ")
         if self in LISTS:

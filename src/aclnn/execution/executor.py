@@ -9,7 +9,7 @@ from operator import add, itemgetter
 from typing import Any, Protocol
 
 from aclnn import kernels
-from aclnn.core.checks import FLOATING, sane_view
+from aclnn.core.checks import FLOATING, view_violation
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, LayerNorm, Library, Operator, Part, Work
 from aclnn.core.products import Product, current_product
@@ -343,7 +343,7 @@ def check_arguments(call: Call) -> None:
     """
     run_checks(call)
     for name, tensor in call.tensors():
-        if (text := sane_view(name, tensor)) is not None:
+        if (text := view_violation(name, tensor)) is not None:
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, text, call.operator.function)
 
 

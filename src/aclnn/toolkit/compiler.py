@@ -125,7 +125,7 @@ def check() -> None:
     import_or_raise("cffi", "toolkit")
 
 
-def compile(command: Sequence[str | os.PathLike[str]]) -> None:
+def run_compiler(command: Sequence[str | os.PathLike[str]]) -> None:
     """Run a compiler.
 
     Raises:

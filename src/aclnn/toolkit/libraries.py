@@ -15,7 +15,7 @@ from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
 from aclnn.support.optional import import_or_raise
 from aclnn.toolkit import abi, trampolines
-from aclnn.toolkit.compiler import c_compiler, compile, cxx_compiler, python_headers, python_library
+from aclnn.toolkit.compiler import c_compiler, cxx_compiler, python_headers, python_library, run_compiler
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
@@ -68,7 +68,7 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
 
     folders = [f"-I{folder}" for folder in (work, include, python_headers())]
     for name in ("start", "bridge", *(library.name for library in libraries)):
-        compile([*c, *_COMPILE, *folders, "-o", work / f"{name}.o", work / f"{name}.c"])
+        run_compiler([*c, *_COMPILE, *folders, "-o", work / f"{name}.o", work / f"{name}.c"])
     start = inner / "libaclnn_start.so"
     _link(cxx, start, work / "start", "-ldl", "-lpthread")
     # The bridge's undefined symbols are Python's: whichever Python the process has.
@@ -85,7 +85,7 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
 def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> None:
     names = [f"-Wl,-soname,{file.name}", f"-Wl,--version-script,{stem}.map"]
     with replaced(file) as (fresh,):
-        compile([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
+        run_compiler([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
 
 
 def _shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:

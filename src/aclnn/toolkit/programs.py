@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aclnn.toolkit import absent, tree
-from aclnn.toolkit.compiler import CompileError, ToolkitError, c_compiler, compile, cxx_compiler, words
+from aclnn.toolkit.compiler import CompileError, ToolkitError, c_compiler, cxx_compiler, run_compiler, words
 
 #: Libraries that a program links.
 LINKED = ("-lopapi", "-lnnopbase", "-lascendcl")
@@ -32,7 +32,7 @@ def compile_program(source: Path, executable: Path, root: Path | None = None, op
     folders = [*include, f"-L{root / 'lib64'}", f"-Wl,-rpath,{root / 'lib64'}"]
     command = [*(c_compiler() if is_c else cxx_compiler()), *standard, "-O1", "-g", *flags, *options, *folders]
     try:
-        compile([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])
+        run_compiler([*command, "-o", executable, source, *LINKED, "-lm", "-lpthread"])
     except CompileError as error:
         raise ToolkitError(f"{error}{_absence(error.output, root)}") from None
     return executable
