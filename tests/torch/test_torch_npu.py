@@ -210,6 +210,22 @@ class TestWheel:
         for _ in range(20):
             assert run(f"{QUEUED}print('end')", timeout_s=60, TASK_QUEUE_ENABLE=mode)[0] == "end\n"
 
+    def test_a_trace_lists_what_was_called_and_what_was_missing(self) -> None:
+        script = (
+            "import torch\n"
+            "x = torch.ones(4, 4, device='npu')\n"
+            "for _ in range(3):\n    y = x @ x\n"
+            "try:\n    x.erfinv()\nfinally:\n    print((y + 1).cpu()[0, 0].item())\n"
+        )
+        command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", SOC_NAMES[0], "run", "--trace", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+        assert (done.returncode, done.stdout) == (1, "5.0\n")
+        listed = {line.split()[0]: line.split()[1:] for line in done.stderr.splitlines() if line.startswith("aclnn")}
+        assert listed["aclnnMatmul" if "aclnnMatmul" in listed else "aclnnMm"][:2] == ["3", "calls"]
+        assert float(listed["aclnnAdds"][2]) > 0
+        assert done.stderr.splitlines()[-1].startswith("missing: ")
+        assert "rfinv" in done.stderr.splitlines()[-1]
+
     def test_a_wait_that_never_ends_is_told(self) -> None:
         _, err = run(f"{QUEUED}torch.npu.empty_cache()", status=None, timeout_s=40, TASK_QUEUE_ENABLE="2")
         assert "set TASK_QUEUE_ENABLE=0" in err

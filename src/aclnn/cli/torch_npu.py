@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -45,9 +46,27 @@ def check_command(context: typer.Context, soc_name: SocOption = None) -> None:
 def run_command(
     arguments: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="As after python; -m, -c too.")],
     soc_name: SocOption = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="List at the end which operators were called and missed.")
+    ] = False,
 ) -> None:
-    """Run a Python program that uses torch_npu, with the environment that it needs."""
+    """Run a Python program that uses torch_npu, with the environment that it needs.
+
+    With --trace the exit status of a program ended by signal n is 128 + n.
+    """
     with console.exit_status():
         torch_npu.check()
         environment = torch_npu.environment(soc_name)
-        os.execve(sys.executable, [sys.executable, *arguments], environment)
+        command = [sys.executable, *arguments]
+        if trace:
+            _run_traced(command, environment)
+        else:
+            os.execve(sys.executable, command, environment)
+
+
+def _run_traced(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    run = torch_npu.run_traced(command, environment)
+    for use in run.operators:
+        typer.echo(f"{use.name:32} {use.calls:8} calls {use.microseconds / 1000:10.1f} ms", err=True)
+    typer.echo(f"missing: {', '.join(run.missing) or 'nothing'}", err=True)
+    raise typer.Exit(run.status if run.status >= 0 else 128 - run.status)

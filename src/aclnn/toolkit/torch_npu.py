@@ -4,20 +4,75 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import NamedTuple
 
 from aclnn.core.products import product_of
 from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import ToolkitError
+from aclnn.toolkit.trace import read
 
 #: The release whose functions the toolkit has; its wheel wants PyTorch's of the same number.
 VERSION = "2.13.0"
 _INSTALL = f"pip install torch=={VERSION} (PyTorch's CPU build) pyyaml; pip install --no-deps torch_npu=={VERSION}"
 _MACHINES = ("x86_64", "aarch64")
 _TRIAL = "import torch, torch_npu; print(torch.npu.is_available(), torch.npu.get_device_name(0))"
+
+# Both of torch_npu's: a function that it looks for, and the older way by the operator's name that it then tries.
+_MISSING = re.compile(rb"(aclnn\w+) or aclnn\w+GetWorkspaceSize not|OPS function error: (\w+), error code is 200001")
+_PHASE_ONE = "GetWorkspaceSize"
+
+
+class OperatorUse(NamedTuple):
+    """How a program used an operator."""
+
+    name: str
+    """Its C name."""
+    calls: int
+    """How often phase one was called."""
+    microseconds: float
+    """In Python, both phases; what a stream computes later is not counted."""
+
+
+class TracedRun(NamedTuple):
+    """What a traced program did."""
+
+    status: int
+    """The exit status, negative for one ended by a signal."""
+    operators: list[OperatorUse]
+    """The longest first."""
+    missing: list[str]
+    """Operators that torch_npu's errors, on the standard error output, name as missing."""
+
+
+def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> TracedRun:
+    """Run a program and note its operators; its standard error output passes through."""
+    with tempfile.TemporaryDirectory(prefix="aclnn-trace-") as folder:
+        file = Path(folder) / "trace"
+        file.touch()
+        missing: dict[str, None] = {}
+        with subprocess.Popen(
+            command, env={**environment, "ACLNN_TRACE": str(file)}, stderr=subprocess.PIPE
+        ) as program:
+            assert program.stderr is not None
+            for line in program.stderr:
+                sys.stderr.buffer.write(line)
+                sys.stderr.buffer.flush()
+                missing |= {(match[1] or match[2]).decode(): None for match in _MISSING.finditer(line)}
+        uses: dict[str, OperatorUse] = {}
+        for record in read(file):
+            name = record.name.removesuffix(_PHASE_ONE)
+            if name.startswith("aclnn"):
+                used = uses.get(name, OperatorUse(name, 0, 0.0))
+                calls = used.calls + record.name.endswith(_PHASE_ONE)
+                uses[name] = OperatorUse(name, calls, used.microseconds + record.microseconds)
+    return TracedRun(program.returncode, sorted(uses.values(), key=lambda use: -use.microseconds), [*missing])
 
 
 def check() -> dict[str, str]:
