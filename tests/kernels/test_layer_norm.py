@@ -18,9 +18,8 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere, py
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
-from aclnn.kernels.cpu import jit, threads
-from aclnn.kernels.cpu.layer_norm import backward, calls
-from aclnn.kernels.cpu.layer_norm import job as jobs
+from aclnn.kernels.cpu import threads
+from aclnn.kernels.cpu.norm import backward
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -642,7 +641,7 @@ def test_rows_that_end_within_a_line_are_streamed_to_the_same_bits(
     dx = storage[1:301, :n]
     plan = Plan(inputs, (dx, None, None), 1)
     plan.run()
-    assert plan.plan._template[jobs.STREAMED]
+    assert plan.plan._streams
     assert np.array_equal(bits(dx), bits(expected))
     storage[1:301, :n] = 7
     assert (storage == 7).all()
@@ -654,9 +653,9 @@ def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) 
     inputs = rows(np.random.default_rng(4), 300, 100)
     for pitch, streamed in ((100, True), (104, False), (112, False), (128, False)):
         plan = Plan(inputs, (np.empty((300, pitch), np.float32)[:, :100], None, None), 1)
-        assert plan.plan._template[jobs.STREAMED] == streamed
+        assert plan.plan._streams == streamed
     tiny = rows(np.random.default_rng(4), 600, 8)
-    assert not Plan(tiny, (np.empty((600, 8), np.float32), None, None), 1).plan._template[jobs.STREAMED]
+    assert not Plan(tiny, (np.empty((600, 8), np.float32), None, None), 1).plan._streams
 
 
 def digest(masks: Sequence[tuple[bool, ...]], dtypes: Sequence[str]) -> str:
@@ -808,18 +807,35 @@ def test_the_workspace_is_what_the_partial_sums_need(
     assert plan.workspace_bytes == expected
 
 
-def test_batches_compile_no_kernel_for_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """write_group took half a second of a first call that never used it."""
-    asked: list[str] = []
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(300, 40), (9, 1030), (1000, 7)])
+def test_the_statistics_of_columns_are_a_spec_of_the_same_kernels(shape: tuple[int, int], dtype: Any) -> None:
+    """BatchNorm's: Σx of all rows, then Σ(x - mean) and Σ(x - mean)²; last the sums of its gradient."""
+    rng = np.random.default_rng(3)
+    n = shape[1]
+    x = (100 + rng.normal(size=shape) * rng.uniform(0.5, 2, n)).astype(dtype)
+    dy, zeros, ones = rng.normal(size=shape).astype(dtype), np.zeros(n, np.float32), np.ones(n, np.float32)
 
-    def noting(name: str, *arguments: Any) -> Any:
-        asked.append(name)
-        return jit.kernel(name, *arguments)
+    def sums(dy: Array, mean: Array, rstd: Array, of_x: bool) -> list[Array]:
+        inputs, found = (dy, x, mean, rstd, None), [np.empty(n, np.float32) for _ in range(2)]
+        spec = backward.NormSpec(dx=False, dw=True, db=True, per_column=True, of_x=of_x)
+        plan = backward.NormPlan(tuple(map(layout, inputs)), (None, *map(layout, found)), 1, spec)
+        memory = np.empty(plan.workspace_bytes + 64, np.uint8)
+        addresses = [0 if array is None else array.ctypes.data for array in (*inputs, None, *found)]
+        plan.run(addresses[:5], addresses[5:], memory.ctypes.data + -memory.ctypes.data % 64)
+        return found
 
-    monkeypatch.setattr(calls, "kernel", noting)
-    gradients(rows(np.random.default_rng(2), 64, 64))
-    assert "layer_norm_write_row" in asked
-    assert "layer_norm_write_group" not in asked
+    wide, rows = x.astype(np.float64), len(x)
+    mean = sums(x, zeros, ones, of_x=True)[1] / np.float32(rows)
+    np.testing.assert_allclose(mean, wide.mean(0), rtol=3e-7)
+    square, rest = sums(x, mean, ones, of_x=True)
+    variance = square / rows - (rest / rows) ** 2
+    np.testing.assert_allclose(variance, wide.var(0), rtol=1e-6)
+    rstd = (1 / np.sqrt(variance + 1e-5)).astype(np.float32)
+    dw, db = sums(dy, mean, rstd, of_x=False)
+    terms = dy.astype(np.float64) * (wide - mean) * rstd
+    np.testing.assert_allclose(dw, terms.sum(0), atol=1e-6 * abs(terms).sum(0).max())
+    np.testing.assert_allclose(db, dy.astype(np.float64).sum(0), atol=1e-6 * rows)
 
 
 _PHASES = """

@@ -139,7 +139,7 @@ def layer_norm(
 
     Strides, data types and shapes are as free as in ``layer_norm_backward``. With N = 0 mean is 0 and rstd NaN.
     """
-    return _planner(device, "layer_norm", "layer_norm.forward")(inputs, outputs, normalized_dims, eps, centred)
+    return _planner(device, "layer_norm", "norm.forward")(inputs, outputs, normalized_dims, eps, centred)
 
 
 def layer_norm_backward(
@@ -161,4 +161,4 @@ def layer_norm_backward(
     Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
     shape with that many elements.
     """
-    return _planner(device, "layer_norm_backward", "layer_norm.backward")(inputs, outputs, normalized_dims, centred)
+    return _planner(device, "layer_norm_backward", "norm.backward")(inputs, outputs, normalized_dims, centred)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.core.tensor import Layout
+from aclnn.core.tensor import Layout, contiguous_strides
+from aclnn.kernels import Plan
+from aclnn.kernels.numpy_plans import view
 
 
 class Axis(NamedTuple):
@@ -123,17 +126,19 @@ class Overlaps:
             for k, (target, target_end) in ((k, span) for k, span in enumerate(written) if span is not None)
         ]
 
-    def among(self, inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[int]:
+    def among(self, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
         """The inputs that an output overlaps, by their addresses."""
+        found = []
         for i, k, low, high, same in self._pairs:
             distance = outputs[k] - inputs[i]
             if low < distance < high and not (same and distance == 0):
-                yield i
+                found.append(i)
+        return found
 
     def apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[Sequence[int], list[NDArray[np.uint8]]]:
         """Each input's address, or its copy's where an output overlaps it, and the copies."""
-        which = set(self.among(inputs, outputs))
-        return self._copied(inputs, which) if which else (inputs, [])
+        which = self.among(inputs, outputs)
+        return self._copied(inputs, set(which)) if which else (inputs, [])
 
     def _copied(self, inputs: Sequence[int], which: Collection[int]) -> tuple[list[int], list[NDArray[np.uint8]]]:
         addresses, copies = list(inputs), []
@@ -145,3 +150,63 @@ class Overlaps:
             copies.append(copy)
             addresses[i] = copy.ctypes.data - span[0]
         return addresses, copies
+
+
+Layouts = tuple[Layout | None, ...]
+
+
+def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence[int]) -> Plan:
+    """The plan that ``make`` returns for these outputs, if need be for contiguous ones that are copied in order.
+
+    Args:
+        make: a plan for layouts of outputs.
+        outputs: the layouts asked for.
+        places: the outputs in which a plan does not care which of coinciding elements it writes last.
+    """
+    moved = {i: layout for i in places if (layout := outputs[i]) is not None and not layout.distinct}
+    return _Copying(make, outputs, moved) if moved else make(outputs)
+
+
+class InOrder:
+    """A plan whose outputs may share elements: of those in one place the last output's stays."""
+
+    def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts) -> None:
+        self._plan = make(outputs)
+        self._make, self._outputs = make, outputs
+        self._copying: Plan | None = None
+        spans = [(i, *layout.span) for i, layout in enumerate(outputs) if layout is not None]
+        # Two ranges meet where the difference of their addresses lies between two numbers.
+        self._pairs = [
+            (i, k, begin - other_end, end - other)
+            for (i, begin, end), (k, other, other_end) in itertools.combinations(spans, 2)
+        ]
+        self.workspace_bytes = self._plan.workspace_bytes
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        plan = self._plan
+        for i, k, low, high in self._pairs:
+            if low < outputs[k] - outputs[i] < high:
+                moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
+                plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
+                break
+        plan.run(inputs, outputs, workspace)
+
+
+class _Copying:
+    """Some outputs go to memory of their own, and from there in logical order."""
+
+    def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts, moved: dict[int, Layout]) -> None:
+        self._moved = moved
+        self._own = {i: Layout(to.dtype, to.shape, contiguous_strides(to.shape)) for i, to in moved.items()}
+        self._plan = make(tuple(self._own.get(i, layout) for i, layout in enumerate(outputs)))
+        self.workspace_bytes = self._plan.workspace_bytes
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        copies = {i: np.empty(own.shape, own.dtype.numpy) for i, own in self._own.items()}
+        targets = [copies[i].ctypes.data if i in copies else target for i, target in enumerate(outputs)]
+        self._plan.run(inputs, targets, workspace)
+        for i, copy in copies.items():
+            words = f"u{copy.itemsize}"
+            view(self._moved[i], outputs[i]).view(words).flat[:] = copy.view(words).reshape(-1)

@@ -21,7 +21,7 @@ from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.layouts import Geometry, Overlaps, same_elements, simplify
+from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
@@ -40,9 +40,6 @@ def plan(
     if 0 in outputs[0].shape:
         return _Nothing()
     if len(outputs) > 1 and not all(output.distinct for output in outputs):
-        # Rare, and LayerNorm's modules take time to import.
-        from aclnn.kernels.cpu.layer_norm.in_order import in_order
-
         return in_order(
             lambda made: plan(formula, inputs, cast(tuple[Layout, ...], made), numbers), outputs, range(len(outputs))
         )

@@ -123,12 +123,6 @@ def polynomial(*coefficients: str, in_two: bool = False) -> Any:
     return _of_doubles(_DOUBLE, evaluate, "The polynomial.")
 
 
-@intrinsic(DOUBLES)
-def no_doubles(builder: ir.IRBuilder) -> ir.Value:
-    """Sixteen zeros."""
-    return ir.Constant(DOUBLES.llvm, [_DOUBLE(0.0)] * LANES)
-
-
 @intrinsic(DOUBLES, ADDRESS)
 def load_doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Sixteen float64 at an address."""
@@ -145,13 +139,6 @@ def store_doubles(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> 
 def plus(builder: ir.IRBuilder, total: ir.Value, value: ir.Value) -> ir.Value:
     """total + value, sixteen float64 and sixteen float32."""
     return builder.fadd(total, builder.fpext(value, DOUBLES.llvm))
-
-
-@intrinsic(DOUBLES, DOUBLES, FLOATS, types.float64)
-def plus_square(builder: ir.IRBuilder, total: ir.Value, value: ir.Value, centre: ir.Value) -> ir.Value:
-    """total + (value - centre)², sixteen float64, sixteen float32 and a float64."""
-    difference = _centred(builder, value, centre)
-    return builder.fadd(total, builder.fmul(difference, difference))
 
 
 @intrinsic(types.float64, DOUBLES)

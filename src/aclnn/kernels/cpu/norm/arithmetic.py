@@ -1,0 +1,475 @@
+"""The three passes of a norm's gradients over columns of four rows, and of dx over those of one row.
+
+Row moments are a row's Σg and Σg·x̂, column moments Σdy and Σdy·x̂ over rows; the affine write is dx = a·g + b·x̂ + c:
+
+    c1 = Σ g / N,  c2 = Σ g·x̂ / N              lanes in float32 within a segment, segments in float64
+    dx = fma(-x̂, c2, g - c1)·rstd              g = dy·w, x̂ = (x - mean)·rstd
+    dw += fma(dy3, x̂3, … fma(dy1, x̂1, dy0·x̂0)), db += ((dy0 + dy1) + dy2) + dy3    groups in float64
+
+A kernel for each data type and ``NormSpec`` takes the address of ``RowArgs`` and, as its last argument, a number of
+columns. Rows for which float32 is not accurate enough have a dx in float64: magnitudes would overflow or vanish, though
+the products and sums of float32 numbers in float64 do neither. docs/numerics-layer-norm.md has the limits and bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import extending
+from numba.core import types
+
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.norm.structs import GROUP, SEGMENT, SUMS_BYTES, Element, NormSpec, row_args_at
+from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.simd.memory import copy_in, copy_out, first_lanes, load_float32, load_float32_part, stream_out
+from aclnn.kernels.cpu.simd.prefetch import drops_prefetches, prefetch, prefetch_near, prefetch_rest
+from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, select, splat
+from aclnn.kernels.cpu.structs import (
+    address,
+    again,
+    load_one_float32,
+    load_one_float64,
+    pointer,
+    scratch,
+    store_one_float64,
+)
+from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
+
+Kernel = Callable[[int, int, int, int], None]
+
+NEAR = 1024
+"""Bytes ahead in its row that a line is prefetched a second time, into the first level, where dx is wanted too."""
+REMAINDERS = 2 * 64 * GROUP
+"""Bytes for what remains of each row of dy and x behind whole vectors."""
+
+_MOST_SQUARE = MOST_XHAT**2
+
+
+def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
+    """Of every 2·width lanes of one vector or two, one after the other, the first half, and the second."""
+    first, second = vectors[0], vectors[-1] if len(vectors) > 1 else ir.Constant(vectors[0].type, ir.Undefined)
+    lows = [i for i in range(first.type.count * len(vectors)) if i // width % 2 == 0]
+    low, high = (builder.shuffle_vector(first, second, order(i + more for i in lows)) for more in (0, width))
+    return low, high
+
+
+def order(lanes: Any) -> ir.Constant:
+    """A constant for shuffles."""
+    numbers = [ir.IntType(32)(lane) for lane in lanes]
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
+
+
+@extending.intrinsic
+def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
+    """Sums of the lanes of each value, as ``vector.total``; four of them side by side, the next four ``pitch`` on.
+
+    All at once they take a quarter of the instructions.
+    """
+    count = len(values)
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        left = [builder.extract_value(args[2], i) for i in range(count)]
+        width = LANES // 2
+        while width:
+            pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
+            left = [builder.fadd(*halves(builder, pair, width)) for pair in pairs]
+            width //= 2
+        four = ir.VectorType(ir.FloatType(), 4)
+        for i in range(count // 4):
+            sums = builder.shuffle_vector(left[0], left[0], order(range(4 * i, 4 * i + 4)))
+            place = builder.add(args[0], builder.mul(args[1], ir.IntType(64)(i)))
+            builder.store(sums, pointer(builder, place, four), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, values), emit
+
+
+class Adding(NamedTuple):
+    """What summing takes.
+
+    Checked kernels make all sums of a row and leave out terms that float32 cannot hold. The others take fewer
+    instructions: they make no Σ|dy|, and for Σx̂² a bound where the data type gives one; terms that overflow show in dw
+    and db.
+    """
+
+    begin: Any
+    sixteen: Any
+    some: Any
+    terms: Any
+    overflowed: Any
+
+
+@register_jitable
+def statistics(coefficients: Any, k: int) -> Any:
+    """Mean and rstd of a group's row number k, in every lane."""
+    row = coefficients + k
+    return splat(row.mean), splat(row.rstd)
+
+
+@register_jitable
+def column_statistics(args: Any, k: int, j: int, count: int) -> Any:
+    """Mean and rstd of up to sixteen columns, for a group's row number k: rstd is 0 in a row that is missing."""
+    rstd = load_float32_part(args.rstd + 4 * j, count) * (args.coefficients + k).rstd
+    return load_float32_part(args.mean + 4 * j, count), rstd
+
+
+@register_jitable(forceinline=True)
+def prefetches_x(wants_dx: bool) -> bool:
+    """Whether the sums prefetch x of the next rows as well as dy; else writing dx does, so that reading goes on."""
+    return not wants_dx or drops_prefetches()
+
+
+@register_jitable
+def _prefetch_rows(rows: Any, at: int) -> None:
+    """Prefetch a line of each row."""
+    at = again(at)  # else LLVM keeps eight addresses instead of two, on the stack
+    prefetch(rows[0] + at)
+    prefetch(rows[1] + at)
+    prefetch(rows[2] + at)
+    prefetch(rows[3] + at)
+
+
+@register_jitable
+def _prefetch_rows_near(rows: Any, at: int) -> None:
+    """Prefetch a line of each row that is read soon, into the first level."""
+    prefetch_near(rows[0] + at + NEAR)
+    prefetch_near(rows[1] + at + NEAR)
+    prefetch_near(rows[2] + at + NEAR)
+    prefetch_near(rows[3] + at + NEAR)
+
+
+def standardizer(centred: bool) -> Any:
+    """A function of x and a row's statistics: x̂."""
+
+    @register_jitable(forceinline=True)
+    def standardize(x: Any, row: Any) -> Any:
+        return (x - row[0]) * row[1] if centred else x * row[1]
+
+    return standardize
+
+
+def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
+    """How sixteen columns of a row are added, and those of a group to the float64 sums."""
+    load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
+    dy_size, x_size, wants_x = dy.size, x.size, spec.x
+    wants_dx, wants_dw, wants_db, centred, per_column, of_x = spec
+    standardize = standardizer(centred)
+    most = np.float32(x.most)
+    squares = checked or not np.isfinite(most)
+
+    @register_jitable
+    def begin(row: Any) -> Any:
+        """What the sums of a row begin with: zeros, but for bounds that its statistics give already."""
+        zero = splat(np.float32(0.0))
+        if wants_dx and not squares:
+            xhat = (absolute(row[0]) + most) * row[1] if centred else most * row[1]
+            return zero, zero, zero, xhat * xhat * np.float32(SEGMENT // 16)
+        return zero, zero, zero, zero
+
+    @register_jitable
+    def add(y: Any, xhat: Any, w: Any, terms: Any, sums: Any) -> Any:
+        dw, db = terms
+        sum_g, sum_gx, size, square = sums  # in the order of RowSums
+        if wants_db:
+            db = db + y
+        if wants_dw:
+            dw = fma(y, xhat, dw)
+        if wants_dx:
+            g = y * w
+            if centred:
+                sum_g = sum_g + g
+            sum_gx = fma(g, xhat, sum_gx)
+            if checked:
+                size = size + absolute(y)
+            if squares:
+                square = fma(xhat, xhat, square)
+        return (dw, db), (sum_g, sum_gx, size, square)
+
+    @register_jitable
+    def sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
+        y = load_dy(dy_at)
+        xhat = standardize(load_x(x_at), row) if wants_x else y
+        return add(xhat if of_x else y, xhat, w, terms, sums)
+
+    @register_jitable
+    def some(dy_at: int, x_at: int, count: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
+        y = load_dy(dy_at)
+        xhat = y
+        if wants_x:
+            xhat = select(first_lanes(count), standardize(load_x(x_at), row), 0.0)
+        return add(xhat if of_x else y, xhat, w, terms, sums)
+
+    @register_jitable
+    def add_term(total: int, term: Any, overflow: Any) -> Any:
+        """Add sixteen columns of a group to float64 sums; if checked, none that float32 cannot hold."""
+        if checked:
+            none = term - term
+            overflow, term = overflow + none, select(none == 0.0, term, 0.0)
+        store_doubles(total, plus(load_doubles(total), term))
+        return overflow
+
+    @register_jitable
+    def add_terms(terms: Any, dw_at: int, db_at: int, overflow: Any) -> Any:
+        dw, db = overflow
+        if wants_dw:
+            dw = add_term(dw_at, terms[0], dw)
+        if wants_db:
+            db = add_term(db_at, terms[1], db)
+        return dw, db
+
+    @register_jitable
+    def add_overflowed(args: Any, columns: int) -> None:
+        """Add the terms that ``add_term`` left out, row by row in float64, which holds all these products."""
+        dw_at, db_at = args.dw, args.db
+        for j in range(columns):
+            dw, db = splat(np.float32(0.0)), splat(np.float32(0.0))
+            exact_dw = load_one_float64(dw_at + 8 * j) if wants_dw else 0.0
+            exact_db = load_one_float64(db_at + 8 * j) if wants_db else 0.0
+            for k in range(GROUP):
+                y = load_dy_part(args.dy[k] + j * dy_size, 1)
+                exact_y = np.float64(lane(y, 0))
+                if wants_x:
+                    x = load_x_part(args.x[k] + j * x_size, 1)
+                    row = column_statistics(args, k, j, 1) if per_column else statistics(args.coefficients, k)
+                    exact_row = np.float64(lane(row[0], 0)), np.float64(lane(row[1], 0))
+                    xhat, exact_xhat = standardize(x, row), standardize(np.float64(lane(x, 0)), exact_row)
+                    if of_x:
+                        y, exact_y = xhat, exact_xhat
+                    if wants_dw:
+                        dw = fma(y, xhat, dw)
+                        exact_dw += exact_y * exact_xhat
+                db = db + y
+                exact_db += exact_y
+            if wants_dw and lane(dw - dw != 0.0, 0):
+                store_one_float64(dw_at + 8 * j, exact_dw)
+            if wants_db and lane(db - db != 0.0, 0):
+                store_one_float64(db_at + 8 * j, exact_db)
+
+    return Adding(begin, sixteen, some, add_terms, add_overflowed)
+
+
+def sum_rows(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Kernel:
+    """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums."""
+    begin, add_sixteen, add_some, add_terms, add_overflowed = _adding(dy, x, spec, checked)
+    dy_size, x_size, wants_x, wants_dx, per_column = dy.size, x.size, spec.x, spec.dx, spec.per_column
+    dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
+
+    def run(arguments: int, counter: int, step: int, columns: int) -> None:
+        args = row_args_at(arguments)
+        dys, xs = args.dy, args.x
+        dys, xs = (dys[0], dys[1], dys[2], dys[3]), (xs[0], xs[1], xs[2], xs[3])
+        whole = columns & -16
+        rest, ends = columns - whole, scratch(REMAINDERS)
+        if rest:
+            for k in range(GROUP):
+                copy_in(args.dy[k] + whole * dy_size, rest * dy_size, ends + 64 * k)
+                if wants_x:
+                    copy_in(args.x[k] + whole * x_size, rest * x_size, ends + 64 * (GROUP + k))
+        coefficients, w_at = args.coefficients, args.weight
+        row_0, row_1 = statistics(coefficients, 0), statistics(coefficients, 1)
+        row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
+        dy_ahead, x_ahead, dw_at, db_at = args.dy_ahead, args.x_ahead, args.dw, args.db
+        zero, nothing = splat(np.float32(0.0)), splat(np.float32(-0.0))  # to which adding is no operation
+        overflow = (zero, zero)
+        row_sums, pitch = address(args.sums), args.sums_pitch
+        for first in range(0, columns, SEGMENT):
+            sums_0, sums_1, sums_2, sums_3 = begin(row_0), begin(row_1), begin(row_2), begin(row_3)
+            for j in range(first, min(first + SEGMENT, whole), 16):
+                w = load_float32(w_at + 4 * j) if wants_dx else zero
+                at, x_at = j * dy_size, j * x_size
+                if per_column:
+                    row_0, row_1 = column_statistics(args, 0, j, LANES), column_statistics(args, 1, j, LANES)
+                    row_2, row_3 = column_statistics(args, 2, j, LANES), column_statistics(args, 3, j, LANES)
+                if j & dy_line == 0:
+                    _prefetch_rows(dys, at + dy_ahead)
+                    if wants_dx:
+                        _prefetch_rows_near(dys, at)
+                if wants_x and j & x_line == 0:
+                    if prefetches_x(wants_dx):
+                        _prefetch_rows(xs, x_at + x_ahead)
+                    if wants_dx:
+                        _prefetch_rows_near(xs, x_at)
+                terms = (nothing, nothing)
+                terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
+                terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
+                terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + x_at, row_2, w, terms, sums_2)
+                terms, sums_3 = add_sixteen(dys[3] + at, xs[3] + x_at, row_3, w, terms, sums_3)
+                overflow = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, overflow)
+            if rest and whole < first + SEGMENT:
+                w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
+                if per_column:
+                    row_0, row_1 = column_statistics(args, 0, whole, rest), column_statistics(args, 1, whole, rest)
+                    row_2, row_3 = column_statistics(args, 2, whole, rest), column_statistics(args, 3, whole, rest)
+                terms = (nothing, nothing)
+                terms, sums_0 = add_some(ends, ends + 256, rest, row_0, w, terms, sums_0)
+                terms, sums_1 = add_some(ends + 64, ends + 320, rest, row_1, w, terms, sums_1)
+                terms, sums_2 = add_some(ends + 128, ends + 384, rest, row_2, w, terms, sums_2)
+                terms, sums_3 = add_some(ends + 192, ends + 448, rest, row_3, w, terms, sums_3)
+                overflow = add_terms(terms, dw_at + 8 * whole, db_at + 8 * whole, overflow)
+            if wants_dx:
+                store_totals(row_sums, pitch, sums_0 + sums_1 + sums_2 + sums_3)
+                row_sums += SUMS_BYTES
+        if checked and any_lane(overflow[0] + overflow[1] != 0.0):
+            add_overflowed(args, columns)
+
+    return run
+
+
+class Writing(NamedTuple):
+    """What writing dx takes: sixteen columns of it, a line written, and an end of less than a line.
+
+    ``out`` writes less than a line from memory, as (from, bytes, to).
+    """
+
+    sixteen: Any
+    line: Any
+    end: Any
+    out: Any
+
+
+def writing(dy: Element, x: Element, dx: Element, policy: str, centred: bool) -> Writing:
+    """How dx is written, ``policy`` being one of ``STORE_POLICIES``."""
+    standardize = standardizer(centred)
+    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[policy]
+    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+    write_out = copy_out if policy == "store" else stream_out
+
+    @register_jitable
+    def gradient(y: Any, x: Any, w: Any, row: Any) -> Any:
+        _, rstd, minus_c1, minus_c2 = row
+        g = y * w
+        return fma(standardize(x, row), minus_c2, g + minus_c1 if centred else g) * rstd
+
+    @register_jitable
+    def sixteen(dy_at: int, x_at: int, w_at: int, row: Any) -> Any:
+        return gradient(load_dy(dy_at), load_x(x_at), load_float32(w_at), row)
+
+    @register_jitable
+    def write_line(dy_at: int, x_at: int, dx_at: int, w_at: int, row: Any) -> None:
+        first = sixteen(dy_at, x_at, w_at, row)
+        if line == 16:
+            write_dx(dx_at, first)
+        else:
+            write_dx(dx_at, first, sixteen(dy_at + 16 * dy_size, x_at + 16 * x_size, w_at + 64, row))
+
+    @register_jitable
+    def write_end(dy_at: int, x_at: int, dx_at: int, w_at: int, count: int, row: Any) -> None:
+        end = scratch(192)
+        copy_in(dy_at, count * dy_size, end)
+        copy_in(x_at, count * x_size, end + 64)
+        for i in range(0, count, 16):
+            w = load_float32_part(w_at + 4 * i, min(16, count - i))
+            result = gradient(load_dy(end + i * dy_size), load_x(end + 64 + i * x_size), w, row)
+            store_dx(end + 128 + i * dx_size, result)
+        write_out(end + 128, count * dx_size, dx_at)
+
+    return Writing(sixteen, write_line, write_end, write_out)
+
+
+def write_row(dy: Element, x: Element, dx: Element, policy: str, centred: bool) -> Kernel:
+    """The kernel that writes dx of one row, a line at a time."""
+    _, write_line, write_end, _ = writing(dy, x, dx, policy, centred)
+    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+
+    def run(arguments: int, counter: int, step: int, columns: int) -> None:
+        args = row_args_at(arguments)
+        dy_at, x_at, dx_at, w_at = args.dy[0], args.x[0], args.dx, args.weight
+        dy_ahead, x_ahead = dy_at + args.dy_ahead, x_at + args.x_ahead
+        of_row = args.coefficients
+        row = splat(of_row.mean), splat(of_row.rstd), splat(of_row.minus_c1), splat(of_row.minus_c2)
+        rest = columns % line
+        whole = columns - rest
+        for j in range(0, whole, line):
+            dy_here, x_here = dy_at + j * dy_size, x_at + j * x_size
+            prefetch_rest(dy_here + NEAR, dy_ahead + j * dy_size, x_here + NEAR, x_ahead + j * x_size)
+            write_line(dy_here, x_here, dx_at + j * dx_size, w_at + 4 * j, row)
+        if rest:
+            at = dy_at + whole * dy_size, x_at + whole * x_size, dx_at + whole * dx_size
+            write_end(at[0], at[1], at[2], w_at + 4 * whole, rest, row)
+
+    return run
+
+
+@register_jitable
+def _all_zero(weight: int, n: int) -> bool:
+    """Whether all of so many float32 are zeros."""
+    at = weight
+    while at < weight + 4 * n and load_one_float32(at) == 0.0:
+        at += 4
+    return at == weight + 4 * n
+
+
+@register_jitable
+def set_coefficients(block: Any, sums: Any, row: Any, has_all_sums: bool) -> Any:
+    """Make a row's coefficients of its sums; whether float32 is not accurate enough for its dx.
+
+    Without all sums (see ``Adding``) that is said where it is in doubt, too.
+    """
+    sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
+    for _ in range(block.segments):
+        sum_g += np.float64(sums.g)
+        sum_gx += np.float64(sums.g_xhat)
+        size += np.float64(sums.abs_dy)
+        square += np.float64(sums.xhat_squared)
+        sums = sums + 1
+    c1, c2 = sum_g * block.inv_n, sum_gx * block.inv_n
+    bounded = square <= _MOST_SQUARE and abs(c1) <= MOST_C and abs(c2) <= MOST_C
+    visible = abs(c1) >= LEAST_C1 or abs(c2) >= LEAST_C2
+    if has_all_sums and not visible:
+        visible = size == 0.0 or _all_zero(block.weight, block.n)
+    row.minus_c1, row.minus_c2 = np.float32(-c1), np.float32(-c2)
+    row.sum_g, row.sum_g_xhat = 0.0, 0.0
+    row.needs_float64 = not (bounded and visible)
+    return row.needs_float64
+
+
+def _terms(dy: Element, x: Element, centred: bool) -> Any:
+    standardize = standardizer(centred)
+    load_dy, load_x, dy_size, x_size = dy.load_part, x.load_part, dy.size, x.size
+
+    @register_jitable
+    def terms(args: Any, j: int) -> Any:
+        """g and x̂ of column j."""
+        w, row = load_one_float32(args.weight + 4 * j), args.coefficients
+        g = np.float64(lane(load_dy(args.dy[0] + j * dy_size, 1), 0)) * np.float64(w)
+        of_row = np.float64(row.mean), np.float64(row.rstd)
+        return g, standardize(np.float64(lane(load_x(args.x[0] + j * x_size, 1), 0)), of_row)
+
+    return terms
+
+
+def sum_float64(dy: Element, x: Element, centred: bool) -> Kernel:
+    """The kernel that adds columns of one row to its float64 sums."""
+    terms = _terms(dy, x, centred)
+
+    def run(arguments: int, counter: int, step: int, columns: int) -> None:
+        args = row_args_at(arguments)
+        row = args.coefficients
+        sum_g, sum_gx = row.sum_g, row.sum_g_xhat
+        for j in range(columns):
+            g, xhat = terms(args, j)
+            sum_g += g
+            sum_gx += g * xhat
+        row.sum_g, row.sum_g_xhat = sum_g, sum_gx
+
+    return run
+
+
+def write_float64(dy: Element, x: Element, dx: Element, centred: bool) -> Kernel:
+    """The kernel that writes columns of one row's dx by its float64 sums."""
+    terms, store_dx, dx_size = _terms(dy, x, centred), dx.store_part, dx.size
+
+    def run(arguments: int, counter: int, step: int, columns: int) -> None:
+        args = row_args_at(arguments)
+        row, dx_at = args.coefficients, args.dx
+        c1 = row.sum_g / args.n if centred else 0.0
+        c2 = row.sum_g_xhat / args.n
+        rstd = np.float64(row.rstd)
+        for j in range(columns):
+            g, xhat = terms(args, j)
+            store_dx(dx_at + j * dx_size, splat(np.float32((g - c1 - xhat * c2) * rstd)), 1)
+
+    return run

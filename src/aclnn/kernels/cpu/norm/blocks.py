@@ -1,0 +1,376 @@
+"""A norm's gradients over blocks of rows: how a core goes through them; dw and db of the blocks' partial sums.
+
+Rows are taken in groups of four, and cut into segments of 512 columns: the sums of every row, dw and db, a decision on
+each row, then dx while the rows are still in the cache. The arithmetic is in kernels for each data type that are called
+by their addresses (``arithmetic``). Tensors whose rows are not contiguous, or of several types, come through tiles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Annotated, Any
+
+import numpy as np
+
+from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
+from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.norm.arithmetic import Kernel, set_coefficients
+from aclnn.kernels.cpu.norm.structs import (
+    BLOCK_ARGS_BYTES,
+    FLOAT,
+    GROUP,
+    ROW_ARGS_BYTES,
+    ROW_BATCH_ARGS_BYTES,
+    SEGMENT,
+    SUMS_BYTES,
+    RowCoefficients,
+    RowSums,
+    block_args_at,
+    coefficients_at,
+    copy_words,
+    load_columns,
+    load_statistic,
+    move_tile,
+    narrow_all,
+    row_args_at,
+    row_at,
+    row_batch_args_at,
+    store_columns,
+    sums_at,
+    widen_all,
+)
+from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles
+from aclnn.kernels.cpu.simd.memory import first_lanes, store_float32
+from aclnn.kernels.cpu.simd.vector import LANES, any_lane, select, splat
+from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, scratch
+
+PREFETCHED = 64
+"""Columns of the longest row with which the processor's own prefetching keeps up."""
+PIECE = 2 * SEGMENT
+"""Columns of dx that are written for one row of a group after the other, which is also the order in which the next
+group is prefetched: its sums need the first columns of all its rows first."""
+LONGEST = 1 << 15
+"""Columns of the longest row that a block may have: its sums then fit on the stack."""
+FINISHED = 512
+"""Columns of one partial sum that are added before those of the next: read along, and in all in the L1 cache."""
+
+
+@declared
+class Group(ctypes.Structure):
+    """What a thread keeps of a group of rows, on its stack."""
+
+    zeros: Annotated[Any, ctypes.c_float * SEGMENT]
+    """For rows that are missing from a group."""
+    coefficients: Annotated[Any, RowCoefficients * GROUP]
+    sums: Annotated[Any, RowSums * (GROUP * (LONGEST // SEGMENT))]
+
+
+group_at, GROUP_BYTES = pointer_to(Group), ctypes.sizeof(Group)
+ZEROS_BYTES = 4 * SEGMENT
+
+
+@register_jitable
+def clear(address: int, size: int) -> None:
+    """Zeros, in whole vectors."""
+    zero = splat(np.float32(0.0))
+    for at in range(address, address + size, 64):
+        store_float32(at, zero)
+
+
+@register_jitable
+def prepare(args: Any) -> None:
+    """Put addresses where they belong, and the weights, if need be, into a contiguous float32 copy."""
+    inputs, outputs = args.inputs, args.outputs
+    args.dy.address, args.x.address, args.rstd.address = inputs[0], inputs[1], inputs[3]
+    args.mean.address = inputs[2] if inputs[2] else inputs[3]  # where there is none it is loaded, and not used
+    args.dx.address, args.dw.address, args.db.address = outputs[0], outputs[1], outputs[2]
+    args.partials = args.workspace + args.partials_at
+    args.sums = sums_at(args.workspace + args.sums_at)
+    args.coefficients = coefficients_at(args.workspace + args.coefficients_at)
+    args.weight, args.weights.address = inputs[4], inputs[4]
+    if args.copies_weight:
+        args.weight = args.workspace
+        if args.weights.address:
+            load_columns(args.weights, args.n, args.weight)
+        else:
+            for j in range(0, args.n, LANES):
+                store_float32(args.weight + 4 * j, select(first_lanes(args.n - j), splat(np.float32(1.0)), 0.0))
+
+
+def preparation() -> Kernel:
+    """What comes before the first of several kernels."""
+
+    def run(arguments: int, counter: int, step: int, end: int) -> None:
+        prepare(block_args_at(arguments))
+
+    return run
+
+
+@register_jitable
+def take_room(args: Any, own: Any) -> Any:
+    """The arguments of a thread: where dy, x and dx are tiles, in a copy at ``own`` and in a room of the thread's."""
+    if not args.packed:
+        return args
+    copy_words(args, own, BLOCK_ARGS_BYTES)
+    own.room += args.room_bytes * fetch_add(args.rooms_taken, 1)
+    own.dy.itemsize, own.x.itemsize, own.dx.itemsize = args.tile_itemsize, args.tile_itemsize, args.tile_itemsize
+    return own
+
+
+@register_jitable
+def _place(tile: Any, at: int, row: int, column: int, columns: int) -> None:
+    """Say that rows and columns, from these on, are in memory at ``at``."""
+    pitch = columns * tile.itemsize
+    tile.row_step, tile.address = pitch, at - row * pitch - column * tile.itemsize
+
+
+@register_jitable
+def _fetch(args: Any, tensor: Any, at: int, row: int, rows: int, column: int, columns: int, raw: int) -> None:
+    """Gather rows and columns at ``at``, if need be by way of ``raw`` and widened to float32."""
+    if tensor.dtype == args.tile_dtype:
+        move_tile(tensor, 0, row, rows, column, columns, at)
+    else:
+        move_tile(tensor, 0, row, rows, column, columns, raw)
+        widen_all(tensor.dtype, raw, rows * columns, at)
+
+
+@register_jitable
+def fetch_tile(args: Any, tile: Any, row: int, rows: int, column: int, columns: int) -> None:
+    """Bring rows and columns of dy and x into a thread's tiles, and place the tile of dx."""
+    room, size = tile.room, (tile.room_bytes // 4) & -64
+    _fetch(args, args.dy, room, row, rows, column, columns, room + 3 * size)
+    _fetch(args, args.x, room + size, row, rows, column, columns, room + 3 * size)
+    _place(tile.dy, room, row, column, columns)
+    _place(tile.x, room + size, row, column, columns)
+    _place(tile.dx, room + 2 * size, row, column, columns)
+
+
+@register_jitable
+def return_tile(args: Any, tile: Any, row: int, rows: int, column: int, columns: int) -> None:
+    """Write a thread's tile of dx to where it belongs."""
+    size = (tile.room_bytes // 4) & -64
+    at = tile.room + 2 * size
+    if args.dx.dtype != args.tile_dtype:
+        narrow_all(args.dx.dtype, at, rows * columns, at + size)
+        at += size
+    move_tile(args.dx, 1, row, rows, column, columns, at)
+
+
+@register_jitable(forceinline=True)
+def _point_row(tensor: Any, row: int, column: int) -> Any:
+    """The address of a column in a row."""
+    return row_at(tensor, row) + column * tensor.itemsize
+
+
+@register_jitable
+def _point_rows(tensor: Any, row: int, count: int, column: int, places: Any, missing: int) -> None:
+    """Put the address of a column in each row of a group where a kernel takes it from; ``missing`` for others."""
+    first, step = _point_row(tensor, row, column), tensor.row_step
+    places[0] = first
+    if step and count == GROUP:
+        places[1], places[2], places[3] = first + step, first + 2 * step, first + 3 * step
+        return
+    for k in range(1, GROUP):
+        places[k] = _point_row(tensor, row + k, column) if k < count else missing
+
+
+@register_jitable
+def load_statistics(args: Any, row: int, count: int, coefficients: Any) -> None:
+    """Put mean and rstd of a group's rows into their coefficients; zeros for rows that are missing."""
+    for k in range(GROUP):
+        mean, rstd = np.float32(0.0), np.float32(0.0)
+        if k < count and args.per_column:
+            rstd = np.float32(1.0)
+        elif k < count:
+            mean, rstd = load_statistic(args.mean, row + k), load_statistic(args.rstd, row + k)
+        # Threads that share a row's columns all write this: never anything else in between.
+        found = coefficients + k
+        found.mean, found.rstd = mean, rstd
+
+
+@register_jitable
+def _point_part(args: Any, row: int, column: int, coefficients: Any, one: Any) -> None:
+    """Tell a kernel of a single row where its columns are read."""
+    one.dy[0], one.x[0] = _point_row(args.dy, row, column), _point_row(args.x, row, column)
+    one.weight, one.coefficients, one.n = args.weight + 4 * column, coefficients, args.n
+
+
+@register_jitable
+def sum_float64(args: Any, row: int, column: int, columns: int, coefficients: Any, one: Any) -> None:
+    """Add columns of a row to its float64 sums."""
+    _point_part(args, row, column, coefficients, one)
+    call_pointer(args.sum_float64, one, 0, columns, columns)
+
+
+@register_jitable
+def write_part(args: Any, row: int, column: int, columns: int, coefficients: Any, one: Any) -> None:
+    """dx of columns of a row."""
+    _point_part(args, row, column, coefficients, one)
+    one.dx = _point_row(args.dx, row, column)
+    call_pointer(args.write_float64 if coefficients.needs_float64 else args.write_row, one, 0, columns, columns)
+
+
+@register_jitable
+def sum_part(
+    args: Any, kernel: int, row: int, count: int, first: int, last: int,
+    sums: Any, rows: Any, zeros: int, dw: int, db: int,
+) -> None:  # fmt: skip
+    """Sums of a group's rows, dw and db of its columns, from the beginning of a segment on."""
+    size = last - first if count == GROUP else SEGMENT  # there are zeros for a segment of the rows that are missing
+    for column in range(first, last, size):
+        _point_rows(args.dy, row, count, column, rows.dy, zeros)
+        _point_rows(args.x, row, count, column, rows.x, zeros)
+        rows.weight, rows.sums = args.weight + 4 * column, sums + (column - first) // SEGMENT
+        rows.dw, rows.db = dw + 8 * column, db + 8 * column
+        rows.mean, rows.rstd = args.mean.address + 4 * column, args.rstd.address + 4 * column
+        columns = min(size, last - column)
+        call_pointer(kernel, rows, 0, columns, columns)
+
+
+@register_jitable
+def _set_group_coefficients(args: Any, count: int, group: Any, has_all_sums: bool) -> bool:
+    needs_float64 = False
+    for k in range(count):
+        needs_float64 |= set_coefficients(args, group.sums + args.segments * k, group.coefficients + k, has_all_sums)
+    return needs_float64
+
+
+@register_jitable
+def _do_group(args: Any, row: int, count: int, group: Any, rows: Any, one: Any, dw: int, db: int) -> None:
+    """A group of rows: all sums, then all of dx. Each pass prefetches the next group."""
+    n, zeros, sums, coefficients = args.n, address(group.zeros), group.sums, group.coefficients
+    rows.sums_pitch, rows.coefficients = SUMS_BYTES * args.segments, coefficients
+    sum_part(args, args.sum_rows, row, count, 0, n, sums, rows, zeros, dw, db)
+    if args.write_row:
+        in_doubt = _set_group_coefficients(args, count, group, args.sum_rows_checked == 0)
+        if in_doubt and args.sum_rows_checked:
+            sum_part(args, args.sum_rows_checked, row, count, 0, n, sums, rows, zeros, dw, db)
+            in_doubt = _set_group_coefficients(args, count, group, True)
+        if in_doubt:
+            for k in range(count):
+                if coefficients[k].needs_float64:
+                    sum_float64(args, row + k, 0, n, coefficients + k, one)
+        for first in range(0, n, PIECE):
+            for k in range(count):
+                write_part(args, row + k, first, min(PIECE, n - first), coefficients + k, one)
+
+
+@register_jitable
+def _do_rows(
+    args: Any, first: int, stop: int, behind: int, group: Any, rows: Any, one: Any, batch: Any, dw: int, db: int
+) -> None:
+    """Rows of a block; ``behind``: how many may be read behind the last."""
+    while first < stop:
+        last = stop
+        if args.short_rows:
+            batch.block, batch.first, batch.behind, batch.dw, batch.db = args, first, behind, dw, db
+            call_pointer(args.short_rows, batch, 0, args.row_batch, stop)
+            first = batch.first
+            last = min(stop, first + args.row_batch)
+        for row in range(first, last, GROUP):
+            ahead = GROUP if args.n > PREFETCHED and row + GROUP < stop else 0
+            rows.dy_ahead, rows.x_ahead = ahead * args.dy.row_step, ahead * args.x.row_step
+            one.dy_ahead, one.x_ahead = rows.dy_ahead, rows.x_ahead
+            count = min(GROUP, stop - row)
+            load_statistics(args, row, count, group.coefficients)
+            _do_group(args, row, count, group, rows, one, dw, db)
+        first = last
+
+
+@register_jitable
+def add_sums(total: int, sums: int, size: int) -> None:
+    """Add float64 sums, so many bytes of them, to those at ``total``; both are padded to sixteen."""
+    for at in range(0, size, 128):
+        store_doubles(total + at, load_doubles(total + at) + load_doubles(sums + at))
+
+
+@register_jitable
+def _look_for_overflow(args: Any, sums: int, size: int) -> None:
+    """Note whether sums of dw and db are not all finite."""
+    for at in range(sums, sums + size, 128):
+        values = load_doubles(at)
+        if any_lane(values - values != 0.0):
+            args.overflowed = 1
+
+
+def blocks() -> Kernel:
+    """Blocks of rows, shared by threads.
+
+    A thread that does several blocks alone adds their sums up as it goes, in two accumulators that stay in its cache.
+    """
+
+    def run(arguments: int, counter: int, step: int, end: int) -> None:
+        args = block_args_at(arguments)
+        group, batch = group_at(scratch(GROUP_BYTES)), row_batch_args_at(scratch(ROW_BATCH_ARGS_BYTES))
+        rows, one = row_args_at(scratch(ROW_ARGS_BYTES)), row_args_at(scratch(ROW_ARGS_BYTES))
+        own = take_room(args, block_args_at(scratch(BLOCK_ARGS_BYTES)))
+        clear(address(group.zeros), ZEROS_BYTES)
+        size, n, packed = args.partial_bytes, args.n, args.packed
+        alone = counter == 0 and end > 1
+        block = fetch_add(counter, step) if counter else 0
+        while block < end:
+            dw = args.partials + (min(block, 1) if alone else block) * size
+            db = dw + args.db_offset
+            clear(dw, size)
+            stop = min(args.m, (block + 1) * args.block_rows)
+            for first in range(block * args.block_rows, stop, args.tile_rows):
+                last = min(stop, first + args.tile_rows)
+                if packed:
+                    fetch_tile(args, own, first, last - first, 0, n)
+                _do_rows(own, first, last, 0 if packed else args.m - last, group, rows, one, batch, dw, db)
+                if packed and args.write_row:
+                    return_tile(args, own, first, last - first, 0, n)
+            if not alone:
+                _look_for_overflow(args, dw, size)
+            elif block:
+                add_sums(args.partials, dw, size)
+            block = fetch_add(counter, step) if counter else block + 1
+        if alone:
+            _look_for_overflow(args, args.partials, size)
+            args.partial_count = 1
+        finish_streams()
+
+    return run
+
+
+@register_jitable
+def finish_columns(args: Any, gradient: Any, partials: int, first: int, last: int) -> None:
+    """Columns of dw or db: the partial sums added in order, rounded once; zeros when there are none.
+
+    The first partial sum is used up.
+    """
+    count = args.partial_count
+    if count > 1:
+        for column in range(first, last, FINISHED):
+            at, size = partials + 8 * column, 8 * min(FINISHED, last - column)
+            for p in range(1, count):
+                add_sums(at, at + p * args.partial_bytes, size)
+    for j in range(first, last, LANES):
+        value = splat(np.float32(0.0))
+        if count:
+            total = load_doubles(partials + 8 * j)
+            value = narrow(total) if gradient.dtype == FLOAT else narrow_to_odd(total)
+        store_columns(gradient, j, value, min(LANES, last - j))
+
+
+@register_jitable
+def finish_both(args: Any, first: int, last: int) -> None:
+    """Columns of dw and db, as far as they are wanted."""
+    if args.dw.address:
+        finish_columns(args, args.dw, args.partials, first, last)
+    if args.db.address:
+        finish_columns(args, args.db, args.partials + args.db_offset, first, last)
+
+
+def finish() -> Kernel:
+    """dw and db of the partial sums, shared by threads; chunks are columns."""
+
+    def run(arguments: int, counter: int, step: int, end: int) -> None:
+        args = block_args_at(arguments)
+        first = fetch_add(counter, step) if counter else 0
+        while first < end:
+            finish_both(args, first, min(end, first + step))
+            first = fetch_add(counter, step) if counter else end
+
+    return run

@@ -1,0 +1,506 @@
+"""What compiled code of the norms works on: structs of arguments, and tensors of any layout as rows and columns."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout
+from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
+from aclnn.kernels.cpu.simd import memory
+from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
+from aclnn.kernels.cpu.simd.vector import LANES, lane
+from aclnn.kernels.cpu.strided import Block, mover
+from aclnn.kernels.cpu.structs import (
+    Float32,
+    Float64,
+    Int64,
+    To,
+    bytes_at,
+    call_pointer,
+    declared,
+    load_one_float32,
+    load_one_uint16,
+    pointer_to,
+    scratch,
+    store_one_float32,
+    store_one_uint16,
+)
+
+SEGMENT = 512
+"""Columns per segment: its accumulators for dw and db, 8 KiB, stay in the L1 cache."""
+GROUP = 4
+"""Rows summed in float32 before they go to the float64 accumulators."""
+ELEMENTS_PER_US = 2500
+"""Elements that a thread does in a microsecond, about: good for judging whether a call is worth waking threads for."""
+FLOAT, FLOAT16 = int(DataType.FLOAT), int(DataType.FLOAT16)
+"""ACL's numbers of these data types; any other is bfloat16."""
+
+
+class NormSpec(NamedTuple):
+    """Which gradients a kernel computes, and of which norm."""
+
+    dx: bool
+    dw: bool
+    db: bool
+    centred: bool = True
+    """False for RMSNorm: x̂ = x·rstd, and dx has no c1."""
+    per_column: bool = False
+    """Mean and rstd are those of columns, as in BatchNorm; without dx, and contiguous float32."""
+    of_x: bool = False
+    """The moments of x alone, x̂ standing for dy: Σx̂² for dw and Σx̂ for db are what statistics of columns take."""
+
+    @property
+    def x(self) -> bool:
+        """Whether x is read at all."""
+        return self.dx or self.dw or self.of_x
+
+
+class Element(NamedTuple):
+    """How elements of a data type are read and written, sixteen at a time (see ``memory`` and ``masked``).
+
+    ``most`` is the largest finite magnitude, infinite where that bounds nothing. ``stream`` needs an address aligned to
+    the sixteen elements, ``trickle`` one aligned to 16 bytes. ``lines``: ways to write 64 bytes, of one vector or two.
+    """
+
+    size: int
+    load: Any
+    load_part: Any
+    store: Any
+    store_part: Any
+    stream: Any
+    trickle: Any
+    lines: dict[str, Any]
+    most: float = math.inf
+
+
+STORE_POLICIES = ("store", "stream", "trickle")
+"""Through the cache; non-temporal, in whole vectors; non-temporal, 16 bytes at a time."""
+
+
+def _in_two(write: Any) -> Any:
+    @register_jitable
+    def both(address: int, low: Any, high: Any) -> None:
+        write(address, low)
+        write(address + 32, high)
+
+    return both
+
+
+def _element(size: int, name: str) -> Element:
+    ways = {policy: getattr(memory, f"{policy}_{name}") for policy in STORE_POLICIES}
+    return Element(
+        size=size,
+        load=getattr(memory, f"load_{name}"),
+        load_part=getattr(memory, f"load_{name}_part"),
+        store_part=getattr(memory, f"store_{name}_part"),
+        **ways,
+        lines=ways,
+    )
+
+
+def _float16() -> Element:
+    element = _element(2, "float16")._replace(stream=memory.stream_float16_apart, most=65504.0)
+    return element._replace(lines={policy: _in_two(getattr(element, policy)) for policy in STORE_POLICIES})
+
+
+def _bfloat16() -> Element:
+    lines = {policy: getattr(memory, f"{policy}_two_bfloat16") for policy in STORE_POLICIES}
+    return _element(2, "bfloat16")._replace(lines=lines)
+
+
+ELEMENTS = {DataType.FLOAT: _element(4, "float32"), DataType.FLOAT16: _float16(), DataType.BF16: _bfloat16()}
+
+
+@declared
+class Dimension(ctypes.Structure):
+    """One of those that make up rows or columns."""
+
+    extent: Int64
+    stride: Int64
+    """Bytes."""
+
+
+@declared
+class TensorDesc(ctypes.Structure):
+    """A tensor as rows and columns."""
+
+    address: Int64
+    """Of the first element; 0 for an absent tensor."""
+    dtype: Int64
+    itemsize: Int64
+    row_step: Int64
+    """Bytes from a row to the next; 0 where rows are not evenly spaced."""
+    contiguous: Int64
+    """Whether the elements of a row are."""
+    mover: Int64
+    """Address of the kernel ``strided.mover`` for its elements."""
+    row_dims: Int64
+    rows: Annotated[Any, ctypes.c_int64, To(Dimension)]
+    """The innermost dimension first, as ``columns``."""
+    column_dims: Int64
+    columns: Annotated[Any, ctypes.c_int64, To(Dimension)]
+
+
+@declared
+class RowSums(ctypes.Structure):
+    """Of a row's columns within a segment."""
+
+    g: Float32
+    g_xhat: Float32
+    abs_dy: Float32
+    xhat_squared: Float32
+
+
+@declared
+class RowCoefficients(ctypes.Structure):
+    """What dx of a row is made of."""
+
+    mean: Float32
+    rstd: Float32
+    minus_c1: Float32
+    minus_c2: Float32
+    needs_float64: Int64
+    """Whether float32 is not accurate enough for its dx, which is made of the float64 sums."""
+    sum_g: Float64
+    sum_g_xhat: Float64
+
+
+@declared
+class RowArgs(ctypes.Structure):
+    """What the kernels of ``arithmetic`` are told of columns of four rows, of a single row in the first places."""
+
+    dy: Annotated[Any, ctypes.c_int64 * GROUP]
+    """The address of the first of the columns in each row, as ``x``."""
+    x: Annotated[Any, ctypes.c_int64 * GROUP]
+    dx: Int64
+    dy_ahead: Int64
+    """How far ahead to prefetch, in bytes, as ``x_ahead``."""
+    x_ahead: Int64
+    weight: Int64
+    coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
+    sums: Annotated[Any, ctypes.c_int64, To(RowSums)]
+    sums_pitch: Int64
+    """Bytes to the next row's."""
+    dw: Int64
+    """Address of float64 sums, as ``db``."""
+    db: Int64
+    mean: Int64
+    """Address of float32 of the columns, as ``rstd``, where they are not a row's."""
+    rstd: Int64
+    n: Int64
+    """Columns of the whole row."""
+
+
+@declared
+class BlockArgs(ctypes.Structure):
+    """What the kernels of ``blocks``, ``batches`` and ``short_rows`` are told."""
+
+    inputs: Annotated[Any, ctypes.c_int64 * 5]
+    """Addresses of dy, x, mean, rstd and weight as the call gives them; these come first."""
+    outputs: Annotated[Any, ctypes.c_int64 * 3]
+    """Of dx, dw and db."""
+    workspace: Int64
+    m: Int64
+    n: Int64
+    inv_n: Float64
+    segments: Int64
+    block_rows: Int64
+    batch_rows: Int64
+    partials_at: Int64
+    """Bytes from the workspace to the partial sums of dw and db, as the two that follow."""
+    sums_at: Int64
+    coefficients_at: Int64
+    per_column: Int64
+    """As in ``NormSpec``."""
+    copies_weight: Int64
+    """Whether ``weight`` is a float32 copy at the begin of the workspace."""
+    weight: Int64
+    """Address of contiguous float32 weights."""
+    partials: Int64
+    partial_bytes: Int64
+    db_offset: Int64
+    """Bytes from a block's sums of dw to those of db."""
+    partial_count: Int64
+    """How many partial sums the blocks leave."""
+    sums: Annotated[Any, ctypes.c_int64, To(RowSums)]
+    """Of all rows of a batch, as ``coefficients``."""
+    coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
+    phase: Int64
+    batch: Int64
+    """The first row of the batch."""
+    overflowed: Int64
+    """Set where a block's sums are not finite."""
+    sum_rows: Int64
+    """Addresses of kernels of ``arithmetic``, 0 where they are not needed."""
+    sum_rows_checked: Int64
+    """Where ``sum_rows`` leaves out sums: the one that makes them all."""
+    write_row: Int64
+    sum_float64: Int64
+    write_float64: Int64
+    short_rows: Int64
+    row_batch: Int64
+    """How many rows ``short_rows`` does at a time."""
+    packed: Int64
+    """Whether dy, x and dx go through tiles of contiguous rows."""
+    tile_rows: Int64
+    """Rows of a tile, as ``tile_segments``; where there are none, more than there are."""
+    tile_segments: Int64
+    tile_dtype: Int64
+    tile_itemsize: Int64
+    room: Int64
+    """Address of memory for each thread's tiles."""
+    room_bytes: Int64
+    rooms_taken: Annotated[Any, ctypes.c_int64 * 1]
+    dy: Annotated[Any, TensorDesc]
+    x: Annotated[Any, TensorDesc]
+    mean: Annotated[Any, TensorDesc]
+    rstd: Annotated[Any, TensorDesc]
+    weights: Annotated[Any, TensorDesc]
+    dx: Annotated[Any, TensorDesc]
+    dw: Annotated[Any, TensorDesc]
+    db: Annotated[Any, TensorDesc]
+
+
+@declared
+class RowBatchArgs(ctypes.Structure):
+    """What the kernel of ``short_rows`` is told."""
+
+    block: Annotated[Any, ctypes.c_int64, To(BlockArgs)]
+    first: Int64
+    """The first row; in the end the first that is not done."""
+    dw: Int64
+    """Address of float64 sums, as ``db``."""
+    db: Int64
+    behind: Int64
+    """How many rows may be read behind the last."""
+
+
+tensor_at, row_args_at, block_args_at = pointer_to(TensorDesc), pointer_to(RowArgs), pointer_to(BlockArgs)
+row_batch_args_at = pointer_to(RowBatchArgs)
+coefficients_at, sums_at, int64_at = pointer_to(RowCoefficients), pointer_to(RowSums), pointer_to(ctypes.c_int64)
+_block_at, _BLOCK_BYTES = pointer_to(Block), ctypes.sizeof(Block)
+ROW_ARGS_BYTES, BLOCK_ARGS_BYTES = ctypes.sizeof(RowArgs), ctypes.sizeof(BlockArgs)
+ROW_BATCH_ARGS_BYTES = ctypes.sizeof(RowBatchArgs)
+COEFFICIENTS_BYTES, SUMS_BYTES = ctypes.sizeof(RowCoefficients), ctypes.sizeof(RowSums)
+
+Dims = tuple[tuple[int, int], ...]
+
+
+def dims_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Dims:
+    """(extent, stride in bytes) innermost first, with dimensions merged wherever one stride continues another."""
+    dims: list[tuple[int, int]] = []
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent == 1:
+            continue
+        if dims and stride * itemsize == dims[-1][0] * dims[-1][1]:
+            dims[-1] = (dims[-1][0] * extent, dims[-1][1])
+        else:
+            dims.append((extent, stride * itemsize))
+    return tuple(dims) or ((1, itemsize),)
+
+
+class View:
+    """A layout as rows and columns."""
+
+    def __init__(self, layout: Layout, column_dims: int) -> None:
+        size = layout.dtype.itemsize
+        self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
+        self.span = layout.span
+        split = len(layout.shape) - column_dims
+        self.rows = dims_of(layout.shape[:split], layout.strides[:split], size)
+        self.columns = dims_of(layout.shape[split:], layout.strides[split:], size)
+        self.contiguous = len(self.columns) == 1 and self.columns[0][1] == size
+        """Elements of a row are contiguous."""
+        self._dimensions = (Dimension * (len(self.rows) + len(self.columns)))(
+            *itertools.starmap(Dimension, (*self.rows, *self.columns))
+        )
+
+    def describe(self, moved: bool = False) -> TensorDesc:
+        """What compiled code is told, but for the address; it is valid as long as the view.
+
+        Args:
+            moved: whether ``move_tile`` will be called.
+        """
+        at = ctypes.addressof(self._dimensions)
+        return TensorDesc(
+            dtype=int(self.dtype),
+            itemsize=self.itemsize,
+            row_step=self.rows[0][1] if len(self.rows) == 1 else 0,
+            contiguous=self.contiguous,
+            mover=_mover(self.itemsize) if moved else 0,
+            row_dims=len(self.rows),
+            rows=at,
+            column_dims=len(self.columns),
+            columns=at + ctypes.sizeof(Dimension) * len(self.rows),
+        )
+
+
+def _mover(itemsize: int) -> int:
+    """The address of the kernel that gathers and scatters elements of so many bytes."""
+    return address_of(kernel(f"mover-{itemsize}", (), lambda: mover(itemsize)))
+
+
+@register_jitable
+def copy_words(source: Any, target: Any, nbytes: int) -> None:
+    """Copy a struct of whole int64."""
+    words, copies = int64_at(source), int64_at(target)
+    for i in range(nbytes // 8):
+        copies[i] = words[i]
+
+
+def aligned(size: int) -> int:
+    """The size rounded up to whole cache lines."""
+    return -(-size // 64) * 64
+
+
+@register_jitable
+def offset(dims: Any, count: int, index: int) -> int:
+    """Byte offset of the element with this logical index."""
+    if count == 1:
+        return int(index * dims.stride)
+    found: int = 0
+    for _ in range(count):
+        quotient = index // dims.extent
+        found += (index - quotient * dims.extent) * dims.stride
+        index = quotient
+        dims = dims + 1
+    return found
+
+
+@register_jitable(forceinline=True)
+def row_at(tensor: Any, row: int) -> Any:
+    """The address of a row's first element."""
+    step = tensor.row_step
+    return tensor.address + (row * step if step else offset(tensor.rows, tensor.row_dims, row))
+
+
+@register_jitable(forceinline=True)
+def column_at(tensor: Any, column: int) -> Any:
+    """The address of a column of the first row."""
+    return tensor.address + offset(tensor.columns, tensor.column_dims, column)
+
+
+@register_jitable
+def copy_one(size: int, source: int, target: int) -> None:
+    """Copy an element of 4 or 2 bytes."""
+    if size == 4:
+        store_one_float32(target, load_one_float32(source))
+    else:
+        store_one_uint16(target, load_one_uint16(source))
+
+
+@register_jitable
+def load_some(dtype: int, address: int, count: int) -> Any:
+    """The first ``count`` of sixteen elements, widened to float32, the other lanes zero."""
+    if dtype == FLOAT:
+        return memory.load_float32_part(address, count)
+    if dtype == FLOAT16:
+        return memory.load_float16_part(address, count)
+    return memory.load_bfloat16_part(address, count)
+
+
+@register_jitable
+def store_some(dtype: int, address: int, value: Any, count: int) -> None:
+    """Round and write the first ``count`` of sixteen elements."""
+    if dtype == FLOAT and count == LANES:
+        store_float32(address, value)
+    elif dtype == FLOAT:
+        memory.store_float32_part(address, value, count)
+    elif dtype == FLOAT16:
+        memory.store_float16_part(address, value, count)
+    else:
+        memory.store_bfloat16_part(address, value, count)
+
+
+@register_jitable(forceinline=True)
+def load_statistic(tensor: Any, row: int) -> Any:
+    """A row's mean or rstd, widened."""
+    address = row_at(tensor, row)
+    return load_one_float32(address) if tensor.dtype == FLOAT else lane(load_some(tensor.dtype, address, 1), 0)
+
+
+@register_jitable
+def load_columns(tensor: Any, n: int, target: int) -> None:
+    """Widen the n elements of a vector of any layout into whole vectors of float32 at ``target``, zeros behind them."""
+    size, gathered = tensor.itemsize, scratch(64)
+    for j in range(0, n, LANES):
+        count, source = min(LANES, n - j), gathered
+        if tensor.contiguous:
+            source = tensor.address + j * size
+        else:
+            for i in range(count):
+                copy_one(size, column_at(tensor, j + i), gathered + i * size)
+        store_float32(target + 4 * j, load_some(tensor.dtype, source, count))
+
+
+@register_jitable
+def store_columns(tensor: Any, column: int, value: Any, count: int) -> None:
+    """Round and write the first ``count`` of sixteen elements of a vector of any layout, from a column on."""
+    size, rounded = tensor.itemsize, scratch(64)
+    if tensor.contiguous:
+        store_some(tensor.dtype, tensor.address + size * column, value, count)
+    else:
+        store_some(tensor.dtype, rounded, value, count)
+        for i in range(count):
+            copy_one(size, rounded + size * i, column_at(tensor, column + i))
+
+
+@register_jitable
+def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, columns: int, tile: int) -> None:
+    """Gather rows and columns of a tensor of any layout at ``tile``, row by row without gaps, or scatter them."""
+    size, last_row, last_column = tensor.itemsize, row + rows, column + columns
+    block = _block_at(scratch(_BLOCK_BYTES))
+    block.scatters, block.ahead = scatters, 0
+    while row < last_row:
+        block.rows, block.columns, j = last_row - row, columns, column
+        if tensor.row_dims > 1:
+            block.rows = min(block.rows, tensor.rows.extent - row % tensor.rows.extent)
+        if tensor.column_dims > 1:
+            block.rows = 1  # what is behind a gathered row may be overwritten
+        while j < last_column:
+            if tensor.column_dims > 1:
+                block.columns = min(last_column - j, tensor.columns.extent - j % tensor.columns.extent)
+            place = bytes_at(row_at(tensor, row) + column_at(tensor, j) - tensor.address)
+            packed = bytes_at(tile + (j - column) * size)
+            # Of a single row the distance to the next would only make the mover transpose it.
+            step = tensor.rows.stride if block.rows > 1 else 0
+            if scatters:
+                block.target, block.target_row, block.target_column = place, step, tensor.columns.stride
+                block.source, block.row, block.column = packed, columns * size, size
+            else:
+                block.target, block.target_row, block.target_column = packed, columns * size, size
+                block.source, block.row, block.column = place, step, tensor.columns.stride
+            call_pointer(tensor.mover, block, 0, 1, 1)
+            j += block.columns
+        row, tile = row + block.rows, tile + block.rows * columns * size
+
+
+@register_jitable
+def widen_all(dtype: int, source: int, count: int, target: int) -> None:
+    """Widen contiguous elements to float32, in whole vectors."""
+    whole, rest = count & -LANES, count % LANES
+    if dtype == FLOAT:
+        for i in range(0, whole, LANES):
+            store_float32(target + 4 * i, load_float32(source + 4 * i))
+    elif dtype == FLOAT16:
+        for i in range(0, whole, LANES):
+            store_float32(target + 4 * i, memory.load_float16(source + 2 * i))
+    else:
+        for i in range(0, whole, LANES):
+            store_float32(target + 4 * i, memory.load_bfloat16(source + 2 * i))
+    if rest:
+        size = 4 if dtype == FLOAT else 2
+        store_float32(target + 4 * whole, load_some(dtype, source + size * whole, rest))
+
+
+@register_jitable
+def narrow_all(dtype: int, source: int, count: int, target: int) -> None:
+    """Round contiguous float32, which may be read in whole vectors."""
+    size = 4 if dtype == FLOAT else 2
+    for i in range(0, count, LANES):
+        store_some(dtype, target + size * i, load_float32(source + 4 * i), min(LANES, count - i))
