@@ -86,3 +86,11 @@ def forward_edges(x: str = "self", out: str = "out", most: int = 9) -> tuple[Acc
         Accepted("0-dim", shape((), x, out)),
         Accepted(f"{most} dimensions", shape((2,) + (1,) * (most - 2) + (3,), x, out)),
     )
+
+
+def in_place_edges() -> tuple[Accepted, ...]:
+    return (
+        Accepted("empty", shape((0, 4), "selfRef")),
+        Accepted("0-dim", shape((), "selfRef")),
+        Accepted("8 dimensions", shape((2, 1, 2, 1, 2, 1, 2, 3), "selfRef")),
+    )

@@ -44,11 +44,11 @@ from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
 
 
-def _gelu_erf(x: Any) -> Any:
+def gelu_erf(x: Any) -> Any:
     return x / 2 * (1 + (x / arb(2).sqrt()).erf())
 
 
-def _gelu_tanh(x: Any) -> Any:
+def gelu_tanh(x: Any) -> Any:
     return x / 2 * (1 + tanh((2 / arb.pi()).sqrt() * (x + arb("0.044715") * x * x * x)))
 
 
@@ -75,14 +75,14 @@ GELU_BACKWARD_V2 = Case(
     unsupported={Product.ATLAS_200I_500_A2: (NO_KERNEL, "product")},
     curves={
         "gelu_none": Curve(
-            _gelu_erf,
+            gelu_erf,
             {"approximate": "none"},
             (-0.751791524694,),
             (float("nan"), float("nan")),
             probes(SAMPLE_X, "-0.011946 -0.085232 -0.083315 0.132505 0.500000 0.867495 1.083315 1.085232 1.011946"),
         ),
         "gelu_tanh": Curve(
-            _gelu_tanh,
+            gelu_tanh,
             {"approximate": "tanh"},
             (-0.752461422071,),
             (0.0, 1.0),
@@ -318,7 +318,7 @@ GELU = Case(
     call=forward_call("self", "out"),
     dtypes=_GELU_DTYPES,
     unsupported=dict.fromkeys(OLDEST, (NO_KERNEL, "product")),
-    curves={"gelu_tanh": Curve(_gelu_tanh, {}, (0.0,), (NAN, INFINITE), _GELU_TANH_PROBES)},
+    curves={"gelu_tanh": Curve(gelu_tanh, {}, (0.0,), (NAN, INFINITE), _GELU_TANH_PROBES)},
     refusals=forward_rows("null", "list", "dtype", "private", "rank", "shape"),
     together={
         ("data type: self", "same data type as self: out"): dtype(D.DOUBLE, "self"),
@@ -337,14 +337,14 @@ GELU_V2 = Case(
     unsupported=dict.fromkeys(OLDEST, (NO_KERNEL, "product")),
     curves={
         "gelu_v2_erf": Curve(
-            _gelu_erf,
+            gelu_erf,
             {"approximate": 0},
             (0.0,),
             (NAN, INFINITE),
             probes(SAMPLE_X, "-0.004050 -0.045500 -0.158655 -0.154269 0.000000 0.345731 0.841345 1.954500 2.995950"),
         ),
-        "gelu_v2_other": Curve(_gelu_erf, {"approximate": 7}, (), (NAN, INFINITE), {}),
-        "gelu_v2_tanh": Curve(_gelu_tanh, {"approximate": 1}, (0.0,), (NAN, INFINITE), _GELU_TANH_PROBES),
+        "gelu_v2_other": Curve(gelu_erf, {"approximate": 7}, (), (NAN, INFINITE), {}),
+        "gelu_v2_tanh": Curve(gelu_tanh, {"approximate": 1}, (0.0,), (NAN, INFINITE), _GELU_TANH_PROBES),
     },
     refusals=forward_rows("null", "dtype", "list", "shape", x="x", out="y"),
     together={("same data type as x: y", "data type: x"): dtype(D.DOUBLE, "x")},

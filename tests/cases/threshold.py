@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.cases.forwards import forward_call, forward_edges, forward_rows
+from tests.cases.forwards import forward_call, forward_edges, forward_rows, in_place_edges
 from tests.cases.table import (
     A2_CLASS,
     BF16,
@@ -44,11 +44,6 @@ _NARROW = (D.INT8, D.INT32, D.UINT8)
 _INTEGERS = (*_NARROW, D.INT64)
 _DTYPES = dict.fromkeys(MODERN, FLOATS) | {Product.ATLAS_TRAINING: (FLOAT, FLOAT16)}
 _UNSUPPORTED = dict.fromkeys((Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE), (NO_KERNEL, "product"))
-_PLACES = (
-    Accepted("empty", shape((0, 4), "selfRef")),
-    Accepted("0-dim", shape((), "selfRef")),
-    Accepted("8 dimensions", shape((2, 1, 2, 1, 2, 1, 2, 3), "selfRef")),
-)
 
 
 def threshold(limit: float, value: float) -> Forward:
@@ -110,7 +105,7 @@ INPLACE_RELU = Case(
         Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
-    accepted=_PLACES,
+    accepted=in_place_edges(),
     examples=(),
 )
 
@@ -175,7 +170,7 @@ INPLACE_THRESHOLD = Case(
         *_REAL,
         Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
-    accepted=_PLACES,
+    accepted=in_place_edges(),
     examples=(),
 )
 

@@ -228,10 +228,10 @@ def some_dims(*names: str) -> Check:
 
 
 def axis(name: str, tensor: str) -> Check:
-    """Require an attribute to be a dimension of a tensor; negative numbers count from the end."""
+    """Require an attribute to be a dimension of a tensor (0 of one without); negative numbers count from the end."""
 
     def complain(call: Call) -> str | None:
-        dim, rank = call[name], len(call[tensor].shape)
+        dim, rank = call[name], max(1, len(call[tensor].shape))
         return None if -rank <= dim < rank else f"{name}: expected from {-rank} to {rank - 1}, got {dim}"
 
     return rule(f"dimension of {tensor}: {name}", complain)
@@ -248,8 +248,8 @@ def limited_dims(*names: str) -> Check:
     return each(limit, names, complain)
 
 
-def one_of(name: str, *allowed: str) -> Check:
-    """Require a string attribute to be one of the values given; case matters."""
+def one_of(name: str, *allowed: object) -> Check:
+    """Require an attribute to be one of the values given; case matters."""
 
     def complain(call: Call, name: str) -> str | None:
         value = call[name]
@@ -318,6 +318,19 @@ def holds_promotion(name: str, first: str, second: str) -> Check:
     return rule(f"holds the promotion of {first} and {second}: {name}", complain)
 
 
+def promoted_dtype(name: str, first: str, second: str) -> Check:
+    """Require the data type to which two other tensors promote, if there is one."""
+
+    def complain(call: Call) -> str | None:
+        promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
+        if promoted is None or mine == promoted:
+            return None
+        expected = f"{promoted.c_name} (promotion of {first} and {second})"
+        return f"{name}: expected data type {expected}, got {mine.c_name}"
+
+    return rule(f"promoted data type: {name}", complain)
+
+
 def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tuple[int, ...]]:
     """Return the data type to which two tensors promote and the shape to which they broadcast; the first's for none."""
     dtype, shape = promote(first.dtype, second.dtype), broadcast_shape(first.shape, second.shape)
@@ -343,6 +356,20 @@ def _titles(products: Collection[Product]) -> str:
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
     """Restrict a check to some calls; ``when`` describes them in its name."""
     return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
+
+
+def unless_empty(names: Sequence[str], *checks: Check) -> tuple[Check, ...]:
+    """Restrict checks to calls in which none of these tensors is empty, as their names then say."""
+
+    def spare(check: Check) -> Check:
+        def find(call: Call) -> str | None:
+            # In this order, because of a symbolic size it may not be known whether it is 0.
+            text = check.complaint(call)
+            return None if text is None or any(call[name].size == 0 for name in names) else text
+
+        return Check(f"{check.name} (unless {listing(names)} is empty)", check.code, find)
+
+    return tuple(map(spare, checks))
 
 
 #: Data types of an operator's required tensors, inputs before outputs, that have a kernel together.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -117,13 +117,31 @@ class Part:
 
 
 @dataclass(frozen=True)
+class PerChannel:
+    """A tensor with one element for all, or one for each index along dimension 1 of the outputs, in row-major order."""
+
+    tensor: str
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A tensor with the sum of a formula's results, or one for each index along dimension 1: float64, rounded once.
+
+    The order of the additions depends on the shape only.
+    """
+
+    tensor: str
+
+
+@dataclass(frozen=True)
 class Elementwise:
     """Compute ``outputs = formula(*inputs, *numbers)`` for each element of the outputs' shape; inputs broadcast."""
 
     formula: Callable[..., Any]
     """Scalar function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
-    inputs: tuple[str | Part, ...]
-    outputs: tuple[str | Part, ...]
+    inputs: tuple[str | Part | PerChannel, ...]
+    outputs: tuple[str | Part | Sums, ...]
+    """The first is no sum."""
     numbers: tuple[float, ...] = ()
     """Attributes: the formula's last arguments."""
     dtype: DataType | None = None
@@ -266,3 +284,36 @@ class Operator:
     def header(self) -> str:
         """Name of the C header: aclnn_silu_backward.h."""
         return f"aclnn_{self.in_header_of or self.name}.h"
+
+
+_SELF = Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result")
+
+
+def in_place(forward: Operator, checks: tuple[Check, ...], target: Parameter = _SELF) -> Operator:
+    """Return the variant of a function of one tensor, its first parameter, that replaces that tensor by the result.
+
+    Args:
+        forward: the operator, whose only output is its last parameter.
+        checks: those of the variant.
+        target: the tensor.
+    """
+    x, *attributes, out = forward.parameters
+    written = (target.name,)
+
+    def work(call: Call) -> Work | None:
+        found = forward.work(replace(call, arguments={**call.arguments, x.name: call[target.name]}))
+        assert found is None or isinstance(found, (Elementwise, Library))
+        return found and replace(found, inputs=written, outputs=written)
+
+    return replace(
+        forward,
+        name=f"inplace_{forward.name}",
+        function=forward.function.replace("aclnn", "aclnnInplace", 1),
+        summary=f"{forward.summary[:-1]}, its result written back into its argument.",
+        formula=forward.formula.replace(out.name, "x", 1),
+        parameters=(target, *attributes),
+        checks=checks,
+        work=work,
+        infer=lambda call: {},
+        in_header_of=forward.in_header_of or forward.name,
+    )

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from aclnn import kernels
 from aclnn.core.checks import FLOATING, view_violation
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, LayerNorm, Library, Operator, Part, Work
+from aclnn.core.operator import Call, Elementwise, LayerNorm, Library, Operator, Part, PerChannel, Sums, Work
 from aclnn.core.products import Product, current_product
 from aclnn.core.promotion import castable, promote
 from aclnn.core.status import (
@@ -349,9 +349,7 @@ def check_arguments(call: Call) -> None:
 
 def _plan(call: Call, work: Work, device: str) -> Prepared:
     if isinstance(work, Elementwise):
-        outputs = tuple(_operand_layout(call, operand) for operand in work.outputs)
-        inputs = tuple(_broadcast(_operand_layout(call, operand), outputs[0].shape) for operand in work.inputs)
-        plan = _elementwise(call, work, inputs, outputs, device)
+        plan = _elementwise(call, work, device)
         return Prepared(call, plan, [*map(_tensor_of, work.inputs)], [*map(_tensor_of, work.outputs)])
     if isinstance(work, Library):
         return _library(call, work)
@@ -380,11 +378,34 @@ def _library(call: Call, work: Library) -> Prepared:
     return Prepared(call, plan, names, work.outputs, work.sized_by_result)
 
 
-def _tensor_of(operand: str | Part) -> str:
-    return operand.tensor if isinstance(operand, Part) else operand
+def _tensor_of(operand: str | Part | PerChannel | Sums) -> str:
+    return operand if isinstance(operand, str) else operand.tensor
 
 
-def _operand_layout(call: Call, operand: str | Part) -> Layout:
+def _in_channels(call: Call, work: Elementwise, layouts: Sequence[Layout]) -> list[Layout]:
+    """The layouts with dimension 1 in as many as a tensor with an element for each of its indices has."""
+    several = [call[of.tensor].shape for of in work.inputs if isinstance(of, PerChannel) and call[of.tensor].size > 1]
+    if not several:
+        return list(layouts)
+    (extents,) = several
+    inner = contiguous_strides(extents)
+    return [
+        layout._replace(
+            shape=(*layout.shape[:1], *extents, *layout.shape[2:]),
+            strides=(*layout.strides[:1], *(layout.strides[1] * step for step in inner), *layout.strides[2:]),
+        )
+        for layout in layouts
+    ]
+
+
+def _per_channel(layout: Layout, rank: int) -> Layout:
+    """The layout of a tensor with one element for all, or one for each index along dimension 1."""
+    if layout.size == 1:
+        return Layout(layout.dtype, (), (), layout.offset)
+    return layout._replace(shape=layout.shape + (1,) * (rank - 2), strides=layout.strides + (0,) * (rank - 2))
+
+
+def _operand_layout(call: Call, operand: str | Part | PerChannel | Sums) -> Layout:
     layout: Layout = call[_tensor_of(operand)].layout
     if not isinstance(operand, Part):
         return layout
@@ -392,7 +413,29 @@ def _operand_layout(call: Call, operand: str | Part) -> Layout:
     return layout._replace(shape=shape, offset=operand.begin * layout.strides[operand.dim])
 
 
-def _elementwise(
+def _elementwise(call: Call, work: Elementwise, device: str) -> kernels.Plan:
+    """Plan a formula, and the sums of its results."""
+    shape = _operand_layout(call, work.outputs[0]).shape
+    sums = [call[operand.tensor].layout for operand in work.outputs if isinstance(operand, Sums)]
+    summed = Layout(DataType.DOUBLE, shape, contiguous_strides(shape))
+    outputs = _in_channels(
+        call,
+        work,
+        [summed if isinstance(operand, Sums) else _operand_layout(call, operand) for operand in work.outputs],
+    )
+    given = [operand for operand in work.inputs if not isinstance(operand, PerChannel)]
+    others = iter(_in_channels(call, work, [_broadcast(_operand_layout(call, operand), shape) for operand in given]))
+    inputs = tuple(
+        _broadcast(_per_channel(call[operand.tensor].layout, len(shape)), outputs[0].shape)
+        if isinstance(operand, PerChannel)
+        else next(others)
+        for operand in work.inputs
+    )
+    plan = _formula(call, work, inputs, tuple(outputs), device)
+    return kernels.summing(plan, shape, sums) if sums else plan
+
+
+def _formula(
     call: Call, work: Elementwise, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], device: str
 ) -> kernels.Plan:
     """Plan a formula, whose inputs of other than floating types are converted first."""
@@ -401,7 +444,9 @@ def _elementwise(
         _expect_kernel(call, name, dtype, dtype in _COMPUTED)
     for name, dtype in zip(map(_tensor_of, work.inputs), dtypes, strict=True):
         _expect_kernel(call, name, dtype, castable(dtype, DataType.DOUBLE))
-    computed = work.dtype is None and set(dtypes) <= set(_COMPUTED if device == "cpu" else FLOATING)
+    computed = work.dtype is None and {*dtypes, *(output.dtype for output in outputs)} <= set(
+        _COMPUTED if device == "cpu" else FLOATING
+    )
     if computed or set(dtypes) == {work.dtype}:
         return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
     if device != "cpu":

@@ -15,7 +15,7 @@ from aclnn.core.checks import (
     same_shape,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, expm1, where
@@ -32,10 +32,10 @@ def _not_zero(call: Call) -> str | None:
     return None if alpha > 0 or alpha < 0 else f"alpha: expected a number other than 0, got {alpha}"
 
 
-def _work(call: Call, x: str, out: str) -> Elementwise | None:
-    if call[x].size == 0:
+def _work(call: Call) -> Elementwise | None:
+    if call["self"].size == 0:
         return None
-    return Elementwise(celu_forward, (x,), (out,), (call["alpha"].rounded(DataType.FLOAT),))
+    return Elementwise(celu_forward, ("self",), ("out",), (call["alpha"].rounded(DataType.FLOAT),))
 
 
 _ALPHA = Parameter("alpha", "alpha", Kind.SCALAR, "minus the limit on the left if positive; not 0")
@@ -62,26 +62,19 @@ CELU = Operator(
         same_shape("out", "self"),
         _NOT_ZERO,
     ),
-    work=lambda call: _work(call, "self", "out"),
+    work=_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
-INPLACE_CELU = Operator(
-    name="inplace_celu",
-    function="aclnnInplaceCelu",
-    summary="Continuously differentiable exponential linear unit, its result written back into its argument.",
-    formula=CELU.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"), _ALPHA),
-    support=_SUPPORT,
-    checks=(
+INPLACE_CELU = in_place(
+    CELU,
+    (
         present("selfRef", "alpha"),
         dtype_in(floating, "selfRef"),
         real("alpha"),
         limited_dims("selfRef"),
         _NOT_ZERO,
     ),
-    work=lambda call: _work(call, "selfRef", "selfRef"),
-    in_header_of="celu",
 )
 
 

@@ -20,7 +20,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, expm1, minimum, where
@@ -62,13 +62,13 @@ def _numbers(call: Call, dtype: DataType) -> tuple[float, float, float]:
     return alpha, scale, input_scale
 
 
-def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
-    if call[x].size == 0:
+def _forward_work(call: Call) -> Elementwise | None:
+    if call["self"].size == 0:
         return None
-    alpha, scale, input_scale = _numbers(call, call[x].dtype)
+    alpha, scale, input_scale = _numbers(call, call["self"].dtype)
     if math.isfinite(alpha) and math.isfinite(input_scale):
-        return Elementwise(elu_forward, (x,), (out,), (alpha, scale, input_scale))
-    return Elementwise(elu_limit, (x,), (out,), (alpha, scale))
+        return Elementwise(elu_forward, ("self",), ("out",), (alpha, scale, input_scale))
+    return Elementwise(elu_limit, ("self",), ("out",), (alpha, scale))
 
 
 def _backward_work(call: Call) -> Elementwise | None:
@@ -118,25 +118,18 @@ ELU = Operator(
         same_shape("out", "self"),
         limited_dims("self"),
     ),
-    work=lambda call: _forward_work(call, "self", "out"),
+    work=_forward_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
-INPLACE_ELU = Operator(
-    name="inplace_elu",
-    function="aclnnInplaceElu",
-    summary="Exponential linear unit, its result written back into its argument.",
-    formula=ELU.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"), *_SCALARS),
-    support=_SUPPORT,
-    checks=(
+INPLACE_ELU = in_place(
+    ELU,
+    (
         present("selfRef", "alpha", "scale", "inputScale"),
         dtype_in(_TAKEN, "selfRef"),
         real("scale", "alpha", "inputScale"),
         limited_dims("selfRef"),
     ),
-    work=lambda call: _forward_work(call, "selfRef", "selfRef"),
-    in_header_of="elu",
 )
 
 ELU_BACKWARD = Operator(

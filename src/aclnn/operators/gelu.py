@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     one_of,
     present,
     promotable,
+    promoted_dtype,
     public_format,
     rule,
     same_dtype,
@@ -80,16 +81,6 @@ _GRADIENTS = {"none": gelu_erf_gradient, "tanh": gelu_tanh_gradient}
 
 def _promoted(call: Call) -> DataType | None:
     return promote(call["gradOutput"].dtype, call["self"].dtype)
-
-
-def _output_is_promoted(call: Call) -> str | None:
-    promoted = _promoted(call)
-    if promoted is None or call["gradInput"].dtype == promoted:
-        return None
-    return (
-        f"gradInput: expected data type {promoted.c_name} (promotion of gradOutput and self), "
-        f"got {call['gradInput'].dtype.c_name}"
-    )
 
 
 def _work(call: Call) -> Elementwise | None:
@@ -226,7 +217,7 @@ GELU_BACKWARD_V2 = Operator(
         promotable("gradOutput", "self"),
         # The document's list for both inputs; the vendor's code would also promote an integer partner.
         dtype_in(floating, "gradOutput", "self"),
-        rule("promoted data type: gradInput", _output_is_promoted),
+        promoted_dtype("gradInput", "gradOutput", "self"),
         broadcastable("gradOutput", "self"),
         broadcast_shape_of("gradInput", "gradOutput", "self"),
         one_of("approximate", *_GRADIENTS),

@@ -19,7 +19,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, where
@@ -40,12 +40,12 @@ def _of_integers(x: Any) -> Any:
     return x >= 3
 
 
-def _forward_work(call: Call, x: str, out: str) -> Elementwise | Library | None:
-    if call[x].size == 0:
+def _forward_work(call: Call) -> Elementwise | Library | None:
+    if call["self"].size == 0:
         return None
-    if call[x].dtype == DataType.INT32:
-        return Library(_of_integers, (x,), (out,))
-    return Elementwise(hardsigmoid_forward, (x,), (out,))
+    if call["self"].dtype == DataType.INT32:
+        return Library(_of_integers, ("self",), ("out",))
+    return Elementwise(hardsigmoid_forward, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:
@@ -77,22 +77,15 @@ HARDSIGMOID = Operator(
         same_dtype("out", "self"),
         same_format("out", "self"),
     ),
-    work=lambda call: _forward_work(call, "self", "out"),
+    work=_forward_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
     stream_type="const aclrtStream ",
 )
 
-INPLACE_HARDSIGMOID = Operator(
-    name="inplace_hardsigmoid",
-    function="aclnnInplaceHardsigmoid",
-    summary="Piecewise linear logistic function, its result written back into its argument.",
-    formula=HARDSIGMOID.formula.replace("out", "x", 1),
-    parameters=(Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),),
-    support=_SUPPORT,
-    checks=(present("self"), dtype_in(where_supported(_TAKEN), "self"), limited_dims("self")),
-    work=lambda call: _forward_work(call, "self", "self"),
-    in_header_of="hardsigmoid",
-    stream_type="const aclrtStream ",
+INPLACE_HARDSIGMOID = in_place(
+    HARDSIGMOID,
+    (present("self"), dtype_in(where_supported(_TAKEN), "self"), limited_dims("self")),
+    Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),
 )
 
 HARDSIGMOID_BACKWARD = Operator(

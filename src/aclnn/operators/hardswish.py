@@ -12,7 +12,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
 )
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, fitted, where
@@ -66,18 +66,11 @@ HARDSWISH = Operator(
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
-INPLACE_HARDSWISH = Operator(
-    name="inplace_hardswish",
-    function="aclnnInplaceHardswish",
-    summary="Hardswish, its result written back into its argument.",
-    formula=HARDSWISH.formula.replace("out", "x"),
+INPLACE_HARDSWISH = in_place(
+    HARDSWISH,
+    (present("self"), dtype_in(floating, "self")),
     # Written, though the C interface takes it as an input: without inputs an operator works in place.
-    parameters=(Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),),
-    support=_SUPPORT,
-    checks=(present("self"), dtype_in(floating, "self")),
-    work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_forward, ("self",), ("self",)),
-    infer=lambda call: {},
-    in_header_of="hardswish",
+    Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),
 )
 
 HARDSWISH_BACKWARD = Operator(

@@ -20,7 +20,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, where
@@ -44,8 +44,8 @@ def _slope(call: Call) -> float:
     return float(call["negativeSlope"].rounded(DataType.FLOAT))
 
 
-def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
-    return None if call[x].size == 0 else Elementwise(leaky_relu_forward, (x,), (out,), (_slope(call),))
+def _forward_work(call: Call) -> Elementwise | None:
+    return None if call["self"].size == 0 else Elementwise(leaky_relu_forward, ("self",), ("out",), (_slope(call),))
 
 
 def _work(call: Call) -> Elementwise | None:
@@ -87,25 +87,18 @@ LEAKY_RELU = Operator(
         limited_dims("self"),
         same_shape("out", "self"),
     ),
-    work=lambda call: _forward_work(call, "self", "out"),
+    work=_forward_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
-INPLACE_LEAKY_RELU = Operator(
-    name="inplace_leaky_relu",
-    function="aclnnInplaceLeakyRelu",
-    summary="Rectified linear unit with a slope for negative arguments, its result written back into its argument.",
-    formula=LEAKY_RELU.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"), _SLOPE),
-    support=_SUPPORT,
-    checks=(
+INPLACE_LEAKY_RELU = in_place(
+    LEAKY_RELU,
+    (
         present("selfRef", "negativeSlope"),
         dtype_in(where_supported(_REAL), "selfRef"),
         real("negativeSlope"),
         limited_dims("selfRef"),
     ),
-    work=lambda call: _forward_work(call, "selfRef", "selfRef"),
-    in_header_of="leaky_relu",
 )
 
 LEAKY_RELU_BACKWARD = Operator(

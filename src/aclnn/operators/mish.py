@@ -16,7 +16,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
 )
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, minimum, where
@@ -45,8 +45,8 @@ def mish_derivative(x: Real) -> Real:
 mish_gradient = Gradient(mish_derivative)
 
 
-def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
-    return None if call[x].size == 0 else Elementwise(mish_forward, (x,), (out,))
+def _forward_work(call: Call) -> Elementwise | None:
+    return None if call["self"].size == 0 else Elementwise(mish_forward, ("self",), ("out",))
 
 
 def _work(call: Call) -> Elementwise | None:
@@ -74,21 +74,11 @@ MISH = Operator(
         limited_dims("self", "out"),
         same_shape("out", "self"),
     ),
-    work=lambda call: _forward_work(call, "self", "out"),
+    work=_forward_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
-INPLACE_MISH = Operator(
-    name="inplace_mish",
-    function="aclnnInplaceMish",
-    summary="Mish, its result written back into its argument.",
-    formula=MISH.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"),),
-    support=_SUPPORT,
-    checks=(present("selfRef"), dtype_in(floating, "selfRef"), limited_dims("selfRef")),
-    work=lambda call: _forward_work(call, "selfRef", "selfRef"),
-    in_header_of="mish",
-)
+INPLACE_MISH = in_place(MISH, (present("selfRef"), dtype_in(floating, "selfRef"), limited_dims("selfRef")))
 
 MISH_BACKWARD = Operator(
     name="mish_backward",

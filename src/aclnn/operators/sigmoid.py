@@ -16,7 +16,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real
@@ -37,11 +37,11 @@ def sigmoid_derivative_of_result(y: Real) -> Real:
 sigmoid_gradient = Gradient(sigmoid_derivative_of_result)
 
 
-def _forward_work(call: Call, x: str, out: str) -> Elementwise | None:
-    if call[x].size == 0:
+def _forward_work(call: Call) -> Elementwise | None:
+    if call["self"].size == 0:
         return None
-    integers = call[x].dtype in _INTEGERS
-    return Elementwise(sigmoid_forward, (x,), (out,), dtype=DataType.FLOAT if integers else None)
+    integers = call["self"].dtype in _INTEGERS
+    return Elementwise(sigmoid_forward, ("self",), ("out",), dtype=DataType.FLOAT if integers else None)
 
 
 def _work(call: Call) -> Elementwise | None:
@@ -74,24 +74,15 @@ SIGMOID = Operator(
         same_shape("self", "out"),
         limited_dims("self"),
     ),
-    work=lambda call: _forward_work(call, "self", "out"),
+    work=_forward_work,
     infer=lambda call: {
         "out": (DataType.FLOAT if call["self"].dtype in _INTEGERS else call["self"].dtype, call["self"].shape)
     },
     stream_type="const aclrtStream ",
 )
 
-INPLACE_SIGMOID = Operator(
-    name="inplace_sigmoid",
-    function="aclnnInplaceSigmoid",
-    summary="The logistic function, its result written back into its argument.",
-    formula=SIGMOID.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"),),
-    support=_SUPPORT,
-    checks=(present("selfRef"), dtype_in(where_supported(_NUMBERS), "selfRef"), limited_dims("selfRef")),
-    work=lambda call: _forward_work(call, "selfRef", "selfRef"),
-    in_header_of="sigmoid",
-    stream_type="const aclrtStream ",
+INPLACE_SIGMOID = in_place(
+    SIGMOID, (present("selfRef"), dtype_in(where_supported(_NUMBERS), "selfRef"), limited_dims("selfRef"))
 )
 
 SIGMOID_BACKWARD = Operator(

@@ -10,8 +10,6 @@ from aclnn.core.checks import (
     WITHOUT_BFLOAT16,
     axis,
     dtype_in,
-    each,
-    extents,
     floating,
     limited_dims,
     nd_format,
@@ -22,9 +20,10 @@ from aclnn.core.checks import (
     same_shape,
     some_dims,
 )
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, Part, Shape
+from aclnn.core.halves import even_size, half_of, half_shape, halves
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, times, where
 from aclnn.operators.silu import silu_derivative, silu_forward
@@ -42,15 +41,6 @@ def swi_glu_gradient(dy: Real, a: Real, b: Real) -> tuple[Real, Real]:
     return times(dy * b, silu_derivative(a)), times(dy, silu_forward(a))
 
 
-def _halved(call: Call) -> Shape:
-    """The shape of a half of x; x's own for a dim that it does not have."""
-    shape, dim = call["x"].shape, call["dim"]
-    if not -len(shape) <= dim < len(shape):
-        return tuple(shape)
-    dim %= len(shape)
-    return (*shape[:dim], shape[dim] // 2, *shape[dim + 1 :])
-
-
 def _half_is_aligned(call: Call) -> str | None:
     """A kernel takes whole lines; there are none to take of an empty tensor."""
     nbytes = math.prod(call["x"].shape[call["dim"] :]) // 2 * call["x"].dtype.itemsize
@@ -59,34 +49,18 @@ def _half_is_aligned(call: Call) -> str | None:
     return f"x: expected halves of rows (all from dimension dim on) in multiples of 64 bytes, got {nbytes}"
 
 
-def _even(call: Call) -> str | None:
-    size = call["x"].shape[call["dim"]]
-    return None if size % 2 == 0 else f"x: expected an even size along dimension {call['dim']}, got {size}"
-
-
-def _half_shape(call: Call, name: str) -> str | None:
-    expected, got = _halved(call), call[name].shape
-    return None if got == expected else f"expected shape {extents(expected)} (half of x), got {extents(got)}"
-
-
 _ALIGNED = rule("halves in multiples of 64 bytes: x", _half_is_aligned, ACLNN_ERR_INNER_TILING_ERROR)
-_EVEN = rule("even size along dim: x", _even, ACLNN_ERR_INNER_TILING_ERROR)
-
-
-def _halves(call: Call, tensor: str) -> tuple[Part, Part]:
-    shape, dim = call["x"].shape, call["dim"] % len(call["x"].shape)
-    half = shape[dim] // 2
-    return Part(tensor, dim, 0, half), Part(tensor, dim, half, shape[dim])
+_EVEN = even_size("x", ACLNN_ERR_INNER_TILING_ERROR)
 
 
 def _work(call: Call) -> Elementwise | None:
-    return None if call["x"].size == 0 else Elementwise(swi_glu_forward, _halves(call, "x"), ("out",))
+    return None if call["x"].size == 0 else Elementwise(swi_glu_forward, halves(call, "x"), ("out",))
 
 
 def _gradient_work(call: Call) -> Elementwise | None:
     if call["x"].size == 0:
         return None
-    return Elementwise(swi_glu_gradient, ("yGrad", *_halves(call, "x")), _halves(call, "out"))
+    return Elementwise(swi_glu_gradient, ("yGrad", *halves(call, "x")), halves(call, "out"))
 
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
@@ -112,10 +86,10 @@ SWI_GLU = Operator(
         axis("dim", "x"),
         *on((Product.ATLAS_INFERENCE,), _ALIGNED),
         _EVEN,
-        each("half of x", ("out",), _half_shape, ACLNN_ERR_PARAM_INVALID),
+        half_of("x", "out"),
     ),
     work=_work,
-    infer=lambda call: {"out": (call["x"].dtype, _halved(call))},
+    infer=lambda call: {"out": (call["x"].dtype, half_shape(call, "x"))},
 )
 
 SWI_GLU_GRAD = Operator(
@@ -141,7 +115,7 @@ SWI_GLU_GRAD = Operator(
         axis("dim", "x"),
         *on((Product.ATLAS_INFERENCE,), _ALIGNED),
         _EVEN,
-        each("half of x", ("yGrad",), _half_shape, ACLNN_ERR_INNER_TILING_ERROR),
+        half_of("x", "yGrad", ACLNN_ERR_INNER_TILING_ERROR),
         same_shape("out", "x"),
         limited_dims("x"),
     ),

@@ -23,7 +23,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where
@@ -58,22 +58,22 @@ def _integer_gradient(threshold: float, dy: Any, x: Any) -> Any:
     return (x > threshold) * dy
 
 
-def _relu_work(call: Call, x: str, out: str) -> Elementwise | Library | None:
-    if call[x].size == 0:
+def _relu_work(call: Call) -> Elementwise | Library | None:
+    if call["self"].size == 0:
         return None
-    if call[x].dtype in FLOATING:
-        return Elementwise(relu_forward, (x,), (out,))
-    return Library(_integer_relu, (x,), (out,))
+    if call["self"].dtype in FLOATING:
+        return Elementwise(relu_forward, ("self",), ("out",))
+    return Library(_integer_relu, ("self",), ("out",))
 
 
-def _threshold_work(call: Call, x: str, out: str) -> Elementwise | Library | None:
-    if call[x].size == 0:
+def _threshold_work(call: Call) -> Elementwise | Library | None:
+    if call["self"].size == 0:
         return None
-    if call[x].dtype in FLOATING:
-        numbers = tuple(call[name].rounded(call[x].dtype) for name in ("threshold", "value"))
-        return Elementwise(threshold_forward, (x,), (out,), numbers)
+    if call["self"].dtype in FLOATING:
+        numbers = tuple(call[name].rounded(call["self"].dtype) for name in ("threshold", "value"))
+        return Elementwise(threshold_forward, ("self",), ("out",), numbers)
     numbers = tuple(call[name].rounded(DataType.DOUBLE) for name in ("threshold", "value"))
-    return Library(partial(_integer_threshold, *numbers), (x,), (out,))
+    return Library(partial(_integer_threshold, *numbers), ("self",), ("out",))
 
 
 def _gradient_work(call: Call) -> Elementwise | Library | None:
@@ -135,26 +135,18 @@ RELU = Operator(
         limited_dims("self", "out"),
         same_shape("self", "out"),
     ),
-    work=lambda call: _relu_work(call, "self", "out"),
+    work=_relu_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
     stream_type="const aclrtStream ",
 )
 
-INPLACE_RELU = Operator(
-    name="inplace_relu",
-    function="aclnnInplaceRelu",
-    summary="Rectified linear unit, its result written back into its argument.",
-    formula=RELU.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"),),
-    support=_RELU_SUPPORT,
-    checks=(
+INPLACE_RELU = in_place(
+    RELU,
+    (
         present("selfRef"),
         dtype_in(where_supported(WITH_BFLOAT16 | _INTEGERS), "selfRef"),
         limited_dims("selfRef"),
     ),
-    work=lambda call: _relu_work(call, "selfRef", "selfRef"),
-    in_header_of="relu",
-    stream_type="const aclrtStream ",
 )
 
 THRESHOLD = Operator(
@@ -176,25 +168,18 @@ THRESHOLD = Operator(
         limited_dims("self"),
         same_shape("self", "out"),
     ),
-    work=lambda call: _threshold_work(call, "self", "out"),
+    work=_threshold_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )
 
-INPLACE_THRESHOLD = Operator(
-    name="inplace_threshold",
-    function="aclnnInplaceThreshold",
-    summary="A number written over what is not above a threshold.",
-    formula=THRESHOLD.formula.replace("out", "x", 1),
-    parameters=(Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result"), *_SCALARS),
-    support=_SUPPORT,
-    checks=(
+INPLACE_THRESHOLD = in_place(
+    THRESHOLD,
+    (
         present("selfRef", "threshold", "value"),
         dtype_in(where_supported(WITH_BFLOAT16 | _INTEGERS | {DataType.INT16}), "selfRef"),
         real("threshold", "value"),
         limited_dims("selfRef"),
     ),
-    work=lambda call: _threshold_work(call, "selfRef", "selfRef"),
-    in_header_of="threshold",
 )
 
 THRESHOLD_BACKWARD = Operator(

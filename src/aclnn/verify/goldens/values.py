@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from aclnn.core import operator
-from aclnn.core.operator import ATTRIBUTES, Call, Operator, Part, Shape
+from aclnn.core.operator import ATTRIBUTES, Call, Operator, Part, PerChannel, Shape, Sums
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
@@ -147,6 +147,25 @@ class _Piece:
         return here, ((outer * (last - first) + along - first) * inner + rest)[here]
 
 
+@dataclass(frozen=True)
+class _Total:
+    """An output of sums of one result of a formula."""
+
+    function: Function
+    operands: Mapping[str, Array]
+    """All of one shape."""
+    shape: Shape
+
+    @cached_property
+    def value(self) -> Array:
+        """The sums, each rounded once to float64, of results in float64."""
+        wide = (operand.astype(np.float64) for operand in self.operands.values())
+        terms = np.asarray(quiet(self.function)(*(x.view(Points) for x in wide)))
+        if math.prod(self.shape) == 1:
+            return np.array([math.fsum(terms.reshape(-1))])
+        return np.array([math.fsum(terms[:, channel].reshape(-1)) for channel in range(terms.shape[1])])
+
+
 class Elementwise:
     """Golden values of an output of a formula, block by block; inputs broadcast and may be larger than memory.
 
@@ -161,11 +180,19 @@ class Elementwise:
         self.target = format_of(dtype)
         self.shape: Shape = call[output].shape
         self.size = math.prod(self.shape)
-        self._pieces = []
+        self._pieces: list[_Piece] = []
+        self._total: _Total | None = None
         work = call.operator.work(call)
         if not isinstance(work, operator.Elementwise):  # nothing to compute
             return
         for result, written in enumerate(work.outputs):
+            if isinstance(written, Sums):
+                if written.tensor == output:
+                    operands = dict(_operand(call.operator, inputs, name) for name in work.inputs)
+                    arrays = np.broadcast_arrays(*operands.values())
+                    function = Function(work.formula, work.numbers, result)
+                    self._total = _Total(function, dict(zip(operands, arrays, strict=True)), self.shape)
+                continue
             part = written if isinstance(written, Part) else Part(written, 0, 0, (*self.shape, 1)[0])
             if part.tensor == output:
                 shape = list(self.shape)
@@ -177,7 +204,7 @@ class Elementwise:
     @property
     def function(self) -> Function:
         """What the first elements are computed by."""
-        return self._pieces[0].function
+        return (self._total or self._pieces[0]).function
 
     def operands(self, begin: int, end: int) -> dict[str, Array]:
         """The operands of elements begin to end in row-major order, by Python's names."""
@@ -191,6 +218,9 @@ class Elementwise:
 
     def block(self, begin: int, end: int) -> Golden:
         """Golden values of elements begin to end in row-major order."""
+        if self._total is not None:
+            value = self._total.value[begin:end]
+            return Golden(value, self.target.round(value))
         value, rounded = np.empty(end - begin), np.empty(end - begin, self.target.dtype.numpy)
         settled = 0
         for piece in self._pieces:
@@ -201,12 +231,15 @@ class Elementwise:
         return Golden(value, rounded, settled)
 
 
-def _operand(operator: Operator, inputs: Mapping[str, Array], operand: str | Part) -> tuple[str, Array]:
+def _operand(operator: Operator, inputs: Mapping[str, Array], operand: str | Part | PerChannel) -> tuple[str, Array]:
     """An operand's name and values: those of a part along a dimension under the tensor's name with the range."""
     if isinstance(operand, str):
         name = operator.parameter(operand).python_name
         return name, inputs[name]
     name = operator.parameter(operand.tensor).python_name
+    if isinstance(operand, PerChannel):
+        values, rank = inputs[name].reshape(-1), max(array.ndim for array in inputs.values())
+        return name, values.reshape(()) if values.size == 1 else values.reshape((1, -1) + (1,) * (rank - 2))
     part = (slice(None),) * operand.dim + (slice(operand.begin, operand.end),)
     return f"{name}[{operand.begin}:{operand.end}]", inputs[name][part]
 

@@ -80,10 +80,10 @@ class ElementwiseSource(Source):
         self.gradient = formula if isinstance(formula, Gradient) else None
 
     def elements(self, begin: int, end: int) -> Elements:
-        """Elements begin to end; x is the first operand that is not the gradient."""
-        inputs = self.whole.operands(begin, end)
-        x = next((values for name, values in inputs.items() if "grad" not in name), np.empty(0))
-        return Elements(begin, self.whole.block(begin, end), self.actual[begin:end], x, inputs)
+        """Elements begin to end; x is the first operand that is not the gradient, of sums the golden value."""
+        inputs, golden = self.whole.operands(begin, end), self.whole.block(begin, end)
+        x = next((values for name, values in inputs.items() if "grad" not in name), golden.value)
+        return Elements(begin, golden, self.actual[begin:end], x, inputs)
 
 
 def whole_rows(begin: int, end: int, columns: int) -> tuple[int, int, slice]:
