@@ -97,12 +97,13 @@ def _border_argument(name: str, parameter: CParameter) -> str:
 
 
 def _definition(prototype: str, fallback: str, call: str, before: str = "") -> str:
-    result = re.sub(r"\w+\(.*", "", prototype)
+    # The prefix is that of no parameter's name: aclnnSeluBackward has one called result.
+    result = re.sub(r"\w+\(.*", "", prototype) + "aclnn_result"
     return (
         f"{prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
         f"    const struct aclnn_entries *entries = aclnn_entries();\n"
-        f"    {result}result = entries == NULL ? {fallback} : {call};\n\n{before}"
-        f"    aclnn_give_mode_back(callers);\n    return result;\n}}\n"
+        f"    {result} = entries == NULL ? {fallback} : {call};\n\n{before}"
+        f"    aclnn_give_mode_back(callers);\n    return aclnn_result;\n}}\n"
     )
 
 

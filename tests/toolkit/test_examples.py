@@ -1,0 +1,123 @@
+"""The documents' worked examples as C++ programs, one a family, generated from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import cases
+from tests.cases.table import FLOATS, Case, Example, T
+from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
+
+from aclnn.core.operator import Call, Kind
+from aclnn.core.products import Product
+from aclnn.core.tensor import Scalar, Tensor
+
+pytestmark = [needs_toolkit, pytest.mark.toolkit]
+
+#: How an attribute is written in C++; a row with another kind is left out.
+LITERALS = {
+    Kind.INT64: lambda value: f"INT64_C({value})",
+    Kind.BOOL: lambda value: "true" if value else "false",
+    Kind.DOUBLE: repr,
+    Kind.FLOAT: lambda value: f"{value!r}f",
+    Kind.STRING: lambda value: f'const_cast<char*>("{value}")',
+}
+
+
+def expressible(case: Case) -> list[Example]:
+    """The examples without integers, arrays of attributes and the like."""
+    if not all(p.kind in LITERALS or p.kind is Kind.SCALAR for p in case.operator.attributes):
+        return []
+    return [
+        example
+        for example in case.examples
+        if all(given is None or given[0].dtype in FLOATS for given in example.inputs.values())
+    ]
+
+
+FAMILIES = {
+    module.__name__.rpartition(".")[2]: rows
+    for module in cases._MODULES
+    if (rows := [row for row in vars(module).values() if isinstance(row, Case) and expressible(row)])
+}
+
+
+def outputs_of(case: Case, example: Example) -> dict[str, Any]:
+    """Data types and shapes of the example's outputs."""
+    arguments: dict[str, Any] = dict.fromkeys(p.name for p in case.operator.parameters)
+    for name, given in example.inputs.items():
+        arguments[name] = None if given is None else Tensor(given[0].dtype, given[0].shape)
+    return dict(case.operator.infer(Call(case.operator, arguments | dict(example.attributes), Product.ATLAS_A2)))
+
+
+def tensor(name: str, description: T, values: list[float]) -> str:
+    shape, numbers = (", ".join(map(str, sequence)) for sequence in (description.shape, map(float, values)))
+    return (
+        f"Tensor {name}({description.dtype.c_name}, {{Shape{{{shape}}}, contiguous(Shape{{{shape}}})}}, {{{numbers}}});"
+    )
+
+
+def block(case: Case, example: Example) -> Iterator[str]:
+    """The statements of one example, within braces."""
+    yield "{"
+    given: dict[str, str] = {}
+    outputs = outputs_of(case, example)
+    for parameter in case.operator.parameters:
+        name = given[parameter.name] = parameter.name + "_"
+        if parameter.kind is Kind.OUTPUT:
+            yield tensor(name, T(*outputs[parameter.name]), [])
+            given[parameter.name] = f"{name}.handle()"
+        elif parameter.kind is Kind.INPUT:
+            value = example.inputs[parameter.name]
+            if value is not None:
+                yield tensor(name, *value)
+            given[parameter.name] = "nullptr" if value is None else f"{name}.handle()"
+        elif parameter.kind is Kind.SCALAR:
+            attribute = example.attributes[parameter.name]
+            number = attribute.value if isinstance(attribute, Scalar) else attribute
+            yield f"double {name}value = {float(number)!r};"
+            yield f"aclScalar* {name} = aclCreateScalar(&{name}value, ACL_DOUBLE);"
+        else:
+            given[parameter.name] = LITERALS[parameter.kind](example.attributes[parameter.name])
+    function = case.operator.function
+    yield f'compute("{case.name}", stream, [&](uint64_t* size, aclOpExecutor** executor) {{'
+    yield f"return {function}GetWorkspaceSize({', '.join(given.values())}, size, executor); }}, {function});"
+    for parameter in case.operator.outputs:
+        yield f'print({parameter.name}_.fetch("{parameter.name}"));'
+    yield "}"
+
+
+def program(rows: list[Case]) -> str:
+    headers = sorted({case.operator.header for case in rows})
+    lines = [
+        '#include "device.hpp"',
+        *(f'#include "aclnnop/{header}"' for header in headers),
+        "static void print(const std::vector<double>& values) {",
+        "const char* between = \"\";",
+        "for (double value : values) { std::printf(\"%s%f\", between, value); between = \" \"; }",
+        'std::printf("\\n"); }',
+        "int main() {",
+        'aclrtStream stream = nullptr; ok(aclInit(nullptr), "aclInit"); ok(aclrtSetDevice(0), "device");',
+        'ok(aclrtCreateStream(&stream), "stream");',
+        *(line for case in rows for example in expressible(case) for line in block(case, example)),
+        'ok(aclrtDestroyStream(stream), "stream"); ok(aclrtResetDevice(0), "device"); ok(aclFinalize(), "end"); }',
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, family: str) -> None:
+    rows = FAMILIES[family]
+    source = tmp_path / f"{family}.cpp"
+    source.write_text(program(rows))
+    done = run(compiled(source, f"-I{SOURCES}", "-Wall", "-Wextra", "-Werror"))
+    printed = [
+        example.printed[parameter.name]
+        for case in rows
+        for example in expressible(case)
+        for parameter in case.operator.outputs
+    ]
+    assert done.stdout.splitlines() == printed
