@@ -9,14 +9,19 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from aclnn import operators
 from aclnn.capi import stub
 from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.checks import computed
-from aclnn.core.operator import Operator
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Sums, Work
 from aclnn.core.products import Product
 from aclnn.core.status import name_of
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.formula import Gradient
+from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.operators import OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
@@ -38,6 +43,11 @@ _PRODUCTS = """\
 
 `ACLNN_SOC_NAME` or `aclnn.set_soc_name` chooses the product that a process stands for, by the name of its system on a
 chip, as `aclrtGetSocName` tells it on a device.
+"""
+
+_BOUNDS = """\
+The bound is that of float32 results, in units of the last place; 16-bit ones are rounded once, within 0.51 units. Next
+to a zero of its derivative a gradient may be 1 unit off.
 """
 
 _LIBRARY = """\
@@ -117,7 +127,57 @@ def _products() -> str:
 
 def _overview() -> str:
     rows = [(f"[`{o.name}`](#{o.name})", f"`{o.function}`", f"`aclnnop/{o.header}`", o.summary) for o in OPERATORS]
-    return _table(("Python, torch, command line", "C", "header", "computes"), rows)
+    bounds = [(f"`{o.name}`", _taken(o), _without(o), _bound(o)) for o in OPERATORS]
+    return "\n".join(
+        [
+            _table(("Python, torch, command line", "C", "header", "computes"), rows),
+            _BOUNDS,
+            _table(("function", "data types", "not on", "bound"), bounds),
+        ]
+    )
+
+
+def _taken(operator: Operator) -> str:
+    return ", ".join(dtype.numpy.name for dtype in computed(operator) if _is_taken(operator, dtype))
+
+
+def _is_taken(operator: Operator, dtype: DataType) -> bool:
+    return any(dtype in dtypes for dtypes in operator.support.values())
+
+
+def _without(operator: Operator) -> str:
+    return ", ".join(product.title for product in Product if product not in operator.support)
+
+
+def _bound(operator: Operator) -> str:
+    """In units of float32's last place."""
+    work = _work(operator)
+    if not isinstance(work, Elementwise):
+        return "" if work is None else "[numerics.md](numerics.md)"
+    if any(isinstance(output, Sums) for output in work.outputs):
+        return "0.51; sums in float64, rounded once"
+    if fast(work.formula, DataType.FLOAT) is None:
+        return "0.51"
+    return "1; 2.6 for dy other than 1" if isinstance(work.formula, Gradient) else "1"
+
+
+def _work(operator: Operator) -> Work | None:
+    """What an operator does with small tensors and its attributes' defaults."""
+    defaults = operators.signature_of(operator).parameters
+    arguments: dict[str, Any] = {}
+    for parameter in operator.parameters:
+        default = None if parameter.kind is Kind.OUTPUT else defaults[parameter.python_name].default
+        if parameter.is_tensor:
+            arguments[parameter.name] = Tensor(DataType.FLOAT, (2, 4))
+        elif parameter.kind is Kind.SCALAR:
+            arguments[parameter.name] = Scalar(DataType.DOUBLE, DataType.DOUBLE.encode(1.0))
+        elif parameter.kind is Kind.INT_ARRAY:
+            arguments[parameter.name] = (4,)
+        else:
+            arguments[parameter.name] = True if default in (None, inspect.Parameter.empty) else default
+    if "outputMask" in arguments:
+        arguments["outputMask"] = (True,) * 3
+    return operator.work(Call(operator, arguments, Product.ATLAS_A2))
 
 
 def _section(operator: Operator) -> str:

@@ -9,7 +9,10 @@ from aclnn.core.status import AclnnError
 from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
+from aclnn.operators.ge_glu import ge_glu, ge_glu_backward, ge_glu_v3, ge_glu_v3_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
+from aclnn.operators.glu import glu, glu_backward
+from aclnn.operators.hardshrink import hardshrink, hardshrink_backward
 from aclnn.operators.hardsigmoid import hardsigmoid, hardsigmoid_backward, inplace_hardsigmoid
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
 from aclnn.operators.hardtanh import hardtanh_backward
@@ -17,10 +20,14 @@ from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_b
 from aclnn.operators.leaky_relu import inplace_leaky_relu, leaky_relu, leaky_relu_backward
 from aclnn.operators.log_sigmoid import log_sigmoid, log_sigmoid_backward, log_sigmoid_forward
 from aclnn.operators.mish import inplace_mish, mish, mish_backward
+from aclnn.operators.prelu import prelu, prelu_backward
 from aclnn.operators.rms_norm import rms_norm, rms_norm_grad
+from aclnn.operators.selu import inplace_selu, selu, selu_backward
 from aclnn.operators.sigmoid import inplace_sigmoid, sigmoid, sigmoid_backward
 from aclnn.operators.silu import silu, silu_backward
 from aclnn.operators.softplus import softplus, softplus_backward
+from aclnn.operators.softshrink import shrink, softshrink, softshrink_backward
+from aclnn.operators.squared_relu import squared_relu
 from aclnn.operators.swi_glu import swi_glu, swi_glu_grad
 from aclnn.operators.swish import swish, swish_backward
 from aclnn.operators.threshold import inplace_relu, inplace_threshold, relu, threshold, threshold_backward
@@ -35,10 +42,18 @@ __all__ = [
     "fast_gelu",
     "fast_gelu_backward",
     "fast_layer_norm",
+    "ge_glu",
+    "ge_glu_backward",
+    "ge_glu_v3",
+    "ge_glu_v3_backward",
     "gelu",
     "gelu_backward",
     "gelu_backward_v2",
     "gelu_v2",
+    "glu",
+    "glu_backward",
+    "hardshrink",
+    "hardshrink_backward",
     "hardsigmoid",
     "hardsigmoid_backward",
     "hardswish",
@@ -52,6 +67,7 @@ __all__ = [
     "inplace_leaky_relu",
     "inplace_mish",
     "inplace_relu",
+    "inplace_selu",
     "inplace_sigmoid",
     "inplace_threshold",
     "layer_norm",
@@ -64,10 +80,15 @@ __all__ = [
     "log_sigmoid_forward",
     "mish",
     "mish_backward",
+    "prelu",
+    "prelu_backward",
     "relu",
     "rms_norm",
     "rms_norm_grad",
+    "selu",
+    "selu_backward",
     "set_soc_name",
+    "shrink",
     "sigmoid",
     "sigmoid_backward",
     "silu",
@@ -75,6 +96,9 @@ __all__ = [
     "soc_name",
     "softplus",
     "softplus_backward",
+    "softshrink",
+    "softshrink_backward",
+    "squared_relu",
     "swi_glu",
     "swi_glu_grad",
     "swish",

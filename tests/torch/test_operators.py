@@ -41,6 +41,12 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]
     if "swi_glu" in name:
         return [x, 1] if name == "swi_glu" else [tensor(3, 2, 5), x, 1]
+    if "glu" in name:
+        half = tensor(3, 2, 5)
+        inputs = [x] if "backward" not in name else [half, x, tensor(3, 2, 5)] if "ge" in name else [half, x]
+        return [*inputs, 1, 1, True] if "v3" in name else [*inputs, 1]
+    if "prelu" in name:
+        return [tensor(3, 4, 5), x, tensor(4)] if "backward" in name else [x, tensor(4)]
     if "layer_norm" in name:
         return [x, [4, 5], tensor(4, 5), tensor(4, 5)]
     if name == "rms_norm_grad":
@@ -60,6 +66,8 @@ def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:
         "leaky_relu_backward": [dy, x, 0.1],
         "threshold_backward": [dy, x, 0.5],
         "hardtanh_backward": [dy, x, -1, 0.5],
+        "hardshrink_backward": [dy, x, 0.5],
+        "softshrink_backward": [dy, x, 0.5],
     }
     return further.get(name, [dy, x, x] if name == "log_sigmoid_backward" else [dy, x])
 
@@ -583,12 +591,18 @@ F = torch.nn.functional
 LIKE_PYTORCH = {
     "celu": (F.celu, (1.5,)),
     "hardsigmoid": (lambda x: F.relu6(x + 3.0) / 6.0, ()),
+    "glu": (F.glu, ()),
+    "hardshrink": (F.hardshrink, (0.75,)),
     "leaky_relu": (F.leaky_relu, (0.2,)),
     "log_sigmoid": (F.logsigmoid, ()),
     "mish": (F.mish, ()),
     "relu": (F.relu, ()),
+    "selu": (F.selu, ()),
+    "shrink": (lambda x, *numbers: F.hardshrink(x, 0.75) - 0.25 * F.hardshrink(x, 0.75).sign(), (0.75, 0.25)),
     "sigmoid": (torch.sigmoid, ()),
     "softplus": (F.softplus, (1.5, 2.0)),
+    "softshrink": (F.softshrink, (0.75,)),
+    "squared_relu": (lambda x: F.relu(x).square(), ()),
     "swish": (_swish, (1.5,)),
     "threshold": (F.threshold, (0.5, -1.0)),
 }
@@ -605,5 +619,46 @@ def test_activations_have_pytorchs_values_and_derivatives(name: str) -> None:
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), x)
         found.append((y, first, second))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours.detach(), expected.detach().float(), rtol=2e-5, atol=2e-5)
+
+
+def _ge_glu(x: Any, mode: int, left: bool) -> Any:
+    p, g = x.chunk(2, 0)[:: -1 if left else 1]
+    return p * F.gelu(g, approximate="tanh" if mode else "none")
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("mode", [0, 1])
+def test_ge_glu_has_pytorchs_values_and_derivatives(mode: int, left: bool) -> None:
+    found = []
+    for function, dtype in (
+        (lambda x: A.ge_glu_v3(x, 0, mode, left)[0] if left else A.ge_glu(x, 0, mode)[0], torch.float32),
+        (lambda x: _ge_glu(x, mode, left), torch.float64),
+    ):
+        x = torch.linspace(-4, 4, 100).reshape(10, 10).to(dtype).requires_grad_()
+        y = function(x)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        found.append((y, first))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours.detach(), expected.detach().float(), rtol=2e-5, atol=2e-5)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        A.ge_glu(torch.randn(4, requires_grad=True))[1].sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 4, 5), (0, 4)])
+@pytest.mark.parametrize("slopes", [1, 4])
+def test_prelu_has_pytorchs_values_and_derivatives(shape: tuple[int, ...], slopes: int) -> None:
+    if slopes > 1 and len(shape) == 1:
+        return
+    found = []
+    for function, dtype in ((A.prelu, torch.float32), (F.prelu, torch.float64)):
+        generator = torch.Generator().manual_seed(3)
+        x = torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+        weight = torch.randn(slopes, generator=generator).to(dtype).requires_grad_()
+        y = function(x, weight)
+        first = torch.autograd.grad(y.square().sum(), (x, weight), create_graph=True)
+        second = torch.autograd.grad(sum(part.square().sum() for part in first), (x, weight))
+        found.append((y, *first, *second))
     for ours, expected in zip(*found, strict=True):
         torch.testing.assert_close(ours.detach(), expected.detach().float(), rtol=2e-5, atol=2e-5)

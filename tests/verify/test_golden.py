@@ -16,6 +16,7 @@ from tests.cases import CASES
 from tests.cases.table import changed
 
 from aclnn import formula
+from aclnn.core.products import Product
 from aclnn.kernels.cpu import threads
 from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
@@ -294,8 +295,15 @@ def test_the_ends_of_a_ball_round_as_it_does(value, last):
 FAMILY = [case for case in CASES if case.name in JUDGED and "norm" not in case.name]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("case", FAMILY, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{case.name}-{dtype}")
+        for case in FAMILY
+        for dtype in TYPES
+        if FORMATS[dtype].dtype in case.dtypes[Product.ATLAS_A2]
+    ],
+)
 def test_every_operator_is_within_its_bound_of_its_golden_value(case, dtype):
     """Also with what is not finite, halves of tensors and attributes."""
     operator, rows = case.operator, 40
@@ -305,7 +313,8 @@ def test_every_operator_is_within_its_bound_of_its_golden_value(case, dtype):
     for parameter in operator.inputs:
         shape = arguments[parameter.name].shape
         values = (3 * rng.normal(size=shape)).astype(kind(dtype))
-        values.reshape(-1)[: 8 * 16] = bit_patterns(dtype, 8 * 16, 10)
+        special = 0 if case.name == "prelu_backward" else values.size // 5  # of sums nothing finite would be left
+        values.reshape(-1)[:special] = bit_patterns(dtype, 8 * 16, 10)[:special]
         inputs[parameter.python_name] = np.roll(values, 5 * len(inputs))
     attributes = {p.python_name: arguments[p.name] for p in operator.attributes}
     found = golden(operator.name, inputs, **attributes)

@@ -985,6 +985,136 @@ def aclnnGeluBackwardV2(workspace: int | None, workspaceSize: int, executor: int
     Phase two: queues the work.
     """
 
+def aclnnGeGluGetWorkspaceSize(
+    self: int | None, dim: int, approximate: int, out: int | None, outGelu: int | None
+) -> tuple[int, int, int]:
+    """GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeGluV3GetWorkspaceSize(
+    self: int | None, dim: int, approximate: int, activateLeft: int, out: int | None, outGelu: int | None
+) -> tuple[int, int, int]:
+    """GeGLU: one half along a dimension times Gelu of the other half, and that by itself.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeGluV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GeGLU: one half along a dimension times Gelu of the other half, and that by itself.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeGluBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, gelu: int | None, dim: int, approximate: int, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of GeGLU with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeGluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of GeGLU with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeGluV3BackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    gelu: int | None,
+    dim: int,
+    approximate: int,
+    activateLeft: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of GeGLU, of either half, with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeGluV3Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of GeGLU, of either half, with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGluGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """Gated linear unit: the first half along a dimension times the logistic function of the second half.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gated linear unit: the first half along a dimension times the logistic function of the second half.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGluBackwardGetWorkspaceSize(
+    gradOut: int | None, self: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the gated linear unit with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the gated linear unit with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnHardshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: int | None) -> tuple[int, int, int]:
+    """Zero instead of what is close to it.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardshrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Zero instead of what is close to it.
+
+    Phase two: queues the work.
+    """
+
+def aclnnHardshrinkBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, lambd: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Hardshrink with respect to its input, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardshrinkBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Hardshrink with respect to its input, with broadcasting and type promotion.
+
+    Phase two: queues the work.
+    """
+
 def aclnnHardsigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Piecewise linear logistic function.
 
@@ -1046,7 +1176,7 @@ def aclnnHardswish(workspace: int | None, workspaceSize: int, executor: int | No
     """
 
 def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, int]:
-    """Hardswish, its result written back into its argument.
+    """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -1054,7 +1184,7 @@ def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, i
     """
 
 def aclnnInplaceHardswish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hardswish, its result written back into its argument.
+    """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
 
     Phase two: queues the work.
     """
@@ -1314,7 +1444,7 @@ def aclnnMish(workspace: int | None, workspaceSize: int, executor: int | None, s
     """
 
 def aclnnInplaceMishGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Mish, its result written back into its argument.
+    """Mish: x times the hyperbolic tangent of Softplus, its result written back into its argument.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -1322,7 +1452,7 @@ def aclnnInplaceMishGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
     """
 
 def aclnnInplaceMish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mish, its result written back into its argument.
+    """Mish: x times the hyperbolic tangent of Softplus, its result written back into its argument.
 
     Phase two: queues the work.
     """
@@ -1339,6 +1469,36 @@ def aclnnMishBackwardGetWorkspaceSize(
 
 def aclnnMishBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Mish with respect to its input, with broadcasting and type promotion.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPreluGetWorkspaceSize(self: int | None, weight: int | None, out: int | None) -> tuple[int, int, int]:
+    """Rectified linear unit with learned slopes for negative arguments.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPrelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectified linear unit with learned slopes for negative arguments.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPreluBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, weight: int | None, gradInput: int | None, gradWeight: int | None
+) -> tuple[int, int, int]:
+    """Gradients of the rectified linear unit with learned slopes, with respect to its input and the slopes.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPreluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of the rectified linear unit with learned slopes, with respect to its input and the slopes.
 
     Phase two: queues the work.
     """
@@ -1371,6 +1531,50 @@ def aclnnRmsNormGradGetWorkspaceSize(
 
 def aclnnRmsNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of RMSNorm for its input and weight.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Scaled exponential linear unit.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scaled exponential linear unit.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceSeluGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Scaled exponential linear unit, its result written back into its argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceSelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scaled exponential linear unit, its result written back into its argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSeluBackwardGetWorkspaceSize(
+    gradOutput: int | None, result: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the scaled exponential linear unit by its result.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the scaled exponential linear unit by its result.
 
     Phase two: queues the work.
     """
@@ -1477,6 +1681,66 @@ def aclnnSoftplusBackwardGetWorkspaceSize(
 
 def aclnnSoftplusBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Softplus with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: int | None) -> tuple[int, int, int]:
+    """What is close to 0 becomes it, the rest comes as much closer.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftshrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """What is close to 0 becomes it, the rest comes as much closer.
+
+    Phase two: queues the work.
+    """
+
+def aclnnShrinkGetWorkspaceSize(
+    self: int | None, lambd: int | None, bias: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """What is close to 0 becomes it, the rest comes closer by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnShrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """What is close to 0 becomes it, the rest comes closer by a number of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftshrinkBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, lambd: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Softshrink with respect to its input, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftshrinkBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Softshrink with respect to its input, with broadcasting and type promotion.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSquaredReluGetWorkspaceSize(input: int | None, out: int | None) -> tuple[int, int, int]:
+    """Square of the rectified linear unit.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSquaredRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Square of the rectified linear unit.
 
     Phase two: queues the work.
     """
@@ -1588,7 +1852,7 @@ def aclnnThreshold(workspace: int | None, workspaceSize: int, executor: int | No
 def aclnnInplaceThresholdGetWorkspaceSize(
     selfRef: int | None, threshold: int | None, value: int | None
 ) -> tuple[int, int, int]:
-    """A number written over what is not above a threshold.
+    """A number instead of what is not above a threshold, its result written back into its argument.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -1596,7 +1860,7 @@ def aclnnInplaceThresholdGetWorkspaceSize(
     """
 
 def aclnnInplaceThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A number written over what is not above a threshold.
+    """A number instead of what is not above a threshold, its result written back into its argument.
 
     Phase two: queues the work.
     """

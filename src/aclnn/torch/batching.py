@@ -55,18 +55,24 @@ def _is_deep(in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> boo
     return any(isinstance(a, torch.Tensor) and a.dim() - (d is not None) >= MOST_DIMS for a, d in pairs)
 
 
-def _halves(call: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Make the rule of operators whose last argument is the dimension along which the last tensor has two halves."""
+def _halves(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the rule of operators whose first attribute is the dimension of the halves, which the last tensor has."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        *tensors, dim = arguments
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        dim, *attributes = arguments[len(tensors) :]
         moved = [_leading(tensor, at, info.batch_size) for tensor, at in zip(tensors, in_dims, strict=False)]
         rank = moved[-1].dim() - 1
         if not -rank <= dim < rank:  # which would be the batch's
             return _one_by_one(call, info, in_dims, arguments)
-        return call(*moved, dim + 1 if dim >= 0 else dim), 0
+        results = call(*moved, dim + 1 if dim >= 0 else dim, *attributes)
+        return results, (0,) * len(results) if isinstance(results, tuple) else 0
 
     return rule
+
+
+def _each(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda info, in_dims, *arguments: _one_by_one(call, info, in_dims, arguments)
 
 
 def _layer_norm(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,19 +109,17 @@ def _rms_norm(call: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _rms_norm_grad(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda info, in_dims, *arguments: _one_by_one(call, info, in_dims, arguments)
-
-
 _RULES = {
     "layer_norm": _layer_norm,
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
-    "swi_glu": _halves,
-    "swi_glu_grad": _halves,
+    **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward", "ge_glu", "ge_glu_backward"), _halves),
+    **dict.fromkeys(("ge_glu_v3", "ge_glu_v3_backward"), _halves),
     "rms_norm": _rms_norm,
-    "rms_norm_grad": _rms_norm_grad,
+    "rms_norm_grad": _each,
+    "prelu": _each,
+    "prelu_backward": _each,
 }
 
 

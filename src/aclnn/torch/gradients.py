@@ -14,6 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from aclnn.core.checks import MOST_DIMS
 from aclnn.operators import BY_NAME
 from aclnn.operators.gelu import TANH
+from aclnn.operators.selu import SCALE, SCALED_ALPHA
 from aclnn.torch.registration import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
 
 Tensor = Any
@@ -98,7 +99,6 @@ _log_sigmoid_backward = _OURS.log_sigmoid_backward.default
 _first("fast_gelu", _OURS.fast_gelu_backward.default)
 _first("elu", lambda grad, x, *numbers: _elu_backward(grad, *numbers, False, x))
 _first("leaky_relu", lambda grad, x, slope: _OURS.leaky_relu_backward.default(grad, x, slope, False))
-_first("sigmoid", lambda grad, x: _OURS.sigmoid_backward.default(grad, _OURS.sigmoid.default(x)))
 _first("relu", lambda grad, x: _OURS.threshold_backward.default(grad, x, 0))
 _first("threshold", lambda grad, x, threshold, value: _OURS.threshold_backward.default(grad, x, threshold))
 _first("hardsigmoid", _OURS.hardsigmoid_backward.default)
@@ -109,8 +109,29 @@ _first("log_sigmoid", lambda grad, x: _log_sigmoid_backward(grad, x, x))
 _first("softplus", _OURS.softplus_backward.default)
 _first("silu", _OURS.silu_backward.default)
 _first("hardswish", lambda grad, x: _hardswish_backward(grad.to(x.dtype), x))
+_first("hardshrink", _OURS.hardshrink_backward.default)
+_first("softshrink", _OURS.softshrink_backward.default)
+_first("shrink", lambda grad, x, lambd, bias: _OURS.softshrink_backward.default(grad, x, lambd))
+_first("squared_relu", lambda grad, x: grad * (2.0 * x.clamp(min=0.0)))
+_first("glu", _OURS.glu_backward.default)
 _first("gelu", lambda grad, x: _gelu_backward(grad, x, "tanh"))
 _first("gelu_v2", lambda grad, x, mode: _gelu_backward(grad, x, "tanh" if mode == TANH else "none"))
+
+
+def _by_result(name: str, differentiate: Callable[..., Tensor]) -> None:
+    """Register the gradient of a function of x alone that is told by its result."""
+
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (y,) = ctx.saved_tensors
+        if y.dim() <= MOST_DIMS:
+            return None, differentiate(grad, y)
+        return None, differentiate(grad.flatten(0, -MOST_DIMS), y.flatten(0, -MOST_DIMS)).reshape(y.shape)
+
+    _register(name, backward, lambda ctx, inputs, output: ctx.save_for_backward(output))
+
+
+_by_result("selu", _OURS.selu_backward.default)
+_by_result("sigmoid", _OURS.sigmoid_backward.default)
 
 
 def _setup_swi_glu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -129,6 +150,44 @@ def _swi_glu(ctx: Any, grad: Tensor) -> Any:
 
 
 _register("swi_glu", _swi_glu, _setup_swi_glu)
+
+
+def _setup_ge_glu(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, *ctx.attributes = inputs
+    ctx.save_for_backward(x, output[1])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _ge_glu(name: str) -> Callable[..., Any]:
+    differentiate = getattr(_OURS, f"{name}_backward").default
+
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> Any:
+        x, gelu = ctx.saved_tensors
+        dx = None if grad is None else differentiate(grad, x, gelu, *ctx.attributes)
+        return None, dx, *[None] * len(ctx.attributes)
+
+    return backward
+
+
+for _name in ("ge_glu", "ge_glu_v3"):
+    _register(_name, _ge_glu(_name), _setup_ge_glu)
+
+
+def _setup_prelu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _prelu(ctx: Any, grad: Tensor) -> Any:
+    x, weight = ctx.saved_tensors
+    if not x.numel():  # of which aclnnPreluBackward writes no gradient of the weight
+        return None, torch.zeros_like(x), torch.zeros_like(weight)
+    dtype = torch.promote_types(x.dtype, weight.dtype)
+    dx, dw = _OURS.prelu_backward.default(grad.to(dtype), x.to(dtype), weight.to(dtype))
+    return None, dx.to(x.dtype), dw.to(weight.dtype).reshape(weight.shape)
+
+
+_register("prelu", _prelu, _setup_prelu)
 
 
 def _setup_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -229,6 +288,27 @@ def _swi_glu_derivatives(dy: Tensor, x: Tensor, dim: int) -> Tensor:
     return torch.cat([dy * _silu_derivative(a) * b, dy * a * torch.sigmoid(a)], dim)
 
 
+def _glu_derivatives(dy: Tensor, x: Tensor, dim: int) -> Tensor:
+    a, b = x.tensor_split(2, dim)
+    s = torch.sigmoid(b)
+    return torch.cat([dy * s, dy * a * s * (1.0 - s)], dim)
+
+
+def _ge_glu_derivatives(dy: Tensor, x: Tensor, gelu: Tensor, dim: int, approximate: int, left: bool = False) -> Tensor:
+    p, g = x.tensor_split(2, dim)[:: -1 if left else 1]
+    mode = "tanh" if approximate == TANH else "none"
+    derivative = _THEIRS.gelu_backward(torch.ones_like(g), g, approximate=mode)
+    return torch.cat([dy * gelu, dy * p * derivative][:: -1 if left else 1], dim)
+
+
+def _prelu_gradients(dy: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    one = weight.numel() == 1
+    w = weight.reshape(()) if one else weight.reshape(-1, *[1] * (x.dim() - 2))
+    dw = torch.where(x > 0.0, 0.0, dy * x)
+    rest = [dim for dim in range(x.dim()) if dim != 1]
+    return torch.where(x > 0.0, dy, w * dy), dw.sum().reshape(weight.shape) if one else dw.sum(rest)
+
+
 def _hardswish_derivative(x: Tensor, outside: Tensor) -> Tensor:
     """In elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
     return torch.where(outside, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
@@ -249,6 +329,9 @@ def _softplus_derivative(x: Tensor, beta: Any, threshold: Any) -> Tensor:
 
 
 _second("elu_backward", lambda dy, *given: dy * _elu_derivative(*given))
+_second("hardshrink_backward", lambda dy, x, lambd: torch.where(x.abs() > max(lambd, 0), dy, 0.0))
+_second("softshrink_backward", lambda dy, x, lambd: torch.where(x.abs() > lambd, dy, 0.0))
+_second("selu_backward", lambda dy, y: dy * torch.where(y > 0.0, float(SCALE), y + float(SCALED_ALPHA)))
 _second("sigmoid_backward", lambda dy, y: dy * ((1.0 - y) * y))
 _second("mish_backward", lambda dy, x: dy * _mish_derivative(x))
 _second("threshold_backward", lambda dy, x, threshold: torch.where(x > threshold, dy, 0.0))
@@ -263,6 +346,10 @@ _second("silu_backward", lambda dy, x: dy * _silu_derivative(x))
 _second("hardswish_backward", lambda dy, x: dy * _hardswish_derivative(x, x.abs() > 3.0))
 _second("hardswish_backward_v2", lambda dy, x: dy * _hardswish_derivative(x, x.abs() >= 3.0))
 _second("swi_glu_grad", _swi_glu_derivatives)
+_second("glu_backward", _glu_derivatives)
+_second("ge_glu_backward", _ge_glu_derivatives)
+_second("ge_glu_v3_backward", _ge_glu_derivatives)
+_second("prelu_backward", _prelu_gradients)
 # PyTorch's own does not broadcast.
 _second("gelu_backward", lambda dy, x: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate="tanh"))
 _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))

@@ -8,6 +8,7 @@ partial sums, and the normalised dimensions are whole everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from aclnn.core.checks import broadcast_shape
@@ -34,15 +35,32 @@ def _elementwise(*arguments: Any) -> list[Rule]:
     return whole + [([Shard(dim)], [placement(a, dim) for a in arguments]) for dim in range(len(shape))]
 
 
-def _halves(*arguments: Any) -> list[Rule]:
+def _halves(*arguments: Any, outputs: int = 1) -> list[Rule]:
     """Rules of operators whose tensors are, or have, halves along one dimension: whole along it, which comes last."""
     from torch.distributed.tensor import Replicate, Shard
 
     tensors = [argument for argument in arguments if _is_tensor(argument)]
-    dim = -1 if len(tensors) == len(arguments) else arguments[-1]
+    dim = -1 if len(tensors) == len(arguments) else arguments[len(tensors)]
     rank = len(tensors[-1].shape)
     placements = [Replicate(), *(Shard(other) for other in range(rank) if other not in (dim, dim + rank))]
-    return [([p], [p if _is_tensor(argument) else None for argument in arguments]) for p in placements]
+    return [([p] * outputs, [p if _is_tensor(argument) else None for argument in arguments]) for p in placements]
+
+
+def _prelu(*arguments: Any) -> list[Rule]:
+    """Of x and w, or of dy, x and w: whole along the dimension of the weights, whose gradients are partial sums."""
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    *operands, x, _ = arguments
+    rules: list[Rule] = [([Replicate()] * (1 + len(operands)), [Replicate()] * len(arguments))]
+    for dim in range(len(x.shape)):
+        if dim != 1:
+            owns = [dim - (len(x.shape) - len(a.shape)) for a in operands]
+            placed = [
+                Shard(own) if own >= 0 and a.shape[own] == x.shape[dim] else Replicate()
+                for a, own in zip(operands, owns, strict=True)
+            ]
+            rules.append(([Shard(dim), *[Partial()] * len(operands)], [*placed, Shard(dim), Replicate()]))
+    return rules
 
 
 def _layer_norm(x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, *rest: Any) -> list[Rule]:
@@ -104,8 +122,11 @@ _RULES: dict[str, Callable[..., list[Rule]]] = {
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
-    "swi_glu": _halves,
-    "swi_glu_grad": _halves,
+    **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward"), _halves),
+    **dict.fromkeys(("ge_glu_backward", "ge_glu_v3_backward"), _halves),
+    **dict.fromkeys(("ge_glu", "ge_glu_v3"), partial(_halves, outputs=2)),
+    "prelu": _prelu,
+    "prelu_backward": _prelu,
     "rms_norm": _rms_norm,
     "rms_norm_grad": _rms_norm_grad,
 }

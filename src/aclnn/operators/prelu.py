@@ -1,0 +1,172 @@
+"""aclnnPrelu, x above 0 and w·x below with learned weights w, and aclnnPreluBackward, its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aclnn.core.checks import (
+    WITH_BFLOAT16,
+    WITHOUT_BFLOAT16,
+    broadcast_shape_of,
+    broadcastable,
+    dtype_in,
+    extents,
+    floating,
+    limited_dims,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+)
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, PerChannel, Sums
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Real, where
+
+
+def prelu_forward(x: Real, w: Real) -> Real:
+    """X above 0, else w·x."""
+    return where(x > 0.0, x, w * x)
+
+
+def prelu_gradients(dy: Real, x: Real, w: Real) -> tuple[Real, Real]:
+    """dy and 0 above 0, else w·dy and dy·x, the share of an element in the weight's gradient; NaN where x is."""
+    open_, closed = x > 0.0, x <= 0.0
+    return where(open_, dy, where(closed, w * dy, x)), where(open_, 0.0, dy * x)
+
+
+def _channels(call: Call) -> int:
+    """The size along dimension 1; 1 without it."""
+    shape = call["self"].shape
+    return shape[1] if len(shape) > 1 else 1
+
+
+def _one_or_each(call: Call) -> str | None:
+    size, channels = call["weight"].size, _channels(call)
+    if size in (1, channels):
+        return None
+    return (
+        f"weight: expected 1 element or {channels} (dimension 1 of self), got {size}: {extents(call['weight'].shape)}"
+    )
+
+
+def _gradient_shape(call: Call) -> tuple[int, ...]:
+    weight: tuple[int, ...] = call["weight"].shape
+    return weight if call["weight"].size == 1 else (_channels(call),)
+
+
+def _gradient_of_weight(call: Call) -> str | None:
+    expected, got = _gradient_shape(call), call["gradWeight"].shape
+    return None if got == expected else f"gradWeight: expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _work(call: Call) -> Elementwise | None:
+    if call["self"].size == 0 or call["weight"].size == 0:
+        return None
+    return Elementwise(prelu_forward, ("self", PerChannel("weight")), ("out",))
+
+
+def _gradient_work(call: Call) -> Elementwise | None:
+    if 0 in (call["gradOutput"].size, call["self"].size, call["weight"].size):
+        return None
+    operands = ("gradOutput", "self", PerChannel("weight"))
+    return Elementwise(prelu_gradients, operands, ("gradInput", Sums("gradWeight")))
+
+
+_WEIGHT = Parameter("weight", "weight", Kind.INPUT, "w, 1 element or one for each index along dimension 1 of self")
+_ONE_OR_EACH = rule("1 element or one for each channel: weight", _one_or_each)
+_GRADIENT_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16}
+
+PRELU = Operator(
+    name="prelu",
+    function="aclnnPrelu",
+    summary="Rectified linear unit with learned slopes for negative arguments.",
+    formula="out = x if x > 0 else w * x",
+    parameters=(
+        Parameter("self", "self", Kind.INPUT, "x"),
+        _WEIGHT,
+        Parameter("out", "out", Kind.OUTPUT, "the result; its data type may differ"),
+    ),
+    support=_GRADIENT_SUPPORT | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16},
+    checks=(
+        present("self", "weight", "out"),
+        dtype_in(floating, "self", "weight", "out"),
+        limited_dims("self", "weight", "out"),
+        same_shape("out", "self"),
+        _ONE_OR_EACH,
+    ),
+    work=_work,
+    infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
+)
+
+PRELU_BACKWARD = Operator(
+    name="prelu_backward",
+    function="aclnnPreluBackward",
+    summary="Gradients of the rectified linear unit with learned slopes, with respect to its input and the slopes.",
+    formula="dx = dy if x > 0 else w * dy;  dw = sum of (0 if x > 0 else dy * x)",
+    parameters=(
+        Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
+        Parameter("self", "self", Kind.INPUT, "x, the forward input"),
+        _WEIGHT,
+        Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx"),
+        Parameter("gradWeight", "grad_weight", Kind.OUTPUT, "dw; not written where self is empty"),
+    ),
+    support=_GRADIENT_SUPPORT,
+    checks=(
+        present("gradOutput", "self", "weight", "gradInput", "gradWeight"),
+        dtype_in(floating, "self"),
+        same_dtype("gradOutput", "self"),
+        same_dtype("weight", "self"),
+        same_dtype("gradInput", "self"),
+        same_dtype("gradWeight", "self"),
+        limited_dims("gradOutput", "self", "weight", "gradInput", "gradWeight"),
+        same_shape("gradInput", "self"),
+        _ONE_OR_EACH,
+        rule("shape of the weight's gradient: gradWeight", _gradient_of_weight),
+        broadcastable("gradOutput", "self"),
+        broadcast_shape_of("self", "gradOutput", "self"),
+    ),
+    work=_gradient_work,
+    infer=lambda call: {
+        "gradInput": (call["self"].dtype, call["self"].shape),
+        "gradWeight": (call["weight"].dtype, _gradient_shape(call)),
+    },
+)
+
+
+def prelu(self: Any, weight: Any, out: Any = None) -> Any:
+    """PReLU: x for x > 0, ``w·x`` else.
+
+    Args:
+        self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        weight: w, any of the three data types; 1 element, or one for each index along dimension 1 of x, in any shape.
+        out: where to write the result, x's shape, any of the three data types; a new NumPy array of x's by default.
+
+    Returns:
+        The result (``out`` when it was given).
+
+    Raises:
+        AclnnError: an argument that aclnnPrelu refuses, with its status code.
+    """
+    return arrays.call(PRELU, (self, weight), (), (out,))
+
+
+def prelu_backward(grad_output: Any, self: Any, weight: Any, out: Any = (None, None)) -> Any:
+    """Gradients of PReLU: dy for x > 0 and ``w·dy`` else, and the sums of ``dy·x`` where x is not above 0.
+
+    Args:
+        grad_output: dy; x's data type, a shape that broadcasts to x's.
+        self: x, the forward input; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on
+            the CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
+        weight: w, as for ``prelu``, of x's data type.
+        out: a tuple of where to write dx (x's shape) and dw (w's shape if that is of 1 element, else one dimension),
+            x's data type; new NumPy arrays by default.
+
+    Returns:
+        dx and dw, which is not written where x is empty.
+
+    Raises:
+        AclnnError: an argument that aclnnPreluBackward refuses, with its status code.
+    """
+    return arrays.call(PRELU_BACKWARD, (grad_output, self, weight), (), out)
