@@ -3,24 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
+from aclnn.operators import BY_NAME
 from aclnn.operators.gelu import TANH
 from aclnn.torch.registration import torch
 
 Tensor = Any
 
 _APPROXIMATE = {"none": 0, "tanh": TANH}
+_REQUIRED = Parameter.empty
+
+
+def _activation(name: str, *, operator: str = "", inplace: bool = True, **numbers: Any) -> Callable[..., Tensor]:
+    """Return the function of an operator of one tensor, with the signature of PyTorch's.
+
+    Args:
+        name: PyTorch's.
+        operator: ours; by default of the same name.
+        inplace: whether PyTorch's has a last argument ``inplace``.
+        numbers: the attributes with their defaults, in order.
+    """
+    declared = BY_NAME[operator or name]
+    run = getattr(torch.ops.aclnn, declared.name)
+    defaults = (*numbers.values(), *[False] * inplace)
+    names = ("input", *numbers, *["inplace"] * inplace)
+    signature = Signature(
+        [
+            Parameter(parameter, Parameter.POSITIONAL_OR_KEYWORD, default=default)
+            for parameter, default in zip(names, (_REQUIRED, *defaults), strict=True)
+        ]
+    )
+    least, most = 1 + sum(default is _REQUIRED for default in defaults), len(names)
+
+    def function(*arguments: Any, **named: Any) -> Tensor:
+        if named or not least <= len(arguments) <= most:
+            bound = signature.bind(*arguments, **named)
+            bound.apply_defaults()
+            arguments = bound.args
+        input, *given = (*arguments, *defaults[len(arguments) - 1 :])
+        if inplace and given.pop():
+            # The gradient needs x, which is about to be overwritten.
+            return input.copy_(run(input.clone() if _may_be_differentiated(input) else input, *given))
+        return run(input, *given)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{declared.summary} ``{declared.formula}``, as ``torch.nn.functional.{name}``."
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+celu = _activation("celu", alpha=1.0)
+elu = _activation("elu", alpha=1.0)
+glu = _activation("glu", inplace=False, dim=-1)
+hardshrink = _activation("hardshrink", inplace=False, lambd=0.5)
+hardsigmoid = _activation("hardsigmoid")
+hardswish = _activation("hardswish")
+leaky_relu = _activation("leaky_relu", negative_slope=0.01)
+logsigmoid = _activation("logsigmoid", operator="log_sigmoid", inplace=False)
+mish = _activation("mish")
+prelu = _activation("prelu", inplace=False, weight=_REQUIRED)
+relu = _activation("relu")
+selu = _activation("selu")
+sigmoid = _activation("sigmoid", inplace=False)
+silu = _activation("silu")
+softplus = _activation("softplus", inplace=False, beta=1.0, threshold=20.0)
+softshrink = _activation("softshrink", inplace=False, lambd=0.5)
+threshold = _activation("threshold", threshold=_REQUIRED, value=_REQUIRED)
 
 
 def fast_gelu(input: Tensor) -> Tensor:
     """``x / (1 + exp(-1.702·x))``; any shape of at most 8 dimensions, float32, float16 or bfloat16."""
     return torch.ops.aclnn.fast_gelu(input)
-
-
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``x / (1 + exp(-x))``, as ``torch.nn.functional.silu``."""
-    return _apply(torch.ops.aclnn.silu, input, inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -32,11 +87,6 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     if approximate not in _APPROXIMATE:
         raise RuntimeError(f"gelu(): approximate: expected 'none' or 'tanh', got {approximate!r}")
     return torch.ops.aclnn.gelu_v2(input, _APPROXIMATE[approximate])
-
-
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """0 up to -3, x from 3 on, ``x·(x + 3)/6`` in between, as ``torch.nn.functional.hardswish``."""
-    return _apply(torch.ops.aclnn.hardswish, input, inplace)
 
 
 def layer_norm(
@@ -51,13 +101,6 @@ def layer_norm(
     Weight and bias have one data type, float32 or the input's.
     """
     return torch.ops.aclnn.layer_norm(input, normalized_shape, weight, bias, eps)[0]
-
-
-def _apply(operator: Callable[..., Tensor], input: Tensor, inplace: bool) -> Tensor:
-    if not inplace:
-        return operator(input)
-    # The gradient needs x, which is about to be overwritten.
-    return input.copy_(operator(input.clone() if _may_be_differentiated(input) else input))
 
 
 def _may_be_differentiated(input: Tensor) -> bool:

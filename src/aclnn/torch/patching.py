@@ -9,21 +9,15 @@ from aclnn.torch.registration import torch
 
 Model = TypeVar("Model")
 
-_OURS: dict[type, type] = {
-    torch.nn.SiLU: nn.SiLU,
-    torch.nn.GELU: nn.GELU,
-    torch.nn.Hardswish: nn.Hardswish,
-    torch.nn.LayerNorm: nn.LayerNorm,
-}
-_THEIRS = {ours: theirs for theirs, ours in _OURS.items()}
+_THEIRS = {ours: theirs for theirs, ours in nn.OURS.items()}
 
 
 def patch(model: Model) -> Model:
-    """Make the SiLU, GELU, Hardswish and LayerNorm modules of a model compute with our operators, in place.
+    """Make a model's modules of the classes that ``aclnn.torch.nn`` extends compute with our operators, in place.
 
-    Each module stays the same object with the same parameters, hooks and state dict; only its class changes. Subclasses
-    of those modules, modules with a ``forward`` of their own, and functions that a model calls itself (``F.gelu``), are
-    left alone.
+    Those are activations such as SiLU, GELU and PReLU, and LayerNorm. Each module stays the same object with the same
+    parameters, hooks and state dict; only its class changes. Subclasses of those modules, modules with a ``forward`` of
+    their own, and functions that a model calls itself (``F.gelu``), are left alone.
 
     Returns:
         The model.
@@ -31,7 +25,7 @@ def patch(model: Model) -> Model:
     Raises:
         TypeError: it is no ``torch.nn.Module``.
     """
-    return _swap("patch", model, _OURS)
+    return _swap("patch", model, nn.OURS)
 
 
 def unpatch(model: Model) -> Model:
