@@ -9,23 +9,22 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from aclnn import operators
 from aclnn.capi import stub
 from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.checks import computed
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Sums, Work
+from aclnn.core.operator import Elementwise, Operator, Sums
 from aclnn.core.products import Product
 from aclnn.core.status import name_of
-from aclnn.core.tensor import Scalar, Tensor
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.operators import OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
 from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
+from tools.works import works_of
 
 _INTRODUCTION = """\
 # The operators
@@ -151,7 +150,7 @@ def _without(operator: Operator) -> str:
 
 def _bound(operator: Operator) -> str:
     """In units of float32's last place."""
-    work = _work(operator)
+    work = next(works_of(operator), None)
     if not isinstance(work, Elementwise):
         return "" if work is None else "[numerics.md](numerics.md)"
     if any(isinstance(output, Sums) for output in work.outputs):
@@ -159,25 +158,6 @@ def _bound(operator: Operator) -> str:
     if fast(work.formula, DataType.FLOAT) is None:
         return "0.51"
     return "1; 2.6 for dy other than 1" if isinstance(work.formula, Gradient) else "1"
-
-
-def _work(operator: Operator) -> Work | None:
-    """What an operator does with small tensors and its attributes' defaults."""
-    defaults = operators.signature_of(operator).parameters
-    arguments: dict[str, Any] = {}
-    for parameter in operator.parameters:
-        default = None if parameter.kind is Kind.OUTPUT else defaults[parameter.python_name].default
-        if parameter.is_tensor:
-            arguments[parameter.name] = Tensor(DataType.FLOAT, (2, 4))
-        elif parameter.kind is Kind.SCALAR:
-            arguments[parameter.name] = Scalar(DataType.DOUBLE, DataType.DOUBLE.encode(1.0))
-        elif parameter.kind is Kind.INT_ARRAY:
-            arguments[parameter.name] = (4,)
-        else:
-            arguments[parameter.name] = True if default in (None, inspect.Parameter.empty) else default
-    if "outputMask" in arguments:
-        arguments["outputMask"] = (True,) * 3
-    return operator.work(Call(operator, arguments, Product.ATLAS_A2))
 
 
 def _section(operator: Operator) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, times, where
 from aclnn.operators.gelu import TANH, gelu_erf_derivative, gelu_erf_forward, gelu_tanh_derivative, gelu_tanh_forward
+from aclnn.typing import Array, ArrayLike
 
 ERF = 0
 """``approximate`` for the exact GELU; ``TANH`` for its approximation."""
@@ -180,7 +181,9 @@ GE_GLU_V3_BACKWARD = replace(
 )
 
 
-def ge_glu(self: Any, dim: int = -1, approximate: int = 0, out: Any = (None, None)) -> Any:
+def ge_glu(
+    self: ArrayLike, dim: int = -1, approximate: int = 0, out: Sequence[ArrayLike | None] = (None, None)
+) -> tuple[Array, Array]:
     """GeGLU: ``p·GELU(g)`` and ``GELU(g)``, where p and g are the halves of a tensor along a dimension.
 
     Args:
@@ -188,7 +191,7 @@ def ge_glu(self: Any, dim: int = -1, approximate: int = 0, out: Any = (None, Non
             ``__dlpack__`` or ``__array_interface__``; any strides.
         dim: the dimension along which p and g lie, an even number of elements; from the end if negative.
         approximate: 0 for ``GELU(g) = g·Phi(g)``, 1 for its tanh approximation.
-        out: a tuple of where to write the two results, same data type, half of that shape; new NumPy arrays by default.
+        out: where to write the two results, same data type, half of that shape; new NumPy arrays by default.
 
     Returns:
         The product and GELU of g.
@@ -196,12 +199,17 @@ def ge_glu(self: Any, dim: int = -1, approximate: int = 0, out: Any = (None, Non
     Raises:
         AclnnError: an argument that aclnnGeGlu refuses, with its status code.
     """
-    return arrays.call(GE_GLU, (self,), (dim, approximate), out)
+    results = arrays.call(GE_GLU, (self,), (dim, approximate), out)
+    return results[0], results[1]
 
 
 def ge_glu_v3(
-    self: Any, dim: int = -1, approximate: int = 0, activate_left: bool = False, out: Any = (None, None)
-) -> Any:
+    self: ArrayLike,
+    dim: int = -1,
+    approximate: int = 0,
+    activate_left: bool = False,
+    out: Sequence[ArrayLike | None] = (None, None),
+) -> tuple[Array, Array]:
     """GeGLU as ``ge_glu``, of the first half too.
 
     Args:
@@ -217,12 +225,18 @@ def ge_glu_v3(
     Raises:
         AclnnError: an argument that aclnnGeGluV3 refuses, with its status code.
     """
-    return arrays.call(GE_GLU_V3, (self,), (dim, approximate, activate_left), out)
+    results = arrays.call(GE_GLU_V3, (self,), (dim, approximate, activate_left), out)
+    return results[0], results[1]
 
 
 def ge_glu_backward(
-    grad_output: Any, self: Any, gelu: Any, dim: int = -1, approximate: int = 0, out: Any = None
-) -> Any:
+    grad_output: ArrayLike,
+    self: ArrayLike,
+    gelu: ArrayLike,
+    dim: int = -1,
+    approximate: int = 0,
+    out: ArrayLike | None = None,
+) -> Array:
     """Gradient of GeGLU: ``[dy·gelu | dy·p·GELU'(g)]``, where p and g are the halves of the input.
 
     Args:
@@ -244,14 +258,14 @@ def ge_glu_backward(
 
 
 def ge_glu_v3_backward(
-    grad_output: Any,
-    self: Any,
-    gelu: Any,
+    grad_output: ArrayLike,
+    self: ArrayLike,
+    gelu: ArrayLike,
     dim: int = -1,
     approximate: int = 0,
     activate_left: bool = False,
-    out: Any = None,
-) -> Any:
+    out: ArrayLike | None = None,
+) -> Array:
     """Gradient of ``ge_glu_v3``: that of ``ge_glu``, whose halves change places with ``activate_left``.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from aclnn.core.checks import (
     WITH_BFLOAT16,
@@ -23,6 +22,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, exp, sigmoid, times, where
+from aclnn.typing import Array, ArrayLike
 
 
 def _nonzero(factor: Real, a: Real, b: Real) -> Real:
@@ -111,7 +111,7 @@ GLU_BACKWARD = Operator(
 )
 
 
-def glu(self: Any, dim: int = -1, out: Any = None) -> Any:
+def glu(self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Array:
     """GLU: ``a / (1 + exp(-b))``, where a and b are the halves of a tensor along a dimension.
 
     Args:
@@ -130,7 +130,7 @@ def glu(self: Any, dim: int = -1, out: Any = None) -> Any:
     return arrays.call(GLU, (self,), (dim,), (out,))
 
 
-def glu_backward(grad_out: Any, self: Any, dim: int = -1, out: Any = None) -> Any:
+def glu_backward(grad_out: ArrayLike, self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Array:
     """Gradient of GLU: ``[dy·s | dy·a·s·(1 - s)]`` with ``s = 1 / (1 + exp(-b))``, a and b halves of the input.
 
     Args:

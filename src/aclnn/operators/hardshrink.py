@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -22,6 +20,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def hardshrink_forward(x: Real, lambd: Real) -> Real:
@@ -102,7 +101,7 @@ HARDSHRINK_BACKWARD = Operator(
 )
 
 
-def hardshrink(self: Any, lambd: Any = 0.5, out: Any = None) -> Any:
+def hardshrink(self: ArrayLike, lambd: Number = 0.5, out: ArrayLike | None = None) -> Array:
     """Hardshrink: x where its size is above ``lambd``, else 0.
 
     Args:
@@ -120,7 +119,7 @@ def hardshrink(self: Any, lambd: Any = 0.5, out: Any = None) -> Any:
     return arrays.call(HARDSHRINK, (self,), (lambd,), (out,))
 
 
-def hardshrink_backward(grad_output: Any, self: Any, lambd: Any, out: Any = None) -> Any:
+def hardshrink_backward(grad_output: ArrayLike, self: ArrayLike, lambd: Number, out: ArrayLike | None = None) -> Array:
     """Gradient of Hardshrink: dy where the size of x is above ``lambd``, else 0.
 
     Args:

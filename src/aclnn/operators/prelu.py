@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from aclnn.core.checks import (
     WITH_BFLOAT16,
@@ -22,6 +22,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, Pe
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where
+from aclnn.typing import Array, ArrayLike
 
 
 def prelu_forward(x: Real, w: Real) -> Real:
@@ -134,7 +135,7 @@ PRELU_BACKWARD = Operator(
 )
 
 
-def prelu(self: Any, weight: Any, out: Any = None) -> Any:
+def prelu(self: ArrayLike, weight: ArrayLike, out: ArrayLike | None = None) -> Array:
     """PReLU: x for x > 0, ``w·x`` else.
 
     Args:
@@ -152,7 +153,9 @@ def prelu(self: Any, weight: Any, out: Any = None) -> Any:
     return arrays.call(PRELU, (self, weight), (), (out,))
 
 
-def prelu_backward(grad_output: Any, self: Any, weight: Any, out: Any = (None, None)) -> Any:
+def prelu_backward(
+    grad_output: ArrayLike, self: ArrayLike, weight: ArrayLike, out: Sequence[ArrayLike | None] = (None, None)
+) -> tuple[Array, Array]:
     """Gradients of PReLU: dy for x > 0 and ``w·dy`` else, and the sums of ``dy·x`` where x is not above 0.
 
     Args:
@@ -160,7 +163,7 @@ def prelu_backward(grad_output: Any, self: Any, weight: Any, out: Any = (None, N
         self: x, the forward input; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on
             the CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
         weight: w, as for ``prelu``, of x's data type.
-        out: a tuple of where to write dx (x's shape) and dw (w's shape if that is of 1 element, else one dimension),
+        out: where to write dx (x's shape) and dw (w's shape if that is of 1 element, else one dimension),
             x's data type; new NumPy arrays by default.
 
     Returns:
@@ -169,4 +172,5 @@ def prelu_backward(grad_output: Any, self: Any, weight: Any, out: Any = (None, N
     Raises:
         AclnnError: an argument that aclnnPreluBackward refuses, with its status code.
     """
-    return arrays.call(PRELU_BACKWARD, (grad_output, self, weight), (), out)
+    results = arrays.call(PRELU_BACKWARD, (grad_output, self, weight), (), out)
+    return results[0], results[1]

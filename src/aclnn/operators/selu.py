@@ -20,6 +20,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Para
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, decimal, expm1, where
+from aclnn.typing import Array, ArrayLike
 
 SCALE = decimal("1.0507009873554804934193349852946")
 SCALED_ALPHA = SCALE * decimal("1.6732632423543772848170429916717")
@@ -119,7 +120,7 @@ SELU_BACKWARD = Operator(
 )
 
 
-def selu(self: Any, out: Any = None) -> Any:
+def selu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     """SELU: 1.0507·x for x > 0, ``1.7581·(e^x - 1)`` else, by constants of 31 digits.
 
     Args:
@@ -136,7 +137,7 @@ def selu(self: Any, out: Any = None) -> Any:
     return arrays.call(SELU, (self,), (), (out,))
 
 
-def inplace_selu(self: Any) -> Any:
+def inplace_selu(self: ArrayLike) -> Array:
     """SELU written back into its argument.
 
     Args:
@@ -151,7 +152,7 @@ def inplace_selu(self: Any) -> Any:
     return arrays.call(INPLACE_SELU, (), (), (self,))
 
 
-def selu_backward(grad_output: Any, result: Any, out: Any = None) -> Any:
+def selu_backward(grad_output: ArrayLike, result: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Gradient of SELU: dy times 1.0507 where the result y is above 0, times ``y + 1.7581`` else.
 
     Args:

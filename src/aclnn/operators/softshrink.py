@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
@@ -24,6 +22,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, where
+from aclnn.typing import Array, ArrayLike, Number
 
 
 def shrink_forward(x: Real, lambd: Real, bias: Real) -> Real:
@@ -127,7 +126,7 @@ SOFTSHRINK_BACKWARD = Operator(
 )
 
 
-def softshrink(self: Any, lambd: Any = 0.5, out: Any = None) -> Any:
+def softshrink(self: ArrayLike, lambd: Number = 0.5, out: ArrayLike | None = None) -> Array:
     """Softshrink: ``x - lambd`` for x > lambd, ``x + lambd`` for x < -lambd, else 0.
 
     Args:
@@ -145,7 +144,7 @@ def softshrink(self: Any, lambd: Any = 0.5, out: Any = None) -> Any:
     return arrays.call(SOFTSHRINK, (self,), (lambd,), (out,))
 
 
-def shrink(self: Any, lambd: Any = 0.5, bias: Any = 0.0, out: Any = None) -> Any:
+def shrink(self: ArrayLike, lambd: Number = 0.5, bias: Number = 0.0, out: ArrayLike | None = None) -> Array:
     """Shrink: ``x - bias`` for x > lambd, ``x + bias`` for x < -lambd, else 0.
 
     Args:
@@ -164,7 +163,7 @@ def shrink(self: Any, lambd: Any = 0.5, bias: Any = 0.0, out: Any = None) -> Any
     return arrays.call(SHRINK, (self,), (lambd, bias), (out,))
 
 
-def softshrink_backward(grad_output: Any, self: Any, lambd: Any, out: Any = None) -> Any:
+def softshrink_backward(grad_output: ArrayLike, self: ArrayLike, lambd: Number, out: ArrayLike | None = None) -> Array:
     """Gradient of Softshrink: dy where the size of x is above ``lambd``, else 0.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aclnn.core.checks import (
     KERNEL_OF_THE_PRODUCT,
     WITH_BFLOAT16,
@@ -20,6 +18,7 @@ from aclnn.core.operator import Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.execution import arrays
 from aclnn.formula import Real, where
+from aclnn.typing import Array, ArrayLike
 
 
 def squared_relu_forward(x: Real) -> Real:
@@ -52,7 +51,7 @@ SQUARED_RELU = Operator(
 )
 
 
-def squared_relu(input: Any, out: Any = None) -> Any:
+def squared_relu(input: ArrayLike, out: ArrayLike | None = None) -> Array:
     """Square of ReLU: x² for x > 0, else 0.
 
     Args:

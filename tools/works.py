@@ -1,0 +1,49 @@
+"""What operators compute for small float32 tensors: the formulas that their declarations lead to."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from aclnn import operators
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Kind, Operator, Parameter, Work
+from aclnn.core.products import Product
+from aclnn.core.tensor import Scalar, Tensor
+
+
+def works_of(operator: Operator) -> Iterator[Work]:
+    """An operator's work for each mode that attributes can choose, the default first; other attributes' defaults, or 1.
+
+    Nothing is yielded where there is nothing to compute.
+    """
+    names = [parameter.name for parameter in operator.parameters]
+    defaults = operators.signature_of(operator).parameters
+    choices = [
+        _choices(parameter, None if parameter.kind is Kind.OUTPUT else defaults[parameter.python_name].default)
+        for parameter in operator.parameters
+    ]
+    for values in product(*choices):
+        work = operator.work(Call(operator, dict(zip(names, values, strict=True)), Product.ATLAS_A2))
+        if work is not None:
+            yield work
+
+
+def _choices(parameter: Parameter, default: Any) -> tuple[Any, ...]:
+    given = default not in (None, inspect.Parameter.empty)
+    if parameter.is_tensor:
+        return (Tensor(DataType.FLOAT, (2, 4)),)
+    if parameter.kind is Kind.SCALAR:
+        number = float(default) if given else 1.0
+        return (Scalar(DataType.DOUBLE, DataType.DOUBLE.encode(number)),)
+    if parameter.kind is Kind.BOOL:
+        return (False, True)
+    if parameter.kind is Kind.BOOL_ARRAY:
+        return ((True,) * 3,)
+    if parameter.kind is Kind.INT_ARRAY:
+        return ((4,),)
+    if parameter.name == "approximate":
+        return (0, 1) if parameter.kind is Kind.INT64 else ("none", "tanh")
+    return (default if given else 1,)
