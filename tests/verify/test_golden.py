@@ -313,7 +313,7 @@ def test_every_operator_is_within_its_bound_of_its_golden_value(case, dtype):
     for parameter in operator.inputs:
         shape = arguments[parameter.name].shape
         values = (3 * rng.normal(size=shape)).astype(kind(dtype))
-        special = 0 if case.name == "prelu_backward" else values.size // 5  # of sums nothing finite would be left
+        special = 0 if case.name == "prelu_backward" else min(8 * 16, values.size // 5)  # sums would not be finite
         values.reshape(-1)[:special] = bit_patterns(dtype, 8 * 16, 10)[:special]
         inputs[parameter.python_name] = np.roll(values, 5 * len(inputs))
     attributes = {p.python_name: arguments[p.name] for p in operator.attributes}
