@@ -28,7 +28,7 @@ from aclnn.typing import Array, ArrayLike, Number
 def softplus_forward(x: Real, beta: Real, linear_above: Real) -> Real:
     """ln(1 + e^(beta·x)) / beta for beta·x up to ``linear_above``, else x."""
     z = beta * x
-    return where(z > linear_above, x, (maximum(z, 0.0) + log1p(exp(-absolute(z)))) / beta)
+    return where(z > linear_above, x, (maximum(z, 0.0) + log1p(exp(-absolute(z)))) * (1.0 / beta))
 
 
 def softplus_derivative(x: Real, beta: Real, linear_above: Real) -> Real:
