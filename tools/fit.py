@@ -29,7 +29,7 @@ def module(options: argparse.Namespace, screen: Console) -> Iterator[str]:
     """Write a function's module, line by line."""
     function = fitted_function(options.name)
     present = module_of(function)
-    worst, versions = [], []
+    worst, versions, kinds = [], [], set[str]()
     old = getattr(present, "FLOAT", None)
     if options.bound or isinstance(old, Segments):
         task = segments.Task(
@@ -43,6 +43,7 @@ def module(options: argparse.Namespace, screen: Console) -> Iterator[str]:
         found, units = segments.search(task, screen, options.workers)
         worst.append(f"FLOAT: at most {units:.4f} ULP for every float32 up to the bound.")
         versions.append(["", *_assigned("FLOAT", segments.printed(found))])
+        kinds.add(Segments.__name__)
     for dtype in (DataType.FLOAT16, DataType.BF16):
         shape = getattr(present, dtype.name, None)
         if options.short:
@@ -52,7 +53,8 @@ def module(options: argparse.Namespace, screen: Console) -> Iterator[str]:
             short, relative, wrong = short_segments.search(function, dtype, shape, screen)
             worst.append(f"{dtype.name}: relative error at most 2^{math.log2(relative):.1f}, {wrong} x round wrongly.")
             versions.append(["", *_assigned(dtype.name, short_segments.printed(short))])
-    names = sorted({type(version).__name__ for version in (old, shape) if isinstance(version, tuple)} | {"row"})
+            kinds.add(ShortSegments.__name__)
+    names = sorted(kinds | {"row"})
     yield f'"""Fitted versions of {options.name}, found by ``tools.fit``.'
     yield ""
     yield from worst
