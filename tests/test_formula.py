@@ -26,7 +26,7 @@ from aclnn.kernels.trace import trace
 
 EVERYWHERE = "9aadb8e36ae3b1feb85913d5dbf105c9031d1809c32a76419b7e3d218ddc9fea"
 
-OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "silu")]
+OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "sigmoid", "silu")]
 
 RANGES = {
     "exp": (-700.0, 700.0),

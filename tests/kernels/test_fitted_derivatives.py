@@ -1,4 +1,4 @@
-"""The polynomials of the float32 derivatives, recomputed with 200 bits: a mistyped digit shows within milliseconds."""
+"""The polynomials of functions with f(x) + f(-x) = 1, recomputed with 200 bits: a mistyped digit shows within ms."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from aclnn.kernels.fitted import (
     fast_gelu_derivative,
     gelu_erf_derivative,
     gelu_tanh_derivative,
+    sigmoid_forward,
     silu_derivative,
 )
 
@@ -49,8 +50,8 @@ def tanh_tail(a: arb) -> arb:
 class Row(NamedTuple):
     segments: Segments
     g: Callable[[arb], arb]
-    zero: int
-    """The segment that holds the derivative's zero."""
+    zero: int | None
+    """The segment that holds the zero, if there is one."""
 
 
 ROWS = {
@@ -58,6 +59,7 @@ ROWS = {
     "fast_gelu": Row(fast_gelu_derivative.FLOAT, lambda a: logistic(arb("1.702") * a), 2),
     "gelu_erf": Row(gelu_erf_derivative.FLOAT, erf_tail, 1),
     "gelu_tanh": Row(gelu_tanh_derivative.FLOAT, tanh_tail, 1),
+    "sigmoid": Row(sigmoid_forward.FLOAT, lambda a: 1 / (1 + a.exp()), None),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
@@ -82,8 +84,9 @@ def test_c0_is_g_at_the_centre(row: Row) -> None:
             assert abs(float(exact - c0)) <= 0.02 * ulp(c0)
 
 
-@EVERY
+@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.zero is not None])
 def test_the_zero_lies_within_a_float32_or_two_of_its_centre(row: Row) -> None:
+    assert row.zero is not None
     centre = row.segments.centre[row.zero]
     below, above = row.g(arb(centre - 2 * ulp(centre))), row.g(arb(centre + 2 * ulp(centre)))
     assert below > 0

@@ -19,11 +19,12 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real
+from aclnn.formula import Gradient, Real, fitted
 from aclnn.formula import sigmoid as logistic
 from aclnn.typing import Array, ArrayLike
 
 
+@fitted(symmetry="1-f")
 def sigmoid_forward(x: Real) -> Real:
     """1 / (1 + e^(-x))."""
     return logistic(x)
