@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from benchmarks.candidates import ours
 from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
-from benchmarks.references import ALIASES, EVERY, FORMULAS, Array, reference
+from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, reference
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.fitted import version
@@ -112,14 +112,14 @@ def test_tiny_and_huge_inputs(name: str) -> None:
     assert found.worst[:, 0].max() <= WORST[name]
 
 
-@pytest.mark.parametrize("name", ALIASES)
+@pytest.mark.parametrize("name", FORWARDS)
 def test_zeros_keep_their_sign(name: str) -> None:
     got = ours(name)(np.array([0.0, -0.0], np.float32))
     assert (got == 0).all()
     assert np.signbit(got).tolist() == [False, True]
 
 
-LIMITS = dict.fromkeys(FORMULAS, (np.nan, np.nan)) | dict.fromkeys(ALIASES, (np.nan, np.inf))
+LIMITS = dict.fromkeys(FORMULAS, (np.nan, np.nan)) | dict.fromkeys(FORWARDS, (np.nan, np.inf))
 LIMITS |= {"gelu_tanh": (0.0, 1.0), "hardswish": (0.0, 1.0), "hardswish_forward": (0.0, np.inf)}
 """At -inf and inf."""
 

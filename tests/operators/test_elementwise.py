@@ -182,7 +182,7 @@ def test_probes_of_the_document(case: Case, curve: Curve) -> None:
     assert [f"{value:.6f}" for value in slope + 0.0] == list(curve.probes.values())
 
 
-ALIASES = [
+FORWARDS = [
     pytest.param(case, curve, id=f"{case.name}-{name}")
     for case in CASES
     if len(case.operands) < 2
@@ -196,7 +196,7 @@ def value(case: Case, curve: Curve, x: np.ndarray[Any, Any]) -> np.ndarray[Any, 
     return result
 
 
-@pytest.mark.parametrize(("case", "curve"), ALIASES)
+@pytest.mark.parametrize(("case", "curve"), FORWARDS)
 def test_the_value_in_float32(case: Case, curve: Curve) -> None:
     x = sample(curve)
     result = value(case, curve, x)
@@ -209,7 +209,7 @@ def test_the_value_in_float32(case: Case, curve: Curve) -> None:
     ("case", "curve", "dtype"),
     [
         pytest.param(*row.values, dtype, id=f"{row.id}-{dtype.name}")
-        for row in ALIASES
+        for row in FORWARDS
         for dtype in (D.FLOAT16, D.BF16)
         if dtype in row.values[0].dtypes[Product.ATLAS_A2]
     ],
@@ -223,7 +223,7 @@ def test_every_16_bit_value_is_correctly_rounded(case: Case, curve: Curve, dtype
     assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
 
 
-@pytest.mark.parametrize(("case", "curve"), ALIASES)
+@pytest.mark.parametrize(("case", "curve"), FORWARDS)
 def test_values_at_infinities_and_probes(case: Case, curve: Curve) -> None:
     x = np.array([-np.inf, np.inf, np.nan, -np.nan], F32)
     low, high = curve.at_infinity
