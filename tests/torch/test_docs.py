@@ -142,3 +142,46 @@ def test_training_gives_the_same_losses(task: str) -> None:
     theirs, ours = runs["PyTorch"]["losses"], runs["aclnn"]["losses"]
     assert theirs[-1] < theirs[0] - 0.05
     assert theirs == pytest.approx(ours, rel=2e-3)
+
+
+MODULES: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "LeakyReLU"), ()),
+    **dict.fromkeys(("LogSigmoid", "Mish", "PReLU", "ReLU", "SELU", "SiLU", "Sigmoid", "Softplus", "Softshrink"), ()),
+    "Threshold": (0.5, -1.0),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_compute_what_pytorchs_do(name: str) -> None:
+    theirs = getattr(torch.nn, name)(*MODULES[name])
+    ours = aclnn.torch.patch(copy.deepcopy(theirs))
+    assert type(ours) is getattr(aclnn.torch.nn, name)
+    results = []
+    for module in (theirs, ours):
+        x = torch.linspace(-4, 4, 50).reshape(5, 10).requires_grad_()
+        y = module(x)
+        y.square().sum().backward()
+        results.append((y, x.grad, *(parameter.grad for parameter in module.parameters())))
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert type(aclnn.torch.unpatch(ours)) is getattr(torch.nn, name)
+
+
+def test_functions_take_what_pytorchs_take() -> None:
+    x = torch.linspace(-4, 4, 50)
+    ours, theirs = aclnn.torch.functional, torch.nn.functional
+    for call in (
+        lambda f: f.elu(x, 2.0),
+        lambda f: f.celu(x, alpha=2.0),
+        lambda f: f.leaky_relu(x, negative_slope=0.2, inplace=False),
+        lambda f: f.threshold(x, 0.5, value=3.0),
+        lambda f: f.relu(x.clone(), True),
+        lambda f: f.softplus(input=x, beta=2),
+        lambda f: f.prelu(x, weight=torch.tensor([0.2])),
+        lambda f: f.glu(x, dim=0),
+    ):
+        torch.testing.assert_close(call(ours), call(theirs), rtol=1e-5, atol=1e-5)
+    with pytest.raises(TypeError, match="missing a required argument: 'value'"):
+        ours.threshold(x, 0.5)
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        ours.selu(x, False, 1)

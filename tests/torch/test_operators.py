@@ -24,7 +24,7 @@ A, N = torch.ops.aclnn, torch.ops.aten
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 FUNCTIONAL = [operator.name for operator in OPERATORS if registration.is_functional(operator)]
 
-SLOPES = [name for name in FUNCTIONAL if "backward" in name and not name.startswith("layer_norm")]
+SLOPES = [name for name in FUNCTIONAL if "backward" in name and not re.match("layer_norm|prelu|.*glu", name)]
 
 
 def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, gradient: bool = False) -> list[Any]:
@@ -658,7 +658,8 @@ def test_prelu_has_pytorchs_values_and_derivatives(shape: tuple[int, ...], slope
         weight = torch.randn(slopes, generator=generator).to(dtype).requires_grad_()
         y = function(x, weight)
         first = torch.autograd.grad(y.square().sum(), (x, weight), create_graph=True)
-        second = torch.autograd.grad(sum(part.square().sum() for part in first), (x, weight))
-        found.append((y, *first, *second))
+        if y.numel():
+            first += torch.autograd.grad(sum(part.square().sum() for part in first), (x, weight))
+        found.append((y, *first))
     for ours, expected in zip(*found, strict=True):
         torch.testing.assert_close(ours.detach(), expected.detach().float(), rtol=2e-5, atol=2e-5)
