@@ -136,3 +136,11 @@ def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.Monke
     assert all(abs(exact_values.derivative(curve.forward, zero)) < 1e-12 for zero in curve.zeros)
     for probe, digits in curve.probes.items():
         assert f"{case.python(np.ones(1, np.float32), np.full(1, probe, np.float32))[0]:f}" == digits
+
+
+def test_the_files_that_answer_questions_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text[text.index("| question |") :].split("\n\n")[0]
+    answers = re.findall(r"`([\w/]+(?:\.py|/))`", table.replace("`src/aclnn/`", ""))
+    assert len(answers) > 24
+    assert [file for file in answers if not (ROOT / "src" / "aclnn" / file).exists()] == []
