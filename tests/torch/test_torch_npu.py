@@ -92,12 +92,14 @@ class TestCheck:
         monkeypatch.setattr(torch_npu.os, "execve", lambda *arguments: calls.append(arguments))
         monkeypatch.setattr(tree, "ensure", lambda: tmp_path)
         monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
         torch_npu.run_command(["train.py", "--lr", "1"], "Ascend950DT_9571")
         ((path, arguments, environment),) = calls
         assert path == sys.executable
         assert arguments == [sys.executable, "train.py", "--lr", "1"]
         assert environment["LD_LIBRARY_PATH"].split(os.pathsep)[0] == str(tmp_path / "lib64")
         expected = {"ASCEND_HOME_PATH": str(tmp_path), "TASK_QUEUE_ENABLE": "0", "ACLNN_SOC_NAME": "Ascend950DT_9571"}
+        expected["OPENBLAS_NUM_THREADS"] = "1"
         assert expected.items() <= environment.items()
 
 
