@@ -115,8 +115,8 @@ def environment(chosen: str | None) -> dict[str, str]:
     """
     if chosen is not None:
         product_of(chosen)
-    # A small product shared out among threads waits for a processor that another of the program's threads has: on a busy
-    # machine with two of them a training step of a perceptron took 26 ms instead of 1.6.
+    # A small product shared out among threads waits for a processor that another of the program's threads has: on a
+    # busy machine with two of them a training step of a perceptron took 26 ms instead of 1.6.
     defaults = {"OPENBLAS_NUM_THREADS": "1"}
     soc = {} if chosen is None else {"ACLNN_SOC_NAME": chosen}
     return defaults | tree.environment(tree.ensure(), os.environ) | soc
