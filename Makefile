@@ -36,6 +36,7 @@ bench: $(VENV)/test
 
 exhaustive: $(VENV)/test
 	$(BIN)/python -m benchmarks.exhaustive $(ARGS)
+	$(BIN)/python -m benchmarks.general
 
 toolkit: $(VENV)/demo
 	$(BIN)/pip install --quiet --editable '.[toolkit]'

@@ -1,6 +1,6 @@
 """Every formula that is evaluated in general, on lanes of float64: its error in units of float32's last place.
 
-    python -m benchmarks.general [--stride 1] [--tuples 10000000] [--only mish_forward …]
+    python -m benchmarks.general [--stride 4096] [--tuples 2000000] [--only mish_forward …]
 
 ``walk`` takes every ``stride``-th float32 x with dy = 1 and the attributes' defaults, of formulas of x or of dy and x;
 ``tuples`` takes random operands (half of them any bit pattern) and attributes. The formulas are those that the
@@ -146,8 +146,8 @@ def judge(one: Asked, parts: Iterator[tuple[list[Array], tuple[float, ...]]], wo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     formulas = asked()
-    parser.add_argument("--stride", type=int, default=1)
-    parser.add_argument("--tuples", type=int, default=10_000_000)
+    parser.add_argument("--stride", type=int, default=4096)
+    parser.add_argument("--tuples", type=int, default=2_000_000)
     parser.add_argument("--only", nargs="+", choices=formulas, default=list(formulas))
     parser.add_argument("--workers", type=int, default=threads.shared().threads)
     options = parser.parse_args()
