@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test long lowest lint fix bench exhaustive toolkit fuzz gpu clean
+.PHONY: demo test long lowest lint docs fix bench exhaustive toolkit fuzz gpu clean
 
 demo: $(VENV)/demo
 	$(BIN)/aclnn demo
@@ -26,6 +26,9 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 fix: $(VENV)/test
 	$(BIN)/ruff check --fix .
@@ -60,6 +63,10 @@ $(BIN)/python:
 # A stamp for each set of packages: made again when what they are made from changes.
 $(VENV)/demo: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+$(VENV)/docs: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@
 
 $(VENV)/npu: pyproject.toml constraints.txt | $(VENV)/test

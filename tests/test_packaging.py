@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from importlib.metadata import requires, version
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from tests.helpers.lowest import LEFT_OUT, ROOT, lower_bounds
 
+import aclnn
 from aclnn.cli import app
 
 REQUIREMENTS = [Requirement(line) for line in requires("aclnn") or ()]
@@ -99,3 +101,35 @@ def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path)
         "torch is not installed: pip install 'aclnn[torch]'",
     ]
     assert (done.returncode, done.stderr) == (1, "aclnn: rich is not installed: pip install 'aclnn[cli]'\n")
+
+
+OPERATOR_CALL = """
+import numpy as np, aclnn
+x = np.linspace(-4, 4, 9, dtype=np.float32)
+s = 1 / (1 + np.exp(-x.astype(np.float64)))
+np.testing.assert_allclose(aclnn.silu_backward(np.ones_like(x), x), s * (1 + x * (1 - s)), rtol=1e-6)
+print(aclnn.__file__, aclnn.__version__)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_what_is_built_installs_into_a_fresh_environment_and_computes(kind: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info"))
+    program = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path / "clone", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    venv.create(tmp_path / "venv", with_pip=True)
+    python, package = tmp_path / "venv" / "bin" / "python", tmp_path / done.stdout.splitlines()[-1]
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
+    done = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([python, "-I", "-c", OPERATOR_CALL], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [
+        str(next((tmp_path / "venv").glob("lib/python*/site-packages/aclnn/__init__.py"))), aclnn.__version__
+    ]  # fmt: skip
+
+
+def test_the_citation_names_this_version() -> None:
+    assert f"\nversion: {aclnn.__version__}\n" in (ROOT / "CITATION.cff").read_text()

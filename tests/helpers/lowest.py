@@ -17,7 +17,8 @@ from importlib.metadata import requires
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LEFT_OUT = {"torch", "triton", "ruff", "mypy", "import-linter", "grimp", "basedpyright"}
+DOCS = {"mkdocs", "mkdocs-material", "mkdocstrings"}
+LEFT_OUT = {"torch", "triton", "ruff", "mypy", "import-linter", "grimp", "basedpyright", *DOCS}
 TESTS = (
     "cli/test_cli.py",
     "verify/test_command.py",
