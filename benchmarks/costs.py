@@ -109,7 +109,7 @@ def call_us() -> dict[str, float]:
     import torch
     from aclnn import capi
     from aclnn.execution.executor import Executor
-    from aclnn.runtime import devices, handles, memory
+    from aclnn.runtime import devices, handles
 
     torch.set_num_threads(1)  # its idle threads would share the cores with those that are measured next
     x, dy, out = (np.ones(1024, np.float32) for _ in range(3))
@@ -131,7 +131,7 @@ def call_us() -> dict[str, float]:
             "aclnn": lambda: aclnn.silu_backward(dy, x, out=out),
             "aclnn, tensors": lambda: aclnn.silu_backward(*tensors),
             "torch": lambda: theirs.grad_input(tensors[0], tensors[1], grad_input=tensors[2]),
-            "executor": lambda: executor.run(0, size, queue, memory),
+            "executor": lambda: executor.run(0, size, queue, queue.context.device),
             "phase two": lambda: capi.aclnnSiluBackward(0, size, handle, stream),
             "operator": lambda: ours(tensors[0], tensors[1]),
             "torch's operator": lambda: theirs(tensors[0], tensors[1]),
