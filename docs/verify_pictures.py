@@ -1,4 +1,4 @@
-"""Draw the report shown in docs/verify.md: python docs/verify_pictures.py (needs chromium)."""
+"""Draw the report shown in docs/verify.md: python -m docs.verify_pictures (needs chromium)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from benchmarks.implementations import literal
 
 from aclnn.verify import check
-from aclnn.verify.implementations import literal
 
 _HERE = Path(__file__).parent
 _WIDTH, _HEIGHT = 1240, 620

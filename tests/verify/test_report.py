@@ -6,22 +6,24 @@ import re
 import shutil
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.implementations import implementations, literal
+from benchmarks.verdicts import OPERATORS
 
 import aclnn
 from aclnn.core.status import AclnnError
 from aclnn.verify import assert_close_to_golden, check, golden
-from aclnn.verify.implementations import implementations, literal
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.report.charts import by_x, histogram, match_map
-from aclnn.verify.selfcheck import OPERATORS
 from aclnn.verify.standards.published import STANDARDS
 
 SIZE = 120_000
+
+
+RNG = np.random.default_rng(12)
 
 
 def kind(dtype):
@@ -45,6 +47,8 @@ def figure(row, name):
 def test_one_plus_erf_passes_mixed_and_fails_mere_mare():
     inputs = uniform()
     report = check("gelu_backward_v2", inputs, literal("gelu_backward_v2"), approximate="none")
+    assert report.passed
+    report = check("gelu_backward_v2", inputs, literal("gelu_backward_v2"), all_standards=True, approximate="none")
     rows = standards_of(report)
     assert figure(rows["mixed"], "matched fraction") == 1.0
     assert rows["mixed"]["verdict"] == "pass"
@@ -52,7 +56,7 @@ def test_one_plus_erf_passes_mixed_and_fails_mere_mare():
     assert figure(rows["mere-mare"], "MARE") == pytest.approx(1.9e-3, rel=0.2)
     worst = rows["mere-mare"]["worst"]
     assert next(item["value"] for item in worst["inputs"] if item["name"] == "self") == pytest.approx(-4.98, abs=0.03)
-    assert report.data["cases"][0]["outputs"][0]["causes"][0]["name"] == "one-plus-erf"
+    assert report.data["cases"][0]["outputs"][0]["causes"][0]["name"] in ("one-plus-erf", "cancellation")
     assert not report.passed
 
 
@@ -65,7 +69,7 @@ def test_naive_silu_fails_mere_mare_at_the_derivatives_zero():
     assert row["verdict"] == "fail"
     assert figure(row, "MARE") > 1e-2
     assert next(i["value"] for i in row["worst"]["inputs"] if i["name"] == "self") == pytest.approx(-1.278464, abs=1e-5)
-    assert report.data["cases"][0]["outputs"][0]["causes"][0]["name"] == "cancellation-at-zero"
+    assert report.data["cases"][0]["outputs"][0]["causes"][0]["name"] == "cancellation"
 
 
 def all_16_bit(dtype):
@@ -119,7 +123,7 @@ def failing():
     inputs = uniform(size=30_000)
     return check(
         "gelu_backward_v2", inputs, literal("gelu_backward_v2"), third=literal("gelu_backward_v2"),
-        approximate="none", name="<b>dump</b>",
+        approximate="none", name="<b>dump</b>", all_standards=True,
     )  # fmt: skip
 
 
@@ -156,10 +160,10 @@ def test_the_page_is_one_file_without_network(failing, tmp_path):
 def test_the_page_says_what_stays_undecided():
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     inputs = uniform(size=3000)
-    wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
+    wrong = golden("silu_backward", inputs)["grad_input"].rounded * RNG.choice(np.float32([0.99, 1.01]), 3000)
     page = check("silu_backward", inputs, wrong, standards=["classified"]).to_html()
     assert "? UNDECIDED" in page
-    assert "leaves undecided 1 of 1 standards (classified)" in page
+    assert "leaves undecided classified" in page
 
 
 @pytest.mark.parametrize("draw", [histogram, by_x, match_map])
@@ -181,7 +185,7 @@ def test_the_map_says_by_which_standard_elements_match(failing):
     """ "Every element matches" stood beneath a report that failed three standards."""
     (output,) = failing.data["cases"][0]["outputs"]
     assert output["verdict"] == "fail"
-    assert "every element within mixed&#x27;s tolerance" in match_map(output)
+    assert "no element beyond mixed&#x27;s tolerance" in match_map(output)
 
 
 def test_the_fields_of_the_report_are_documented(failing):
@@ -277,7 +281,6 @@ def test_refusals_are_the_operators_own():
         ({"operator": "softsign"}, "operator: expected one of .*silu_backward.*, got 'softsign'"),
         ({"standards": ["strict"]}, "standard: expected one of mixed.*, got 'strict'"),
         ({"wrong": 3}, "silu_backward: expected none"),
-        ({"seeds": 199}, "seeds: expected at least 200, got 199"),
         ({"actual": {"grad_weight": np.ones(3)}}, "silu_backward: expected one of grad_input, got 'grad_weight'"),
     ],
 )
@@ -386,7 +389,7 @@ def test_an_output_without_a_third_one_is_no_pass():
 
 def test_a_named_standard_that_cannot_decide_is_no_pass():
     inputs = uniform(size=3000)
-    wrong = 1.01 * golden("silu_backward", inputs)["grad_input"].rounded
+    wrong = golden("silu_backward", inputs)["grad_input"].rounded * RNG.choice(np.float32([0.99, 1.01]), 3000)
     named = check("silu_backward", inputs, wrong, standards=["classified"])
     assert named.data["verdict"] == "undecided"
     assert not named.passed
@@ -410,17 +413,17 @@ def test_tiny_gradients_that_were_never_written_are_no_pass(standards):
     report = check("silu_backward", inputs, actual, standards=standards, third=actual)
     assert {row["verdict"] for row in standards_of(report).values() if row["counts"]} == {"pass"}
     assert not report.passed
-    text = "the 200 elements at the end of the buffer are all 0 instead of the gradient"
+    text = "the last 200 elements hold 0 instead of results"
     (output,) = report.data["cases"][0]["outputs"]
     assert (output["verdict"], output["reason"]) == ("fail", text)
-    assert [(cause["name"], cause["structural"]) for cause in output["causes"]] == [("constant-at-edge", True)]
+    assert [(cause["name"], cause["structural"]) for cause in output["causes"]] == [("unwritten", True)]
     headline = f"FAIL silu_backward: grad_input is wrong: {text}, although no standard that counts fails; worst error "
     assert report.brief().splitlines()[0].startswith(headline)
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     assert f"is wrong: {text}, although no standard that counts fails" in report.to_html()
 
 
-@pytest.mark.parametrize("fault", ["constant", "moved-data", "constant-at-edge", "wrong-mode"])
+@pytest.mark.parametrize("fault", ["constant", "moved-data", "unwritten", "wrong-mode"])
 @pytest.mark.parametrize("dtype", list(FORMATS))
 def test_tiny_gradients_with_a_fault_of_structure_are_no_pass(dtype, fault):
     inputs = tiny_gradients(dtype)
@@ -428,7 +431,7 @@ def test_tiny_gradients_with_a_fault_of_structure_are_no_pass(dtype, fault):
     if fault == "wrong-mode":
         actual = golden("gelu_backward_v2", inputs, approximate="tanh")["grad_input"].rounded
     else:
-        plant = {"constant": np.zeros_like, "moved-data": lambda a: np.roll(a, 3), "constant-at-edge": last_row_blank}
+        plant = {"constant": np.zeros_like, "moved-data": lambda a: np.roll(a, 3), "unwritten": last_row_blank}
         actual = plant[fault](right)
     report = check("gelu_backward_v2", inputs, actual, standards=["mixed"], approximate="none")
     assert standards_of(report)["mixed"]["verdict"] == "pass"
@@ -563,48 +566,6 @@ def test_masked_out_outputs_are_not_judged():
     assert report.data["cases"][0]["attributes"]["output_mask"] == [False, False, True]
 
 
-def test_the_recheck_absolves_an_unlucky_case():
-    """A test as good as the third fails a single case by luck, and passes over 200 seeds; a worse one does not."""
-
-    def noisy(level, salt):
-        def compute(grad_output, self):
-            exact = golden("silu_backward", {"grad_output": grad_output, "self": self})["grad_input"].value
-            rng = np.random.default_rng([zlib.crc32(self.tobytes()), salt])
-            return (exact * (1 + level * rng.standard_cauchy(self.shape))).astype(np.float32)
-
-        return compute
-
-    inputs = uniform(size=200)
-    for salt in range(30):
-        found, third = noisy(1e-6, salt), noisy(1e-6, salt + 100)
-        single = check("silu_backward", inputs, found, third=third, standards=["commercial-L2"])
-        if not single.passed:
-            break
-    assert not single.passed
-    again = check("silu_backward", inputs, found, third=third, standards=["commercial-L2"], seeds=200)
-    assert again.passed
-    (row,) = standards_of(again).values()
-    assert "recheck over 200 seeds" in row["reason"]
-    assert len(row["recheck"]) == 3
-    worse = check("silu_backward", inputs, noisy(1e-5, 1), third=third, standards=["commercial-L2"], seeds=200)
-    assert not worse.passed
-
-
-def test_the_recheck_does_not_absolve_nan():
-    """The ratios leave non-finite elements out, so that a dump that was half NaN passed."""
-
-    def half_nan(grad_output, self):
-        found = golden("silu_backward", {"grad_output": grad_output, "self": self})["grad_input"].rounded.copy()
-        found[:32] = np.nan
-        return found
-
-    inputs, third = uniform(size=64), literal("silu_backward")
-    report = check("silu_backward", inputs, half_nan, third=third, standards=["commercial-L2"], seeds=200)
-    assert not report.passed
-    (row,) = standards_of(report).values()
-    assert row["recheck"] == []
-
-
 @pytest.mark.parametrize("dtype", list(FORMATS))
 @pytest.mark.filterwarnings("error")
 def test_bit_patterns_of_every_kind_are_judged_without_a_warning(dtype):
@@ -641,13 +602,13 @@ def test_the_first_line_named_neither_output_nor_error_nor_cause():
     inputs = uniform(size=3000)
     exact = golden("silu_backward", inputs)["grad_input"].rounded
     (line, *_) = check("silu_backward", inputs, exact).brief().splitlines()
-    assert line == "PASS silu_backward: grad_input passes all 6 standards; no element is off"
+    assert line == "PASS silu_backward: grad_input passes mixed (7 of 7 standards pass); no element is off"
     wrong = exact.copy()
     wrong[1000:1900] = 0
     (line, *_) = check("silu_backward", inputs, wrong, standards=["mixed", "bitwise"]).brief().splitlines()
     assert re.fullmatch(
         r"FAIL silu_backward: grad_input fails 2 of 2 standards \(mixed, bitwise\); worst error \S+ ULP at \[1\d+\]; "
-        r"probable cause: the 900 elements from index 1000 on are all 0 instead of the gradient",
+        r"probable cause: the 900 elements from 1000 to 1899 hold 0 instead of results",
         line,
     )
 

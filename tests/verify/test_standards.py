@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.generators import commercial_l0, commercial_l1, mixed
 
 from aclnn.verify.number_formats import FORMATS
-from aclnn.verify.standards.bootstrap import recheck
-from aclnn.verify.standards.generators import commercial_l0, commercial_l1, mixed
 from aclnn.verify.standards.measures import Block, Tally, Verdict
 from aclnn.verify.standards.published import STANDARDS, cosine, ratio
 
@@ -395,29 +394,6 @@ def test_an_empty_output_passes():
     empty = array([])
     for name in STANDARDS:
         assert verdict(name, empty, empty, empty) is Verdict.PASS
-
-
-def test_bootstrap():
-    rng = np.random.default_rng(1)
-    fair = rng.lognormal(0.0, 0.5, 300)
-    (better, worse) = recheck({"fair": fair, "worse": 1.4 * fair})
-    assert better.holds
-    assert better.lower < 1 < better.upper
-    assert not worse.holds
-    assert worse.lower > 1
-    assert worse.lower <= worse.median <= worse.upper
-    (again,) = recheck({"fair": fair})
-    assert again == better
-    # On both sides of the threshold: 1 itself is not above 1.
-    (level,) = recheck({"level": np.ones(200)})
-    assert level.lower == 1.0
-    assert level.holds
-    (above,) = recheck({"above": np.full(200, np.nextafter(1.0, 2.0))})
-    assert not above.holds
-    (infinite,) = recheck({"infinite": np.full(200, math.inf)})
-    assert not infinite.holds
-    with pytest.raises(ValueError, match="at least 200, got 199"):
-        recheck({"few": np.ones(199)})
 
 
 def test_generators():

@@ -21,14 +21,14 @@ from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
 from aclnn.verify.cases.sources import Request, files_of, listed, load, named
-from aclnn.verify.checking import checked_eps, chosen_standards, judge_case, rechecks
+from aclnn.verify.checking import Counting, checked_eps, chosen_standards, judge_case
 from aclnn.verify.report.document import Report, document
-from aclnn.verify.report.text import details, figures, title
-from aclnn.verify.standards.bootstrap import LEAST_SEEDS, RECOMMENDED_SEEDS
+from aclnn.verify.report.text import details, figures, short, title, totals
+from aclnn.verify.standards.published import STANDARDS
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
-_OPERATORS = f'One of {", ".join(JUDGED)}; "self" judges this installation.'
+_OPERATORS = f"One of {', '.join(JUDGED)}."
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -45,15 +45,12 @@ def verify(
     ] = None,
     cases: Annotated[Path | None, typer.Option(help="Several cases: a CSV or JSON list, or a directory.")] = None,
     standard: Annotated[
-        list[str] | None, typer.Option(help="Judge by this standard; repeatable. Default: all that apply.")
+        list[str] | None,
+        typer.Option(help=f"Judge by this standard, one of {', '.join(STANDARDS)}; repeatable. Default: mixed counts."),
     ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Recheck a failing commercial standard over so many cases ({LEAST_SEEDS} or more, "
-            f"{RECOMMENDED_SEEDS} recommended): those of --cases, or generated ones for self."
-        ),
-    ] = None,
+    all_standards: Annotated[
+        bool, typer.Option("--all-standards", help="Every standard that applies counts, not only mixed.")
+    ] = False,
     eps: Annotated[
         float | None, typer.Option(help="LayerNorm's eps: judge its backward in cascade with the forward.")
     ] = None,
@@ -61,26 +58,19 @@ def verify(
     shape: ShapeOption = None,
     soc_name: SocOption = None,
     json: JsonOption = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit's XML; - prints it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
     """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
 
-    Only the gradients named below can be judged.
-
     Exit status: 0 pass, 1 failed or refused, 2 usage error.
     """
-    places = {"--json": json, "--html": html}
+    places = {"--json": json, "--html": html, "--junit": junit}
     with console.exit_status(json):
         with console.usage():
             _expect_places(places)
-            if operator == "self":
-                unused = {"--actual": actual, "--third": third, "--cases": cases, "--standard": standard, "--eps": eps}
-                more = {"--dtype": dtype, "--shape": shape, "--soc-name": soc_name, "--html": html}
-                given = unused | more | {"arguments": arguments}
-                _expect_for_self([name for name, value in given.items() if value not in (None, [])], seeds)
-        if operator == "self":
-            _judge_self(seeds, json)
-            return
+            if standard and all_standards:
+                raise ValueError("--all-standards: expected none beside --standard")
         emulate(soc_name)
         if html is not None:
             import_or_raise("jinja2", "verify")
@@ -103,15 +93,12 @@ def verify(
             eps = checked_eps(eps, {request.operator for request in requests})
             if cases is None:
                 expect_required(operator_named(operator), named(operator_named(operator), words))
-            if seeds is not None and (seeds < LEAST_SEEDS or len(requests) < seeds):
-                raise ValueError(
-                    f"--seeds: expected at least {LEAST_SEEDS}, and as many cases in --cases; got {seeds} and "
-                    f"{len(requests)}"
-                )
-        report = _judge(requests, raw, chosen, standard is not None, seeds, eps)
+        counting = Counting.NAMED if standard else Counting.ALL if all_standards else Counting.DEFAULT
+        report = _judge(requests, raw, chosen, counting, eps)
         if json != STDOUT:
             _show(report.data)
         _put(report.to_html, html)
+        _put(report.to_junit, junit)
         _put(report.to_json, json)  # the last: standard output gets one document, this or an error
     if not report.passed:
         raise typer.Exit(1)
@@ -167,14 +154,11 @@ def _put(text: Callable[..., str], path: Path | None) -> None:
         text(path)
 
 
-def _judge(
-    requests: Sequence[Request], raw: Raw, standards: Any, all_count: bool, seeds: int | None, eps: float | None
-) -> Report:
+def _judge(requests: Sequence[Request], raw: Raw, standards: Any, counting: Counting, eps: float | None) -> Report:
     # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
     # and a process may open a thousand.
     for request in requests[1:]:
         _load(request, raw)
-    again = None if seeds is None else rechecks(lambda _: (_load(request, raw) for request in requests), eps)
     documents = []
     with console.progress(100 * len(requests), "judging") as bar:
         for number, request in enumerate(requests):
@@ -186,7 +170,7 @@ def _judge(
                 done = begin + int(100 * fraction)
 
             with _in_case(request):
-                documents.append(judge_case(load(request, raw), standards, all_count, eps, told, again))
+                documents.append(judge_case(load(request, raw), standards, counting, eps, told))
     return Report(document(documents))
 
 
@@ -230,22 +214,13 @@ def _show(report: dict[str, Any]) -> None:
             console.out.print(table)
             for line in details(output):
                 console.out.print(f"    {line}", soft_wrap=True)
-
-
-def _expect_for_self(unused: Sequence[str], seeds: int | None) -> None:
-    if unused:
-        raise ValueError(f"self: expected --seeds and --json only, got {', '.join(unused)}")
-    if seeds is not None and seeds < LEAST_SEEDS:
-        raise ValueError(f"--seeds: expected at least {LEAST_SEEDS}, got {seeds}")
-
-
-def _judge_self(seeds: int | None, json: Path | None) -> None:
-    from aclnn.verify.selfcheck import run
-
-    with console.progress(0, "judging") as bar:
-        table = run(seeds, bar.step)
-    if json != STDOUT:
-        console.out.print(table.markdown(), soft_wrap=True)
-    _put(table.to_json, json)
-    if not table.own_pass:
-        raise typer.Exit(1)
+    if len(report["cases"]) > 1:
+        table = Table("verdict", "case", "operator", "worst ULP", "cause", box=None)
+        for case in report["cases"]:
+            worst = [output["worst"]["ulp"] for output in case["outputs"] if output["worst"]]
+            causes = {output["causes"][0]["name"]: None for output in case["outputs"] if output["causes"]}
+            verdict = Text(case["verdict"], _STYLES[case["verdict"]])
+            far = short(max(worst, key=float, default=0.0))
+            table.add_row(verdict, case["name"], case["operator"], far, ", ".join(causes))
+        console.out.print(table)
+        console.out.print(totals(report), soft_wrap=True)

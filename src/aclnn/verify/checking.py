@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,9 @@ from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
 from aclnn.verify.goldens.values import Progress
 from aclnn.verify.report.document import Judgement, Report, case_document, document, output_document
-from aclnn.verify.standards.bootstrap import LEAST_SEEDS, Recheck, recheck
 from aclnn.verify.standards.evaluate import Measured, evaluate
-from aclnn.verify.standards.generators import GENERATORS, mixed
 from aclnn.verify.standards.measures import Standard, Verdict
-from aclnn.verify.standards.published import STANDARDS, error_ratios
+from aclnn.verify.standards.published import STANDARDS
 
 Array = np.ndarray[Any, Any]
 Implementation = Callable[..., Any]
@@ -34,8 +34,8 @@ def check(
     actual: Any,
     *,
     standards: Sequence[str] | None = None,
+    all_standards: bool = False,
     third: Any = None,
-    seeds: int | None = None,
     eps: float | None = None,
     name: str = "",
     progress: Progress | None = None,
@@ -48,10 +48,9 @@ def check(
         inputs: arrays by C or Python name (grad_output, self …); NumPy arrays or torch tensors, memory-mapped ones too.
         actual: the output; several by name or as a tuple (None where masked out); or a function of the inputs and
             attributes by Python's names that returns them.
-        standards: which to judge by; all that apply by default, of which "bitwise" is then shown but does not count.
+        standards: which to judge by; by default all that apply are shown, and "mixed" alone counts.
+        all_standards: all that apply count, but "bitwise".
         third: likewise as ``actual``, for the dual-benchmark standards.
-        seeds: when a commercial standard fails and ``actual`` and ``third`` are functions: judge it again by so many
-            generated cases (at least 200) of the same shapes and types.
         eps: of LayerNorm's forward; the commercial standards judge its backward in cascade, mean and rstd recomputed.
         name: of the case, for the report.
         progress: called with the fraction done.
@@ -59,21 +58,25 @@ def check(
 
     Raises:
         AclnnError: shapes or types that the operator refuses, with its own code and text.
-        ValueError: an unknown operator, argument or standard, too few seeds, an eps that is none, or a standard that is
+        ValueError: an unknown operator, argument or standard, an eps that is none, or a standard that is
             named and lacks what it judges by (a third output, eps).
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
     eps = checked_eps(eps, [found.name])
-    if seeds is not None and seeds < LEAST_SEEDS:
-        raise ValueError(f"seeds: expected at least {LEAST_SEEDS}, got {seeds}")
     called = {**found.by_name(inputs.items(), (Kind.INPUT,)), **found.by_name(attributes.items(), ATTRIBUTES)}
     results = [made(**called) if callable(made) else made for made in (actual, third)]
     case = make_case(found, inputs, results[0], results[1], attributes, name)
-    again: Recheckers = {}
-    if seeds is not None and callable(actual) and callable(third):
-        again = rechecks(generated(case, actual, third, seeds, eps), eps)
-    return Report(document([judge_case(case, chosen, standards is not None, eps, progress, again)]))
+    counting = Counting.NAMED if standards is not None else Counting.ALL if all_standards else Counting.DEFAULT
+    return Report(document([judge_case(case, chosen, counting, eps, progress)]))
+
+
+class Counting(Enum):
+    """Which standards decide about an output."""
+
+    DEFAULT = "the ecosystem's current one, mixed"
+    NAMED = "those that the user named"
+    ALL = "all that can decide"
 
 
 def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
@@ -105,19 +108,14 @@ def checked_eps(eps: float | None, operators: Iterable[str]) -> float | None:
     return float(eps)
 
 
-Recheckers = Mapping[str, Callable[[str], tuple[Recheck, ...]]]
-"""For each commercial standard: from an output's name to its recheck."""
-
-
 def judge_case(
     case: Case,
     standards: Sequence[Standard],
-    named: bool,
+    counting: Counting = Counting.DEFAULT,
     eps: float | None = None,
     progress: Progress | None = None,
-    again: Recheckers | None = None,
 ) -> dict[str, Any]:
-    """One case's part of the report. ``named``: the user chose the standards, so that every one counts.
+    """One case's part of the report.
 
     Raises:
         ValueError: a standard that is named cannot judge an output.
@@ -125,20 +123,29 @@ def judge_case(
     skipped = {output: _skipped(case, output, standards, eps) for output in case.actual}
     for output, reasons in skipped.items():
         for standard, reason in reasons.items():
-            if named:
+            if counting is Counting.NAMED:
                 raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
     cascade = [s for s in standards if s.needs_third and case.operator.name == _IN_CASCADE]
-    measured = evaluate(case, [s for s in standards if s not in cascade], progress=progress)
+    told, searched = (_share(progress, *part) for part in ((0.0, 0.6), (0.6, 1.0)))
+    measured = evaluate(case, [s for s in standards if s not in cascade], progress=told)
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
-    for one in measured:
+    for number, one in enumerate(measured):
         judgements = [
-            judged(cascaded[one.name] if s in cascade else one, s, named, again or {})
+            judged(cascaded[one.name] if s in cascade else one, s, counting)
             for s in standards
             if s.name not in skipped[one.name]
         ]
-        outputs.append(output_document(one, judgements, skipped[one.name]))
+        part = _share(searched, number / len(measured), (number + 1) / len(measured))
+        outputs.append(output_document(one, judgements, skipped[one.name], part))
+        if part is not None:
+            part(1.0)
     return case_document(case, outputs)
+
+
+def _share(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """Progress of a part of the work, as that of the whole."""
+    return None if progress is None else lambda done: progress(begin + (end - begin) * done)
 
 
 def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
@@ -149,76 +156,16 @@ def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float 
     return {standard.name: lacking for standard in standards if standard.needs_third}
 
 
-def judged(measured: Measured, standard: Standard, named: bool, again: Recheckers) -> Judgement:
-    """A standard's judgement of an output, rechecked where it failed by what may be bad luck."""
+def judged(measured: Measured, standard: Standard, counting: Counting) -> Judgement:
+    """A standard's judgement of an output."""
     outcome = measured.outcome(standard)
-    counts = named or (standard.counts and outcome.verdict is not Verdict.UNDECIDED)
-    failed = {figure.name for figure in outcome.figures if not figure.holds}
-    # The ratios leave out what is not finite: many seeds say nothing of that, nor of small values.
-    luck = standard.name in again and failed and failed <= error_ratios(measured.tallies[standard.name]).keys()
-    return Judgement(standard, outcome, counts, again[standard.name](measured.name) if luck else ())
-
-
-def rechecks(cases: Callable[[Standard], Iterable[Case]], eps: float | None) -> Recheckers:
-    """Rechecks of the commercial standards by many cases, which are computed when the first is asked for.
-
-    Args:
-        cases: for a standard, one case a seed.
-        eps: as for ``check``.
-    """
-    known: dict[str, dict[str, tuple[Recheck, ...]]] = {}
-
-    def compute(standard: Standard) -> dict[str, tuple[Recheck, ...]]:
-        ratios: dict[str, dict[str, list[float]]] = {}
-        for case in cases(standard):
-            for measured in evaluate(case, [standard], eps):
-                if standard.name not in measured.tallies:  # no third output
-                    continue
-                kept = ratios.setdefault(measured.name, {})
-                for name, value in error_ratios(measured.tallies[standard.name]).items():
-                    kept.setdefault(name, []).append(value)
-        return {output: recheck(by_name) for output, by_name in ratios.items()}
-
-    def one(standard: Standard) -> Callable[[str], tuple[Recheck, ...]]:
-        def again(output: str) -> tuple[Recheck, ...]:
-            if standard.name not in known:
-                known[standard.name] = compute(standard)
-            return known[standard.name][output]
-
-        return again
-
-    return {standard.name: one(standard) for standard in STANDARDS.values() if standard.needs_third}
-
-
-def generated(
-    case: Case, actual: Implementation, third: Implementation, seeds: int, eps: float | None = None
-) -> Callable[[Standard], Iterable[Case]]:
-    """Cases of a case's shapes and types, filled by a standard's generator from seeds 0, 1, 2 …"""
-    given = {key: value for key, value in case.attributes.items() if value is not None}
-
-    def cases(standard: Standard) -> Iterable[Case]:
-        for seed in range(seeds):
-            inputs = like(case, seed, standard.name, eps)
-            results = [made(**inputs, **given) for made in (actual, third)]
-            yield make_case(case.operator, inputs, results[0], results[1], given)
-
-    return cases
-
-
-def like(case: Case, seed: int, standard: str = "mixed", eps: float | None = None) -> dict[str, Array]:
-    """Inputs of a case's shapes and types, filled by a standard's generator from a seed.
-
-    LayerNorm's mean and rstd are those of its input (eps 1e-5 unless given).
-    """
-    generate = GENERATORS.get(standard, mixed)
-    inputs = {}
-    for position, (name, array) in enumerate(case.inputs.items()):
-        values = generate(seed + 1_000_003 * position * 10, array.size)
-        inputs[name] = values.astype(array.dtype).reshape(array.shape)
-    if "rstd" in inputs:
-        columns = int(np.prod(case.attributes["normalized_shape"]))
-        rows = inputs["input"].reshape(-1, columns).astype(np.float64)
-        rstd = 1.0 / np.sqrt(rows.var(axis=1) + (1e-5 if eps is None else eps))
-        for name, values in (("mean", rows.mean(axis=1)), ("rstd", rstd)):
-            inputs[name] = values.astype(case.inputs[name].dtype).reshape(case.inputs[name].shape)
-    return inputs
+    decided = outcome.verdict is not Verdict.UNDECIDED
+    counts = {
+        Counting.NAMED: True,
+        Counting.ALL: decided and standard.name != "bitwise",
+        Counting.DEFAULT: decided and standard.counts,
+    }[counting]
+    if outcome.verdict is Verdict.FAIL and measured.picture.worst_ulp <= 1.0:
+        worst = f"no element is off by more than {measured.picture.worst_ulp:.2g} ULP"
+        outcome = replace(outcome, reason=f"stricter than {measured.target.name} allows: {worst}")
+    return Judgement(standard, outcome, counts)

@@ -1,60 +1,346 @@
-"""Why an output is wrong: known faults, each recognised by what it does to the numbers."""
+"""Why an output is wrong: gross faults first, on their own elements; what rounding explains on those that remain."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from aclnn.verify.diagnosis.evidence import Cause, Evidence, evidence_at_end, evidence_of
-from aclnn.verify.diagnosis.norm_faults import narrow_statistics, narrow_sums, other_statistics
-from aclnn.verify.diagnosis.predicted_faults import (
-    constant_output,
-    edge_rule,
-    moved_data,
-    other_mode,
-    other_operation,
-    rounding,
-)
-from aclnn.verify.diagnosis.regional_faults import regional
-from aclnn.verify.diagnosis.unwritten import unwritten
-from aclnn.verify.number_formats import quiet
-from aclnn.verify.standards.evaluate import Measured
+from aclnn.verify.diagnosis import local, norms
+from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Hypothesis, sample_of
+from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
+from aclnn.verify.diagnosis.layouts import layouts
+from aclnn.verify.diagnosis.local import Finding
+from aclnn.verify.goldens.values import Progress, in_order
+from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
+from aclnn.verify.standards.evaluate import ElementwiseSource, Measured
+from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
 
+_SEARCHED = 3072
+_PLAIN = 0.4
+"""A fit so close, in tolerances, that no better one is looked for."""
+
 
 @quiet
-def diagnose(measured: Measured, precision: bool = True) -> list[Cause]:
-    """The probable causes of an output's errors, parts of it that are blank first; none when nothing known fits.
+def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause]:
+    """The probable causes of an output's errors, each with its share; "unknown" for what none explains.
 
-    Without ``precision`` what takes long is left out, unless it may be a fault of structure.
+    A large output is searched in a sample, and the causes' shares are counted on all of its elements.
     """
-    evidence = evidence_of(measured)
-    if evidence.wrong_count == 0:
-        return _only(rounding(evidence))
-    for find in (constant_output, edge_rule, other_mode, moved_data, other_operation):
-        if found := _only(find(evidence)):
-            return found
-    blank, left = _blank(evidence)
-    if not blank and not evidence.whole:
-        blank = _blank(evidence_at_end(measured))[0]
-    if blank:
-        return [*blank, *regional(evidence, left)]
-    for find in (narrow_statistics, other_statistics, narrow_sums, rounding) if precision else ():
-        if found := _only(find(evidence)):
-            return found
-    return regional(evidence, left)
+    if not measured.source.size:
+        return []
+    e = sample_of(measured)
+    if not e.wrong.any():
+        found = list(_directions(e)) if not measured.wrong_count else []
+        return [_rounding(e, one) for one in found]
+    findings: list[Finding] = []
+    left = e.wrong.copy()
+
+    def take(found: Iterable[Finding]) -> bool:
+        nonlocal left
+        for one in found:
+            explained = one.explains(e) & left
+            if explained.any():
+                findings.append(one)
+                left = left & ~explained
+                return True
+        return False
+
+    def gross() -> Array:
+        found: Array = left & e.gross
+        return found
+
+    take(local.flushed(e))
+    take(local.not_finite(e, left))
+    take(local.edges(e, left))
+    take(norms.narrow_sums(e, gross()))
+    take(local.unwritten(e, measured, gross()))
+    if np.count_nonzero(gross()) <= max(FEW, e.a.size // 100):
+        take(local.flipped(e, gross()))
+    if gross().any() or left.any():
+        struck = gross() if gross().any() else left
+        take(_best(e, struck, left))
+    if gross().any():
+        take(local.beyond(e, gross()))
+        take(_narrow(e, gross()))
+
+        def explained(index: Array) -> Array:
+            part = Evidence(measured.source, index)
+            known: Array = np.logical_or.reduce([~part.gross, *(one.explains(part) for one in findings)])
+            return known
+
+        take(local.stale(e, measured, gross(), explained))
+    unknown = np.count_nonzero(gross()) > 0.1 * np.count_nonzero(e.gross) or (
+        gross().any() and not findings and np.count_nonzero(gross()) > 0
+    )
+    if left.any():
+        take(_cancelled(e, left & ~e.gross))
+    causes = _counted(measured, e, findings, progress)
+    if unknown or np.count_nonzero(left) > 0.1 * np.count_nonzero(e.wrong):
+        struck = gross() if gross().any() else left
+        share = max(0.0, 1.0 - sum(cause.share for cause in causes))
+        cause = Cause(
+            "unknown",
+            f"no known fault explains {facts(e, struck, measured)}",
+            "",
+            round(share * measured.wrong_count),
+            share,
+        )
+        causes = [cause, *causes] if gross().any() else [*causes, cause]
+    return causes
 
 
-def _only(cause: Cause | None) -> list[Cause]:
-    return [] if cause is None else [cause]
+def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
+    """The hypothesis that comes nearest to the elements struck, and to the right ones.
+
+    A few values of x tell formulas and constants apart no better than chance does.
+    """
+    if np.unique(e.x[struck]).size < 4:
+        return
+    chosen = np.zeros(e.a.size, bool)
+    for among, most in ((struck, _SEARCHED), (~e.wrong, _SEARCHED // 3)):
+        index = np.flatnonzero(among)
+        if index.size:
+            chosen[index[np.linspace(0, index.size - 1, min(most, index.size)).astype(int)]] = True
+    searched = e.some(chosen)
+    target = struck[chosen]
+    found: tuple[float, Hypothesis] | None = None
+    for one in _all(e, searched, target):
+        score = _score(searched, target, one)
+        if score is not None and (found is None or score < 0.8 * found[0]):
+            found = score, one
+            if score <= _PLAIN and one.name != "scaled":
+                break
+    if found is not None:
+        one = found[1]
+        yield Finding(
+            one.name,
+            one.text,
+            _TESTS.get(one.name, "results that differ from those predicted"),
+            lambda e: e.fits(one)[0],
+            one.structural,
+        )
 
 
-def _blank(evidence: Evidence) -> tuple[list[Cause], Array]:
-    """Parts that were not written; and the wrong elements that they leave."""
-    finding = unwritten(evidence, evidence.gross)
-    if finding is None:
-        return [], evidence.wrong
-    name, text, explained = finding
-    return [evidence.cause(name, text, explained)], evidence.wrong & ~explained
+_TESTS = {
+    "moved-data": "one element that is where its index says",
+    "scaled": "a ratio to the exact result that varies",
+    "sign": "one element with the right sign",
+}
+
+
+def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+    if isinstance(e.source, ElementwiseSource):
+        yield from hypotheses(e, searched, struck)
+    else:
+        yield from norms.hypotheses(e)
+    yield from layouts(e, searched, struck)
+
+
+def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
+    """The mean distance from what a hypothesis predicts, in tolerances; None when elements refute it."""
+    fits, told = searched.fits(one)
+    if one.exact:
+        differing = searched.differing
+        if np.count_nonzero(told) < min(FEW, int(np.count_nonzero(differing))) or np.mean(fits) < 0.95:
+            return None
+        if np.count_nonzero(fits & differing) < ENOUGH * np.count_nonzero(differing):
+            return None
+        return 1.0 - float(np.mean(fits))
+    count = np.count_nonzero(struck)
+    if count < 3 or np.count_nonzero(fits & struck) < ENOUGH * count:
+        return None
+    if np.count_nonzero(fits & told & struck) < max(1, 0.4 * count):
+        return None
+    if np.count_nonzero(fits & told) < ENOUGH * np.count_nonzero(told):
+        return None
+    if np.count_nonzero(fits & ~struck) < ENOUGH * np.count_nonzero(~struck):
+        return None
+    prediction = one.predict(searched)
+    allowed = 2.0 * searched.target.ulp(prediction) + 2.0**-21 * searched.size
+    distance = np.minimum(np.abs(searched.a - prediction) / allowed, 4.0)
+    return float(
+        np.mean(
+            np.where(
+                agree(searched.a, searched.target.round(prediction).astype(np.float64)),
+                0.0,
+                np.nan_to_num(distance, nan=4.0),
+            )
+        )
+    )
+
+
+def _narrow(e: Evidence, struck: Array) -> Iterator[Finding]:
+    """Arithmetic in a 16-bit type: results without further digits, or errors within a few of its units."""
+    for kind in (FORMATS["bfloat16"], FORMATS["float16"]):
+        finite = np.isfinite(e.a) & (e.a != 0.0)
+        if kind.digits < e.target.digits:
+            short = kind.round(e.a).astype(np.float64) == e.a
+            exact = kind.round(e.g).astype(np.float64) == e.g
+            if np.count_nonzero(finite) >= FEW and short[finite].mean() > 0.99 and exact[finite].mean() < 0.5:
+                yield Finding(
+                    "narrow-computation",
+                    f"computed in {kind.name}: no result has more digits",
+                    f"a result with more digits than {kind.name} has",
+                    lambda e: e.wrong,
+                    structural=False,
+                )
+                return
+            level = 24.0 * 2.0**-kind.digits
+            if e.a.size < 256 or np.count_nonzero(e.gross) < 0.5 * e.a.size:
+                continue
+        elif kind is not e.target:
+            continue
+        else:
+            level = 16.0 * 2.0**-kind.digits
+        many = np.count_nonzero(struck) >= max(FEW, 0.01 * e.a.size)
+        explained = e.error <= level * e.size + e.ulp
+        if (
+            many
+            and np.count_nonzero(explained & struck) >= 0.98 * np.count_nonzero(struck)
+            and _unbiased(e, struck)
+            and _of_its_units(e, struck, kind)
+        ):
+            yield Finding(
+                "narrow-computation",
+                f"computed in {kind.name}: all errors are within a few of its units",
+                f"an error beyond {level:.2g} of the terms, or errors of one sign",
+                lambda e, level=level: e.error <= level * e.size + e.ulp,
+                structural=False,
+            )
+            return
+
+
+def _unbiased(e: Evidence, struck: Array) -> bool:
+    """Errors of either sign, as roundings leave."""
+    signs = np.sign((e.a - e.v) * np.sign(e.v))[struck & np.isfinite(e.a)]
+    return bool(signs.size < FEW or abs(signs.mean()) < 0.8)
+
+
+def _of_its_units(e: Evidence, struck: Array, kind: NumberFormat) -> bool:
+    """Errors of the size that rounding several steps leaves, not only some far smaller."""
+    return bool(np.median((e.error / e.size)[struck]) >= 2.0 ** (-kind.digits - 2))
+
+
+def _cancelled(e: Evidence, struck: Array) -> Iterator[Finding]:
+    """Terms rounded in float32 that are large beside the result."""
+    if not struck.any():
+        return
+    low, high = np.quantile(e.x[struck], (0.02, 0.98))
+    times = float(np.median(e.size[struck] / np.maximum(np.abs(e.v[struck]), 1e-300)))
+    operator = e.source.case.operator.name
+    one_plus = "gelu" in operator and "fast" not in operator and np.median(e.x[struck]) < -1.0
+    name = "one-plus-erf" if one_plus else "cancellation"
+    hint = "; 1 + erf or 1 + tanh in the negative tail does that" if one_plus else ""
+    text = (
+        f"terms about {times:.2g} times the result were rounded in float32 and "
+        f"cancel, for x from {low:.5g} to {high:.5g}{hint}"
+    )
+    yield Finding(
+        name,
+        text,
+        "an error beyond 16 units of float32 at the size of the terms",
+        lambda e: e.wrong & ~e.gross,
+        structural=False,
+    )
+
+
+def _directions(e: Evidence) -> Iterator[Finding]:
+    """Another direction of the last rounding."""
+    target, v = e.target, e.v
+    finite = np.isfinite(e.g) & np.isfinite(e.a)
+    short = cut_to(target, v)
+    long = np.where(short == v, v, short + np.copysign(target.ulp(v), v))
+    tie = (short != v) & (np.abs(v - short) == np.abs(long - v))
+    choices = {
+        "toward zero": short, "away from zero": long, "toward +inf": np.where(v > 0, long, short),
+        "toward -inf": np.where(v > 0, short, long), "to nearest, ties away from zero": np.where(tie, long, e.g),
+        "to nearest, ties toward zero": np.where(tie, short, e.g),
+    }  # fmt: skip
+    for direction, values in choices.items():
+        told = finite & (values != e.g)
+        right = np.count_nonzero(told & (e.a == values)) >= 0.98 * np.count_nonzero(told)
+        if (
+            np.count_nonzero(told) >= FEW
+            and right
+            and np.count_nonzero(finite & (e.a == values)) >= 0.98 * np.count_nonzero(finite)
+        ):
+            yield Finding(
+                "rounding",
+                f"results are rounded {direction} instead of to nearest, ties to even",
+                "results rounded to the other neighbour",
+                lambda e: e.differing,
+                structural=False,
+            )
+            return
+
+
+def _rounding(e: Evidence, one: Finding) -> Cause:
+    count = int(np.count_nonzero(e.differing))
+    return Cause(one.name, one.text, one.test, count, 1.0)
+
+
+def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress: Progress | None) -> list[Cause]:
+    """The causes with their shares of all wrong elements, each element given to the first that explains it."""
+    source = measured.source
+    counts, total = np.zeros(len(findings), np.int64), 0
+
+    def count(part: Evidence) -> tuple[Array, int]:
+        left, found = part.wrong.copy(), np.zeros(len(findings), np.int64)
+        every = int(np.count_nonzero(left))
+        for k, one in enumerate(findings):
+            explained = left & one.explains(part)
+            found[k] = np.count_nonzero(explained)
+            left &= ~explained
+        return found, every
+
+    if e.a.size == source.size or not isinstance(source, ElementwiseSource):
+        counts, total = count(e)
+    else:
+        stretches = [(begin, end) for begin, end, _ in measured.wrong]
+
+        @quiet
+        def block(begin: int, end: int) -> tuple[Array, int]:
+            found, every = np.zeros(len(findings), np.int64), 0
+            for first, last in stretches[begin:end]:
+                one, more = count(Evidence(source, slice(first, last)))
+                found, every = found + one, every + more
+            return found, every
+
+        for number, (found, every) in enumerate(in_order(block, len(stretches), 1), 1):
+            counts, total = counts + found, total + every
+            if progress is not None:
+                progress(number / len(stretches))
+    scale = max(total, 1)
+    shares = [
+        Cause(one.name, one.text, one.test, int(c), int(c) / scale, one.structural)
+        for one, c in zip(findings, counts, strict=True)
+        if c
+    ]
+    return sorted(shares, key=lambda cause: (not cause.structural, -cause.elements))
+
+
+def facts(e: Evidence, struck: Array, measured: Measured) -> str:
+    """What narrows an unknown cause: where the elements lie, at which operands, and how they differ."""
+    index = e.at[struck]
+    said = [f"{index.size} of {e.a.size} elements looked at"]
+    for name, values in e.operands.items():
+        low, high = (float(q) for q in np.nanquantile(values[struck], (0.0, 1.0)))
+        every_low, every_high = (float(q) for q in np.nanquantile(values, (0.0, 1.0)))
+        within = "" if (low, high) == (every_low, every_high) else f" (of {every_low:.4g} to {every_high:.4g})"
+        said.append(f"{name} from {low:.4g} to {high:.4g}{within}")
+    if len(measured.shape) > 1:
+        columns = measured.shape[-1]
+        row, column = np.divmod(index, columns)
+        said.append(f"rows {row.min()} to {row.max()}, columns {column.min()} to {column.max()}")
+    said.append(f"indices {index.min()} to {index.max()}")
+    with np.errstate(all="ignore"):
+        ratios = (e.a / e.v)[struck]
+    ratios = ratios[np.isfinite(ratios)]
+    if ratios.size:
+        low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
+        said.append(f"ratio to the exact result {middle:.4g} ({low:.4g} to {high:.4g} for 80 %)")
+    return "; ".join(said)

@@ -1,54 +1,113 @@
-"""A stretch of a wrong output, in float64, as the search for its cause sees it."""
+"""Elements of a wrong output, in float64, as the search for its cause sees them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from aclnn.verify.diagnosis.scales import growth_of_flushed, terms_size
+from aclnn.verify.diagnosis.scales import terms_size
+from aclnn.verify.goldens.values import Function, Golden, Places
 from aclnn.verify.number_formats import NumberFormat
-from aclnn.verify.standards.evaluate import Elements, Measured, Source
+from aclnn.verify.standards.evaluate import SOUND_ULP, Elements, ElementwiseSource, Measured, Source
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
 
-_MOST_ELEMENTS = 1 << 21
+FEW = 16
+"""Elements that a fault must show itself on, where there are so many."""
 ENOUGH = 0.9
-"""The share of wrong elements that a fault must account for to be named alone."""
-SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
-"""Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
-
-STRUCTURAL = frozenset({"constant", "constant-at-edge", "moved-data", "wrong-mode", "wrong-input", "wrong-operation"})
-"""Faults that are no matter of precision, so that an output is wrong even where no standard objects."""
-
-Finding = tuple[str, str, Array]
-"""A fault's name, its text and the elements that it explains."""
+"""The share of elements that a fault must account for."""
+_WHOLE = 1 << 18
+_WINDOW, _WINDOWS = 1 << 12, 32
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A known fault that accounts for wrong elements."""
+    """A fault that accounts for wrong elements."""
 
     name: str
     text: str
+    test: str
+    """An observation that would have refuted it."""
     elements: int
     share: float
-    """Of all wrong elements that were looked at."""
+    """Of all wrong elements."""
     structural: bool = False
-    """Whether the data are not the gradient that was asked for, however precisely they were computed."""
+    """The data are not the result that was asked for, however precisely they were computed."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Consecutive elements of an output, flat."""
+class Hypothesis:
+    """A fault and the values that the output would have because of it."""
 
-    source: Source
-    elements: Elements
-    whole: bool
-    """Whether they are the whole output."""
+    name: str
+    text: str
+    predict: Callable[..., Array]
+    exact: bool = False
+    """The prediction is the result bit by bit, and so is each right element."""
+    structural: bool = True
+    extra: float = 0.05
+    """The share of its distance from the exact value that a prediction may be off."""
+
+
+class Evidence:
+    """Some elements of an output; what is derived from them is computed when it is asked for."""
+
+    def __init__(self, source: Source, at: Places, elements: Elements | None = None) -> None:
+        self.source, self.places = source, at
+        self._elements = elements
+
+    @cached_property
+    def at(self) -> Array:
+        """Indices of the elements."""
+        return np.arange(self.places.start, self.places.stop) if isinstance(self.places, slice) else self.places
+
+    def some(self, chosen: Array) -> Evidence:
+        """Those elements that are marked."""
+        part = np.flatnonzero(chosen)
+        found = Evidence(self.source, self.at[part])
+        for name in ("actual", "golden", "operands"):
+            value = getattr(self, name)
+            if isinstance(value, Golden):
+                cut: Any = Golden(value.value[part], value.rounded[part])
+            elif isinstance(value, dict):
+                cut = {key: array[part] for key, array in value.items()}
+            else:
+                cut = value[part]
+            found.__dict__[name] = cut
+        found.__dict__["size"] = self.size[part]
+        return found
+
+    @cached_property
+    def elements(self) -> Elements:
+        """The elements, which are consecutive."""
+        assert isinstance(self.places, slice)
+        return self._elements or self.source.elements(self.places.start, self.places.stop)
+
+    @cached_property
+    def actual(self) -> Array:
+        """The output under test in its own type."""
+        return self.source.actual[self.places]
+
+    @cached_property
+    def golden(self) -> Golden:
+        """Golden values."""
+        if isinstance(self.source, ElementwiseSource):
+            return self.source.whole.golden(self.places)
+        return self.elements.golden
+
+    @cached_property
+    def operands(self) -> dict[str, Array]:
+        """The operands by Python's names, in float64."""
+        if isinstance(self.source, ElementwiseSource):
+            given = self.source.whole.operands(self.places)
+        else:
+            given = dict(self.elements.inputs)
+        return {name: values.astype(np.float64) for name, values in given.items()}
 
     @cached_property
     def target(self) -> NumberFormat:
@@ -58,34 +117,32 @@ class Evidence:
     @cached_property
     def a(self) -> Array:
         """The output under test."""
-        return self.elements.actual.astype(np.float64)
+        return self.actual.astype(np.float64)
 
     @cached_property
     def g(self) -> Array:
         """The golden values."""
-        return self.elements.golden.rounded.astype(np.float64)
+        return self.golden.rounded.astype(np.float64)
 
     @cached_property
     def v(self) -> Array:
         """The exact values."""
-        return self.elements.golden.value
+        return self.golden.value
 
     @cached_property
     def x(self) -> Array:
-        """The forward input."""
-        return self.elements.x.astype(np.float64)
+        """The first operand that is not a gradient; the exact value where there is none."""
+        return next((values for name, values in self.operands.items() if "grad" not in name), self.v)
 
     @cached_property
-    def dy(self) -> Array:
-        """The gradient that arrives; ones where there is none for each element."""
-        found = [value for name, value in self.elements.inputs.items() if "grad" in name]
-        return found[0].astype(np.float64) if found else np.ones(self.a.size)
+    def dy(self) -> Array | None:
+        """The gradient that arrives, where there is one for each element."""
+        return next((values for name, values in self.operands.items() if "grad" in name), None)
 
     @cached_property
-    def slope(self) -> Array:
-        """Exact value over dy; 0 where dy is 0."""
-        slope: Array = np.where(self.dy == 0.0, 0.0, self.v / self.dy)
-        return slope
+    def size(self) -> Array:
+        """What rounding errors of terms are relative to."""
+        return np.maximum(np.abs(self.v), terms_size(self))
 
     @cached_property
     def ulp(self) -> Array:
@@ -93,77 +150,85 @@ class Evidence:
         return self.target.ulp(self.v)
 
     @cached_property
+    def error(self) -> Array:
+        """|a - v|; infinite where one of them is not finite and they do not agree."""
+        error = np.abs(self.a - self.v)
+        alike = agree(self.a, self.g)
+        return np.where(np.isfinite(self.a) & np.isfinite(self.g), error, np.where(alike, 0.0, np.inf))
+
+    @cached_property
     def wrong(self) -> Array:
         """Elements that are off by more than sound arithmetic explains."""
-        wrong: Array = ~self.near(self.v)
+        wrong: Array = self.error > SOUND_ULP[self.target.name] * self.ulp
         return wrong
 
     @cached_property
-    def wrong_count(self) -> int:
-        """How many they are."""
-        return int(np.count_nonzero(self.wrong))
+    def noise(self) -> Array:
+        """How far rounding every term in float32 may move an element."""
+        noise: Array = SOUND_ULP[self.target.name] * self.ulp + 2.0**-20 * self.size
+        return noise
 
     @cached_property
     def gross(self) -> Array:
-        """Wrong elements that no rounding of any intermediate explains, nor a device that flushes to zero."""
-        level = max(2.0**-10, 16.0 * 2.0**-self.target.digits)
-        rounded = np.abs(self.a - self.v) <= level * terms_size(self.source, self.elements)
-        gross: Array = self.wrong & ~rounded & ~self._flushed & ~self._at_a_kink
+        """Wrong elements that rounding terms in float32 does not explain."""
+        gross: Array = self.error > self.noise
         return gross
 
-    @property
-    def _flushed(self) -> Array:
-        """Zeros that flushing tiny numbers leaves; none where results as tiny survive."""
-        least = self.target.smallest_normal
-        tiny = np.abs(self.v) < 2.0 * least * growth_of_flushed(self.source, self.elements)
-        zeros: Array = tiny & (self.a == 0.0)
-        survivors = np.isfinite(self.a) & (self.a != 0.0) & (self.g != 0.0) & (np.abs(self.g) < least)
-        return zeros & (np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(zeros))
+    @cached_property
+    def differing(self) -> Array:
+        """Elements that are not the exact result rounded once."""
+        return ~agree(self.a, self.g)
 
-    @property
-    def _at_a_kink(self) -> Array:
-        """Where Hardswish's branches meet, and implementations differ."""
-        if self.source.case.operator.name != "hardswish_backward":
-            return np.zeros(self.a.size, bool)
-        kink: Array = np.abs(self.x) == 3.0
-        return kink
+    def pieces(self) -> Iterator[tuple[Any, Function, list[Array]]]:
+        """Of a formula's output: which elements, the function that computes them and its operands in float64."""
+        assert isinstance(self.source, ElementwiseSource)
+        for here, function, operands in self.source.whole.pieces(self.places):
+            yield here, function, [values.astype(np.float64) for values in operands.values()]
 
-    def near(self, values: Array, extra: Array | float = 0.0) -> Array:
-        """Whether the output is within sound arithmetic of other values (and ``extra``)."""
-        close = np.abs(self.a - values) <= SOUND_ULP[self.target.name] * self.target.ulp(values) + extra
-        alike: Array = close | agree(self.a, self.target.round(values).astype(np.float64))
-        return alike
+    def computed(self, change: Callable[..., Array]) -> Array:
+        """What a changed evaluation of the formula gives."""
+        result = np.empty(self.a.size)
+        for here, function, operands in self.pieces():
+            result[here] = change(function, operands)
+        return result
 
-    def cause(self, name: str, text: str, explained: Array) -> Cause:
-        """A cause for the wrong elements among those marked."""
-        count = int(np.count_nonzero(explained & self.wrong))
-        gross = int(np.count_nonzero(explained & self.gross))
-        structural = name in STRUCTURAL and count > 0 and 2 * gross >= count
-        return Cause(name, text, count, count / max(self.wrong_count, 1), structural)
-
-    def if_predicted(self, name: str, text: str, prediction: Array, extra: Array | float = 0.0) -> Cause | None:
-        """The cause, when its prediction fits the wrong elements and does no worse on the rest."""
-        fits = self.near(prediction, extra)
-        explained = np.count_nonzero(fits & self.wrong)
-        if explained < ENOUGH * self.wrong_count or np.count_nonzero(fits) < ENOUGH * fits.size:
-            return None
-        return self.cause(name, text, fits)
+    def fits(self, hypothesis: Hypothesis) -> tuple[Array, Array]:
+        """Elements that are as predicted, and those where the prediction can be told from the exact value."""
+        prediction = hypothesis.predict(self)
+        rounded = self.target.round(prediction).astype(np.float64)
+        same = agree(self.a, rounded)
+        if hypothesis.exact:
+            return same, ~agree(rounded, self.g)
+        sixteen = self.target.name != "float32"
+        allowed = (1.05 if sixteen else 2.0) * self.target.ulp(prediction) + 2.0**-21 * self.size
+        distance = np.abs(prediction - self.v)
+        told = (distance > (2.0 if sixteen else 4.0) * allowed) | (np.isfinite(self.g) != np.isfinite(rounded))
+        return same | (np.abs(self.a - prediction) <= np.maximum(allowed, hypothesis.extra * distance)), told
 
 
-def evidence_of(measured: Measured) -> Evidence:
-    """The whole output, or of a large one the million elements around the worst."""
-    return _around(measured, measured.picture.worst or 0)
-
-
-def evidence_at_end(measured: Measured) -> Evidence:
-    """The whole output, or of a large one its last million elements."""
-    return _around(measured, measured.source.size)
-
-
-def _around(measured: Measured, index: int) -> Evidence:
+def sample_of(measured: Measured) -> Evidence:
+    """The whole output; of a large one windows around the worst, around wrong elements from end to end, and between."""
     source, size = measured.source, measured.source.size
-    if size <= _MOST_ELEMENTS:
-        return Evidence(source, source.elements(0, size), True)
-    half = _MOST_ELEMENTS // 4
-    begin = max(0, min(index - half, size - 2 * half))
-    return Evidence(source, source.elements(begin, begin + 2 * half), False)
+    if size <= _WHOLE:
+        return Evidence(source, slice(0, size))
+    if not isinstance(source, ElementwiseSource):  # whole rows, one stretch
+        begin = max(0, min((measured.picture.worst or 0) - _WHOLE // 2, size - _WHOLE))
+        return Evidence(source, slice(begin, begin + _WHOLE))
+    every = np.linspace(0, size - 1, _WINDOWS // 4).astype(np.int64)
+    centres = [*every.tolist(), measured.picture.worst or 0, *_spread(measured, _WINDOWS - every.size)]
+    starts = sorted({max(0, min(c - _WINDOW // 2, size - _WINDOW)) // _WINDOW for c in centres})
+    chosen = np.concatenate([np.arange(s * _WINDOW, min(size, (s + 1) * _WINDOW)) for s in starts])
+    return Evidence(source, chosen)
+
+
+def _spread(measured: Measured, count: int) -> list[int]:
+    """Indices of wrong elements, evenly among them."""
+    stretches = measured.wrong
+    if not stretches:
+        return []
+    chosen = []
+    for k in range(count):
+        begin, end, bits = stretches[k * len(stretches) // count]
+        wrong = np.flatnonzero(np.unpackbits(bits, count=end - begin))
+        chosen.append(begin + int(wrong[(k * 7919) % wrong.size]))
+    return chosen

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS
-from aclnn.verify.standards.evaluate import (
-    Elements,
-    ElementwiseSource,
-    NormInputSource,
-    NormSumSource,
-    Source,
-    norm_golden,
-)
+from aclnn.verify.standards.evaluate import ElementwiseSource, NormInputSource, NormSumSource, norm_golden
+
+if TYPE_CHECKING:
+    from aclnn.verify.diagnosis.evidence import Evidence
 
 Array = np.ndarray[Any, Any]
 
 
-def terms_size(source: Source, elements: Elements) -> Array:
+def terms_size(evidence: Evidence) -> Array:
     """For LayerNorm the sum of its terms' magnitudes, for formulas of them the operands' product.
 
-    |dy| for gradients of activations, whose derivatives are about 1 at most.
+    |dy|·max(1, |x|) for gradients of activations, whose derivatives are about 1 at most and have terms in x.
     """
+    source, operands = evidence.source, evidence.operands
     if isinstance(source, NormInputSource):
-        return _of_rows(source, elements)
+        return _of_rows(source, operands, int(evidence.at[0]) if evidence.at.size else 0)
     if isinstance(source, NormSumSource):
-        return _of_columns(source)[elements.start : elements.start + elements.actual.size]
+        return _of_columns(source)[evidence.places]
     gradient = isinstance(source, ElementwiseSource) and source.gradient is not None
-    operands = [np.abs(values.astype(np.float64)) for values in elements.inputs.values()]
-    return np.asarray(operands[0] if gradient else np.prod(operands, axis=0))
+    magnitudes = [np.abs(values) for values in operands.values()]
+    if not magnitudes:  # a sum over elements
+        return np.abs(evidence.v)
+    if gradient:
+        return np.asarray(magnitudes[0] * np.maximum(1.0, magnitudes[1]))
+    return np.asarray(np.prod(magnitudes, axis=0))
 
 
-def growth_of_flushed(source: Source, elements: Elements) -> Array | float:
+def growth_of_flushed(evidence: Evidence) -> Array | float:
     """By how much a term that a device flushes to zero could still have grown on the way to the result."""
+    source = evidence.source
     if isinstance(source, NormInputSource):
-        return np.maximum(1.0, np.abs(elements.inputs["rstd"].astype(np.float64)))
+        return np.maximum(1.0, np.abs(evidence.operands["rstd"]))
     return float(source.case.inputs["mean"].size) if isinstance(source, NormSumSource) else 1.0
 
 
-def _of_rows(source: NormInputSource, elements: Elements) -> Array:
-    dy, x, mean, rstd = (elements.inputs[k].astype(np.float64) for k in ("grad_out", "input", "mean", "rstd"))
-    g = np.abs(dy * elements.inputs["weight"].astype(np.float64) if "weight" in elements.inputs else dy)
+def _of_rows(source: NormInputSource, operands: dict[str, Array], start: int) -> Array:
+    dy, x, mean, rstd = (operands[k] for k in ("grad_out", "input", "mean", "rstd"))
+    g = np.abs(dy * operands["weight"] if "weight" in operands else dy)
     normal = np.abs((x - mean) * rstd)
-    rows = np.arange(elements.start, elements.start + g.size) // max(1, source.whole.columns)
+    rows = np.arange(start, start + g.size) // max(1, source.whole.columns)
     rows -= rows[:1]
     counts = np.bincount(rows)
     mean_g, mean_normal = ((np.bincount(rows, values) / counts)[rows] for values in (g, g * normal))

@@ -33,6 +33,8 @@ from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
+Places = slice | Array
+"""Elements in row-major order: those from a start to a stop, or some by index."""
 
 VALUE_BOUND_ULP = 2.0**-8
 """How far ``value`` may be from the exact result, in units of the output's last place."""
@@ -135,13 +137,14 @@ class _Piece:
     function: Function
     operands: Mapping[str, Flat]
 
-    def places(self, begin: int, end: int, shape: Shape) -> tuple[Any, Any]:
-        """Which of an output's elements from begin to end are in the part, and where in the part they are."""
+    def places(self, at: Places, shape: Shape) -> tuple[Any, Any]:
+        """Which of an output's elements are in the part, and where in the part they are."""
         first, last = self.part.begin, self.part.end
         if not shape or (first, last) == (0, shape[self.part.dim]):
-            return slice(None), slice(begin, end)
+            return slice(None), at
         inner = math.prod(shape[self.part.dim + 1 :])
-        outer, rest = np.divmod(np.arange(begin, end), inner * shape[self.part.dim])
+        every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+        outer, rest = np.divmod(every, inner * shape[self.part.dim])
         along, rest = np.divmod(rest, inner)
         here = np.flatnonzero((along >= first) & (along < last))
         return here, ((outer * (last - first) + along - first) * inner + rest)[here]
@@ -206,29 +209,40 @@ class Elementwise:
         """What the first elements are computed by."""
         return (self._total or self._pieces[0]).function
 
-    def operands(self, begin: int, end: int) -> dict[str, Array]:
-        """The operands of elements begin to end in row-major order, by Python's names."""
-        found: dict[str, Array] = {}
+    def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array]]]:
+        """Of elements in row-major order: which of them a function computes, the function and its operands by name."""
         for piece in self._pieces:
-            here, at = piece.places(begin, end, self.shape)
-            for name, operand in piece.operands.items():
-                values = operand[at]
-                found.setdefault(name, np.empty(end - begin, values.dtype))[here] = values
+            here, inside = piece.places(at, self.shape)
+            yield here, piece.function, {name: operand[inside] for name, operand in piece.operands.items()}
+
+    def operands(self, at: Places) -> dict[str, Array]:
+        """The operands of elements, by Python's names."""
+        found: dict[str, Array] = {}
+        for here, _, operands in self.pieces(at):
+            for name, values in operands.items():
+                found.setdefault(name, np.empty(_count(at), values.dtype))[here] = values
         return found
 
     def block(self, begin: int, end: int) -> Golden:
         """Golden values of elements begin to end in row-major order."""
+        return self.golden(slice(begin, end))
+
+    def golden(self, at: Places) -> Golden:
+        """Golden values of elements."""
         if self._total is not None:
-            value = self._total.value[begin:end]
-            return Golden(value, self.target.round(value))
-        value, rounded = np.empty(end - begin), np.empty(end - begin, self.target.dtype.numpy)
+            total = self._total.value[at]
+            return Golden(total, self.target.round(total))
+        value, rounded = np.empty(_count(at)), np.empty(_count(at), self.target.dtype.numpy)
         settled = 0
-        for piece in self._pieces:
-            here, at = piece.places(begin, end, self.shape)
-            found = piece.function.golden([operand[at] for operand in piece.operands.values()], self.target)
+        for here, function, operands in self.pieces(at):
+            found = function.golden([*operands.values()], self.target)
             value[here], rounded[here] = found.value, found.rounded
             settled += found.settled
         return Golden(value, rounded, settled)
+
+
+def _count(at: Places) -> int:
+    return at.stop - at.start if isinstance(at, slice) else at.size
 
 
 def _operand(operator: Operator, inputs: Mapping[str, Array], operand: str | Part | PerChannel) -> tuple[str, Array]:

@@ -64,21 +64,27 @@ def by_x(output: Json) -> str:
     scale = (_WIDTH - _LEFT - _RIGHT) / (high - low)
     step = max(1, round((top - bottom) / 6))
     parts = [_grid_line(_scale(k, bottom, top), _power(k, 2)) for k in range(int(bottom), int(top) + 1, step)]
-    means = []
+    runs: list[list[tuple[float, float]]] = []  # of neighbouring bins
+    reached = -math.inf
     for item, (place, width) in zip(bins, places, strict=True):
         x, span = _LEFT + (place - low) * scale, width * scale
         y = _scale(math.log2(max(item["max_ulp"], 2.0**bottom * 1.1)), bottom, top)
-        means.append((x + span / 2, _scale(math.log2(max(item["mean_ulp"], 2.0**bottom)), bottom, top)))
+        if place > reached + 0.5:
+            runs.append([])
+        reached = place + width
+        runs[-1].append((x + span / 2, _scale(math.log2(max(item["mean_ulp"], 2.0**bottom)), bottom, top)))
         title = (
             f"{output['axis']} in [{item['low']:.4g}, {item['high']:.4g}]: {item['elements']:,} elements, "
             f"{item['failing']:,} do not match; at most {item['max_ulp']:.4g} ULP, mean {item['mean_ulp']:.3g}"
         )
         kind = "bad" if item["failing"] else "mark"
         parts.append(_bar(x + 0.4, y, max(span - 0.8, 0.8), _HEIGHT - _BOTTOM - y, kind, title))
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in means)
-    parts.append(f'<polyline class="halo" points="{line}"/><polyline class="line" points="{line}"/>')
+    for run in runs:
+        points = run if len(run) > 1 else [(run[0][0] - 1.5, run[0][1]), (run[0][0] + 1.5, run[0][1])]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline class="halo" points="{line}"/><polyline class="line" points="{line}"/>')
     parts += _axis_labels(low, high, scale)
-    caption = f"{output['axis']} (logarithmic both ways); bars: largest ULP, line: mean"
+    caption = f"{output['axis']}, logarithmic; bars: largest ULP, line: mean"
     parts.append(_text((_LEFT + _WIDTH) / 2, _HEIGHT - 4, caption, "middle"))
     return _svg(parts, f"Error in ULP against {output['axis']}")
 
@@ -99,9 +105,9 @@ def _axis_labels(low: float, high: float, scale: float) -> Iterable[str]:
     for value in (-1000, -100, -10, -1, -0.1, -0.01, 0, 0.01, 0.1, 1, 10, 100, 1000):
         place = _position(value)
         x = _LEFT + (place - low) * scale
-        if low <= place <= high and x - taken > 38:
+        if low <= place <= high and _LEFT + 10 < x < _WIDTH - 14 and x - taken > 38:
             taken = x
-            yield _text(min(x, _WIDTH - 14), _HEIGHT - _BOTTOM + 13, f"{value:g}".replace("-", "−"), "middle")
+            yield _text(x, _HEIGHT - _BOTTOM + 13, f"{value:g}".replace("-", "−"), "middle")
 
 
 def match_map(output: Json) -> str:
@@ -121,17 +127,21 @@ def match_map(output: Json) -> str:
             share = failing[row][column] / cells[row][column]
             box = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
             if share:
-                title = f"{failing[row][column]:,} of {cells[row][column]:,} elements beyond mixed's tolerance"
-                opacity = 0.25 + 0.75 * share
+                title = f"{failing[row][column]:,} of {cells[row][column]:,} elements beyond {output['map']['beyond']}"
+                # Logarithmic, from one in a thousand: 2 % scattered shows as well as a band does.
+                opacity = 0.3 + 0.7 * (1.0 + math.log10(max(share, 1e-3)) / 3.0)
                 parts.append(f'<rect class="bad" {box} opacity="{opacity:.2f}"><title>{escape(title)}</title></rect>')
             else:
                 parts.append(f'<rect class="calm" {box}/>')
     parts.append("</g>")
     total = sum(map(sum, failing))
     of = " × ".join(f"{extent:,}" for extent in output["map"]["of"])
-    caption = f"{of}, row by row: " + (f"{total:,} elements beyond" if total else "every element within")
-    caption += " mixed's tolerance"
-    parts.append(_text(_WIDTH / 2, _HEIGHT - 14, caption, "middle"))
+    beyond = f"beyond {output['map']['beyond']}"
+    found = f"{total:,} elements {beyond} (darker: more of a cell's)" if total else f"no element {beyond}"
+    parts += [
+        _text(_WIDTH / 2, _HEIGHT - 20, found, "middle"),
+        _text(_WIDTH / 2, _HEIGHT - 7, f"{of}, row by row", "middle"),
+    ]
     return _svg(parts, "Map of elements that match and do not")
 
 

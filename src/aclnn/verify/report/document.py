@@ -15,11 +15,10 @@ import numpy as np
 from aclnn.io import replace_all
 from aclnn.verify.cases.case import Case
 from aclnn.verify.diagnosis.diagnose import diagnose
-from aclnn.verify.diagnosis.evidence import SOUND_ULP, Cause
-from aclnn.verify.goldens.values import VALUE_BOUND_ULP
+from aclnn.verify.diagnosis.evidence import Cause
+from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Progress
 from aclnn.verify.number_formats import FORMATS, quiet
-from aclnn.verify.standards.bootstrap import Recheck
-from aclnn.verify.standards.evaluate import ElementwiseSource, Measured, NormSumSource, ulp_error
+from aclnn.verify.standards.evaluate import SOUND_ULP, ElementwiseSource, Measured, NormSumSource, ulp_error
 from aclnn.verify.standards.measures import Figure, Outcome, Standard, Verdict
 from aclnn.verify.standards.summary import AXIS_BINS, axis_edges, histogram_labels
 from aclnn.version import __version__
@@ -53,6 +52,12 @@ class Report:
             MissingExtraError: jinja2 is not installed.
         """
         from aclnn.verify.report.html import render
+
+        return written(render(self.data), path)
+
+    def to_junit(self, path: str | os.PathLike[str] | None = None) -> str:
+        """JUnit's XML, one test for each output, for CI; also written to ``path``, in one step."""
+        from aclnn.verify.report.junit import render
 
         return written(render(self.data), path)
 
@@ -125,23 +130,22 @@ class Judgement:
     standard: Standard
     outcome: Outcome
     counts: bool
-    recheck: tuple[Recheck, ...] = ()
-    """Of the ratios, where nothing but ratios failed."""
 
     @property
     def verdict(self) -> Verdict:
-        """The standard's verdict, after the recheck where there was one."""
-        if self.recheck and all(item.holds for item in self.recheck):
-            return Verdict.PASS
+        """The standard's verdict."""
         return self.outcome.verdict
 
 
 @quiet
-def output_document(measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str]) -> Json:
+def output_document(
+    measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str], progress: Progress | None = None
+) -> Json:
     """One output: verdicts, elements, pictures, causes."""
-    causes = _causes(measured, judgements)
+    causes = _causes(measured, progress)
     verdict = Verdict.of_all(judged.verdict for judged in judgements if judged.counts)
     fault = next((cause.text for cause in causes if cause.structural), "")
+    shown = [judged for judged in judgements if judged.verdict is not Verdict.UNDECIDED]
     picture = measured.picture
     wrong = picture.histogram[0] < picture.histogram.sum()
     return {
@@ -152,6 +156,7 @@ def output_document(measured: Measured, judgements: Sequence[Judgement], skipped
         "verdict": (Verdict.FAIL if fault else verdict).value,
         "reason": "" if verdict is Verdict.FAIL else fault,
         "standards": [_standard(measured, judged) for judged in judgements],
+        "passing": [sum(judged.verdict in (Verdict.PASS, Verdict.WARNING) for judged in shown), len(shown)],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
         "worst": _element(measured, picture.worst) if wrong else None,
         "causes": [vars(cause) for cause in causes],
@@ -162,20 +167,22 @@ def output_document(measured: Measured, judgements: Sequence[Judgement], skipped
         ],
         "axis": "golden value" if isinstance(measured.source, NormSumSource) else _axis(measured),
         "by_x": [_bin(measured, index) for index in range(AXIS_BINS) if picture.by_x[0, index]],
-        "map": _map(measured),
+        "map": _map(measured, bool(fault)),
     }
 
 
-def _causes(measured: Measured, judgements: Sequence[Judgement]) -> list[Cause]:
-    """Of what a standard objects to; where none does, only those that make the output wrong all the same."""
-    clean = all(judged.verdict is Verdict.PASS for judged in judgements)
-    if clean and measured.picture.worst_ulp <= SOUND_ULP[measured.target.name]:
+def _causes(measured: Measured, progress: Progress | None) -> list[Cause]:
+    """None where every element is the exact result rounded once."""
+    if measured.picture.histogram[0] == measured.picture.histogram.sum():
         return []
-    return [cause for cause in diagnose(measured, not clean) if cause.structural or not clean]
+    return diagnose(measured, progress)
 
 
 def _axis(measured: Measured) -> str:
-    return "self" if isinstance(measured.source, ElementwiseSource) else "input"
+    if not isinstance(measured.source, ElementwiseSource):
+        return "input"
+    operands = measured.source.whole.operands(slice(0, min(1, measured.source.size)))
+    return next((name for name in operands if "grad" not in name), "golden value")
 
 
 def _golden(measured: Measured) -> Json:
@@ -197,22 +204,11 @@ def _standard(measured: Measured, judged: Judgement) -> Json:
         "edition": judged.standard.edition,
         "verdict": judged.verdict.value,
         "counts": judged.counts,
-        "reason": _reason(judged),
+        "reason": judged.outcome.reason,
         "figures": [_figure(figure) for figure in outcome.figures],
         "first": _element(measured, outcome.first),
         "worst": _element(measured, outcome.worst),
-        "recheck": [
-            {key: number(value) if isinstance(value, float) else value for key, value in vars(item).items()}
-            for item in judged.recheck
-        ],
     }
-
-
-def _reason(judged: Judgement) -> str:
-    if judged.recheck:
-        ends = ", ".join(f"{item.name} {item.lower:.3g}" for item in judged.recheck)
-        return f"recheck over {judged.recheck[0].seeds} seeds: lower ends of the median's 95 % interval {ends}"
-    return judged.outcome.reason
 
 
 def _figure(figure: Figure) -> Json:
@@ -263,11 +259,13 @@ def _bin(measured: Measured, index: int) -> Json:
     }
 
 
-def _map(measured: Measured) -> Json:
+def _map(measured: Measured, structural: bool) -> Json:
+    """Where elements do not match; of a fault that mixed's tolerance may hide, where they are off at all."""
     rows, columns = measured.picture.map_shape
-    elements, failing = measured.picture.cells[:, :rows, :columns].tolist()
+    elements, failing, wrong = measured.picture.cells[:, :rows, :columns].tolist()
     return {
         "of": [measured.picture.rows, measured.picture.columns],
         "elements": elements,
-        "failing": failing,
+        "failing": wrong if structural else failing,
+        "beyond": f"{SOUND_ULP[measured.target.name]:g} ULP" if structural else "mixed's tolerance",
     }

@@ -10,20 +10,33 @@ Json = dict[str, Any]
 
 def brief(report: Json) -> str:
     """Verdict, figures of every standard, worst element, probable cause."""
-    return "\n".join(line for case in report["cases"] for line in _case(case))
+    lines = [line for case in report["cases"] for line in _case(case)]
+    return "\n".join([*lines, totals(report)] if len(report["cases"]) > 1 else lines)
+
+
+def totals(report: Json) -> str:
+    """How many cases pass, fail and stay undecided."""
+    count = {verdict: sum(case["verdict"] == verdict for case in report["cases"]) for verdict in _SAID}
+    said = ", ".join(f"{number} {_SAID[verdict]}" for verdict, number in count.items() if number or verdict == "pass")
+    return f"{len(report['cases'])} cases: {said}"
+
+
+_SAID = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 
 
 def title(case: Json) -> str:
     """What was judged, and of each output what came of it, how far off it is at worst and why."""
     attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
     name = f"{case['name']}: " if case["name"] else ""
-    return f"{name}{case['operator']}{attributes}: {' · '.join(map(_headline, case['outputs']))}"
+    return f"{name}{case['operator']}{attributes}: {' · '.join(map(headline, case['outputs']))}"
 
 
-def _headline(output: Json) -> str:
+def headline(output: Json) -> str:
+    """What came of an output, how far off it is at worst and why."""
     worst, causes = output["worst"], output["causes"]
     error = f"worst error {short(worst['ulp'])} ULP at {worst['coordinates']}" if worst else "no element is off"
     cause = f"; probable cause: {causes[0]['text']}" if causes and not output["reason"] else ""
+    cause = f"; cause unknown: {causes[0]['text']}" if causes and causes[0]["name"] == "unknown" else cause
     return f"{output['name']} {summary(output)}; {error}{cause}"
 
 
@@ -35,8 +48,19 @@ def summary(output: Json) -> str:
     for verdict, verb in (("fail", "fails"), ("undecided", "leaves undecided")):
         found = [standard["name"] for standard in counting if standard["verdict"] == verdict]
         if found:
+            if len(counting) == 1:
+                return f"{verb} {found[0]}{_others(output)}"
             return f"{verb} {len(found)} of {len(counting)} standards ({', '.join(found)})"
-    return f"passes all {len(counting)} standards" if len(counting) != 1 else f"passes {counting[0]['name']}"
+    return (
+        f"passes all {len(counting)} standards"
+        if len(counting) != 1
+        else f"passes {counting[0]['name']}{_others(output)}"
+    )
+
+
+def _others(output: Json) -> str:
+    passing, shown = output["passing"]
+    return f" ({passing} of {shown} standards pass)" if shown > 1 else ""
 
 
 def _case(case: Json) -> Iterator[str]:
@@ -72,10 +96,8 @@ def details(output: Json) -> Iterator[str]:
         )
     for cause in output["causes"]:
         yield f"probable cause: {cause['text']} [{cause['name']}, {100 * cause['share']:.3g} % of the wrong elements]"
-    if worst is not None and not output["causes"]:
-        failed = any(standard["verdict"] == "fail" and standard["counts"] for standard in output["standards"])
-        if failed:
-            yield "probable cause: none of the known ones"
+        if cause["test"]:
+            yield f"  would be refuted by {cause['test']}"
 
 
 def short(value: float | str) -> str:

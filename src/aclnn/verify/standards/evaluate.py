@@ -33,10 +33,33 @@ class Measured:
     settled: int
     """Elements whose golden value float64 could not decide."""
     source: Source
+    wrong: list[tuple[int, int, Array]]
+    """Of stretches that have wrong elements, from where to where, and a bit for each element that says which."""
+
+    @property
+    def wrong_count(self) -> int:
+        """Elements that are off by more than ``SOUND_ULP``."""
+        return sum(
+            int(np.bitwise_count(bits).sum()) if hasattr(np, "bitwise_count") else int(np.unpackbits(bits).sum())
+            for _, _, bits in self.wrong
+        )
+
+    def wrong_within(self, begin: int, end: int) -> Array:
+        """Indices of the wrong elements of the stretches that begin in a range."""
+        found = [
+            start + np.flatnonzero(np.unpackbits(bits, count=stop - start))
+            for start, stop, bits in self.wrong
+            if begin <= start < end
+        ]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
     def outcome(self, standard: Standard) -> Outcome:
         """A standard's verdict."""
         return standard.judge(self.tallies[standard.name], self.target)
+
+
+SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
+"""Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +104,7 @@ class ElementwiseSource(Source):
 
     def elements(self, begin: int, end: int) -> Elements:
         """Elements begin to end; x is the first operand that is not the gradient, of sums the golden value."""
-        inputs, golden = self.whole.operands(begin, end), self.whole.block(begin, end)
+        inputs, golden = self.whole.operands(slice(begin, end)), self.whole.block(begin, end)
         x = next((values for name, values in inputs.items() if "grad" not in name), golden.value)
         return Elements(begin, golden, self.actual[begin:end], x, inputs)
 
@@ -135,6 +158,7 @@ class _Part:
     picture: Picture
     settled: int
     sums: tuple[Array, Array] | None = None
+    wrong: tuple[int, int, Array] | None = None
 
 
 def evaluate(
@@ -187,8 +211,9 @@ def _measure(source: Source, begin: int, end: int, standards: Sequence[Standard]
     picture = Picture(*_grid(source))
     failing = block.error > mixed_tolerance(block.g, block.target)
     ulps = ulp_error(elements.actual, golden, source.target)
-    picture.add(ulps, agree(block.a, block.g), failing, elements.x.astype(np.float64), begin)
-    return _Part(tallies, picture, golden.settled)
+    wrong = ulps > SOUND_ULP[source.target.name]
+    picture.add(ulps, agree(block.a, block.g), failing, wrong, elements.x.astype(np.float64), begin)
+    return _Part(tallies, picture, golden.settled, wrong=(begin, end, np.packbits(wrong)) if wrong.any() else None)
 
 
 def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
@@ -200,8 +225,13 @@ def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | No
 
 def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]) -> Measured:
     first = _measure(source, 0, 0, standards) if source.size == 0 else next(parts)
-    measured = Measured(source.name, source.target, source.shape, first.tallies, first.picture, first.settled, source)
+    measured = Measured(
+        source.name, source.target, source.shape, first.tallies, first.picture, first.settled, source,
+        [] if first.wrong is None else [first.wrong],
+    )  # fmt: skip
     for part in parts:
+        if part.wrong is not None:
+            measured.wrong.append(part.wrong)
         for name, tally in part.tallies.items():
             measured.tallies[name].merge(tally)
         measured.picture.merge(part.picture)

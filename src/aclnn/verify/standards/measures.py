@@ -169,8 +169,8 @@ class Standard:
     measure: Callable[[Block], Tally]
     judge: Callable[[Tally, NumberFormat], Outcome]
     needs_third: bool = False
-    counts: bool = True
-    """Whether it decides about an output when the user names no standard."""
+    counts: bool = False
+    """It decides about an output when the user names no standard."""
 
 
 def tally_of(

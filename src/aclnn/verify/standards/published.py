@@ -286,7 +286,7 @@ _COMMERCIAL = "CANN commercial standard, dual benchmark"
 STANDARDS: dict[str, Standard] = {
     standard.name: standard
     for standard in (
-        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _judge_mixed),
+        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _judge_mixed, counts=True),
         Standard("mere-mare", "CANN ecosystem standard, earlier and English", _measure_relative, _judge_relative),
         Standard("commercial-L0", _COMMERCIAL, _measure_dual, _judge_dual("L0"), needs_third=True),
         Standard("commercial-L1", _COMMERCIAL, _measure_dual, _judge_dual("L1"), needs_third=True),
@@ -295,7 +295,7 @@ STANDARDS: dict[str, Standard] = {
         Standard("close", "double thousandth", _measure_close, _judge_close),
         Standard("msprobe-single", "msprobe, single benchmark", _measure_single, _judge_single),
         Standard("msprobe-ulp", "msprobe, ULP", _measure_ulp, _judge_ulp),
-        Standard("bitwise", "equal bit for bit", _measure_bitwise, _judge_bitwise, counts=False),
+        Standard("bitwise", "equal bit for bit", _measure_bitwise, _judge_bitwise),
     )
 }
 """By name, in the order of reports."""

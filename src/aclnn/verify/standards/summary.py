@@ -47,8 +47,8 @@ class Picture:
     histogram: Array = field(default_factory=lambda: np.zeros(HISTOGRAM_BINS, np.int64))
     by_x: Array = field(default_factory=lambda: np.zeros((4, AXIS_BINS)))
     """For each bin of the axis: elements, elements that do not match, sum and maximum of finite ULP errors."""
-    cells: Array = field(default_factory=lambda: np.zeros((2, MAP_ROWS, MAP_COLUMNS), np.int64))
-    """For each cell of the map: elements, elements that do not match."""
+    cells: Array = field(default_factory=lambda: np.zeros((3, MAP_ROWS, MAP_COLUMNS), np.int64))
+    """For each cell of the map: elements, elements that do not match, elements off by more than sound arithmetic."""
     worst: int | None = None
     worst_ulp: float = -1.0
 
@@ -57,14 +57,14 @@ class Picture:
         """Rows and columns of the map that are in use."""
         return min(self.rows, MAP_ROWS), min(self.columns, MAP_COLUMNS)
 
-    def add(self, ulps: Array, equal: Array, failing: Array, axis: Array, start: int) -> None:
-        """Take in elements from ``start`` on: their ULP errors, whether equal to the golden, failing, and their x."""
+    def add(self, ulps: Array, equal: Array, failing: Array, wrong: Array, axis: Array, start: int) -> None:
+        """Take in elements from ``start`` on: their ULP errors, which are equal, failing, wrong, and their x."""
         if ulps.size == 0:
             return
         shape = self.map_shape
         _accumulate(
-            ulps, equal, failing, axis, start, self.rows, self.columns, shape[0], shape[1], self.histogram, self.by_x,
-            self.cells,
+            ulps, equal, failing, wrong, axis, start, self.rows, self.columns, shape[0], shape[1],
+            self.histogram, self.by_x, self.cells,
         )  # fmt: skip
         at = int(np.argmax(ulps))
         self._note(start + at, float(ulps[at]))
@@ -84,8 +84,8 @@ class Picture:
 
 @compiled
 def _accumulate(
-    ulps: Array, equal: Array, failing: Array, axis: Array, start: int, rows: int, columns: int, map_rows: int,
-    map_columns: int, histogram: Array, by_x: Array, cells: Array,
+    ulps: Array, equal: Array, failing: Array, wrong: Array, axis: Array, start: int, rows: int, columns: int,
+    map_rows: int, map_columns: int, histogram: Array, by_x: Array, cells: Array,
 ) -> None:  # fmt: skip
     for i in range(ulps.size):
         error = ulps[i]
@@ -110,3 +110,4 @@ def _accumulate(
         cell_row, cell_column = row * map_rows // rows, column * map_columns // columns
         cells[0, cell_row, cell_column] += 1
         cells[1, cell_row, cell_column] += failing[i]
+        cells[2, cell_row, cell_column] += wrong[i]

@@ -1,4 +1,4 @@
-"""Implementations that ``aclnn verify self`` judges: this project's, PyTorch's, and the formulas taken literally.
+"""Implementations that ``benchmarks.verdicts`` judges: this project's, PyTorch's, and the formulas taken literally.
 
 Each takes inputs and attributes by Python's names and returns the outputs in the operator's order. The literal ones are
 the vendor's expressions step by step in float32, rounded once at the end; they also serve as the third output.

@@ -1,8 +1,11 @@
-"""Which implementation passes which standard: every standard's own generated cases, every operator and data type."""
+"""Which implementation passes which standard: every standard's own generated cases, every operator and data type.
+
+``python -m benchmarks.verdicts`` prints the table of docs/verify.md.
+"""
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.cases.case import Case, make_case
-from aclnn.verify.checking import Recheckers, chosen_standards, generated, judged, like, rechecks
-from aclnn.verify.implementations import LITERAL, Implementation, implementations, literal
+from aclnn.verify.checking import Counting, chosen_standards, judged
 from aclnn.verify.number_formats import FORMATS
-from aclnn.verify.report.document import FORMAT_VERSION, written
-from aclnn.verify.standards.bootstrap import LEAST_SEEDS
 from aclnn.verify.standards.evaluate import evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
 from aclnn.verify.standards.published import STANDARDS
+from benchmarks.generators import GENERATORS, mixed
+from benchmarks.implementations import LITERAL, Implementation, implementations, literal
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +34,6 @@ OPERATORS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 CASES = 10
 """Cases of each generator: all ten kinds of the L1 and L2 one, both kinds of the others five times."""
 SIZES = (15, 1024, 32767, 65536)
-_RECHECK_ELEMENTS = 2048
 _EPS = 1e-5
 _REPEATS, _REPEATS_L2 = 50, 1000
 
@@ -55,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What ``aclnn verify self`` found."""
+    """What was found."""
 
     rows: list[Row]
 
@@ -84,12 +85,6 @@ class Table:
             lines.append(f"| {row.operator} | {row.dtype} | {row.implementation} | {cells} |")
         return "\n".join(lines)
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The rows as a document; also written to ``path``."""
-        import json
-
-        return written(json.dumps({"format": FORMAT_VERSION, "rows": [vars(row) for row in self.rows]}) + "\n", path)
-
 
 def _cell(passed: int | None, judged: int | None) -> str:
     if judged is None or passed is None:
@@ -97,13 +92,10 @@ def _cell(passed: int | None, judged: int | None) -> str:
     return "✓" if passed == judged else f"{passed}/{judged}"
 
 
-def run(
-    seeds: int | None = None, step: Callable[[str], Any] = lambda name: None, cases: int = CASES, most: int = SIZES[-1]
-) -> Table:
+def run(step: Callable[[str], Any] = lambda name: None, cases: int = CASES, most: int = SIZES[-1]) -> Table:
     """Judge every implementation.
 
     Args:
-        seeds: how many generated cases recheck a failing commercial one; 200 when None.
         step: told what is judged next.
         cases: of each generator.
         most: elements of the largest case.
@@ -115,7 +107,7 @@ def run(
                 shown = " ".join((operator, *(str(v) for v in attributes.values() if isinstance(v, str))))
                 step(f"judging {shown} {dtype}, {name}")
                 row = Row(shown, dtype, name)
-                _judge(row, operator, attributes, implementation, name != LITERAL, seeds, cases, most)
+                _judge(row, operator, attributes, implementation, name != LITERAL, cases, most)
                 rows.append(row)
     return Table(rows)
 
@@ -126,7 +118,6 @@ def _judge(
     attributes: Mapping[str, Any],
     implementation: Implementation,
     compared: bool,
-    seeds: int | None,
     cases: int,
     most: int,
 ) -> None:
@@ -138,14 +129,10 @@ def _judge(
         groups += [(s.name, [s]) for s in STANDARDS.values() if s.needs_third]
     for generator, standards in groups:
         eps = _EPS if operator == "layer_norm_backward" and standards[0].needs_third else None
-        again: Recheckers = {}
-        if third is not None and standards[0].needs_third:
-            small = _shaped(operator, attributes, row.dtype, _RECHECK_ELEMENTS)
-            again = rechecks(generated(small, implementation, third, seeds or LEAST_SEEDS, eps), eps)
         for case in _cases(operator, attributes, row.dtype, implementation, third, generator, cases, most):
             outcomes = evaluate(case, standards, eps)
             for standard in standards:
-                verdicts = [judged(measured, standard, False, again).verdict for measured in outcomes]
+                verdicts = [judged(measured, standard, Counting.ALL).verdict for measured in outcomes]
                 row.count(standard.name, Verdict.FAIL not in verdicts)
     row.count("repeats", _repeats(operator, attributes, row.dtype, implementation))
 
@@ -199,3 +186,31 @@ def _repeats(operator: str, attributes: Mapping[str, Any], dtype: str, implement
 
 def _bytes(outputs: Any) -> list[bytes]:
     return [array.tobytes() for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
+
+
+def like(case: Case, seed: int, standard: str = "mixed", eps: float | None = None) -> dict[str, Array]:
+    """Inputs of a case's shapes and types, filled by a standard's generator from a seed.
+
+    LayerNorm's mean and rstd are those of its input (eps 1e-5 unless given).
+    """
+    generate = GENERATORS.get(standard, mixed)
+    inputs = {}
+    for position, (name, array) in enumerate(case.inputs.items()):
+        values = generate(seed + 1_000_003 * position * 10, array.size)
+        inputs[name] = values.astype(array.dtype).reshape(array.shape)
+    if "rstd" in inputs:
+        columns = int(np.prod(case.attributes["normalized_shape"]))
+        rows = inputs["input"].reshape(-1, columns).astype(np.float64)
+        rstd = 1.0 / np.sqrt(rows.var(axis=1) + (1e-5 if eps is None else eps))
+        for name, values in (("mean", rows.mean(axis=1)), ("rstd", rstd)):
+            inputs[name] = values.astype(case.inputs[name].dtype).reshape(case.inputs[name].shape)
+    return inputs
+
+
+def main() -> None:
+    """Print the table as it grows."""
+    print(run(lambda name: print(name, file=sys.stderr)).markdown())
+
+
+if __name__ == "__main__":
+    main()

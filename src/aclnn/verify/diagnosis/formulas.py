@@ -1,0 +1,465 @@
+"""What a formula's output would be if it had been computed otherwise: for every operator, from its formula alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from aclnn import formula as words
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Elementwise, Kind, Operator
+from aclnn.core.status import AclnnError
+from aclnn.kernels.trace import trace
+from aclnn.operators import OPERATORS
+from aclnn.verify.cases.arguments import attributes_of, call_of
+from aclnn.verify.diagnosis.evidence import Evidence, Hypothesis
+from aclnn.verify.goldens.enclosures import Points
+from aclnn.verify.goldens.values import Function
+from aclnn.verify.number_formats import FORMATS, NumberFormat
+from aclnn.verify.standards.evaluate import ElementwiseSource
+
+Array = np.ndarray[Any, Any]
+
+TF32 = NumberFormat(DataType.FLOAT, 11, -126, 127)
+"""float32 with float16's digits, which matrix units take their operands in."""
+
+
+def rounded_to(target: NumberFormat, values: Array) -> Array:
+    """float64 values rounded to a type, in float64."""
+    if target is TF32:
+        step = target.ulp(values)
+        return np.rint(values / step) * step
+    return target.round(values).astype(np.float64)
+
+
+def cut_to(target: NumberFormat, values: Array) -> Array:
+    """float64 values with the digits that a type does not have left out, in float64."""
+    step = target.ulp(values)
+    return np.where(np.isfinite(values), np.trunc(values / step) * step, values)
+
+
+def _label(target: NumberFormat) -> str:
+    return "TF32" if target is TF32 else target.name
+
+
+def narrower(target: NumberFormat) -> list[NumberFormat]:
+    """Types that a stage may have been kept in although operands or results have more digits."""
+    kinds = [FORMATS["bfloat16"], FORMATS["float16"], TF32]
+    return [kind for kind in kinds if kind.digits < target.digits or kind.name != target.name]
+
+
+def evaluated(function: Function, operands: list[Array]) -> Array:
+    """A function in float64."""
+    return np.asarray(function(*(values.view(Points) for values in operands)), np.float64) + np.zeros(operands[0].shape)
+
+
+class Narrow(Points):
+    """Arrays of float64 whose every operation is rounded to a type."""
+
+
+def computed_in(target: NumberFormat, function: Function, operands: list[Array], only: int | None = None) -> Array:
+    """A function whose every step, or one of them, is rounded to a type."""
+    names, lines, results = _steps(function, len(operands))
+    values = dict(zip(names, [*operands, *map(np.float64, function.numbers)], strict=False))
+    if only is None:
+        values = {name: rounded_to(target, np.asarray(value)) for name, value in values.items()}
+    values = {name: np.asarray(value).view(Points) for name, value in values.items()}
+    for number, (name, code) in enumerate(lines):
+        value = np.asarray(eval(code, _words(), values))
+        if value.dtype != np.bool_ and only in (None, number):
+            value = rounded_to(target, value)
+        values[name] = value.view(Points)
+    return np.asarray(values[results[function.result]], np.float64) + np.zeros(operands[0].shape)
+
+
+@cache
+def _words() -> dict[str, Any]:
+    return {"inf": np.inf, "nan": np.nan, **vars(words)}
+
+
+@cache
+def _program(formula: Callable[..., Any], arity: int) -> str:
+    return trace(formula, arity).source
+
+
+@cache
+def _steps_of(formula: Callable[..., Any], arity: int) -> tuple[list[str], list[tuple[str, Any]], list[str]]:
+    lines = [line.strip() for line in _program(formula, arity).splitlines()[1:]]
+    steps = [line.split(" = ", 1) for line in lines[:-1]]
+    names = [f"x{i}" for i in range(arity)]
+    results = lines[-1].removeprefix("return ").split(", ")
+    return names, [(name, compile(code, "step", "eval")) for name, code in steps], results
+
+
+def _steps(function: Function, operands: int) -> tuple[list[str], list[tuple[str, Any]], list[str]]:
+    return _steps_of(function.formula, operands + len(function.numbers))
+
+
+_NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]?\d+)?(?![\w.])")
+
+
+@cache
+def _constants(formula: Callable[..., Any], arity: int) -> tuple[str, ...]:
+    """The constants of a formula, as its program spells them."""
+    return tuple(dict.fromkeys(match.group() for match in _NUMBER.finditer(_program(formula, arity))))
+
+
+@cache
+def _with_factors(formula: Callable[..., Any], arity: int, which: tuple[str, ...]) -> Callable[..., Any]:
+    """A formula with some constants multiplied by its last arguments."""
+    factors = {text: f"({text} * factor{k})" for k, text in enumerate(which)}
+    source = _NUMBER.sub(lambda match: factors.get(match.group(), match.group()), _program(formula, arity))
+    namespace = dict(_words())
+    exec(source.replace("):", "".join(f", factor{k}" for k in range(len(which))) + "):", 1), namespace)
+    found: Callable[..., Any] = namespace["formula"]
+    return found
+
+
+def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+    """Faults of a formula's output, the plainest first.
+
+    Args:
+        evidence: the sample, for its source.
+        searched: a few elements, by which numbers are fitted.
+        struck: which of those the fault has to explain.
+    """
+    source = evidence.source
+    if not isinstance(source, ElementwiseSource) or not source.size:
+        return
+    yield from _scaled(searched, struck)
+    if not source.whole.operands(slice(0, 1)):  # a sum over elements
+        return
+    yield from _otherwise_called(source)
+    yield from _operands(source)
+    yield from _cut(source)
+    yield from _fitted(source, searched, struck)
+    yield from _family(source)
+    yield from _inner(source)
+
+
+def _scaled(searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+    yield Hypothesis("sign", "the result has the wrong sign", lambda e: -e.v)
+    with np.errstate(all="ignore"):
+        ratios = (searched.a / searched.v)[struck]
+    ratios = ratios[np.isfinite(ratios)]
+    if ratios.size:
+        factor = float(np.median(ratios))
+        if factor not in (0.0, 1.0):
+            text = f"the result is {factor:.6g} times what it should be"
+            yield Hypothesis("scaled", text, lambda e: factor * e.v, structural=abs(factor - 1.0) > 2.0**-18)
+
+
+def _of_function(change: Callable[..., Array]) -> Callable[[Evidence], Array]:
+    return lambda e: e.computed(change)
+
+
+def _otherwise_called(source: ElementwiseSource) -> Iterator[Hypothesis]:
+    """Another value of an attribute that is a choice."""
+    case, call = source.case, source.case.call
+    assert call is not None
+    for parameter in case.operator.attributes:
+        given = case.attributes[parameter.python_name]
+        if parameter.kind is Kind.BOOL:
+            others: tuple[Any, ...] = (not given,)
+        elif parameter.kind is Kind.STRING:
+            others = tuple(mode for mode in ("none", "tanh") if mode != given)
+        elif "approximate" in parameter.python_name:
+            others = (1 - int(given),)
+        else:
+            continue
+        for other in others:
+            changed = Call(call.operator, {**call.arguments, parameter.name: other}, call.product)
+            try:
+                work = changed.operator.work(changed)
+            except AclnnError:
+                continue
+            if isinstance(work, Elementwise):
+                function = Function(work.formula, work.numbers)
+                text = f"computed with {parameter.python_name}={other!r} although {given!r} was asked for"
+                yield Hypothesis(
+                    "wrong-mode",
+                    text,
+                    _of_function(lambda f, x, of=function: evaluated(replace(of, result=f.result), x)),
+                )
+
+
+def _operands(source: ElementwiseSource) -> Iterator[Hypothesis]:
+    """Operands left out, exchanged, taken for one another, or the result itself."""
+    names = list(source.whole.operands(slice(0, 1)))
+
+    def other(name: str, text: str, order: Callable[..., list[Array]]) -> Hypothesis:
+        return Hypothesis(name, text, _of_function(lambda f, x: evaluated(f, order(x))))
+
+    for i, one in enumerate(names):
+        yield Hypothesis("wrong-operation", f"the result is {one} itself", _of_function(lambda f, x, i=i: x[i]))
+        yield other("wrong-input", f"{one} has the wrong sign", lambda x, i=i: [*x[:i], -x[i], *x[i + 1 :]])
+        if len(names) == 1:
+            continue
+        yield other(
+            "wrong-input",
+            f"{one} is left out, as if it were 1",
+            lambda x, i=i: [*x[:i], np.ones(x[i].shape), *x[i + 1 :]],
+        )
+        for j, two in enumerate(names):
+            if i != j:
+                yield other("wrong-input", f"{two} is taken for {one}", lambda x, i=i, j=j: [*x[:i], x[j], *x[i + 1 :]])
+            if i < j:
+                yield other(
+                    "wrong-input",
+                    f"{one} and {two} are exchanged",
+                    lambda x, i=i, j=j: [x[j] if k == i else x[i] if k == j else v for k, v in enumerate(x)],
+                )
+    yield (
+        Hypothesis(
+            "wrong-operation", "the result is a constant 1 instead of the derivative", _of_function(lambda f, x: x[0])
+        )
+        if source.gradient is None and len(names) > 1
+        else _squared()
+    )
+    formulas = [f for _, f, _ in source.whole.pieces(slice(0, source.size if source.size < 4096 else 4096))]
+    if len(formulas) > 1:
+        swapped = {id(f.formula): g for f, g in zip(formulas, reversed(formulas), strict=True)}
+        yield Hypothesis(
+            "exchanged-outputs",
+            "the parts of the result are exchanged",
+            _of_function(lambda f, x: evaluated(replace(f, result=len(swapped) and 1 - f.result), x)),
+        )
+
+
+def _squared() -> Hypothesis:
+    return Hypothesis("wrong-operation", "the gradient is multiplied twice", lambda e: e.v * e.v)
+
+
+def _cut(source: ElementwiseSource) -> Iterator[Hypothesis]:
+    """Operands or the result kept in a narrower type."""
+    names = list(source.whole.operands(slice(0, 1)))
+    target = source.target
+    for kind in narrower(target):
+        if kind.digits < target.digits:
+            yield Hypothesis(
+                "narrow-output",
+                f"the result was rounded to {_label(kind)} on the way",
+                lambda e, k=kind: rounded_to(k, e.v),
+                exact=True,
+                structural=False,
+            )
+            yield Hypothesis(
+                "narrow-output",
+                f"the result was cut to {_label(kind)} (toward zero)",
+                lambda e, k=kind: cut_to(k, e.v),
+                exact=True,
+                structural=False,
+            )
+        for chosen in ([], *([i] for i in range(len(names)))) if len(names) > 1 else ([],):
+            which = chosen or range(len(names))
+            said = (
+                ("the inputs were" if len(names) > 1 else f"{names[0]} was")
+                if not chosen
+                else f"{names[chosen[0]]} was"
+            )
+            for how, narrow in (("rounded", rounded_to), ("cut", cut_to)):
+                yield Hypothesis(
+                    "narrow-input",
+                    f"{said} {how} to {_label(kind)}",
+                    _of_function(
+                        lambda f, x, k=kind, w=tuple(which), n=narrow: evaluated(
+                            f, [n(k, values) if i in w else values for i, values in enumerate(x)]
+                        )
+                    ),
+                    structural=False,
+                )
+
+
+def _fitted(source: ElementwiseSource, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+    """Another value of a number that is an attribute, or of a constant of the formula."""
+    function, names = source.whole.function, source.whole.operands(slice(0, 1))
+    parameters = [p for p in source.case.operator.attributes if p.kind not in (Kind.STRING, Kind.BOOL)]
+    for k, number in enumerate(function.numbers):
+
+        def numbered(f: Function, x: list[Array], values: tuple[float, ...], k: int = k) -> Array:
+            return evaluated(replace(f, numbers=(*f.numbers[:k], *values, *f.numbers[k + 1 :])), x)
+
+        found = _fit(searched, struck, numbered, (float(number),))
+        if found is not None:
+            name = parameters[k].python_name if k < len(parameters) else f"number {k}"
+            text = f"as with {name} = {found[0]:.6g} instead of {float(number):.6g}"
+            yield Hypothesis("wrong-attribute", text, _of_function(lambda f, x, v=found, n=numbered: n(f, x, v)))
+    arity = len(names) + len(function.numbers)
+    constants = [text for text in _constants(function.formula, arity) if float(text)]
+    for which in (*((text,) for text in constants), *combinations(constants, 2)):
+        multiplied = _multiplied(which)
+        starts = tuple(map(float, which))
+        values = _fit(searched, struck, multiplied, starts)
+        if values is None:
+            continue
+        kind = next(
+            (
+                k
+                for k in (FORMATS["bfloat16"], FORMATS["float16"])
+                if all(
+                    abs(float(rounded_to(k, np.array(start))) - value) <= 2.0**-20 * abs(start)
+                    for start, value in zip(starts, values, strict=True)
+                )
+            ),
+            None,
+        )
+        said = " and ".join(f"{start:.8g} is {value:.6g}" for start, value in zip(starts, values, strict=True))
+        text = f"of the formula's constants {said}{'' if kind is None else f', as it is in {kind.name}'}"
+        off = max(abs(value / start - 1.0) for start, value in zip(starts, values, strict=True))
+        change = _of_function(lambda f, x, v=values, n=multiplied: n(f, x, v))
+        yield Hypothesis("wrong-constant", text, change, structural=off > 2.0**-18)
+
+
+_At = Callable[[Function, list[Array], tuple[float, ...]], Array]
+
+
+def _multiplied(which: tuple[str, ...]) -> _At:
+    """A function with other values of some constants."""
+
+    def multiplied(function: Function, operands: list[Array], values: tuple[float, ...]) -> Array:
+        formula = _with_factors(function.formula, len(operands) + len(function.numbers), which)
+        factors = (value / float(text) for text, value in zip(which, values, strict=True))
+        return evaluated(replace(function, formula=formula, numbers=(*function.numbers, *factors)), operands)
+
+    return multiplied
+
+
+def _fit(searched: Evidence, struck: Array, at: _At, starts: tuple[float, ...]) -> tuple[float, ...] | None:
+    """Numbers that move the results as they were moved, by Gauss and Newton from the right ones; None when none do."""
+    some = searched.some(struck & np.isfinite(searched.a) & np.isfinite(searched.v))
+    if some.a.size < len(starts):
+        return None
+    values = np.array(starts)
+    steps = np.maximum(np.abs(values), 1e-3) * 2.0**-12
+    weight = 1.0 / some.noise
+    first, change = math.inf, values
+    for turn in range(12):
+        base = some.computed(lambda f, x: at(f, x, tuple(values)))  # noqa: B023 (called at once)
+        columns = []
+        for k in range(values.size):
+            ahead = values.copy()
+            ahead[k] += steps[k]
+            columns.append((some.computed(lambda f, x: at(f, x, tuple(ahead))) - base) / steps[k])  # noqa: B023
+        miss = (some.a - base) * weight
+        rise = np.stack(columns, axis=1) * weight[:, None]
+        fine = np.isfinite(miss) & np.isfinite(rise).all(axis=1) & (np.abs(rise).max(axis=1) > 0.0)
+        if np.count_nonzero(fine) < 0.5 * fine.size or not rise[fine].any(axis=0).all():
+            return None
+        if turn:
+            fine &= np.abs(miss) <= 4.0 * np.median(np.abs(miss[fine])) + 1e-9
+        size = float(np.median(np.abs(miss[fine])))
+        first = size if turn == 0 else first
+        if turn == 2 and size > 0.3 * first:
+            return None
+        change = np.linalg.lstsq(rise[fine], miss[fine], rcond=None)[0]
+        if not np.isfinite(change).all() or np.abs(change).max() > 1e6:
+            return None
+        values = values + change
+        if np.all(np.abs(change) <= 1e-10 * np.abs(values)):
+            break
+    kept = tuple(float(value) for value in values)
+    return None if kept == starts else tuple(_plain(value, start) for value, start in zip(kept, starts, strict=True))
+
+
+def _plain(value: float, start: float) -> float:
+    """The decimal number of few digits that a fit has come near to; the fit itself where there is none."""
+    near = (round(value, digits) for digits in range(6))
+    return next((float(n) for n in near if n != start and abs(n - value) <= 2.0**-19 * abs(value)), value)
+
+
+def _family(source: ElementwiseSource) -> Iterator[Hypothesis]:
+    """Another operator of the same operands, or one of the forward input alone, perhaps times dy."""
+    inputs = {name: np.ones(16, np.float32) for name in source.case.inputs}
+    seen: set[str] = set()
+    arity = len(source.whole.operands(slice(0, 1)))
+    mine = source.whole.function
+    for operator, function, count in _functions():
+        digest = f"{_program(function.formula, count + len(function.numbers))}{function.numbers}"
+        if function.formula is mine.formula or digest in seen or operator.name == source.case.operator.name:
+            continue
+        seen.add(digest)
+        if count == arity:
+            yield Hypothesis(
+                "wrong-operation",
+                f"the result is that of {operator.name}",
+                _of_function(lambda f, x, of=function: evaluated(of, x)),
+            )
+        elif count == 1 and arity == 2:
+            yield Hypothesis(
+                "wrong-operation",
+                f"the result is {operator.name} of the input",
+                _of_function(lambda f, x, of=function: evaluated(of, x[1:])),
+            )
+            yield Hypothesis(
+                "wrong-operation",
+                f"the result is the gradient times {operator.name} of the input",
+                _of_function(lambda f, x, of=function: x[0] * evaluated(of, x[1:])),
+            )
+        elif count == 2 and arity == 1:
+            yield Hypothesis(
+                "wrong-operation",
+                f"the result is the derivative, that of {operator.name} for gradients of 1",
+                _of_function(lambda f, x, of=function: evaluated(of, [np.ones(x[0].shape), *x])),
+            )
+    del inputs
+
+
+@cache
+def _functions() -> list[tuple[Operator, Function, int]]:
+    """Every operator's formula with the attributes' defaults, and how many operands it takes."""
+    found = []
+    for operator in OPERATORS:
+        inputs = {p.python_name: np.ones(256, np.float32) for p in operator.inputs}
+        try:
+            given = attributes_of(operator, {})
+            mode = given.get("approximate")
+            modes: tuple[Any, ...] = ("none", "tanh") if isinstance(mode, str) else (0, 1)
+            for choice in [{"approximate": mode} for mode in modes] if mode is not None else [{}]:
+                call = call_of(operator, inputs, {**given, **choice})
+                work = operator.work(call) if operator.inputs else None
+                if (
+                    isinstance(work, Elementwise)
+                    and len(work.outputs) == 1
+                    and all(isinstance(o, str) for o in work.outputs)
+                ):
+                    found.append((operator, Function(work.formula, work.numbers), len(work.inputs)))
+        except (AclnnError, KeyError, TypeError, ValueError, AttributeError):  # needs what has no default
+            continue
+    return found
+
+
+def _inner(source: ElementwiseSource) -> Iterator[Hypothesis]:
+    """One step of the formula, or the derivative, kept in a narrower type, or every step."""
+    function, count = source.whole.function, len(source.whole.operands(slice(0, 1)))
+    for kind in narrower(source.target):
+        if source.gradient is not None:
+            for how, narrow in (("rounded", rounded_to), ("cut", cut_to)):
+                yield Hypothesis(
+                    "narrow-step",
+                    f"the derivative was {how} to {_label(kind)} before it was multiplied by the gradient",
+                    _of_function(
+                        lambda f, x, k=kind, n=narrow: x[0] * n(k, evaluated(f, [np.ones(x[0].shape), *x[1:]]))
+                    ),
+                    structural=False,
+                )
+        lines = _steps(function, count)[1]
+        for number in range(len(lines)):
+            yield Hypothesis(
+                "narrow-step",
+                f"step {number + 1} of {len(lines)} of the formula was rounded to {_label(kind)}",
+                _of_function(lambda f, x, k=kind, n=number: computed_in(k, f, x, n)),
+                structural=False,
+            )
+        yield Hypothesis(
+            "narrow-computation",
+            f"every step was computed in {_label(kind)}",
+            _of_function(lambda f, x, k=kind: rounded_to(k, computed_in(k, f, x))),
+            structural=False,
+        )

@@ -1,0 +1,187 @@
+"""Planted faults are named, right results pass: a sample of ``python -m benchmarks.faults``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from aclnn import layer_norm, layer_norm_backward, silu_backward
+from aclnn.verify import check
+from aclnn.verify.number_formats import FORMATS
+from benchmarks import faults
+
+CASES = list(faults.cases())
+_FAULTS = list(dict.fromkeys(one.name for one, _ in CASES))
+SAMPLE = [
+    next((one, index) for one, index in [*CASES[k % 7 :], *CASES] if one.name == name)
+    if k % 3 == 0
+    else [(one, index) for one, index in CASES if one.name == name][k % sum(one.name == name for one, _ in CASES)]
+    for k, name in enumerate(_FAULTS)
+]
+"""Each fault on one operator and type."""
+
+
+def test_there_are_enough_faults_and_right_results():
+    assert len(_FAULTS) >= 60
+    assert len(list(faults.clean())) >= 60
+    assert len({index for _, index in CASES}) == len(faults.SUBJECTS)
+
+
+def test_planted_faults_are_named():
+    results = [faults.judge(one, index) for one, index in SAMPLE]
+    false = [f"{r.fault} on {r.subject}: {r.named}" for r in results if r.kind == "false"]
+    assert not false
+    assert sum(r.kind == "hit" for r in results) >= 0.95 * len(results)
+
+
+@pytest.mark.parametrize("who", ["aclnn", "correctly rounded", "NumPy, float32", "PyTorch"])
+def test_right_results_pass(who):
+    judged = [(label, run) for name, label, run in faults.clean() if name == who]
+    if not judged:
+        pytest.skip("not installed")
+    failed = {label: report.brief() for label, report in ((label, run()) for label, run in judged) if not report.passed}
+    assert not failed
+
+
+def _first(report):
+    return report.data["cases"][0]["outputs"][0]["causes"]
+
+
+def _dump(size=1 << 16):
+    rng = np.random.default_rng(11)
+    dy, x = rng.normal(size=(2, size)).astype(np.float32)
+    return {"grad_output": dy, "self": x}, np.array(silu_backward(dy, x))
+
+
+def test_a_cause_says_its_share_and_what_would_have_refuted_it():
+    inputs, dx = _dump()
+    dx[1000:3000] = 0.0
+    (cause,) = _first(check("silu_backward", inputs, dx))
+    assert cause["name"] == "unwritten"
+    assert cause["elements"] > 1900
+    assert cause["share"] == 1.0
+    assert cause["test"]
+    assert "from 1000 to 2999" in cause["text"]
+
+
+def test_what_nothing_explains_is_unknown_and_narrowed():
+    """Random errors of 3 % in scattered elements were called cancellation, at 100 %."""
+    inputs, dx = _dump()
+    struck = np.random.default_rng(4).random(dx.size) < 0.1
+    dx[struck] *= np.random.default_rng(5).uniform(0.9, 1.1, struck.sum()).astype(np.float32)
+    cause = _first(check("silu_backward", inputs, dx))[0]
+    assert cause["name"] == "unknown"
+    assert "grad_output from" in cause["text"]
+    assert "self from" in cause["text"]
+
+
+def test_gross_faults_are_stated_before_what_rounding_explains():
+    inputs, _ = _dump()
+    dy, x = inputs.values()
+    s = 1 / (1 + np.exp(-x))
+    dx = dy * s * (1 + x * (1 - s))
+    dx[7] = np.nan
+    causes = _first(check("silu_backward", inputs, dx))
+    assert [cause["name"] for cause in causes] == ["not-finite", "cancellation"]
+
+
+def test_flushed_subnormals_are_named_without_rationals():
+    """2**18 of them took 17 s."""
+    inputs, _ = _dump(1 << 18)
+    inputs["grad_output"] *= np.float32(1e-38)
+    dx = np.array(silu_backward(*inputs.values()))
+    dx[np.abs(dx) < np.finfo(np.float32).tiny] = 0.0
+    report = check("silu_backward", inputs, dx)
+    assert report.passed
+    assert _first(report)[0]["name"] == "flush-to-zero"
+
+
+def test_large_outputs_are_searched_in_a_sample_and_counted_as_a_whole():
+    inputs, dx = _dump(1 << 19)
+    dx[300_000:304_096] = dx[:4096]
+    done = []
+    (cause,) = _first(check("silu_backward", inputs, dx, progress=done.append))
+    assert cause["name"] == "stale"
+    assert 4000 < cause["elements"] <= 4096
+    assert "from 300000 to 304095" in cause["text"]
+    assert done == sorted(done)
+    assert done[-1] == 1.0
+
+
+def _norm(dtype="float32", rows=64, columns=96):
+    rng = np.random.default_rng(2)
+    kind = FORMATS[dtype]
+    dy, x = (kind.round(rng.normal(size=(rows, columns))) for _ in range(2))
+    weight = rng.normal(size=columns).astype(np.float32)
+    _, mean, rstd = layer_norm(x, [columns])
+    inputs = {"grad_out": dy, "input": x, "mean": mean, "rstd": rstd, "weight": weight}
+    return inputs, [np.array(a) for a in layer_norm_backward(dy, x, [columns], mean, rstd, weight)]
+
+
+def _in_bfloat16(values):
+    return FORMATS["bfloat16"].round(values.astype(np.float64)).astype(np.float32)
+
+
+def _halved(inputs, right):
+    half = {k: v[: len(v) // 2] if k != "weight" else v for k, v in inputs.items()}
+    _, dw, _ = layer_norm_backward(half["grad_out"], half["input"], [96], half["mean"], half["rstd"], half["weight"])
+    return right[0], np.array(dw), right[2]
+
+
+def _replaced(inputs, right, **changed):
+    made = {**inputs, **changed}
+    return tuple(
+        np.array(a)
+        for a in layer_norm_backward(made["grad_out"], made["input"], [96], made["mean"], made["rstd"], made["weight"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "cause", "plant"),
+    [
+        (1, "missing-rows", _halved),
+        (0, "wrong-input", lambda i, r: _replaced(i, r, weight=np.ones_like(i["weight"]))),
+        (0, "scaled-rstd", lambda i, r: _replaced(i, r, rstd=i["rstd"] / np.sqrt(1 + 0.01 * i["rstd"] ** 2))),
+        (1, "shifted-mean", lambda i, r: _replaced(i, r, mean=i["mean"] + np.float32(0.05))),
+        (0, "sign", lambda i, r: (-r[0], r[1], r[2])),
+        (0, "moved-data", lambda i, r: (r[0][::-1].copy(), r[1], r[2])),
+        (1, "wrong-operation", lambda i, r: (r[0], r[2], r[1])),
+        (2, "wrong-operation", lambda i, r: (r[0], r[1], (r[2] / 64).astype(np.float32))),
+        (0, "not-finite", lambda i, r: (faults._with(r[0].copy(), 500, np.nan), r[1], r[2])),
+        (0, "stale", lambda i, r: (faults._with(r[0].copy(), slice(960, 1920), r[0].reshape(-1)[:960]), r[1], r[2])),
+        (0, "unwritten", lambda i, r: (faults._with(r[0].copy(), slice(-960, None), 0.0), r[1], r[2])),
+        (0, "narrow-input", lambda i, r: _replaced(i, r, **{k: _in_bfloat16(v) for k, v in i.items()})),
+    ],
+)  # fmt: skip
+def test_faults_of_layer_norm_are_named(output, cause, plant):
+    inputs, right = _norm()
+    report = check("layer_norm_backward", inputs, plant(inputs, right), normalized_shape=[96])
+    causes = report.data["cases"][0]["outputs"][output]["causes"]
+    assert causes, report.brief()
+    assert causes[0]["name"] == cause, report.brief()
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_right_gradients_of_layer_norm_pass(dtype):
+    """Where terms cancel, mere-mare fails them; mixed, which counts, does not."""
+    inputs, right = _norm(dtype)
+    assert check("layer_norm_backward", inputs, tuple(right), normalized_shape=[96]).passed
+
+
+def test_a_standard_that_is_stricter_than_the_type_says_so():
+    rng = np.random.default_rng(0)
+    kind = FORMATS["bfloat16"]
+    dy, x = (kind.round(rng.normal(size=100_000)) for _ in range(2))
+    check_ = partial(check, "hardswish_backward", {"grad_output": dy, "self": x})
+    exact = dy.astype(np.float64) * np.where(
+        np.abs(x.astype(float)) <= 3, x.astype(float) / 3 + 0.5, x.astype(float) > 3
+    )
+    report = check_(kind.round(exact.astype(np.float32).astype(np.float64)))
+    assert report.passed
+    near = kind.round(exact * (1 + 2.0**-10))
+    (row,) = (s for s in check_(near).data["cases"][0]["outputs"][0]["standards"] if s["name"] == "close")
+    assert row["verdict"] == "fail"
+    assert not row["counts"]
+    assert row["reason"].startswith("stricter than bfloat16 allows")
