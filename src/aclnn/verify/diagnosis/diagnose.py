@@ -20,6 +20,8 @@ from aclnn.verify.standards.measures import agree
 Array = np.ndarray[Any, Any]
 
 _SEARCHED = 3072
+_LAST = frozenset({"flush-to-zero", "cancellation", "one-plus-erf"})
+"""Causes that are stated after gross faults, however many elements they explain."""
 _PLAIN = 0.4
 """A fit so close, in tolerances, that no better one is looked for."""
 
@@ -320,7 +322,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
         for one, c in zip(findings, counts, strict=True)
         if c
     ]
-    return sorted(shares, key=lambda cause: (not cause.structural, -cause.elements))
+    return sorted(shares, key=lambda cause: (cause.name in _LAST, -cause.elements))
 
 
 def facts(e: Evidence, struck: Array, measured: Measured) -> str:

@@ -69,7 +69,7 @@ def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
                 continue
             edge = float(here[target].min())
             survivors = (here > edge) & ~e.wrong & (e.g != 0.0) & (np.abs(e.g) > e.target.smallest_normal)
-            if edge > 5.0 and np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(target):
+            if edge > (5.0 if broken.any() else 10.0) and np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(target):
                 became = "NaN or infinity" if broken.any() else "0"
                 where = f"x {sign} {side * edge:.5g}"
                 text = f"overflow: an intermediate exceeds its type for {where}; the result becomes {became}"
