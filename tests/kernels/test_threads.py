@@ -1,9 +1,8 @@
-"""The thread pool: every chunk once, nested and concurrent calls, errors, forks, its size."""
+"""The thread pool: every chunk once, concurrent calls, errors, forks, its size."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import signal
 import subprocess
@@ -28,62 +27,6 @@ from aclnn.kernels.cpu.threads import Pool, chunked
 TWO_PROCESSORS = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors"
 )
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7])
-@pytest.mark.parametrize("chunks", [0, 1, 2, 100])
-def test_every_chunk_runs_once(threads: int, chunks: int) -> None:
-    pool, seen = Pool(threads), []
-    for _ in range(20):
-        pool.run(seen.append, chunks)
-        assert sorted(seen) == list(range(chunks))
-        seen.clear()
-
-
-def test_several_threads_take_part() -> None:
-    names = set()
-
-    def task(chunk: int) -> None:
-        names.add(threading.get_ident())
-        time.sleep(0.01)
-
-    Pool(3).run(task, 30)
-    assert len(names) == 3
-
-
-def test_nested_and_concurrent_calls_finish() -> None:
-    pool, lock, total = Pool(3), threading.Lock(), 0
-
-    def inner(chunk: int) -> None:
-        nonlocal total
-        with lock:
-            total += 1
-
-    def outer(chunk: int) -> None:
-        pool.run(lambda _: pool.run(inner, 5), 4)
-
-    callers = [threading.Thread(target=pool.run, args=(outer, 6)) for _ in range(8)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join(60)
-    assert total == 8 * 6 * 4 * 5
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_the_first_error_reaches_the_caller(threads: int) -> None:
-    pool = Pool(threads)
-
-    def task(chunk: int) -> None:
-        if chunk == 5:
-            raise KeyError("chunk 5")
-
-    for _ in range(10):
-        with pytest.raises(KeyError, match="chunk 5"):
-            pool.run(task, 50)
-    seen: list[int] = []
-    pool.run(seen.append, 9)
-    assert sorted(seen) == list(range(9))
 
 
 _FORK = """
@@ -203,17 +146,13 @@ def test_a_shared_kernel_does_everything_once(threads: int) -> None:
     sweep(pool, 100_000, 10)
 
 
-def test_several_callers_share_kernels_and_tasks_at_once() -> None:
+def test_several_callers_share_kernels_at_once() -> None:
     pool, failures = Pool(3), []
 
     def caller() -> None:
         try:
             for i in range(200):
                 sweep(pool, 500 + i, 16)
-                test_every_chunk_runs_once(1, 2)
-                done: list[int] = []
-                pool.run(done.append, 5)
-                assert sorted(done) == list(range(5))
         except BaseException as error:
             failures.append(error)
 
@@ -288,23 +227,6 @@ def test_an_interrupted_caller_returns_after_the_workers() -> None:
     assert held.ended == 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
-def test_an_interrupted_caller_of_tasks_returns_after_the_workers() -> None:
-    pool, begun, end, done = Pool(2), threading.Event(), threading.Event(), []
-
-    def task(chunk: int) -> None:
-        if threading.current_thread() is threading.main_thread():
-            begun.wait(10)
-        else:
-            begun.set()
-            end.wait(10)
-            done.append(chunk)
-
-    with interrupted(begun.is_set, end.set):
-        pool.run(task, 2)
-    assert done
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_forked_after_a_shared_kernel_shares_its_own() -> None:
     program = """if True:
@@ -332,7 +254,7 @@ def test_workers_do_not_wait_on_the_callers_processor() -> None:
     try:
         os.sched_setaffinity(0, {here})
         os.sched_setaffinity(0, before)  # most likely still there
-        pool.run(lambda _: None, 2)
+        sweep(pool, 1000, 8)
         (worker,) = pool._workers
         assert worker.native_id
         assert os.sched_getaffinity(worker.native_id) == before - {pool._avoided}
@@ -344,13 +266,13 @@ def test_a_caller_bound_to_one_processor_leaves_the_workers_alone() -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("Linux only")
     pool, before = Pool(2), os.sched_getaffinity(0)
-    pool.run(lambda _: None, 2)
+    sweep(pool, 1000, 8)
     worker = pool._workers[0].native_id
     assert worker
     allowed = os.sched_getaffinity(worker)
     try:
         os.sched_setaffinity(0, {max(before)})
-        pool.run(lambda _: None, 2)
+        sweep(pool, 1000, 8)
         assert os.sched_getaffinity(worker) == allowed
     finally:
         os.sched_setaffinity(0, before)
@@ -380,7 +302,7 @@ def stop(*_):
 
 signal.signal(signal.SIGALRM, stop)
 threads.set_threads(2)
-crew, main = threads.shared(), threading.get_ident()
+crew = threads.shared()
 x = np.ones(40_000, np.float32)
 out = np.empty_like(x)
 
@@ -388,41 +310,25 @@ def sweeps():
     while True:
         aclnn.silu_backward(x, x, out=out)
 
-def tasks():
-    returned = []
-
-    def task(_):
-        if threading.get_ident() != main:
-            time.sleep(2e-4)
-            late.extend(returned)
-
-    try:
-        while True:
-            crew.run(task, 3000)
-    finally:
-        returned.append("late")
-
-interrupts, late, end = 0, [], time.monotonic() + 3
-work = sweeps if sys.argv[1] == "sweeps" else tasks
+interrupts, end = 0, time.monotonic() + 3
 aclnn.silu_backward(x, x, out=out)
 while interrupts <= 100 or time.monotonic() < end:
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(5e-5, 4e-4))
-        work()
+        sweeps()
     except Stop:
         interrupts += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
 time.sleep(0.01)
-print(crew._region.leaders, crew._region.within, late)
+print(crew._region.leaders, crew._region.within)
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
-@pytest.mark.parametrize("work", ["sweeps", "tasks"])
-def test_interrupts_at_any_place_leave_nobody_leading_and_nobody_at_work(work: str) -> None:
+def test_interrupts_at_any_place_leave_nobody_leading_and_nobody_at_work() -> None:
     """Between any two lines of Python: the lead is given up, and no call returns while a worker writes."""
-    done = subprocess.run([sys.executable, "-c", _INTERRUPTS, work], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "0 0 []\n", done.stderr
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTS], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "0 0\n", done.stderr
 
 
 def test_the_workers_of_a_pool_that_is_replaced_end() -> None:
@@ -434,7 +340,7 @@ def test_the_workers_of_a_pool_that_is_replaced_end() -> None:
         for size in (3, 2, 4, 2):
             threads.set_threads(size)
             for _ in range(3):
-                threads.run(lambda _: time.sleep(0.001), 8)
+                sweep(threads.shared(), 1000, 8)
         deadline = time.monotonic() + 30
         while workers() > others + 1:
             assert time.monotonic() < deadline
@@ -457,13 +363,13 @@ class Counted(SimpleQueue[Any]):
 def crew() -> Pool:
     """A pool whose worker rests, and has done so for longer than calls of one stream are apart."""
     crew = Pool(2)
-    crew._jobs = Counted()
+    crew._wakeups = Counted()
     sweep(crew, 1000, 8)
     deadline = time.monotonic() + 30
     while not crew._asleep and time.monotonic() < deadline:
         time.sleep(0.01)
     assert crew._asleep == 1
-    crew._jobs.entries = 0
+    crew._wakeups.entries = 0
     time.sleep(0.01)
     return crew
 
@@ -471,13 +377,13 @@ def crew() -> Pool:
 def test_a_short_call_after_a_rest_wakes_nobody(crew: Any) -> None:
     """It took 66 instead of 43 µs for 65,536 elements: the worker came when there was little left to do."""
     sweep(crew, 16, 8)
-    assert crew._jobs.entries == 0
+    assert crew._wakeups.entries == 0
     assert crew._asleep == 1
 
 
 def test_a_long_call_after_a_rest_wakes_the_workers(crew: Any) -> None:
     sweep(crew, 800, 8)
-    assert crew._jobs.entries == 1
+    assert crew._wakeups.entries == 1
 
 
 def test_few_large_chunks_wake_the_workers(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,70 +392,36 @@ def test_few_large_chunks_wake_the_workers(crew: Any, monkeypatch: pytest.Monkey
     rows = np.ones((256, 4096), np.float32)
     statistic = np.ones((256, 1), np.float32)
     aclnn.layer_norm_backward(rows, rows, [4096], statistic, statistic)
-    assert crew._jobs.entries
+    assert crew._wakeups.entries
 
 
 def test_short_calls_one_upon_the_other_wake_the_workers(crew: Any) -> None:
     deadline = time.monotonic() + 30
-    while not crew._jobs.entries and time.monotonic() < deadline:
+    while not crew._wakeups.entries and time.monotonic() < deadline:
         sweep(crew, 16, 8)
-    assert crew._jobs.entries
+    assert crew._wakeups.entries
 
 
 def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
     """Each left an entry in a queue that nobody emptied, for as long as the process lived."""
-
-    def entries() -> int:
-        return sum(job.left.qsize() for job in gc.get_objects() if type(job) is threads._Job)
-
-    before, deadline = entries(), time.monotonic() + 30
+    deadline = time.monotonic() + 30
     for _ in range(5):
         sweep(crew, 800, 8)
         while not crew._asleep and time.monotonic() < deadline:
             time.sleep(0.001)
-    assert entries() == before
+    assert crew._wakeups.empty()
 
 
-_FORK_MEANWHILE_WORKERS_WAKE = """
-import gc, os, signal, sys, threading, time
-from aclnn.kernels.cpu import threads
-threads.set_threads(2)
-threads.run(lambda _: None, 2)
-for job in gc.get_objects():
-    if type(job) is threads._Job:
-        job.lock.acquire()
-child = os.fork()
-if child == 0:
-    signal.alarm(20)
-    names = set()
-    def task(_):
-        names.add(threading.current_thread().name)
-        time.sleep(0.02)
-    deadline = time.monotonic() + 5
-    while len(names) < 2 and time.monotonic() < deadline:
-        threads.run(task, 8)
-    os._exit(0 if len(names) == 2 else 1)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_forked_while_a_worker_wakes_has_workers() -> None:
-    """They waited for a lock that the parent's worker had held, and the child worked alone."""
-    subprocess.run([sys.executable, "-c", _FORK_MEANWHILE_WORKERS_WAKE], check=True, timeout=120)
-
-
-def test_tasks_are_not_kept_for_threads_that_never_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They waited in the queue for good, with all that they refer to."""
+def test_a_caller_whose_threads_never_start_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its work waited in a queue for good, with all that it referred to."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    crew, seen = Pool(3), list[int]()
+    crew = Pool(3)
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    crew.run(seen.append, 5)
-    assert seen == list(range(5))
-    assert crew._jobs.empty()
+    sweep(crew, 1000, 8)
+    assert crew._wakeups.empty()
 
 
 def test_a_thread_that_waits_for_the_region_to_close_gives_way() -> None:
@@ -614,7 +486,7 @@ def test_an_exception_of_a_shared_kernel_reaches_the_caller(chunk: int) -> None:
 def test_workers_stay_on_the_processors_that_the_user_gave_them() -> None:
     """They were let onto all of the caller's again."""
     crew, (first, second, *_) = Pool(2), sorted(os.sched_getaffinity(0))
-    crew.run(lambda _: None, 2)
+    sweep(crew, 1000, 8)
     (worker,) = crew._workers
     assert worker.native_id
     crew._avoid(first)
@@ -628,7 +500,7 @@ def test_workers_stay_on_the_processors_that_the_user_gave_them() -> None:
 @TWO_PROCESSORS
 def test_workers_come_back_to_a_processor_that_the_caller_has_left() -> None:
     crew, usual = Pool(2), os.sched_getaffinity(0)
-    crew.run(lambda _: None, 2)
+    sweep(crew, 1000, 8)
     (worker,) = crew._workers
     assert worker.native_id
     for processor in (*usual, *usual):
@@ -640,7 +512,7 @@ def test_workers_come_back_to_a_processor_that_the_caller_has_left() -> None:
 def test_neither_the_caller_nor_a_strangers_thread_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread without a number was taken for 0, the caller; that of an ended worker may be another process's."""
     crew, moved = Pool(3), list[int]()
-    crew.run(lambda _: time.sleep(0.01), 3)
+    sweep(crew, 1000, 8)
     nameless, ended = crew._workers
     crew.dismiss()
     nameless.join(30)

@@ -279,7 +279,7 @@ def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 
 
 @extending.intrinsic
-def again(typingctx: Any, address: Any) -> Any:
+def optimization_barrier(typingctx: Any, address: Any) -> Any:
     """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
     return address(address), lambda context, builder, sig, args: reloaded(builder, args[0])
 
@@ -303,18 +303,10 @@ def _raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
         builder.ret(_INT32(1))
 
 
-def call_kernel(builder: ir.IRBuilder, address: ir.Value, *args: ir.Value) -> None:
-    """Call the kernel at an address (see ``jit.address_of``); its exception is the caller's."""
-    _raise_again(builder, _exception_of(builder, address, args))
-
-
-invoke = intrinsic(types.void, *[types.int64] * 9, doc="Call a kernel of eight parameters by its address.")(call_kernel)
-
-
 @intrinsic(types.void, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
 def call_pointer(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> None:
     """Call the kernel at an address with its arguments, counter, step and end; its exception is the caller's."""
-    call_kernel(builder, kernel, *args)
+    _raise_again(builder, _exception_of(builder, kernel, args))
 
 
 @intrinsic(types.int64, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
@@ -378,10 +370,6 @@ def _store_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
 load_one_float32 = _load_one(ir.FloatType(), types.float32, "A single float32.")
 load_one_float64 = _load_one(ir.DoubleType(), types.float64, "A single float64.")
 load_one_uint16 = _load_one(_INT16, types.uint16, "A single 16-bit pattern.")
-load_one_uint32 = _load_one(_INT32, types.uint32, "A single 32-bit pattern.")
-load_one_int64 = _load_one(_INT64, types.int64, "A single int64.")
 store_one_float32 = _store_one(ir.FloatType(), types.float32, "A single float32.")
 store_one_float64 = _store_one(ir.DoubleType(), types.float64, "A single float64.")
 store_one_uint16 = _store_one(_INT16, types.uint16, "A single 16-bit pattern.")
-store_one_uint32 = _store_one(_INT32, types.uint32, "A single 32-bit pattern.")
-store_one_int64 = _store_one(_INT64, types.int64, "A single int64.")

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from aclnn.kernels.cpu import jit
@@ -43,7 +43,6 @@ from aclnn.kernels.cpu.target import processors
 from aclnn.support.env import integer
 from aclnn.support.process import after_fork
 
-Task = Callable[[int], object]
 Loop = Callable[..., None]
 
 _system: Any = ctypes.PyDLL(None) if os.name == "posix" else None
@@ -169,48 +168,6 @@ def worker_loop() -> Loop:
     return loop
 
 
-class _Job:
-    """One call: chunks are handed out in order until there are none left, or one has failed."""
-
-    __slots__ = ("begun", "chunks", "error", "helpers", "left", "lock", "task")
-
-    def __init__(self, task: Task, chunks: int) -> None:
-        self.task = task
-        self.chunks = chunks
-        self.begun = count()
-        self.error: BaseException | None = None
-        self.helpers = 0
-        """Workers who may be at a chunk."""
-        self.lock = threading.Lock()
-        self.left: SimpleQueue[None] = SimpleQueue()
-        """An entry for each worker who has left. The caller, who may be interrupted at any place, holds no lock."""
-
-    def work(self) -> None:
-        """Take chunks until none is left."""
-        while self.error is None and (chunk := next(self.begun)) < self.chunks:
-            self.task(chunk)
-
-    def help(self) -> None:
-        """The same for a worker, on whom the caller waits."""
-        with self.lock:
-            self.helpers += 1
-        try:
-            self.work()
-        except BaseException as error:  # handed to the caller, whatever it is
-            self.error = error
-        with self.lock:
-            self.helpers -= 1
-        self.left.put(None)
-
-    def wait(self) -> None:
-        """Return when no worker is at a chunk."""
-        while self.helpers:
-            self.left.get()
-
-
-#: Ends a worker.
-_LEAVE = _Job(lambda chunk: None, 0)
-
 _SPINS = 5000
 """The number of looks for work before a thread rests."""
 
@@ -240,8 +197,8 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        """None wakes a worker up, which then looks at the region."""
+        self._wakeups: SimpleQueue[bool] = SimpleQueue()
+        """An entry for a worker that rests: true to look at the region, false to end."""
         self._workers: list[threading.Thread] = []
         self._affinities: dict[threading.Thread, tuple[set[int], set[int]]] = {}
         """Of each worker the processors that it may use, and those of them that it was last restricted to."""
@@ -252,34 +209,6 @@ class Pool:
         self._asleep = 0
         self._begun = self._announced = -math.inf
         self._unshared_us = 0
-
-    def run(self, task: Task, chunks: int) -> None:
-        """Call ``task(i)`` once for each i in range(chunks); return when all have returned.
-
-        Raises:
-            BaseException: the first error of a task; chunks not yet begun are then skipped.
-        """
-        if self.threads > 1 and chunks > 1:
-            self._make_ready()
-        helpers = min(len(self._workers), chunks - 1)
-        if helpers <= 0:
-            for chunk in range(chunks):
-                task(chunk)
-            return
-        job = _Job(task, chunks)
-        while True:
-            try:
-                for _ in range(helpers):
-                    self._jobs.put(job)
-                helpers = 0
-                self._region.wakeups += 1
-                job.work()
-                job.wait()
-                break
-            except BaseException as error:  # an interrupt too: no worker may go on after this call
-                job.error = error
-        if job.error is not None:
-            raise job.error
 
     def share(self, kernel: Kernel, arguments: int, step: int, end: int, work_us: int) -> None:
         """Run a kernel over chunks of ``step`` on all threads; they share it without the GIL.
@@ -294,7 +223,7 @@ class Pool:
         self._make_ready()
         self._announced = time.perf_counter()
         for _ in range(min(self._asleep, chunks - 1)):
-            self._jobs.put(None)
+            self._wakeups.put(True)
         region, serial = ctypes.addressof(self._region), next(self._serials)
         led = _run_region()(region, serial, _SPINS, _YIELD, address_of(kernel), arguments, step, end)
         self._announced = -math.inf
@@ -353,31 +282,24 @@ class Pool:
             self._affinities[worker] = allowed, wanted
 
     def _work(self, loop: Kernel) -> None:
-        region = ctypes.addressof(self._region)
-        job: _Job | None = None
-        while job is not _LEAVE:
-            if job is not None:
-                job.help()
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                loop(region, self._region.wakeups, _SPINS, _YIELD)
-                job = self._rest() if self._jobs.empty() else None
+        loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD)
+        while self._rest():
+            loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD)
 
-    def _rest(self) -> _Job | None:
-        """Wait for a job, unless somebody is about to lead who counted the sleepers before this one."""
+    def _rest(self) -> bool:
+        """Wait to be woken, unless somebody is about to lead who counted the sleepers before this one; false to end."""
         with self._lock:
             self._asleep += 1
         announced = time.perf_counter() - self._announced < _ANNOUNCED_S
-        job = None if announced else self._jobs.get()
+        goes_on = announced or self._wakeups.get()
         with self._lock:
             self._asleep -= 1
-        return job
+        return goes_on
 
     def dismiss(self) -> None:
         """Let the workers end when they have done what they were asked for; the callers do what comes then."""
         for _ in self._workers:
-            self._jobs.put(_LEAVE)
+            self._wakeups.put(False)
         self._region.wakeups += 1
 
 
@@ -425,11 +347,6 @@ def prepare(chunks: int) -> None:
     if chunks > 1 and shared().threads > 1:
         _run_region()
         _worker_loop()
-
-
-def run(task: Task, chunks: int) -> None:
-    """Run ``task`` on the process's pool, as ``Pool.run``."""
-    shared().run(task, chunks)
 
 
 def share(kernel: Kernel, arguments: int, step: int, end: int, work_us: int) -> None:

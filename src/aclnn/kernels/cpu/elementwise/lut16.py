@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
 from aclnn.kernels.cpu.simd.doubles import widen
 from aclnn.kernels.cpu.simd.memory import FORMATS, load_entries, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
-from aclnn.kernels.cpu.structs import again
+from aclnn.kernels.cpu.structs import optimization_barrier
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs
 from aclnn.kernels.trace import trace
@@ -55,7 +55,7 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
     size = absolute(dy)
     tiny = (absolute(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
     if any_lane(tiny):
-        lifted = load_entries(table + _SECOND, again(x))
+        lifted = load_entries(table + _SECOND, optimization_barrier(x))
         finite = ((dy * _TINY_STEP) * lifted) * _TINY_STEP
         infinite = dy * ((lifted * _TINY_STEP) * _TINY_STEP)
         product = select(tiny, select(size <= _LARGEST, finite, infinite), product)

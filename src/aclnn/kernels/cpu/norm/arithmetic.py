@@ -29,9 +29,9 @@ from aclnn.kernels.cpu.simd.prefetch import drops_prefetches, prefetch, prefetch
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, select, splat
 from aclnn.kernels.cpu.structs import (
     address,
-    again,
     load_one_float32,
     load_one_float64,
+    optimization_barrier,
     pointer,
     scratch,
     store_one_float64,
@@ -125,7 +125,7 @@ def prefetches_x(wants_dx: bool) -> bool:
 @register_jitable
 def _prefetch_rows(rows: Any, at: int) -> None:
     """Prefetch a line of each row."""
-    at = again(at)  # else LLVM keeps eight addresses instead of two, on the stack
+    at = optimization_barrier(at)  # else LLVM keeps eight addresses instead of two, on the stack
     prefetch(rows[0] + at)
     prefetch(rows[1] + at)
     prefetch(rows[2] + at)

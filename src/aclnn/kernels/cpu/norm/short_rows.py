@@ -20,7 +20,7 @@ from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
 from aclnn.kernels.cpu.simd.prefetch import prefetch
 from aclnn.kernels.cpu.simd.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
-from aclnn.kernels.cpu.structs import again, load_one_float32, pointer, scratch, store_one_float32
+from aclnn.kernels.cpu.structs import load_one_float32, optimization_barrier, pointer, scratch, store_one_float32
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST, LONGEST_BYTES = SEGMENT, 1024
@@ -188,7 +188,7 @@ def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
                 row_0, row_1 = _statistics(means, rstds, k), _statistics(means, rstds, k + 1)
                 row_2, row_3 = _statistics(means, rstds, k + 2), _statistics(means, rstds, k + 3)
                 sums_0, sums_1, sums_2, sums_3 = none, none, none, none
-                at, x_here, w_here = again(dy_at), again(x_at), w_at
+                at, x_here, w_here = optimization_barrier(dy_at), optimization_barrier(x_at), w_at
                 for _ in range(vectors):
                     w, terms = load_float32(w_here), nothing
                     at_2, x_2 = at + 2 * dy_step, x_here + 2 * x_step
@@ -203,7 +203,10 @@ def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
                         store_float32(terms_at + DB_TERMS, terms[1])
                     terms_at += 64
                     w_here += 64
-                    at, x_here = again(at + LANES * dy_size), again(x_here + LANES * x_size)
+                    at, x_here = (
+                        optimization_barrier(at + LANES * dy_size),
+                        optimization_barrier(x_here + LANES * x_size),
+                    )
                 _store_sums(lanes + 64 * (k - half), (sums_0, sums_1, sums_2, sums_3))
                 dy_at, x_at = dy_at + GROUP * dy_step, x_at + GROUP * x_step
             if half > 0:  # of those before: what has just been written is not yet in the cache
@@ -272,7 +275,12 @@ def _writes(dy: Element, x: Element, dx: Element, policy: str, centred: bool) ->
         dy_at, x_at = block.dy.address + row * dy_step, block.x.address + row * x_step
         dx_at, w_at = block.dx.address + row * dx_step, block.weight
         for k in range(rows):
-            at, x_here, dx_here, w_here = again(dy_at), again(x_at), again(dx_at), w_at
+            at, x_here, dx_here, w_here = (
+                optimization_barrier(dy_at),
+                optimization_barrier(x_at),
+                optimization_barrier(dx_at),
+                w_at,
+            )
             constants = _constants(means, rstds, room, k)
             end = constants[0]
             if rest:  # before anything is written, perhaps over dy or x
@@ -280,8 +288,8 @@ def _writes(dy: Element, x: Element, dx: Element, policy: str, centred: bool) ->
             for _ in range(n // line):
                 _prefetch_ahead(at, x_here)
                 write_line(at, x_here, dx_here, w_here, constants)
-                at, x_here = again(at + line * dy_size), again(x_here + line * x_size)
-                dx_here, w_here = again(dx_here + 64), w_here + 4 * line
+                at, x_here = optimization_barrier(at + line * dy_size), optimization_barrier(x_here + line * x_size)
+                dx_here, w_here = optimization_barrier(dx_here + 64), w_here + 4 * line
             if n % line >= LANES:
                 _prefetch_ahead(at, x_here)
                 write_sixteen(dx_here, sixteen(at, x_here, w_here, constants))
