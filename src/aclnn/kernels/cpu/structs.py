@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import sys
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 from llvmlite import ir
 from numba import extending
@@ -121,7 +122,12 @@ def declared(struct: type[S]) -> type[S]:
     """
     if any(struct.__name__ == other.__name__ for other in _fields):
         raise TypeError(f"declared: struct: expected a new name, got {struct.__name__} again")
-    hints = {name: get_args(hint)[1:] for name, hint in get_type_hints(struct, include_extras=True).items()}
+    names = vars(sys.modules[struct.__module__])
+    # Most are names: typing.get_type_hints would compile each as an expression.
+    hints = {
+        name: get_args(names[text] if text in names else eval(text, names))[1:]
+        for name, text in struct.__annotations__.items()
+    }
     struct._fields_ = [(name, kind) for name, (kind, *_) in hints.items()]
     found: dict[str, _Field] = {}
     for name, (kind, *to) in hints.items():
