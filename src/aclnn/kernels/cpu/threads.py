@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from aclnn.kernels.cpu import jit
@@ -282,9 +282,18 @@ class Pool:
             self._affinities[worker] = allowed, wanted
 
     def _work(self, loop: Kernel) -> None:
-        loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD)
-        while self._rest():
+        goes_on = True
+        while goes_on:
             loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD)
+            goes_on = self._rest() and self._take_wakeups()
+
+    def _take_wakeups(self) -> bool:
+        """Take what else has come since; false to end."""
+        with suppress(Empty):
+            while self._wakeups.get_nowait():
+                pass
+            return False
+        return True
 
     def _rest(self) -> bool:
         """Wait to be woken, unless somebody is about to lead who counted the sleepers before this one; false to end."""
