@@ -53,7 +53,7 @@ def computed(device: str, formula: Any, inputs: Iterable[Any], outs: Iterable[An
 
 
 def elementwise(name: str, inputs: Iterable[Any], out: Any, device: str) -> Any:
-    formula = Gradient(FORMULAS[name]) if name.endswith("_slope") else FORMULAS[name]
+    formula = Gradient(FORMULAS[name]) if name.endswith("_derivative") else FORMULAS[name]
     return computed(device, formula, inputs, [out])[0]
 
 
@@ -77,7 +77,7 @@ def sample(count: int) -> Any:
 def check_float32() -> None:
     x = sample(1500)
     for name in FORMULAS:
-        inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
+        inputs = (np.ones_like(x), x) if name.endswith("_derivative") else (x,)
         ours = elementwise(name, inputs, np.full_like(x, np.nan), "cuda")
         assert same(ours, elementwise(name, inputs, np.empty_like(x), "cpu")), name
         exact = evaluate(FORMULAS[name], x.astype(np.float64))
@@ -93,7 +93,7 @@ def check_16_bit() -> None:
     """Every input, correctly rounded."""
     for name, dtype in itertools.product(("silu_derivative", "gelu_erf_derivative", "hardswish_forward"), TYPES[1:]):
         x = np.arange(0, 65536, dtype=np.uint16).view(dtype)
-        inputs = (np.ones_like(x), x) if name.endswith("_slope") else (x,)
+        inputs = (np.ones_like(x), x) if name.endswith("_derivative") else (x,)
         with np.errstate(all="ignore"):
             ours = elementwise(name, inputs, np.empty_like(x), "cuda")
             exact = round_to_odd(evaluate(FORMULAS[name], x.astype(np.float64))).astype(dtype)

@@ -79,8 +79,8 @@ def check_float32() -> None:
     for (name, (near, far)), gradient in itertools.product(TINY.items(), (1e-3, 1.0, -1e10, 1e30, -3e38)):
         x = -np.linspace(near, far, 999, dtype=np.float32)
         dy = np.full_like(x, gradient)
-        ours = elementwise(f"{name}_slope", (dy, x), np.empty_like(x), "cuda")
-        assert same(ours, elementwise(f"{name}_slope", (dy, x), np.empty_like(x), "cpu")), (name, gradient)
+        ours = elementwise(f"{name}_derivative", (dy, x), np.empty_like(x), "cuda")
+        assert same(ours, elementwise(f"{name}_derivative", (dy, x), np.empty_like(x), "cpu")), (name, gradient)
         exact = Function(gradient_of(name)).golden([dy, x], format_of(x.dtype)).value
         worst = float(ulps(ours, exact, DataType.FLOAT).max())
         assert worst <= 1.6, (name, gradient, worst)
@@ -98,7 +98,7 @@ def check_16_bit() -> None:
         x = every_16_bit(DataType.BF16)
         x = x[np.isfinite(x.astype(np.float32))]
         dy = np.full(x.shape, gradient, NUMPY[DataType.BF16])
-        ours = elementwise(f"{name}_slope", (dy, x), np.empty_like(x), "cuda")
+        ours = elementwise(f"{name}_derivative", (dy, x), np.empty_like(x), "cuda")
         exact = Function(gradient_of(name)).golden([dy, x], format_of(x.dtype)).value
         worst = float(ulps(ours, exact, DataType.BF16).max())
         assert worst <= 0.51, (name, gradient, worst)
@@ -115,7 +115,9 @@ def check_special() -> None:
         x, dy = (a.ravel() for a in np.meshgrid(np.concatenate([points, -points]), [*edges, *np.negative(edges)]))
         for dtype in (np.dtype(np.float32), BFLOAT16):
             inputs = dy.astype(dtype), x.astype(dtype)
-            cuda, cpu = (elementwise(f"{name}_slope", inputs, np.empty(x.shape, dtype), on) for on in ("cuda", "cpu"))
+            cuda, cpu = (
+                elementwise(f"{name}_derivative", inputs, np.empty(x.shape, dtype), on) for on in ("cuda", "cpu")
+            )
             assert same(cuda, cpu), (name, dtype)
 
 
@@ -169,9 +171,9 @@ def formula(name: str) -> Any:
     from aclnn.formula import Gradient
 
     assert aclnn.operators is not None
-    stem = name.removesuffix("_slope").removesuffix("_value").removesuffix("_erf").removesuffix("_tanh")
+    stem = name.removesuffix("_derivative").removesuffix("_forward").removesuffix("_erf").removesuffix("_tanh")
     found = getattr(sys.modules[f"aclnn.operators.{stem}"], name)
-    return Gradient(found) if name.endswith("_slope") else found
+    return Gradient(found) if name.endswith("_derivative") else found
 
 
 def described(shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None) -> Any:
@@ -193,9 +195,9 @@ def elementwise(launches: list[Any], name: str, *layouts: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", NAMES)
-def test_slopes_fit_the_memorys_time(name: str, dtype: str, launches: list[Any]) -> None:
+def test_derivatives_fit_the_memorys_time(name: str, dtype: str, launches: list[Any]) -> None:
     row = described((1 << 22,), dtype)
-    kernel = elementwise(launches, f"{name}_slope", row, row, row)
+    kernel = elementwise(launches, f"{name}_derivative", row, row, row)
     accesses = 1 if dtype == "FLOAT" else 2
     elements = 4 * accesses * (1 if dtype == "FLOAT" else 2)
     assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (2 * accesses, accesses)
@@ -216,7 +218,7 @@ def test_slopes_fit_the_memorys_time(name: str, dtype: str, launches: list[Any])
 @pytest.mark.parametrize("name", NAMES)
 def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[Any]) -> None:
     row = described((1 << 22,), dtype)
-    kernel = elementwise(launches, f"{name}_value", row, row)
+    kernel = elementwise(launches, f"{name}_forward", row, row)
     accesses = 1 if dtype == "FLOAT" else 2
     assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (accesses, accesses)
     assert kernel.local_bytes == 0
@@ -280,12 +282,12 @@ def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: 
 def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launches: list[Any]) -> None:
     """Before Triton 3.7 each did: 23 barriers in a float32 slope, 12 in a 16-bit one."""
     row = described((1 << 22,), dtype)
-    slope = elementwise(launches, f"{name}_slope", row, row, row)
-    value = elementwise(launches, f"{name}_value", row, row)
+    derivative = elementwise(launches, f"{name}_derivative", row, row, row)
+    forward = elementwise(launches, f"{name}_forward", row, row)
     # What a branch of all threads takes, for at most two of them; one more between dy and x.
-    assert slope.count("STS") <= 4
-    assert slope.count("BAR") <= 6
-    assert value.count("BAR") <= (2 if dtype == "FLOAT" else 0)
+    assert derivative.count("STS") <= 4
+    assert derivative.count("BAR") <= 6
+    assert forward.count("BAR") <= (2 if dtype == "FLOAT" else 0)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
