@@ -105,8 +105,9 @@ def _interleaved_us(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 def call_us() -> dict[str, float]:
     """1,024 float32 by every way in, and by PyTorch's; the executor is repeatable and its stream idle."""
-    import aclnn.torch
     import torch
+
+    import aclnn.torch
     from aclnn import capi
     from aclnn.execution.executor import Executor
     from aclnn.runtime import devices, handles
@@ -142,6 +143,7 @@ def call_us() -> dict[str, float]:
 def layer_us() -> dict[str, float]:
     """Small layers in PyTorch, 16 rows of 64: where a call's own time is all there is."""
     import torch
+
     from aclnn.torch import functional as ours
 
     theirs = torch.nn.functional

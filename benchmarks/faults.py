@@ -557,6 +557,7 @@ def clean() -> Iterator[tuple[str, str, Callable[[], Any]]]:
 
 def _torch(g: Given) -> Array:
     import torch
+
     from benchmarks.implementations import _array, _tensor
 
     aten, t = torch.ops.aten, [_tensor(v) for v in g.inputs.values()]

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tools.works import works_of
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType
@@ -31,6 +30,7 @@ from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.operators import OPERATORS
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS
+from tools.works import works_of
 
 Array = np.ndarray[Any, Any]
 FLOAT32 = FORMATS["float32"]

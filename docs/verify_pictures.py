@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from benchmarks.implementations import literal
 
 from aclnn.verify import check
+from benchmarks.implementations import literal
 
 _HERE = Path(__file__).parent
 _WIDTH, _HEIGHT = 1240, 620

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from aclnn.core.products import set_soc_name, soc_name
 from tests.helpers.fresh_runtime import device, fresh  # noqa: F401  (fixtures)
 from tests.helpers.stand_in_plan import without_kernels  # noqa: F401  (fixture)
 from tests.helpers.toolkit_support import compiled, toolkit_root  # noqa: F401  (fixtures)
-
-from aclnn.core.products import set_soc_name, soc_name
 
 # HYPOTHESIS_PROFILE=thorough looks for longer; the default keeps the whole suite within minutes on two cores.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}

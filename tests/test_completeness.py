@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.cases import CASES
-from tests.cases.table import MODERN, PRODUCTS, SOC_NAMES, Case
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product, product_of
 from aclnn.operators import OPERATORS
+from tests.cases import CASES
+from tests.cases.table import MODERN, PRODUCTS, SOC_NAMES, Case
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

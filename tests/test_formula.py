@@ -13,7 +13,6 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 from aclnn import formula
 from aclnn.formula import Gradient, where
@@ -23,6 +22,7 @@ from aclnn.kernels.cpu.elementwise.general import on_float64
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
 from aclnn.kernels.trace import trace
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 EVERYWHERE = "9aadb8e36ae3b1feb85913d5dbf105c9031d1809c32a76419b7e3d218ddc9fea"
 

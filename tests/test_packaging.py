@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.helpers.lowest import LEFT_OUT, ROOT, lower_bounds
 
 import aclnn
 from aclnn.cli import app
+from tests.helpers.lowest import LEFT_OUT, ROOT, lower_bounds
 
 REQUIREMENTS = [Requirement(line) for line in requires("aclnn") or ()]
 

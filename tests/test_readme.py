@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers import exact as exact_values
 
 import aclnn
 from aclnn.core.dtypes import DataType
 from aclnn.operators import BY_NAME
+from tests.helpers import exact as exact_values
 
 ROOT = Path(__file__).parents[1]
 SHOWN = "\n".join((ROOT / page).read_text() for page in ("README.md", "docs/verify.md"))

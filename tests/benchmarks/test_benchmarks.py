@@ -11,10 +11,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks.costs import ROOT
-from benchmarks.run import Result, revision
 
 from benchmarks import figures
+from benchmarks.costs import ROOT
+from benchmarks.run import Result, revision
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -26,14 +26,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.toolkit_client import ctype, load
-
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.operator import Kind, Operator
 from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
 from aclnn.toolkit.abi import is_text, number_type, parameter_type
+from tests.helpers.toolkit_client import ctype, load
 
 CALLS_A_PROCESS = 250_000
 HANG_SECONDS = 300

@@ -9,10 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.helpers.toolkit_support import SAMPLES
-
 from aclnn.toolkit import tree
 from aclnn.toolkit.programs import compile_program
+from tests.helpers.toolkit_support import SAMPLES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "c-programs.md"

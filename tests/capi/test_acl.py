@@ -6,10 +6,10 @@ import threading
 
 import numpy as np
 import pytest
-from tests.helpers.fresh_runtime import pass_gate, queue, refusal
 
 from aclnn import acl, cann
 from aclnn.core.status import AclnnError
+from tests.helpers.fresh_runtime import pass_gate, queue, refusal
 
 
 def test_a_program(fresh: None) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.fresh_runtime import queue, refusal, stream_behind
 
 from aclnn import cann
 from aclnn.capi.objects import FloatArray, Scalar
@@ -23,6 +22,7 @@ from aclnn.execution import executor as executor_module
 from aclnn.operators import OPERATORS
 from aclnn.runtime import handles, memory
 from aclnn.support.bounded import BoundedCache
+from tests.helpers.fresh_runtime import queue, refusal, stream_behind
 
 
 def create(

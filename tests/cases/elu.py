@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_edges, in_place_edges
 from tests.cases.table import (
     BF16,
@@ -33,10 +37,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import Forward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
 
 
 def elu(alpha: float, scale: float, input_scale: float) -> Forward:

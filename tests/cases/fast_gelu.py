@@ -6,6 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from flint import arb
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call, forward_edges, forward_rows
 from tests.cases.table import (
     FLOAT,
@@ -30,11 +35,6 @@ from tests.cases.table import (
     probes,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.operators import BY_NAME
 
 
 def _fast_gelu(x: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from tests.cases.table import (
     BF16,
     GRID,
@@ -20,9 +22,6 @@ from tests.cases.table import (
     other,
     shape,
 )
-
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
 
 
 def forward_call(x: str, out: str, **attributes: Any) -> Callable[[D], Arguments]:

@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.gelu import gelu_erf, gelu_tanh
 from tests.cases.glu import gated_case, gated_edges, gated_rows, gated_shapes
 from tests.cases.table import (
@@ -32,11 +37,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import derivatives, ulp_of, values
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 _GELU = {0: gelu_erf, 1: gelu_tanh}
 

@@ -6,6 +6,12 @@ from typing import Any
 
 from flint import arb
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call, forward_edges, forward_rows
 from tests.cases.table import (
     BF16,
@@ -36,12 +42,6 @@ from tests.cases.table import (
     shape,
     tanh,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 
 def gelu_erf(x: Any) -> Any:

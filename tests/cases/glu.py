@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.sigmoid import sigmoid
 from tests.cases.table import (
     BF16,
@@ -32,11 +37,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import derivatives, ulp_of, values
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 
 def whole_of(half: Shape, dim: int) -> Shape:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_edges, forward_rows
 from tests.cases.table import (
     BF16,
@@ -33,11 +38,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import Forward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 
 def gate(lambd: float) -> Forward:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call, forward_edges, forward_rows
 from tests.cases.table import (
     BF16,
@@ -32,11 +37,6 @@ from tests.cases.table import (
     probes,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 
 def hardsigmoid(x: Any) -> Any:

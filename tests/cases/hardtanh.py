@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 from tests.cases.table import (
     BF16,
     FLOAT,
@@ -27,10 +30,6 @@ from tests.cases.table import (
     scalar,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
 
 
 def hardtanh(x: Any) -> Any:

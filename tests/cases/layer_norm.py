@@ -6,6 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.table import (
     A2_CLASS,
     BF16,
@@ -34,12 +40,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers import normalization
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 _LAYER_NORM_OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 

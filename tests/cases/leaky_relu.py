@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_edges, in_place_edges
 from tests.cases.table import (
     BF16,
@@ -35,11 +40,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import Forward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 #: In float32.
 SLOPE = 0.009999999776482582

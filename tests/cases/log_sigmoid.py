@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call, forward_edges, forward_rows
 from tests.cases.table import (
     BF16,
@@ -29,10 +32,6 @@ from tests.cases.table import (
     probes,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
 
 
 def log_sigmoid(x: Any) -> Any:

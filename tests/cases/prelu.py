@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.table import (
     BF16,
     FLOAT,
@@ -31,11 +36,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import ulp_of
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 
 def _weights(weight: Any, x: Any) -> Any:

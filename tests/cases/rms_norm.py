@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.table import (
     BF16,
     FLOAT,
@@ -26,12 +32,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers import normalization
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 _INFERENCE = (Product.ATLAS_INFERENCE,)
 _PRODUCTS = (*MODERN, *_INFERENCE)

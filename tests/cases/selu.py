@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flint import arb
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call, forward_edges, forward_rows, in_place_edges
 from tests.cases.table import (
     BF16,
@@ -30,11 +35,6 @@ from tests.cases.table import (
     probes,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 # Of the document.
 _SCALE, _SCALED_ALPHA = "1.0507009873554804934193349852946", "1.7580993408473768599402175208123"

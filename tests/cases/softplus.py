@@ -6,6 +6,11 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_edges
 from tests.cases.table import (
     BF16,
@@ -36,11 +41,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import Forward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 
 def softplus(beta: float, threshold: float) -> Forward:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_edges, forward_rows
 from tests.cases.hardshrink import SHRUNK, gate, mixed_operands, shrinkage
 from tests.cases.table import (
@@ -33,11 +38,6 @@ from tests.cases.table import (
     scalar,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 _SAMPLE = (T(FLOAT, (4, 2)), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
 _DTYPES = dict.fromkeys(MODERN, FLOATS) | dict.fromkeys(OLD[1:], (FLOAT, FLOAT16))

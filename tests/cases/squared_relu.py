@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call
 from tests.cases.table import (
     FLOAT,
@@ -24,11 +28,6 @@ from tests.cases.table import (
     probes,
     shape,
 )
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.operators import BY_NAME
 
 _BOTH = ("input", "out")
 

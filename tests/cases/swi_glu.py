@@ -7,6 +7,12 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.silu import silu
 from tests.cases.table import (
     BF16,
@@ -31,12 +37,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import derivatives, ulp_of, values
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 _INFERENCE = (Product.ATLAS_INFERENCE,)
 _SUPPORTED = (*MODERN, *_INFERENCE)

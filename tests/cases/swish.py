@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_edges
 from tests.cases.silu import silu
 from tests.cases.table import (
@@ -32,10 +35,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import Forward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.operators import BY_NAME
 
 
 def swish(beta: float) -> Forward:

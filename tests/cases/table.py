@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
-from tests.helpers.exact import Forward
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar
+from tests.helpers.exact import Forward
 
 NULL, INVALID, NO_KERNEL = 161001, 161002, 561103
 #: Of generated interfaces: a shape fault, and a product without a kernel, which they find before anything but nulls.

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.operators import BY_NAME
 from tests.cases.forwards import forward_call, forward_edges, forward_rows, in_place_edges
 from tests.cases.table import (
     A2_CLASS,
@@ -34,11 +39,6 @@ from tests.cases.table import (
     shape,
 )
 from tests.helpers.exact import Forward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.products import Product
-from aclnn.operators import BY_NAME
 
 _NARROW = (D.INT8, D.INT32, D.UINT8)
 _INTEGERS = (*_NARROW, D.INT64)

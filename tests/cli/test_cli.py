@@ -18,7 +18,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from rich.console import Console
-from tools.pages import PAGES, functions_page
 from typer.testing import CliRunner, Result
 
 import aclnn
@@ -33,6 +32,7 @@ from aclnn.core.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, A
 from aclnn.kernels.cpu import threads
 from aclnn.operators import BY_NAME, OPERATORS
 from aclnn.support import optional
+from tools.pages import PAGES, functions_page
 
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 

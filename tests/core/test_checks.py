@@ -8,6 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+
+from aclnn.core.checks import view_violation
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare, prepare_layouts
 from tests.cases import CASES
 from tests.cases.table import (
     FLOATS,
@@ -25,14 +33,6 @@ from tests.cases.table import (
     T,
     changed,
 )
-
-from aclnn.core.checks import view_violation
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call
-from aclnn.core.products import Product
-from aclnn.core.status import AclnnError
-from aclnn.core.tensor import Tensor
-from aclnn.execution.executor import prepare, prepare_layouts
 
 pytestmark = pytest.mark.usefixtures("without_kernels")
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cases import CASES
-from tests.cases.table import FLOATS, INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
-from tests.helpers.exact import BFLOAT16, NUMPY
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
@@ -20,6 +17,9 @@ from aclnn.core.status import AclnnError
 from aclnn.execution import arrays, dlpack
 from aclnn.execution.executor import prepare
 from aclnn.support.bounded import BoundedCache
+from tests.cases import CASES
+from tests.cases.table import FLOATS, INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
+from tests.helpers.exact import BFLOAT16, NUMPY
 
 torch = pytest.importorskip("torch")  # an extra
 

@@ -11,10 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cases import CASE_BY_NAME, CASES
-from tests.cases.table import INVALID, NULL, Case, T, changed
-from tests.helpers.calls import bound, memory
-from tests.helpers.guarded import Guarded
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
@@ -26,6 +22,10 @@ from aclnn.execution import executor as executors
 from aclnn.execution.executor import Executor, prepare
 from aclnn.kernels.cpu import threads
 from aclnn.support.bounded import BoundedCache
+from tests.cases import CASE_BY_NAME, CASES
+from tests.cases.table import INVALID, NULL, Case, T, changed
+from tests.helpers.calls import bound, memory
+from tests.helpers.guarded import Guarded
 
 A2 = Product.ATLAS_A2
 LAYER_NORM = CASE_BY_NAME["layer_norm_backward"]

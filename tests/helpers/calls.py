@@ -7,12 +7,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from tests.cases.table import Arguments, Case, T
-from tests.helpers.guarded import Guarded
-from tests.helpers.reference import expected
 
 from aclnn.core.products import Product
 from aclnn.execution.executor import Executor, prepare
+from tests.cases.table import Arguments, Case, T
+from tests.helpers.guarded import Guarded
+from tests.helpers.reference import expected
 
 Array = np.ndarray[Any, Any]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
 from tests.helpers.exact import ulp_of
 
 Array = np.ndarray[Any, Any]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tests.cases.table import Case, Curve, T
-from tests.helpers.exact import derivatives, ulp_of, values
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Scalar
+from tests.cases.table import Case, Curve, T
+from tests.helpers.exact import derivatives, ulp_of, values
 
 Array = np.ndarray[Any, Any]
 #: Exact values and the largest error allowed, elementwise.

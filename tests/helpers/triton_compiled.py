@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-import torch
 from aclnn.kernels.cuda import launch
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

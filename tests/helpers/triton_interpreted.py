@@ -11,11 +11,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import torch
 import triton
-from tests.helpers.triton_hardware import BFLOAT16
 from triton import language as tl
 
-import torch
 from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
@@ -23,6 +22,7 @@ from aclnn.formula import Fitted, Gradient
 from aclnn.kernels.cuda import norm_backward
 from aclnn.kernels.cuda.rows import chunk_count, chunk_indices
 from aclnn.kernels.sixteen_bit import evaluate, round_to_odd
+from tests.helpers.triton_hardware import BFLOAT16
 
 import_module("aclnn.operators")
 MODULES = [sys.modules[f"aclnn.operators.{name}"] for name in ("fast_gelu", "gelu", "hardswish", "silu")]

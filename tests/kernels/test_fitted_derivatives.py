@@ -8,6 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from flint import arb
+
+from aclnn.kernels.fitted import (
+    Segments,
+    fast_gelu_derivative,
+    gelu_erf_derivative,
+    gelu_tanh_derivative,
+    sigmoid_forward,
+    silu_derivative,
+)
 from tests.helpers.constants import (
     approximation,
     assert_entries,
@@ -17,15 +26,6 @@ from tests.helpers.constants import (
     nearest,
     two_hundred_bits,  # noqa: F401  (a fixture)
     ulp,
-)
-
-from aclnn.kernels.fitted import (
-    Segments,
-    fast_gelu_derivative,
-    gelu_erf_derivative,
-    gelu_tanh_derivative,
-    sigmoid_forward,
-    silu_derivative,
 )
 
 pytestmark = pytest.mark.usefixtures("two_hundred_bits")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from flint import arb
+
+from aclnn.kernels.fitted import Segments, fast_gelu_forward, gelu_erf_forward, gelu_tanh_forward, silu_forward
 from tests.helpers.constants import (
     approximation,
     assert_entries,
@@ -17,8 +19,6 @@ from tests.helpers.constants import (
     two_hundred_bits,  # noqa: F401  (a fixture)
     ulp,
 )
-
-from aclnn.kernels.fitted import Segments, fast_gelu_forward, gelu_erf_forward, gelu_tanh_forward, silu_forward
 
 pytestmark = pytest.mark.usefixtures("two_hundred_bits")
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.exact import rounded
-from tests.kernels.test_elementwise import DTYPES, EVERY, SHAPES, bits, layout, views
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
@@ -23,6 +21,8 @@ from aclnn.operators.hardswish import hardswish_derivative
 from aclnn.operators.silu import silu_derivative
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import format_of
+from tests.helpers.exact import rounded
+from tests.kernels.test_elementwise import DTYPES, EVERY, SHAPES, bits, layout, views
 
 Array = np.ndarray[Any, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.exact import BFLOAT16
 
 from aclnn import kernels
+from tests.helpers.exact import BFLOAT16
 
 Array = np.ndarray[Any, Any]
 SHAPES = [(), (0,), (1,), (5,), (3, 4), (2, 0, 3), (2, 3, 4), (1,) * 9]

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere, python
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.norm import backward
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere, python
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))

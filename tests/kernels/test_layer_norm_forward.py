@@ -13,8 +13,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.helpers.exact import ulp_of, ulps
-from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 import aclnn
 from aclnn.core.dtypes import DataType
@@ -24,6 +22,8 @@ from aclnn.kernels.cpu.norm.forward import row_moment
 from aclnn.kernels.cpu.simd.doubles import store_doubles, sum_of
 from aclnn.kernels.cpu.simd.vector import LANES
 from aclnn.kernels.cpu.structs import load_one_float64, store_one_float64
+from tests.helpers.exact import ulp_of, ulps
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 Array = np.ndarray[Any, Any]
 

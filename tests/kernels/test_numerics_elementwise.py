@@ -10,12 +10,12 @@ import csv
 
 import numpy as np
 import pytest
-from benchmarks.candidates import ours
-from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
-from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, reference
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.fitted import version
+from benchmarks.candidates import ours
+from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
+from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, reference
 
 WORST = {
     "silu": 0.899,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.candidates import ours
-from benchmarks.products import Pairs, Tally, pairs, score
-from benchmarks.references import FORMULAS, Array, reference
 from rich.progress import Progress
 
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 from benchmarks import hardest, tables
+from benchmarks.candidates import ours
+from benchmarks.products import Pairs, Tally, pairs, score
+from benchmarks.references import FORMULAS, Array, reference
 
 FAMILY = pytest.mark.parametrize("name", FORMULAS)
 FORMAT = pytest.mark.parametrize("target", FORMATS.values(), ids=FORMATS)

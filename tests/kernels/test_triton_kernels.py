@@ -60,21 +60,19 @@ TINY = {"silu": (85.0, 200.0), "fast_gelu": (50.0, 117.0), "gelu_erf": (12.8, 19
 
 def gradient_of(name: str) -> Any:
     """An activation's gradient by this table's name."""
-    from benchmarks.references import FORMULAS
-
     from aclnn.formula import Gradient
+    from benchmarks.references import FORMULAS
 
     return Gradient(FORMULAS[name])
 
 
 def check_float32() -> None:
     """Interpreted: the CPU's bits, and the exact values to 1.6 ULP, 1.1 of the derivative and half of the product."""
-    from tests.helpers.exact import ulps
-    from tests.helpers.triton_interpreted import elementwise, same
-
     from aclnn.core.dtypes import DataType
     from aclnn.verify.goldens.values import Function
     from aclnn.verify.number_formats import format_of
+    from tests.helpers.exact import ulps
+    from tests.helpers.triton_interpreted import elementwise, same
 
     for (name, (near, far)), gradient in itertools.product(TINY.items(), (1e-3, 1.0, -1e10, 1e30, -3e38)):
         x = -np.linspace(near, far, 999, dtype=np.float32)
@@ -88,11 +86,10 @@ def check_float32() -> None:
 
 def check_16_bit() -> None:
     """Interpreted: every x, to 0.51 ULP."""
-    from tests.helpers.exact import NUMPY, every_16_bit, ulps
-    from tests.helpers.triton_interpreted import DataType, elementwise
-
     from aclnn.verify.goldens.values import Function
     from aclnn.verify.number_formats import format_of
+    from tests.helpers.exact import NUMPY, every_16_bit, ulps
+    from tests.helpers.triton_interpreted import DataType, elementwise
 
     for name, gradient in itertools.product(TINY, (2.0, -1e30, 3e38)):
         x = every_16_bit(DataType.BF16)
@@ -123,10 +120,9 @@ def check_special() -> None:
 
 def check_names() -> None:
     """Interpreted: two formulas of one name, one after the other."""
-    from tests.helpers.triton_interpreted import address, layout
-
     from aclnn import kernels
     from aclnn.formula import Gradient
+    from tests.helpers.triton_interpreted import address, layout
 
     def formula(factor: float) -> Any:
         def scaled(x: float) -> float:

@@ -13,10 +13,10 @@ import ml_dtypes
 import numba
 import numpy as np
 import pytest
-from tests.helpers.instruction_sets import EVERY_OTHER_SET, python
 
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.simd import memory, tables, vector
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, python
 
 EVERYWHERE = "c4077db4267bc7609be44b55869f625e5e053f00939b91809cceedfaf1f73bc4"
 """Of the float32 gradients and forwards, whose coefficients are constants: x86-64 and AArch64 (emulated) agree on it.

@@ -13,6 +13,7 @@ import venv
 from pathlib import Path
 
 import torch
+
 from aclnn.toolkit.torch_npu import VERSION
 
 ROOT = Path(__file__).parents[2]

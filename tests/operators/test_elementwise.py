@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cases import CASES
-from tests.cases.table import FLOATS, Case, Curve
-from tests.helpers.exact import NUMPY, derivatives, every_16_bit, rounded, ulps
-from tests.helpers.reference import elementwise
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
 from aclnn.execution import arrays
+from tests.cases import CASES
+from tests.cases.table import FLOATS, Case, Curve
+from tests.helpers.exact import NUMPY, derivatives, every_16_bit, rounded, ulps
+from tests.helpers.reference import elementwise
 
 CURVES = [
     pytest.param(case, curve, id=name)

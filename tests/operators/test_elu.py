@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases.elu import elu
-from tests.cases.table import FLOATS, scalar
-from tests.helpers.exact import BFLOAT16, NUMPY, derivatives, ulps, values
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
@@ -23,6 +20,9 @@ from aclnn.execution.executor import prepare
 from aclnn.kernels.cpu import jit
 from aclnn.operators import BY_NAME
 from aclnn.operators.elu import ELU, ELU_BACKWARD
+from tests.cases.elu import elu
+from tests.cases.table import FLOATS, scalar
+from tests.helpers.exact import BFLOAT16, NUMPY, derivatives, ulps, values
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32

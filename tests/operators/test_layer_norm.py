@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
 from tests.cases.table import T
 from tests.helpers.calls import assert_close
 from tests.helpers.exact import NUMPY
 from tests.helpers.normalization import backward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32

@@ -12,6 +12,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from aclnn.capi import operators as entries
+from aclnn.capi.prototype import CALLS, FUNCTIONS
+from aclnn.core.conversion import convert
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import LISTS, Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution.executor import prepare, prepare_layouts
+from aclnn.operators import BY_NAME as OPERATOR_BY_NAME
+from aclnn.operators.library import LIBRARY_OPERATORS
 from tests.cases.table import (
     GRID,
     INVALID,
@@ -26,19 +39,6 @@ from tests.cases.table import (
     dtype,
     shape,
 )
-
-from aclnn.capi import operators as entries
-from aclnn.capi.prototype import CALLS, FUNCTIONS
-from aclnn.core.conversion import convert
-from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
-from aclnn.core.operator import LISTS, Call, Kind, Library, Operator, Parameter
-from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
-from aclnn.core.tensor import Scalar, Tensor
-from aclnn.execution.executor import prepare, prepare_layouts
-from aclnn.operators import BY_NAME as OPERATOR_BY_NAME
-from aclnn.operators.library import LIBRARY_OPERATORS
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is the reference of the library-backed operators")
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import CASES
-from tests.cases.table import Accepted, Case, Example, T, changed
-from tests.helpers.calls import bound, check, memory, run, wanted
-from tests.helpers.exact import NUMPY
-from tests.helpers.guarded import SHAPES, Guarded, layouts
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.products import Product
 from aclnn.core.tensor import Tensor
 from aclnn.execution import arrays
 from aclnn.execution.executor import prepare
+from tests.cases import CASES
+from tests.cases.table import Accepted, Case, Example, T, changed
+from tests.helpers.calls import bound, check, memory, run, wanted
+from tests.helpers.exact import NUMPY
+from tests.helpers.guarded import SHAPES, Guarded, layouts
 
 EDGES = [
     pytest.param(case, accepted, id=f"{case.name}-{accepted.name}") for case in CASES for accepted in case.accepted

@@ -9,15 +9,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.kernels.cpu import threads
 from tests.cases.table import T
 from tests.helpers.calls import assert_close
 from tests.helpers.exact import ulps
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 from tests.helpers.normalization import rms_backward
-
-import aclnn
-from aclnn.core.dtypes import DataType as D
-from aclnn.kernels.cpu import threads
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cases.silu import silu
-from tests.cases.table import FLOATS, SAMPLE_X
-from tests.helpers.exact import NUMPY, derivatives, every_16_bit, ulps, values
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
+from tests.cases.silu import silu
+from tests.cases.table import FLOATS, SAMPLE_X
+from tests.helpers.exact import NUMPY, derivatives, every_16_bit, ulps, values
 
 # Widening a signalling NaN, which every 16-bit pattern includes.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in")

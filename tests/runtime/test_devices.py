@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.fresh_runtime import pass_gate, queue, refusal
 
 from aclnn import cann
 from aclnn.capi.prototype import CALLS, FUNCTIONS
@@ -21,6 +20,7 @@ from aclnn.core import products
 from aclnn.core.dtypes import DataType
 from aclnn.core.status import CODES
 from aclnn.runtime import arena, devices, handles
+from tests.helpers.fresh_runtime import pass_gate, queue, refusal
 
 
 def in_thread(work: Callable[[], Any]) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.helpers.fresh_runtime import queue, refusal, stream_behind
 
 from aclnn import cann
+from tests.helpers.fresh_runtime import queue, refusal, stream_behind
 
 NULL_ROWS: list[tuple[str, Callable[[Any], Any]]] = [
     ("destroy", cann.aclrtDestroyEvent),

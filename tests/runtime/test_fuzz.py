@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.stand_in_plan import StandInPlan
 
 from aclnn import cann
 from aclnn.capi.prototype import CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
 from aclnn.core.status import CODES
+from tests.helpers.stand_in_plan import StandInPlan
 
 COUNTS = [0, 1, 2, 4, 4, 4, 16, 64, 1000, 1 << 16, 2**63 - 1, 2**64 - 1]
 NUMBERS = [0, 0, 0, 0, 1, 2, 3, 27, -1, -2, 5, 8, 9, 100, 2**31 - 1, -(2**31)]

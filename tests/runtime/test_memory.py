@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal, stream_behind
 
 from aclnn import cann
 from aclnn.core.products import set_soc_name
 from aclnn.runtime import arena, memory, transfers
+from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal, stream_behind
 
 UINT64 = 2**64 - 1
 MALLOCS = [cann.aclrtMalloc, cann.aclrtMallocAlign32, cann.aclrtMallocCached]

@@ -11,12 +11,12 @@ import threading
 import time
 
 import pytest
-from tests.helpers.fresh_runtime import PATIENCE_S, pass_gate, queue, refusal, stream_behind
 
 from aclnn import cann
 from aclnn.core.status import AclnnError
 from aclnn.runtime import devices
 from aclnn.runtime.streams import Stream
+from tests.helpers.fresh_runtime import PATIENCE_S, pass_gate, queue, refusal, stream_behind
 
 
 def test_tasks_run_in_order_wherever_they_run() -> None:

@@ -7,12 +7,12 @@ import os
 import threading
 
 import pytest
-from tests.helpers.fresh_runtime import refusal
 
 from aclnn import cann
 from aclnn.capi import system
 from aclnn.core import products
 from aclnn.core.products import Product
+from tests.helpers.fresh_runtime import refusal
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,13 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from tests.helpers.toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
 from aclnn.cli import console
 from aclnn.cli.toolkit import trace_command
 from aclnn.support import atomic
 from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
+from tests.helpers.toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
 ACLNN = Path(sys.executable).with_name("aclnn")
 HOST = SOURCES / "host.c"

@@ -10,10 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cases import CASES
-from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
-from tests.helpers.toolkit_client import argument, first_phase, int64s, load, refusal, tensor
-from tests.helpers.toolkit_support import needs_toolkit
 
 from aclnn import acl
 from aclnn.capi.prototype import FUNCTIONS
@@ -21,6 +17,10 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product, set_soc_name
 from aclnn.operators import BY_NAME
+from tests.cases import CASES
+from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
+from tests.helpers.toolkit_client import argument, first_phase, int64s, load, refusal, tensor
+from tests.helpers.toolkit_support import needs_toolkit
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 

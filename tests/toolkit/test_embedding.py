@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 import aclnn
 from aclnn.toolkit import libraries, trampolines
+from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 LIBRARIES = ("libascendcl.so", "libnnopbase.so", "libopapi.so", "libruntime.so")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import cases
-from tests.cases.table import FLOATS, Case, Example, T
-from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 from aclnn.core.operator import Call, Kind
 from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
+from tests import cases
+from tests.cases.table import FLOATS, Case, Example, T
+from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 

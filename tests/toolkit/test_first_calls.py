@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 from aclnn import cann, kernels
 from aclnn.capi.prototype import FUNCTIONS
@@ -19,6 +18,7 @@ from aclnn.core.products import Product
 from aclnn.runtime import arena, handles
 from aclnn.runtime.events import Event
 from aclnn.runtime.streams import Record, Stream
+from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
 
 def meet(*calls: Callable[[], Any]) -> list[Any]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.helpers.toolkit_support import needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]

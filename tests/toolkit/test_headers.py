@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.helpers.toolkit_support import Compile, needs_toolkit, run
 
 from aclnn.core.status import CODES
 from aclnn.operators import OPERATORS
 from aclnn.toolkit.stubs import STUBS, refusal
+from tests.helpers.toolkit_support import Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.c import memcheck
 from tests.cases import CASES
 from tests.cases.table import Case

@@ -12,12 +12,11 @@ import pytest
 
 pytest.importorskip("flint")
 
-from tools.functions import fitted_function
-from tools.segments import Column, Segment, Task
-
 from aclnn.kernels import fitted
 from aclnn.kernels.fitted import Segments, ShortSegments
 from tools import segments, short_segments
+from tools.functions import fitted_function
+from tools.segments import Column, Segment, Task
 
 NAMES = sorted(path.stem for path in Path(fitted.__path__[0]).glob("*_*.py") if path.stem != "__init__")
 

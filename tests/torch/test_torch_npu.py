@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.toolkit_support import RUN_SECONDS, needs_toolkit
 
 from aclnn.cli import torch_npu
 from aclnn.toolkit import task_queue, tree
 from aclnn.toolkit import torch_npu as checks
 from aclnn.toolkit.compiler import ToolkitError
+from tests.helpers.toolkit_support import RUN_SECONDS, needs_toolkit
 
 HERE = Path(__file__).parents[1]
 PYTHON = os.environ.get("TORCH_NPU_PYTHON") or str(Path(sys.prefix) / "torch-npu" / "bin" / "python")

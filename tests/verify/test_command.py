@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from benchmarks.implementations import literal
 
 import aclnn
 from aclnn import io as files
@@ -22,6 +21,7 @@ from aclnn.core import products
 from aclnn.verify import golden
 from aclnn.verify.cases.arguments import JUDGED
 from aclnn.verify.number_formats import FORMATS
+from benchmarks.implementations import literal
 
 pytest.importorskip("typer", reason="typer is not installed")
 pytest.importorskip("rich", reason="rich is not installed")

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import CASES
-from tests.cases.table import changed
 
 from aclnn import formula
 from aclnn.core.products import Product
@@ -28,6 +26,8 @@ from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval
 from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function, golden, in_order
 from aclnn.verify.number_formats import FORMATS
+from tests.cases import CASES
+from tests.cases.table import changed
 
 TYPES = list(FORMATS)
 ACTIVATIONS = [

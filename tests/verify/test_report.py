@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.implementations import implementations, literal
-from benchmarks.verdicts import OPERATORS
 
 import aclnn
 from aclnn.core.status import AclnnError
@@ -19,6 +17,8 @@ from aclnn.verify import assert_close_to_golden, check, golden
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.report.charts import by_x, histogram, match_map
 from aclnn.verify.standards.published import STANDARDS
+from benchmarks.implementations import implementations, literal
+from benchmarks.verdicts import OPERATORS
 
 SIZE = 120_000
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.generators import commercial_l0, commercial_l1, mixed
 
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.standards.measures import Block, Tally, Verdict
 from aclnn.verify.standards.published import STANDARDS, cosine, ratio
+from benchmarks.generators import commercial_l0, commercial_l1, mixed
 
 TYPES = list(FORMATS)
 
