@@ -123,7 +123,7 @@ class NormPlan:
     def _copies_weight(self) -> bool:
         """Whether kernels read a copy of the weights: of any but contiguous float32, in short rows of whole vectors."""
         weight = self._vectors[0]
-        if not self.spec.dx:
+        if not self.spec.dx or self._empty:
             return False
         if weight is None or not weight.contiguous or weight.dtype != DataType.FLOAT:
             return True
