@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aclnn.core.dtypes import DataType, Format
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 
 
 class Layout(NamedTuple):
@@ -58,7 +59,15 @@ class Scalar(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Value as a NumPy scalar."""
+        """Value as a NumPy scalar.
+
+        Raises:
+            AclnnError: 161002, the data type has no NumPy equivalent.
+        """
+        if not self.dtype.has_numpy:
+            raise AclnnError(
+                ACLNN_ERR_PARAM_INVALID, f"scalar: expected a data type that can be read, got {self.dtype.c_name}"
+            )
         return self.dtype.decode(self.data)
 
     def rounded(self, dtype: DataType) -> float:
