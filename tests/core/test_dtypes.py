@@ -8,6 +8,8 @@ import pytest
 
 from aclnn.core import dtypes
 from aclnn.core.dtypes import DataType, Format
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Scalar
 
 # Number, name, bytes as aclDataTypeSize reports them.
 TYPES = """
@@ -134,3 +136,10 @@ def test_numpy_equivalents_there_and_back() -> None:
 def test_types_without_an_equivalent(name: str) -> None:
     with pytest.raises(TypeError, match="expected a data type that ACL has"):
         DataType.of_numpy(np.dtype(name))
+
+
+def test_a_scalar_of_an_unknown_data_type_has_a_status() -> None:
+    """Phase one of Hardshrink ended in a TypeError."""
+    with pytest.raises(AclnnError, match=r"expected a data type that can be read, got ACL_DT_999") as caught:
+        Scalar(DataType(999), b"\0" * 8).rounded(DataType.FLOAT)
+    assert caught.value.code == 161002
