@@ -64,11 +64,11 @@ class Scalar(NamedTuple):
         Raises:
             AclnnError: 161002, the data type has no NumPy equivalent.
         """
-        if not self.dtype.has_numpy:
-            raise AclnnError(
-                ACLNN_ERR_PARAM_INVALID, f"scalar: expected a data type that can be read, got {self.dtype.c_name}"
-            )
-        return self.dtype.decode(self.data)
+        try:
+            return self.dtype.decode(self.data)
+        except TypeError:
+            text = f"scalar: expected a data type that can be read, got {self.dtype.c_name}"
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, text) from None
 
     def rounded(self, dtype: DataType) -> float:
         """Return the real part, rounded to a floating-point data type."""
