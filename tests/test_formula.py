@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import formula
-from aclnn.formula import Gradient, where
+from aclnn.formula import Gradient, row_max, row_mean, row_sum, where
 from aclnn.kernels import fitted
 from aclnn.kernels.cpu.elementwise.functions import WORDS
 from aclnn.kernels.cpu.elementwise.general import on_float64
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
-from aclnn.kernels.trace import trace
+from aclnn.kernels.trace import REDUCTIONS, trace
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
 EVERYWHERE = "9aadb8e36ae3b1feb85913d5dbf105c9031d1809c32a76419b7e3d218ddc9fea"
@@ -85,7 +85,8 @@ def digest() -> str:
 def test_every_word_has_a_meaning_on_lanes() -> None:
     words = {name for name, value in vars(formula).items() if callable(value) and value.__module__ == formula.__name__}
     others = {"Gradient", "Fitted", "fitted", "Constant", "decimal", "times", "_apply", "_arithmetic"}
-    assert words - others == {*RANGES, "where", "minimum", "maximum"}
+    of_rows = {*REDUCTIONS, "row_mean"}
+    assert words - others == {*RANGES, "where", "minimum", "maximum"} | of_rows
     assert all(name == word.__name__ for name, word in WORDS.items())
 
 
@@ -166,7 +167,7 @@ def test_a_digest_is_the_same_with_every_python() -> None:
     )
     program = trace(lambda dy, x: (where(dy * x < math.inf, dy * x, -0.0), dy * x), 2)
     assert program.source == source
-    assert (program.arity, program.results) == (2, 2)
+    assert (program.arity, program.results) == (2, ("t2", "t0"))
     assert program.digest == hashlib.sha256(source.encode()).hexdigest()
 
 
@@ -182,3 +183,15 @@ def test_fitted_versions_are_those_of_their_functions(name: str) -> None:
     module = fitted.module_of(function)
     assert module is not None
     assert trace(function, 1).digest == module.DIGEST, f"fit it anew: python -m tools.fit {name}"
+
+
+def test_a_row_is_one_element_of_floats_and_a_reduction_of_a_program() -> None:
+    def centred(x: Any) -> Any:
+        return x - row_mean(x), row_max(x) + row_sum(x)
+
+    assert centred(3.0) == (0.0, 6.0)
+    source = (
+        "def formula(x0):\n    t0 = row_sum(x0)\n    t1 = t0 / columns\n    t2 = x0 - t1\n"
+        "    t3 = row_max(x0)\n    t4 = t3 + t0\n    return t2, t4\n"
+    )
+    assert trace(centred, 1).source == source

@@ -4,6 +4,9 @@ An operator writes its formula once, as a plain function of elements and attribu
 ``& | ~`` of comparisons, and the words below. The formula then runs on Python floats and on balls (``flint.arb``),
 whose methods the words call; ``aclnn.kernels.trace`` records its operations, which kernels compile for a processor.
 
+A formula over rows also uses ``row_sum``, ``row_max`` and ``row_mean``, whose argument is any term of the elements;
+for floats a row is one element.
+
 On floats no word raises: what exceeds the largest float is infinite, a logarithm or root of a negative number NaN.
 A constant that is no float64, such as π or 0.044715, is a ``Constant``, which balls take exactly.
 """
@@ -143,6 +146,21 @@ def minimum(x: Real, y: Real) -> Real:
 def maximum(x: Real, y: Real) -> Real:
     """Return the larger of two numbers, NaN if either is."""
     return where((x >= y) | (x != x), x, y)
+
+
+def row_sum(term: Real) -> Real:
+    """Sum of a term over a row's elements."""
+    return term.row_sum() if hasattr(term, "row_sum") else term
+
+
+def row_max(term: Real) -> Real:
+    """Return the largest value of a term among a row's elements, NaN if any is."""
+    return term.row_max() if hasattr(term, "row_max") else term
+
+
+def row_mean(term: Real) -> Real:
+    """Return the sum of a term over a row's elements, divided by their number."""
+    return term.row_mean() if hasattr(term, "row_mean") else term
 
 
 _LARGEST_ZERO = 2.0**-150

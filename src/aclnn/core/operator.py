@@ -124,13 +124,28 @@ class PerChannel:
 
 
 @dataclass(frozen=True)
-class Sums:
-    """A tensor with the sum of a formula's results, or one for each index along dimension 1: float64, rounded once.
-
-    The order of the additions depends on the shape only.
-    """
+class View:
+    """A tensor in another shape of as many elements, in row-major order: dimensions split, merged or added."""
 
     tensor: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A tensor with the sums of a formula's results: float64, rounded once.
+
+    Of an ``Elementwise`` it has one element for all, or one for each index along dimension 1; of a ``Reduction`` each
+    of its elements is the sum over the dimensions in which it has extent 1. The order of the additions depends on the
+    shape only.
+    """
+
+    of: str | View
+
+    @property
+    def tensor(self) -> str:
+        """Name of the tensor."""
+        return self.of if isinstance(self.of, str) else self.of.tensor
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,47 @@ class Elementwise:
     dtype: DataType | None = None
     """Data type to which inputs are converted first; by default inputs that are not floating-point are promoted."""
     on_every_product: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Compute ``outputs = formula(*inputs, *numbers)`` over rows, whose elements lie along ``dims``.
+
+    Inputs and outputs broadcast to one common shape, as NumPy's arrays do; the other dimensions are the rows. The words
+    ``row_sum``, ``row_max`` and ``row_mean`` of ``aclnn.formula`` stand for what a row's elements have in common:
+
+        def layer_norm(x, w, b, eps):
+            centred = x - (mean := row_mean(x))
+            rstd = 1.0 / sqrt(row_mean(centred * centred) + eps)
+            return centred * rstd * w + b, mean, rstd
+
+        Reduction(layer_norm, ("x", "w", "b"), ("y", View("mean", (M, 1)), View("rstd", (M, 1))), (1,), (eps,))
+
+    with x of shape (M, N), w and b of (N,). GroupNorm is the same formula over views of (N, G, C/G, HW), with w and b
+    as (1, G, C/G, 1), statistics as (N, G, 1, 1) and dims (2, 3); BatchNorm that of (N, C, HW), with w as (1, C, 1)
+    and dims (0, 2). LayerNorm's gradients for w and b are sums over rows of what each element contributes:
+
+        def layer_norm_gradients(dy, x, mean, rstd, w):
+            xhat, g = (x - mean) * rstd, dy * w
+            return (g - row_mean(g) - xhat * row_mean(g * xhat)) * rstd, dy * xhat, dy
+
+        Reduction(layer_norm_gradients, ("dy", "x", ...), ("dx", Sums("dw"), Sums("db")), (1,))
+
+    Everything is computed in float64 and rounded once, at the end.
+    """
+
+    formula: Callable[..., Any]
+    """Function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
+    inputs: tuple[str | View | float, ...]
+    """A number stands where a tensor is absent, such as 1.0 for a weight; the formula is compiled with it."""
+    outputs: tuple[str | View | Sums | None, ...]
+    """One for each result: of extent 1 along ``dims`` where that is the row's; None where it is not wanted."""
+    dims: tuple[int, ...]
+    """Dimensions of the common shape along which a row's elements lie; all others are rows."""
+    numbers: tuple[float, ...] = ()
+    """Attributes: the formula's last arguments, with which nothing is compiled."""
+    on_every_product: bool = False
+    """True if the product needs no kernel."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +250,7 @@ class Library:
     on_every_product: ClassVar[bool] = False
 
 
-Work = Elementwise | LayerNorm | LayerNormBackward | Library
+Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library
 Shape = tuple[int, ...]
 
 

@@ -11,7 +11,19 @@ from typing import Any, Protocol
 from aclnn import kernels
 from aclnn.core.checks import FLOATING, view_violation
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, LayerNorm, Library, Operator, Part, PerChannel, Sums, Work
+from aclnn.core.operator import (
+    Call,
+    Elementwise,
+    LayerNorm,
+    Library,
+    Operator,
+    Part,
+    PerChannel,
+    Reduction,
+    Sums,
+    View,
+    Work,
+)
 from aclnn.core.products import Product, current_product
 from aclnn.core.promotion import castable, promote
 from aclnn.core.status import (
@@ -353,6 +365,8 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
         return Prepared(call, plan, [*map(_tensor_of, work.inputs)], [*map(_tensor_of, work.outputs)])
     if isinstance(work, Library):
         return _library(call, work)
+    if isinstance(work, Reduction):
+        return _reduction(call, work, device)
     read, written = _layouts(call, work.inputs), _layouts(call, work.outputs)
     if isinstance(work, LayerNorm):
         plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device, work.centred)
@@ -378,7 +392,28 @@ def _library(call: Call, work: Library) -> Prepared:
     return Prepared(call, plan, names, work.outputs, work.sized_by_result)
 
 
-def _tensor_of(operand: str | Part | PerChannel | Sums) -> str:
+def _reduction(call: Call, work: Reduction, device: str) -> Prepared:
+    """Plan a formula over rows."""
+    if device != "cpu":
+        text = f"expected the CPU as the device, which alone has a kernel for this, got {device}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
+    inputs = [given if isinstance(given, float) else _viewed(call, given) for given in work.inputs]
+    outputs = [None if output is None else _viewed(call, output) for output in work.outputs]
+    read = [_tensor_of(given) for given in work.inputs if not isinstance(given, float)]
+    written = [_tensor_of(output) for output in work.outputs if output is not None]
+    for name in read:
+        _expect_kernel(call, name, call[name].dtype, castable(call[name].dtype, DataType.DOUBLE))
+    plan = kernels.reduction(work.formula, inputs, outputs, work.dims, work.numbers)
+    return Prepared(call, plan, read, written)
+
+
+def _viewed(call: Call, operand: str | View | Sums) -> kernels.Operand:
+    of = operand.of if isinstance(operand, Sums) else operand
+    tensor: Tensor = call[_tensor_of(of)]
+    return kernels.Operand(tensor.layout, of.shape if isinstance(of, View) else tensor.shape, isinstance(operand, Sums))
+
+
+def _tensor_of(operand: str | Part | PerChannel | Sums | View) -> str:
     return operand if isinstance(operand, str) else operand.tensor
 
 

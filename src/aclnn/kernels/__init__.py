@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
@@ -32,6 +32,15 @@ class Plan(Protocol):
         An output may be an input (same address and layout); where they overlap otherwise the result is as if every
         input had been read before anything was written. ``workspace`` is 64-byte aligned, or 0 when none is needed.
         """
+
+
+class Operand(NamedTuple):
+    """A tensor, in a shape of as many elements."""
+
+    layout: Layout
+    shape: tuple[int, ...]
+    summed: bool = False
+    """Of an output: each element is the sum of results over the dimensions in which the shape has extent 1."""
 
 
 class Headers(Protocol):
@@ -90,6 +99,27 @@ def elementwise(
     the derivative of a ``Gradient``) has no fitted version that computes in float32.
     """
     return _planner(device, "elementwise", "elementwise.plans")(formula, inputs, outputs, numbers)
+
+
+def reduction(
+    formula: Formula,
+    inputs: Sequence[Operand | float],
+    outputs: Sequence[Operand | None],
+    dims: tuple[int, ...],
+    numbers: tuple[float, ...] = (),
+) -> Plan:
+    """Plan ``outputs = formula(*inputs, *numbers)`` over rows, whose elements lie along ``dims``.
+
+    Args:
+        formula: in the words of ``aclnn.formula``, those of rows included; computed in float64, rounded once.
+        inputs: of shapes that broadcast to a common one, of any real data types; numbers become constants.
+        outputs: for each result; of extent 1 along ``dims`` where it is the row's, None where it is not wanted.
+        dims: of the common shape.
+        numbers: the formula's last arguments.
+
+    The plan's ``run`` takes the addresses of the tensors only.
+    """
+    return cast(Plan, import_module("aclnn.kernels.numpy_plans").ReductionPlan(formula, inputs, outputs, dims, numbers))
 
 
 def library(

@@ -12,7 +12,8 @@ import numpy as np
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
-from aclnn.kernels import Plan
+from aclnn.kernels import Formula, Operand, Plan
+from aclnn.kernels.trace import COLUMNS, trace
 
 Array = np.ndarray[Any, Any]
 
@@ -76,6 +77,71 @@ class LibraryPlan:
                 written = view(layout, address)
                 np.copyto(written, convert(result, written.dtype))
         return [result.shape for result in results] if self._sized_by_result else None
+
+
+def _times(dy: Any, factor: Any) -> Any:
+    """See ``aclnn.formula.times``."""
+    return np.where((np.abs(dy) < math.inf) | (np.abs(factor) > 2.0**-150), factor, 0.0) * dy
+
+
+_WORDS: dict[str, Any] = (
+    {word: getattr(np, word) for word in ("exp", "expm1", "log", "log1p", "tanh", "sqrt", "absolute", "where")}
+    | {word: np.vectorize(getattr(math, word), otypes=[np.float64]) for word in ("erf", "erfc")}
+    | {"times": _times}
+)
+
+
+class ReductionPlan:
+    """See ``aclnn.kernels.reduction``."""
+
+    workspace_bytes = 0
+
+    def __init__(
+        self,
+        formula: Formula,
+        inputs: Sequence[Operand | float],
+        outputs: Sequence[Operand | None],
+        dims: tuple[int, ...],
+        numbers: tuple[float, ...],
+    ) -> None:
+        self._inputs = [given if isinstance(given, Operand) else np.float64(given) for given in inputs]
+        self._outputs, self._numbers = outputs, numbers
+        operands = [operand for operand in (*inputs, *outputs) if isinstance(operand, Operand)]
+        self._shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+        words = _WORDS | {
+            "row_sum": lambda term: self._each(term).sum(dims, keepdims=True),
+            "row_max": lambda term: self._each(term).max(dims, keepdims=True, initial=-math.inf),
+            COLUMNS: np.float64(math.prod(self._shape[dim] for dim in dims)),
+        }
+        self._function = trace(formula, len(inputs) + len(numbers)).function(words)
+
+    def _each(self, term: Any) -> Array:
+        return np.broadcast_to(term, self._shape)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``; every result is there before anything is written."""
+        read, written = iter(inputs), iter(outputs)
+        with np.errstate(all="ignore"):
+            operands = [
+                view(given.layout, next(read)).astype(np.float64).reshape(given.shape)
+                if isinstance(given, Operand)
+                else given
+                for given in self._inputs
+            ]
+            found = self._function(*operands, *self._numbers)
+            results = found if isinstance(found, tuple) else (found,)
+            for result, output in zip(results, self._outputs, strict=True):
+                if output is not None:
+                    self._write(result, output, next(written))
+
+    def _write(self, result: Any, output: Operand, address: int) -> None:
+        if output.summed:
+            shape = (1,) * (len(self._shape) - len(output.shape)) + output.shape
+            result = self._each(result).sum(tuple(dim for dim, extent in enumerate(shape) if extent == 1))
+        else:
+            result = np.broadcast_to(result, output.shape)
+        target = view(output.layout, address)
+        np.copyto(target, convert(result.reshape(target.shape), target.dtype))
 
 
 class ConvertingPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 _OPERATORS = {
     "add": "{} + {}",
@@ -25,18 +25,35 @@ _UNARY = {"__neg__": "-{}", "__invert__": "~{}", "__abs__": "absolute({})"} | {
     word: f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt")
 }
 _OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})", "times": "times({}, {})"}
+REDUCTIONS = {word: f"{word}({{}})" for word in ("row_sum", "row_max")}
+COLUMNS = "columns"
+"""The name of the number of a row's elements."""
+
+
+class Step(NamedTuple):
+    """An operation of a program: the variable that it assigns, what it does, and to which variables and numbers."""
+
+    result: str
+    template: str
+    operands: tuple[str, ...]
 
 
 class _Value:
     """An operand of a program: a variable that is assigned once."""
 
-    def __init__(self, name: str, steps: dict[str, str]) -> None:
+    def __init__(self, name: str, steps: dict[str, Step]) -> None:
         self.name, self.steps = name, steps
 
     def then(self, template: str, *operands: Any) -> _Value:
         """Assign the result of an operation to a variable, the same for the same operation."""
-        text = template.format(*map(_name, operands))
-        return _Value(self.steps.setdefault(text, f"t{len(self.steps)}"), self.steps)
+        names = tuple(map(_name, operands))
+        step = Step(f"t{len(self.steps)}", template, names)
+        return _Value(self.steps.setdefault(template.format(*names), step).result, self.steps)
+
+    def row_mean(self) -> _Value:
+        """Divide the sum of a row's elements by their number."""
+        total = self.then(REDUCTIONS["row_sum"], self)
+        return total.then(_OPERATORS["truediv"], total, _Value(COLUMNS, self.steps))
 
     def __bool__(self) -> bool:
         raise TypeError("expected where(condition, chosen, otherwise), got a branch on an element")
@@ -59,7 +76,7 @@ def _define(method: str, template: str, reflected: bool = False) -> None:
 for _method, _template in _OPERATORS.items():
     _define(f"__{_method}__", _template)
     _define(f"__r{_method}__", _template, reflected=True)
-for _method, _template in (_UNARY | _OTHERS).items():
+for _method, _template in (_UNARY | _OTHERS | REDUCTIONS).items():
     _define(_method, _template)
 
 
@@ -67,12 +84,13 @@ class Program:
     """The operations of a formula as the source of a Python function without branches, each value computed once.
 
     The source names arguments ``x0, x1, …``, uses the words of ``aclnn.formula`` and the constants ``inf`` and ``nan``,
-    and is the same with every version of Python.
+    and is the same with every version of Python. Of a row's elements there are ``columns``.
     """
 
-    def __init__(self, name: str, arity: int, steps: dict[str, str], results: tuple[str, ...]) -> None:
-        self.name, self.arity, self.results = name, arity, len(results)
-        lines = [f"{step} = {text}" for text, step in steps.items()]
+    def __init__(self, name: str, arity: int, steps: dict[str, Step], results: tuple[str, ...]) -> None:
+        self.name, self.arity, self.results = name, arity, results
+        self.steps = tuple(steps.values())
+        lines = [f"{step.result} = {text}" for text, step in steps.items()]
         arguments = ", ".join(f"x{i}" for i in range(arity))
         self.source = "\n    ".join((f"def formula({arguments}):", *lines, f"return {', '.join(results)}")) + "\n"
 
@@ -89,16 +107,21 @@ class Program:
 
 
 @lru_cache(maxsize=512)
-def trace(formula: Callable[..., Any], arity: int) -> Program:
+def trace(formula: Callable[..., Any], arity: int, fixed: tuple[tuple[int, float], ...] = ()) -> Program:
     """Record what a formula does with ``arity`` elements and numbers.
+
+    Args:
+        formula: the function.
+        arity: how many arguments it takes.
+        fixed: places among them and what stands there, which becomes a constant of the program.
 
     Raises:
         TypeError: the formula branches on an element, or uses functions other than those of ``aclnn.formula``.
     """
-    steps: dict[str, str] = {}
-    name = getattr(formula, "__name__", "formula")
+    steps: dict[str, Step] = {}
+    name, constants = getattr(formula, "__name__", "formula"), dict(fixed)
     try:
-        results = formula(*(_Value(f"x{i}", steps) for i in range(arity)))
+        results = formula(*(constants.get(i, _Value(f"x{i}", steps)) for i in range(arity)))
     except TypeError as error:
         raise TypeError(f"formula {name}: {error}") from error
     several = results if isinstance(results, tuple) else (results,)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from aclnn.core.checks import (
     dtype_in,
@@ -19,9 +19,10 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, View
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.formula import Real, absolute, exp, log, row_max, row_sum, where
 from aclnn.operators.library.common import (
     COMPLEX,
     NUMBERS,
@@ -48,37 +49,38 @@ def _dim(name: str) -> Check:
     return rule(f"dimension of {name}: dim", complain)
 
 
-def _rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function over float64 arrays of at least one dimension, and the dimension."""
-
-    def compute(*given: Any) -> Any:
-        *tensors, dim = given
-        rows = [np.atleast_1d(tensor.astype(np.float64)) for tensor in tensors]
-        return np.reshape(function(*rows, dim), tensors[0].shape)
-
-    return compute
+def softmax_forward(x: Real) -> Real:
+    """e^x over its sum; without overflow."""
+    powers = exp(x - row_max(x))
+    return powers / row_sum(powers)
 
 
-def _softmax(x: Any, dim: int) -> Any:
-    powers = np.exp(x - x.max(dim, keepdims=True))
-    powers /= powers.sum(dim, keepdims=True)
-    return powers
+def softmax_gradient(dy: Real, y: Real) -> Real:
+    """y·(dy - Σ dy·y)."""
+    return y * (dy - row_sum(dy * y))
 
 
-def _softmax_backward(dy: Any, y: Any, dim: int) -> Any:
-    product = dy * y
-    return product - y * product.sum(dim, keepdims=True)
+def log_softmax_forward(x: Real) -> Real:
+    """x - ln Σ e^x, without overflow."""
+    shifted = x - row_max(x)
+    return shifted - log(row_sum(exp(shifted)))
 
 
-def _log_softmax(x: Any, dim: int) -> Any:
-    shifted = x - x.max(dim, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
+def log_softmax_gradient(dy: Real, y: Real) -> Real:
+    """dy - e^y·Σ dy; no 0·inf where a probability is 0."""
+    total = row_sum(dy)
+    return dy - where(y == -math.inf, where(absolute(total) < math.inf, 0.0, math.nan), exp(y) * total)
 
 
-def _log_softmax_backward(dy: Any, y: Any, dim: int) -> Any:
-    total = dy.sum(dim, keepdims=True)
-    # No 0 * inf where an element has a probability of 0.
-    return dy - np.where(y == -np.inf, np.where(np.isfinite(total), 0.0, np.nan), np.exp(y) * total)
+def _work(formula: Callable[..., Any], *inputs: str) -> Callable[[Call], Reduction | None]:
+    def work(call: Call) -> Reduction | None:
+        if any(call[name].size == 0 for name in (*inputs, "out")):
+            return None
+        shape = call[inputs[0]].shape or (1,)
+        operands = tuple(View(name, shape) for name in inputs)
+        return Reduction(formula, operands, (View("out", shape),), (call["dim"] % len(shape),))
+
+    return work
 
 
 def _unless_empty(*checks: Check) -> tuple[Check, ...]:
@@ -110,25 +112,24 @@ def _backward_checks(*order: Check) -> tuple[Check, ...]:
 def _forward(
     name: str, formula: str, summary: str, header: str, checks: tuple[Check, ...], function: Callable[..., Any]
 ) -> Operator:
-    return library_operator(
+    declared = library_operator(
         name,
         formula,
         summary,
         (tensor_in("self", "x"), _DIM, tensor_out()),
         (present("self", "out"), *checks),
-        _rows(function),
+        function,
         header=header,
         dtypes=REAL_FLOATING,
         products=WITH_INFERENCE,
-        attributes=("dim",),
-        empty=("self",),
     )
+    return replace(declared, work=_work(function, "self"))
 
 
 def _backward(
     name: str, formula: str, summary: str, header: str, checks: tuple[Check, ...], function: Callable[..., Any]
 ) -> Operator:
-    return library_operator(
+    declared = library_operator(
         name,
         formula,
         summary,
@@ -139,13 +140,12 @@ def _backward(
             tensor_out("out", "dx"),
         ),
         checks,
-        _rows(function),
+        function,
         header=header,
         dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
         products=WITH_INFERENCE,
-        attributes=("dim",),
-        empty=("gradOutput", "output"),
     )
+    return replace(declared, work=_work(function, "gradOutput", "output"))
 
 
 _TAKEN = where_supported(REAL_FLOATING)
@@ -158,7 +158,7 @@ OPERATORS = (
         "Exponentials along a dimension, divided by their sum.",
         "softmax",
         _unless_empty(dtype_in(_TAKEN, "self", "out"), _dim("self"), limited_dims("self"), same_shape("out", "self")),
-        _softmax,
+        softmax_forward,
     ),
     _backward(
         "softmax_backward",
@@ -166,7 +166,7 @@ OPERATORS = (
         "Gradient of softmax.",
         "softmax_backward",
         _backward_checks(_dim("gradOutput"), *_SHAPES),
-        _softmax_backward,
+        softmax_gradient,
     ),
     _forward(
         "log_softmax",
@@ -174,7 +174,7 @@ OPERATORS = (
         "Logarithm of softmax.",
         "logsoftmax",
         (_dim("self"), dtype_in(_TAKEN, "self", "out"), limited_dims("self", "out"), same_shape("out", "self")),
-        _log_softmax,
+        log_softmax_forward,
     ),
     _backward(
         "log_softmax_backward",
@@ -182,6 +182,6 @@ OPERATORS = (
         "Gradient of the logarithm of softmax.",
         "logsoftmax_backward",
         _backward_checks(*_SHAPES, _dim("gradOutput")),
-        _log_softmax_backward,
+        log_softmax_gradient,
     ),
 )
