@@ -1,4 +1,4 @@
-"""Implementations to judge: the activations and their gradients by aclnn and by PyTorch, on one thread."""
+"""What is judged: the activations and their gradients as aclnn and as PyTorch compute them, on one thread."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def load_digits() -> Digits:
 
 @dataclass(frozen=True)
 class Training:
-    """Result of one training."""
+    """What came out of one training."""
 
     activation: str
     test_accuracy: float

@@ -52,7 +52,7 @@ def _dim(name: str) -> Check:
 def softmax_forward(x: Real) -> Real:
     """e^x over its sum; without overflow."""
     powers = exp(x - row_max(x))
-    return powers / row_sum(powers)
+    return powers * (1.0 / row_sum(powers))
 
 
 def softmax_gradient(dy: Real, y: Real) -> Real:

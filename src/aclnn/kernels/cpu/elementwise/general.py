@@ -34,8 +34,8 @@ from aclnn.kernels.trace import trace
 
 _operands_at = pointer_to(Operands)
 
-_LINE = 64
-_FORMATS = FORMATS | {
+LINE = 64
+ROUNDED_FORMATS = FORMATS | {
     DataType.BF16: FORMATS[DataType.BF16]._replace(store=store_rounded_bfloat16, stream=stream_rounded_bfloat16)
 }
 
@@ -48,15 +48,15 @@ def loads(count: int, wide: bool) -> Any:
     return register_jitable(lambda address: (in_lanes(load_one_float64(address)), *others(address + 8)))
 
 
-def _first(count: int) -> Any:
+def first_of(count: int) -> Any:
     """A function giving the first ``count`` of several addresses as a tuple."""
     if count == 0:
         return register_jitable(lambda addresses: ())
-    others = _first(count - 1)
+    others = first_of(count - 1)
     return register_jitable(lambda addresses: (addresses[0], *others(addresses + 1)))
 
 
-def _loading(dtype: DataType, wide: bool) -> Any:
+def loading(dtype: DataType, wide: bool) -> Any:
     """A function of an address giving the elements of a data type from there on."""
     load, step = FORMATS[dtype].load, LANES * dtype.itemsize
     if not wide:
@@ -70,7 +70,7 @@ def _loading(dtype: DataType, wide: bool) -> Any:
     return load_wide
 
 
-def _storing(store: Any, dtype: DataType, wide: bool) -> Any:
+def storing(store: Any, dtype: DataType, wide: bool) -> Any:
     """A function that stores lanes from an address on."""
     step = LANES * dtype.itemsize
     if not wide:
@@ -87,18 +87,18 @@ def _storing(store: Any, dtype: DataType, wide: bool) -> Any:
     return store_wide
 
 
-def _inputs(dtypes: tuple[DataType, ...], wide: bool) -> Any:
+def reader(dtypes: tuple[DataType, ...], wide: bool) -> Any:
     """A function giving the elements of each input from number ``at`` on."""
     if not dtypes:
         return register_jitable(lambda addresses, at: ())
-    load, size, others = _loading(dtypes[0], wide), dtypes[0].itemsize, _inputs(dtypes[1:], wide)
+    load, size, others = loading(dtypes[0], wide), dtypes[0].itemsize, reader(dtypes[1:], wide)
     prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
     nbytes = (WIDE if wide else 1) * LANES * size
 
     @register_jitable
     def inputs(addresses: Any, at: int) -> Any:
         address = addresses[0] + at * size
-        for line in range(0, nbytes, _LINE):
+        for line in range(0, nbytes, LINE):
             prefetch_ahead(address + line)
         return widen(load(address)), *others(addresses[1:], at)
 
@@ -117,7 +117,7 @@ def _narrow_for_bfloat16(value: Any) -> Any:
     return nearest
 
 
-_ROUNDINGS = {
+ROUNDINGS = {
     DataType.DOUBLE: widen,
     DataType.FLOAT: narrow,
     DataType.FLOAT16: narrow_to_odd,
@@ -126,14 +126,14 @@ _ROUNDINGS = {
 """Float64 lanes as those to store as a data type."""
 
 
-def _outputs(dtypes: tuple[DataType, ...], wide: bool) -> Any:
+def writer(dtypes: tuple[DataType, ...], wide: bool) -> Any:
     """A function that writes the elements of each output from number ``at`` on."""
     if not dtypes:
         return register_jitable(lambda addresses, at, policy, values: None)
-    dtype, others, in_lanes = dtypes[0], _outputs(dtypes[1:], wide), widen_wide if wide else widen
-    form = _FORMATS[dtype]
-    store, stream = _storing(form.store, dtype, wide), _storing(form.stream, dtype, wide)
-    size, rounded = dtype.itemsize, _ROUNDINGS[dtype]
+    dtype, others, in_lanes = dtypes[0], writer(dtypes[1:], wide), widen_wide if wide else widen
+    form = ROUNDED_FORMATS[dtype]
+    store, stream = storing(form.store, dtype, wide), storing(form.stream, dtype, wide)
+    size, rounded = dtype.itemsize, ROUNDINGS[dtype]
 
     @register_jitable
     def outputs(addresses: Any, at: int, policy: int, values: Any) -> None:
@@ -147,13 +147,13 @@ def _outputs(dtypes: tuple[DataType, ...], wide: bool) -> Any:
     return outputs
 
 
-def _copies(dtypes: tuple[DataType, ...], back: bool, wide: bool) -> Any:
+def copier(dtypes: tuple[DataType, ...], back: bool, wide: bool) -> Any:
     """A function that copies what does not fill the lanes of each operand to consecutive rooms, or back."""
     if not dtypes:
         return register_jitable(lambda addresses, at, count, lines: None)
     size, others, fit_a_line = (
         dtypes[0].itemsize,
-        _copies(dtypes[1:], back, wide),
+        copier(dtypes[1:], back, wide),
         not wide and dtypes[0] != DataType.DOUBLE,
     )
 
@@ -171,11 +171,11 @@ def _copies(dtypes: tuple[DataType, ...], back: bool, wide: bool) -> Any:
     return copies
 
 
-def _consecutive(count: int, room: int) -> Any:
+def rooms(count: int, room: int) -> Any:
     """A function of an address giving ``count`` addresses, ``room`` bytes apart."""
     if count == 0:
         return register_jitable(lambda address: ())
-    others = _consecutive(count - 1, room)
+    others = rooms(count - 1, room)
     return register_jitable(lambda address: (address, *others(address + room)))
 
 
@@ -183,11 +183,11 @@ def loop(formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType
     """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types."""
     function, several = on_float64(formula, len(inputs) + numbers), len(outputs) > 1
     wide = target.has_wide_registers()
-    take, put, lanes = _inputs(inputs, wide), _outputs(outputs, wide), WIDE * LANES if wide else LANES
-    bring, take_back = _copies(inputs, False, wide), _copies(outputs, True, wide)
-    read_numbers, first_inputs, first_outputs = loads(numbers, wide), _first(len(inputs)), _first(len(outputs))
-    room = max(_LINE, *(lanes * dtype.itemsize for dtype in (*inputs, *outputs)))
-    input_lines, output_lines = _consecutive(len(inputs), room), _consecutive(len(outputs), room)
+    take, put, lanes = reader(inputs, wide), writer(outputs, wide), WIDE * LANES if wide else LANES
+    bring, take_back = copier(inputs, False, wide), copier(outputs, True, wide)
+    read_numbers, first_inputs, first_outputs = loads(numbers, wide), first_of(len(inputs)), first_of(len(outputs))
+    room = max(LINE, *(lanes * dtype.itemsize for dtype in (*inputs, *outputs)))
+    input_lines, output_lines = rooms(len(inputs), room), rooms(len(outputs), room)
     input_bytes, lines, size = room * len(inputs), room * (len(inputs) + len(outputs)), outputs[0].itemsize
     output_count = len(outputs)
 
@@ -200,7 +200,7 @@ def loop(formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType
         at = first
         while at < last:
             # Up to the first output's first whole line, whole vectors, what is left: parts go through a buffer.
-            head = (-address(written[0] + at * size) & (_LINE - 1)) // size if policy else 0
+            head = (-address(written[0] + at * size) & (LINE - 1)) // size if policy else 0
             whole = head == 0 and last - at >= lanes
             if whole:
                 count, begin, nontemporal, source, target = (last - at) & -lanes, at, policy, read, written

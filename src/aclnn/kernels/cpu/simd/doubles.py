@@ -147,6 +147,23 @@ def sum_of(builder: ir.IRBuilder, total: ir.Value) -> ir.Value:
     return by_halves(builder, total, builder.fadd)
 
 
+def _larger(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    chosen = builder.or_(builder.fcmp_ordered(">", second, first), builder.fcmp_unordered("uno", second, second))
+    return builder.select(chosen, second, first)
+
+
+@intrinsic(DOUBLES, DOUBLES, DOUBLES)
+def larger(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    """The larger of two lanes, NaN if either is."""
+    return _larger(builder, first, second)
+
+
+@intrinsic(types.float64, DOUBLES)
+def largest_of(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The largest lane, NaN if any is."""
+    return by_halves(builder, value, lambda *halves: _larger(builder, *halves))
+
+
 @intrinsic(FLOATS, FLOATS, types.float64, types.float64, FLOATS, FLOATS)
 def standardized(
     builder: ir.IRBuilder, value: ir.Value, mean: ir.Value, rstd: ir.Value, weight: ir.Value, bias: ir.Value

@@ -91,6 +91,16 @@ def _stores(narrow: Any, doc: str, vectors: int = 1) -> tuple[Any, Any, Any]:
     )
 
 
+def _load_each(widen: Convert, doc: str) -> Any:
+    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        one = builder.load(pointer(builder, address, SHORTS.element), align=1)
+        return widen(context, builder, broadcast(builder, one))
+
+    return intrinsic(FLOATS, ADDRESS, doc=doc)(load)
+
+
+load_each_float16 = _load_each(widen_float16, "A single float16, widened, in every lane.")
+load_each_bfloat16 = _load_each(widen_bfloat16, "A single bfloat16, widened, in every lane.")
 load_float32 = _load(None, "Sixteen float32.")
 load_float16 = _load(widen_float16, "Sixteen float16, widened.")
 load_bfloat16 = _load(widen_bfloat16, "Sixteen bfloat16, widened.")

@@ -1,0 +1,96 @@
+"""The passes over a row that a program takes, as functions of lanes.
+
+A reduction needs every element of the row before anything can depend on it, so there are as many passes as reductions
+depend on one another, or one more where elements of the result depend on the last. What depends on the row alone is
+computed between passes, once a row, and kept in its state; what depends on elements is computed again in each pass that
+needs it, which is cheaper than keeping it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aclnn.kernels.cpu.elementwise.functions import WORDS
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.trace import REDUCTIONS, Program
+
+_CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
+
+
+class Passes:
+    """The passes of a program.
+
+    Args:
+        program: the operations.
+        elements: its arguments that differ along a row.
+        rows: those that do not, and other numbers.
+        results: the variables that are wanted for each element.
+        of_rows: the variables that are wanted for each row.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        elements: Sequence[str],
+        rows: Sequence[str],
+        results: Sequence[str],
+        of_rows: Sequence[str],
+    ) -> None:
+        self._steps, self._elements, self.results = program.steps, tuple(elements), tuple(results)
+        needed = {*results, *of_rows}
+        for step in reversed(program.steps):
+            if step.result in needed:
+                needed |= {*step.operands}
+        levels = dict.fromkeys((*elements, *rows), 0)
+        varying, reductions, between = {*elements}, dict[int, list[Any]](), dict[int, list[str]]()
+        for step in program.steps:
+            level = max(levels.get(operand, 0) for operand in step.operands)
+            reduces = step.template in REDUCTIONS.values()
+            levels[step.result] = level = level + reduces
+            if reduces and step.result in needed:
+                reductions.setdefault(level, []).append(step)
+            elif not reduces and varying & {*step.operands}:
+                varying.add(step.result)
+            elif step.result in needed and step.template not in _CONDITIONS:
+                between.setdefault(level, []).append(step.result)
+        depth = max(reductions, default=0)
+        self.count = max(depth, 1 + max((levels.get(name, 0) for name in results), default=-1))
+        self.reductions = [tuple(reductions.get(number + 1, ())) for number in range(self.count)]
+        """The steps that each pass reduces."""
+        self.states: list[tuple[str, ...]] = []
+        """The variables of a row that are known before each pass, and after the last."""
+        self.stages: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        """What is known, and what is computed of that, before each pass and after the last."""
+        known = tuple(rows)
+        for number in range(self.count + 1):
+            if number:
+                known += tuple(step.result for step in self.reductions[number - 1])
+            computed = tuple(between.get(number, ()))
+            self.stages.append((known, computed))
+            known += computed
+            self.states.append(known)
+
+    def between(self, number: int) -> Any:
+        """Return the function that computes, before a pass or after the last, what follows from a row's state."""
+        return self._function(*self.stages[number])
+
+    def terms(self, number: int) -> Any:
+        """Return the function of elements and a row's state that gives what a pass reduces, the last also results."""
+        wanted = tuple(step.operands[0] for step in self.reductions[number])
+        if number == self.count - 1:
+            wanted += self.results
+        return self._function((*self._elements, *self.states[number]), wanted)
+
+    def _function(self, given: Iterable[str], wanted: tuple[str, ...]) -> Any:
+        names = tuple(given)
+        missing, lines = {*wanted} - {*names}, list[str]()
+        for step in reversed(self._steps):
+            if step.result in missing:
+                lines.append(f"    {step.result} = {step.template.format(*step.operands)}\n")
+                missing |= {*step.operands} - {*names}
+        results = "".join(f"{name}, " for name in wanted)
+        source = f"def terms({', '.join(names)}):\n{''.join(reversed(lines))}    return ({results})\n"
+        namespace = {"inf": float("inf"), "nan": float("nan")} | WORDS
+        exec(compile(source, "<passes>", "exec"), namespace)
+        return register_jitable(namespace["terms"])

@@ -1,0 +1,414 @@
+"""Plans of formulas over rows: operands as walks along axes, the way lanes run, tasks, copies."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.conversion import convert
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Layout, contiguous_strides
+from aclnn.kernels import Formula, Operand, Plan
+from aclnn.kernels.cpu import target, threads
+from aclnn.kernels.cpu.elementwise import plans as elementwise
+from aclnn.kernels.cpu.jit import kernel
+from aclnn.kernels.cpu.reductions import rows
+from aclnn.kernels.cpu.reductions.passes import Passes
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE
+from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW
+from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.layouts import Overlaps
+from aclnn.kernels.numpy_plans import ReductionPlan, view
+from aclnn.kernels.trace import COLUMNS, trace
+
+COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
+
+SHORT = 32
+"""Elements of the longest row of which several are computed in the lanes of a vector."""
+TASK = 1 << 15
+"""Elements that a thread takes at a time, at least."""
+SUMMED, MOST_SUMS = 1 << 16, 64
+"""Elements of which a partial sum is made, at least, and how many there are at most."""
+PER_US = 1000
+"""Elements in a microsecond, about."""
+_TOGETHER = WIDE * LANES
+
+
+def plan(
+    formula: Formula,
+    inputs: Sequence[Operand | float],
+    outputs: Sequence[Operand | None],
+    dims: tuple[int, ...],
+    numbers: tuple[float, ...] = (),
+) -> Plan:
+    """See ``aclnn.kernels.reduction``."""
+    operands = [operand for operand in (*inputs, *outputs) if isinstance(operand, Operand)]
+    shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+    if 0 in shape or not all(operand.layout.dtype in COMPUTED for operand in operands):
+        return ReductionPlan(formula, inputs, outputs, dims, numbers)
+    try:
+        return _Rows(formula, inputs, outputs, _Axes(shape, dims, operands), numbers)
+    except _NotWalkableError:
+        return ReductionPlan(formula, inputs, outputs, dims, numbers)
+
+
+class _Axes:
+    """The axes of a walk: neighbouring dimensions that all operands have, or lack, are one.
+
+    They follow from shapes alone, so that the order of additions does.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dims: tuple[int, ...], operands: Iterable[Operand]) -> None:
+        columns = {dim % len(shape) for dim in dims}
+        padded = [(1,) * (len(shape) - len(operand.shape)) + operand.shape for operand in operands]
+        self.extents: list[int] = []
+        groups: list[tuple[int, ...]] = []
+        kinds: list[tuple[bool, ...]] = []
+        for dim, extent in enumerate(shape):
+            kind = (dim in columns, *(given[dim] == extent for given in padded))
+            if extent == 1:
+                continue
+            if kinds and kinds[-1] == kind:
+                self.extents[-1] *= extent
+                groups[-1] += (dim,)
+            else:
+                self.extents.append(extent)
+                groups.append((dim,))
+                kinds.append(kind)
+        self.elements = math.prod(shape)
+        self._groups, self._rank = groups, len(shape)
+        self.rows = [axis for axis, kind in enumerate(kinds) if not kind[0]]
+        self.columns = [axis for axis, kind in enumerate(kinds) if kind[0]]
+
+    def extents_of(self, operand: Operand) -> tuple[int, ...]:
+        """An operand's extents along the axes; 1 where it is broadcast."""
+        shape = (1,) * (self._rank - len(operand.shape)) + operand.shape
+        return tuple(
+            1 if shape[group[0]] == 1 else extent for extent, group in zip(self.extents, self._groups, strict=True)
+        )
+
+
+def _strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """Strides of the elements in another shape, 0 where that is 1; None where steps would not be even."""
+    left = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent > 1]
+    found = []
+    for extent in reversed(shape):
+        step, have = 0, 1
+        while have < extent:
+            inner, stride = left.pop()
+            step = stride if have == 1 else step
+            wanted = extent // have
+            if inner > wanted:
+                left.append((inner // wanted, stride * wanted))
+            if stride != step * have or (inner % wanted and wanted % inner):
+                return None
+            have *= min(inner, wanted)
+        found.append(step)
+    return tuple(reversed(found))
+
+
+def _dense(extents: Sequence[int], last: int | None) -> tuple[int, ...]:
+    """Strides of a tensor without gaps whose innermost axis is ``last``; 0 where the extent is 1."""
+    order = sorted(range(len(extents)), key=lambda axis: (axis == last, axis))
+    strides = dict(zip(order, contiguous_strides([extents[axis] for axis in order]), strict=True))
+    return tuple(strides[axis] if extents[axis] > 1 else 0 for axis in range(len(extents)))
+
+
+def _refined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape whose dimensions make up those of both shapes, None if there is none."""
+    products = {math.prod(shape[at:]) for shape in (first, second) for at in range(len(shape) + 1)}
+    steps = sorted(products)
+    if any(upper % lower for lower, upper in itertools.pairwise(steps)):
+        return None
+    return tuple(upper // lower for lower, upper in itertools.pairwise(steps))[::-1]
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+class _NotWalkableError(Exception):
+    """A tensor's elements cannot be described along axes."""
+
+
+class _Walked:
+    """A tensor of a plan as the kernel walks it: itself, or a dense copy."""
+
+    def __init__(self, operand: Operand, extents: tuple[int, ...], last: int | None, written: bool = False) -> None:
+        """Describe a tensor.
+
+        Args:
+            operand: the tensor.
+            extents: its own along the axes.
+            last: the axis along which lanes run; None for an operand of rows, whose steps may be any.
+            written: an output, whose elements may not coincide.
+        """
+        self.dtype, layout = operand.layout.dtype, operand.layout
+        self.span = layout.span
+        found = _strides(layout, extents)
+        self.copies = found is None or (written and not layout.distinct)
+        if found is not None and last is not None and extents[last] > 1:
+            self.copies |= found[last] not in ((1,) if written else (0, 1))
+        self.strides = _dense(extents, last) if self.copies or found is None else found
+        self.nbytes = _room(math.prod(extents) * self.dtype.itemsize) if self.copies else 0
+        if self.copies:
+            shape = _refined(layout.shape, extents)
+            here, dense = (
+                None if shape is None else _strides(one, shape)
+                for one in (layout, Layout(self.dtype, extents, self.strides))
+            )
+            if shape is None or here is None or dense is None:
+                raise _NotWalkableError
+            pair = tuple(Layout(self.dtype, shape, strides) for strides in (here, dense))
+            self.copy = elementwise.plan(_identity, pair[written : written + 1], pair[1 - written : 2 - written])
+
+    def step(self, axis: int | None) -> int:
+        """Bytes from one element to the next along an axis."""
+        return 0 if axis is None else self.strides[axis] * self.dtype.itemsize
+
+
+def _room(nbytes: int) -> int:
+    """The bytes rounded up to whole lines."""
+    return -(-nbytes // 64) * 64
+
+
+class _Sum:
+    """Partial sums over rows, in the workspace, and how they make up an output."""
+
+    def __init__(self, output: Operand, axes: _Axes, outer: list[int], segments: int) -> None:
+        extents = axes.extents_of(output)
+        self.output, self.kept = output, {axis for axis, extent in enumerate(extents) if extent > 1}
+        columns = [axis for axis in axes.columns if axis in self.kept]
+        self.count = math.prod(extents[axis] for axis in columns)
+        strides = contiguous_strides([extents[axis] for axis in columns])
+        self.steps = {axis: 8 * stride for axis, stride in zip(columns, strides, strict=True)}
+        # Lanes of the last run's last elements reach beyond them.
+        self.task_bytes = (-(-self.count * 8 // rows.PADDED) + 1) * rows.PADDED
+        self._shape = (*(axes.extents[axis] for axis in outer), segments)
+        self.nbytes = math.prod(self._shape) * self.task_bytes
+        kept = [axis for axis in outer if axis in self.kept]
+        self._added = tuple(place for place, axis in enumerate((*outer, None)) if axis not in kept)
+        self._own = (*(axes.extents[axis] for axis in (*kept, *columns)),)
+        order = (*kept, *columns)
+        self._order = tuple(order.index(axis) for axis in sorted(order))
+
+    def step(self, axis: int | None) -> int:
+        """Bytes from one sum to the next along an axis."""
+        return 0 if axis is None else self.steps.get(axis, 0)
+
+    def finish(self, partials: int, address: int) -> None:
+        """Add partial sums up and write them."""
+        whole = Layout(DataType.DOUBLE, (*self._shape, self.task_bytes // 8), ())
+        values = view(whole._replace(strides=contiguous_strides(whole.shape)), partials)[..., : self.count]
+        total = values.sum(axis=self._added).reshape(self._own).transpose(self._order)
+        written = view(self.output.layout, address)
+        np.copyto(written, convert(total.reshape(written.shape), written.dtype))
+
+
+class _Rows:
+    """Rows of a formula (see ``aclnn.kernels.cpu.reductions.rows``)."""
+
+    def __init__(
+        self,
+        formula: Formula,
+        inputs: Sequence[Operand | float],
+        outputs: Sequence[Operand | None],
+        axes: _Axes,
+        numbers: tuple[float, ...],
+    ) -> None:
+        fixed = tuple((place, given) for place, given in enumerate(inputs) if not isinstance(given, Operand))
+        program = trace(formula, len(inputs) + len(numbers), fixed)
+        names = {place: f"x{place}" for place in range(len(inputs) + len(numbers))}
+        given = {names[place]: operand for place, operand in enumerate(inputs) if isinstance(operand, Operand)}
+        wanted = [
+            (result, output) for result, output in zip(program.results, outputs, strict=True) if output is not None
+        ]
+        extents = {id(operand): axes.extents_of(operand) for operand in (*given.values(), *(o for _, o in wanted))}
+
+        def differs(operand: Operand) -> bool:
+            """Whether it differs along a row."""
+            return any(extents[id(operand)][axis] > 1 for axis in axes.columns)
+
+        of_elements = {name: operand for name, operand in given.items() if differs(operand)}
+        of_rows = {name: operand for name, operand in given.items() if name not in of_elements}
+        summed = [(result, output) for result, output in wanted if output.summed]
+        written = [(result, output) for result, output in wanted if not output.summed and differs(output)]
+        row_outputs = [(result, output) for result, output in wanted if not output.summed and not differs(output)]
+        for _, output in (*written, *row_outputs):
+            full = [axes.extents[axis] for axis in (*axes.rows, *(axes.columns if differs(output) else ()))]
+            if math.prod(extents[id(output)]) != math.prod(full):
+                raise _NotWalkableError
+
+        # How lanes run.
+        run = axes.columns[-1] if axes.columns else None
+        columns = math.prod(axes.extents[axis] for axis in axes.columns)
+        kept = {axis for _, output in summed for axis in axes.rows if extents[id(output)][axis] > 1}
+        free = [axis for axis in axes.rows if axis not in kept]
+        unit = dict.fromkeys(range(len(axes.extents)), 0)
+        for operand in (*of_elements.values(), *(output for _, output in written)):
+            for axis, stride in enumerate(_strides(operand.layout, extents[id(operand)]) or ()):
+                unit[axis] += stride == 1
+        beside = max(free, key=lambda axis: (unit[axis], axis), default=None)
+        if summed:
+            beside = free[-1] if free else None
+        across = columns <= SHORT
+        if not summed and run is not None and beside is not None:
+            across |= unit[beside] > unit[run]
+        across &= beside is not None and run is not None and axes.extents[beside] >= LANES
+        lane = beside if across else run
+        outer = [axis for axis in axes.rows if axis != beside]
+        along = axes.columns[:-1]
+        everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
+        wide = target.has_wide_registers() and (everywhere or not across)
+
+        # Tasks.
+        extent = 1 if beside is None else axes.extents[beside]
+        self._elements = axes.elements
+        if summed:
+            segments = max(1, min(MOST_SUMS, extent * columns // SUMMED))
+            block = -(-extent // segments)
+        else:
+            block = max(1, min(extent, TASK // max(1, columns)))
+        if across:
+            block = -(-block // _TOGETHER) * _TOGETHER
+        segments = -(-extent // block)
+        self._tasks = segments * math.prod(axes.extents[axis] for axis in outer)
+
+        # Operands in the kernel's order.
+        walked = {name: _Walked(operand, extents[id(operand)], lane) for name, operand in of_elements.items()}
+        splats = [name for name, one in walked.items() if lane is None or one.strides[lane] == 0]
+        vectors = [name for name in walked if name not in splats]
+        walked |= {name: _Walked(operand, extents[id(operand)], None) for name, operand in of_rows.items()}
+        self._written = [_Walked(output, extents[id(output)], lane, written=True) for _, output in written]
+        self._written += [_Walked(output, extents[id(output)], None, written=True) for _, output in row_outputs]
+        sums = [(result, _Sum(output, axes, outer, segments)) for result, output in summed]
+        totals = [pair for pair in sums if across or run not in pair[1].kept]
+        sums = [*totals, *(pair for pair in sums if pair not in totals)]
+        order = [*vectors, *splats, *of_rows]
+        self._read, self._sums = [walked[name] for name in order], [one for _, one in sums]
+        places = {name: place for place, name in enumerate(given)}
+        self._places = [places[name] for name in order]
+        numbered = {id(output): place for place, (_, output) in enumerate(wanted)}
+        self._targets = [numbered[id(output)] for _, output in (*written, *row_outputs)]
+        self._totals = [numbered[id(one.output)] for one in self._sums]
+
+        number_names = [names[len(inputs) + place] for place in range(len(numbers))]
+        passes = Passes(
+            program,
+            (*vectors, *splats),
+            (*number_names, COLUMNS, *of_rows),
+            [result for result, _ in (*written, *sums)],
+            [result for result, _ in row_outputs],
+        )
+        if any(result not in passes.states[-1] for result, _ in row_outputs):
+            raise _NotWalkableError
+        types = rows.Types(
+            tuple(walked[name].dtype for name in vectors),
+            tuple(walked[name].dtype for name in splats),
+            tuple(walked[name].dtype for name in of_rows),
+            tuple(output.layout.dtype for _, output in written),
+            tuple((result, output.layout.dtype) for result, output in row_outputs),
+            len(totals),
+            len(sums) - len(totals),
+            len(numbers),
+            across,
+            wide,
+        )
+        key = (program.digest, tuple(order), tuple(result for result, _ in wanted), *map(str, types))
+        name = f"rows-{program.name}-{'across' if across else 'along'}"
+        self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
+
+        # Their description.
+        every: list[_Walked | _Sum] = [*self._read, *self._written, *self._sums]
+        self._numbers = np.array([*numbers, columns], np.float64)
+        counted = [
+            number
+            for axis in reversed(outer)
+            for number in (axes.extents[axis], *(one.step(axis) if isinstance(one, _Walked) else 0 for one in every))
+        ]
+        counted += [
+            number for axis in reversed(along) for number in (axes.extents[axis], *(one.step(axis) for one in every))
+        ]
+        self._axes = (ctypes.c_int64 * max(1, len(counted)))(*counted)
+        self._steps = (rows.RowSteps * len(every))(
+            *(
+                rows.RowSteps(
+                    one.step(beside) if isinstance(one, _Walked) else 0,
+                    one.step(run),
+                    0 if isinstance(one, _Walked) else one.task_bytes,
+                )
+                for one in every
+            )
+        )
+        run_extent = 1 if run is None else axes.extents[run]
+        output_bytes = sum(axes.elements * one.dtype.itemsize for one in self._written[: len(written)])
+        streams = (
+            not across
+            and bool(written)
+            and min(output_bytes / STREAM_BYTES, run_extent * self._written[0].dtype.itemsize / STREAMED_ROW) >= 1
+        )
+        self._walk = rows.RowWalk(
+            self._numbers.ctypes.data,
+            NONTEMPORAL if streams else CACHED,
+            extent,
+            block,
+            columns // run_extent,
+            run_extent,
+            len(outer),
+            len(along),
+            ctypes.addressof(self._axes),
+            ctypes.addressof(self._steps),
+        )
+        self._walk_address = ctypes.addressof(self._walk)
+        self.workspace_bytes = sum(one.nbytes for one in every)
+        alike = set()
+        if written and not self._written[0].copies:
+            first = self._written[0]
+            alike = {
+                place
+                for place, one in enumerate(self._read[: len(vectors)])
+                if one.strides == first.strides and one.dtype.itemsize == first.dtype.itemsize and not one.copies
+            }
+        self._overlaps = Overlaps(
+            [one.span for one in self._read],
+            [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
+            alike,
+        )
+        threads.prepare(self._tasks)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``aclnn.kernels.Plan``."""
+        targets = [outputs[place] for place in self._targets]
+        totals = [outputs[place] for place in self._totals]
+        read, _copies = self._overlaps.apart([inputs[place] for place in self._places], [*targets, *totals])
+        addresses = list(read)
+        for place, one in enumerate(self._read):
+            if one.copies:
+                one.copy.run((addresses[place],), (workspace,), 0)
+                addresses[place] = workspace
+                workspace += one.nbytes
+        for one, address in zip(self._written, targets, strict=True):
+            addresses.append(workspace if one.copies else address)
+            workspace += one.nbytes
+        for total in self._sums:
+            addresses.append(workspace)
+            workspace += total.nbytes
+        arguments = array("q", (self._walk_address, *addresses))
+        threads.share(self._kernel, arguments.buffer_info()[0], 1, self._tasks, self._elements // PER_US)
+        if self.workspace_bytes:
+            self._finish(addresses, targets, totals)
+
+    def _finish(self, addresses: list[int], targets: list[int], totals: list[int]) -> None:
+        """Copy results to where they belong, and add up partial sums."""
+        first = len(self._read)
+        for place, (one, address) in enumerate(zip(self._written, targets, strict=True), first):
+            if one.copies:
+                one.copy.run((addresses[place],), (address,), 0)
+        for place, (total, address) in enumerate(zip(self._sums, totals, strict=True), first + len(targets)):
+            total.finish(addresses[place], address)

@@ -1,0 +1,372 @@
+"""Formulas over rows: values against long double, the same bits for any layout, threads and instruction set."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aclnn import kernels
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.tensor import Layout
+from aclnn.formula import exp, log, row_max, row_mean, row_sum, sqrt
+from aclnn.kernels import Operand
+from aclnn.kernels.cpu import threads
+from aclnn.kernels.cpu.reductions import plans
+from aclnn.kernels.numpy_plans import ReductionPlan
+from tests.helpers.exact import NUMPY, rounded
+from tests.helpers.guarded import Guarded, strides
+from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+EVERYWHERE = "d717c6b8ad4ae4e73f62ac56180bb5dd866532f109d53ab2ced374aedc950c0b"
+
+
+def softmax(x: Any) -> Any:
+    """Two reductions of which one depends on the other."""
+    powers = exp(x - row_max(x))
+    return powers / row_sum(powers)
+
+
+def softmax_gradient(dy: Any, y: Any) -> Any:
+    """A single one."""
+    return y * (dy - row_sum(dy * y))
+
+
+def norm(x: Any, w: Any, b: Any, eps: Any) -> Any:
+    """Two results for rows, and two inputs for columns."""
+    centred = x - row_mean(x)
+    rstd = 1.0 / sqrt(row_mean(centred * centred) + eps)
+    return centred * rstd * w + b, row_mean(x), rstd
+
+
+def norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, w: Any) -> Any:
+    """Two sums over rows, and inputs for rows."""
+    xhat, g = (x - mean) * rstd, dy * w
+    return (g - row_mean(g) - xhat * row_mean(g * xhat)) * rstd, dy * xhat, dy
+
+
+def entropy(x: Any) -> Any:
+    """A result for rows only, of a logarithm of a sum."""
+    top = row_max(x)
+    total = row_sum(exp(x - top))
+    return row_sum(exp(x - top) / total * (log(total) - (x - top)))
+
+
+class Case(NamedTuple):
+    """A formula over a common shape, by the shapes of its operands."""
+
+    formula: Callable[..., Any]
+    dims: tuple[int, ...]
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    summed: tuple[int, ...] = ()
+    """The outputs that are sums."""
+    numbers: tuple[float, ...] = ()
+
+
+def rows_of(formula: Callable[..., Any], shape: Shape, dims: tuple[int, ...], weights: Shape | None = None) -> Case:
+    """A case over a shape; the weights of a norm have another, or that of a row."""
+    row = tuple(1 if axis in dims else extent for axis, extent in enumerate(shape))
+    column = weights or tuple(extent if axis in dims else 1 for axis, extent in enumerate(shape))
+    if formula is norm:
+        return Case(formula, dims, (shape, column, column), (shape, row, row), (), (1e-5,))
+    if formula is norm_gradients:
+        return Case(formula, dims, (shape, shape, row, row, column), (shape, column, column), (1, 2))
+    if formula is softmax_gradient:
+        return Case(formula, dims, (shape, shape), (shape,))
+    return Case(formula, dims, (shape,), (row if formula is entropy else shape,))
+
+
+CASES = {
+    "softmax": rows_of(softmax, (9, 300), (1,)),
+    "softmax dim 0": rows_of(softmax, (70, 90), (0,)),
+    "softmax dim 1": rows_of(softmax, (3, 20, 70), (1,)),
+    "softmax of short rows": rows_of(softmax, (150, 7), (1,)),
+    "softmax of one column": rows_of(softmax, (40, 1), (1,)),
+    "softmax of one row": rows_of(softmax, (1, 40), (1,)),
+    "softmax of all": rows_of(softmax, (5, 6, 50), (0, 1, 2)),
+    "softmax gradient": rows_of(softmax_gradient, (9, 300), (1,)),
+    "entropy": rows_of(entropy, (9, 300), (1,)),
+    "layer norm": rows_of(norm, (4, 5, 129), (2,)),
+    "layer norm gradients": rows_of(norm_gradients, (4, 5, 129), (2,)),
+    "gradients of short rows": rows_of(norm_gradients, (130, 6), (1,)),
+    "group norm": rows_of(norm, (3, 4, 5, 70), (2, 3), (1, 4, 5, 1)),
+    "group norm gradients": rows_of(norm_gradients, (3, 4, 5, 70), (2, 3), (1, 4, 5, 1)),
+    "group norm gradients of short runs": rows_of(norm_gradients, (33, 2, 3, 4), (2, 3), (1, 2, 3, 1)),
+    "batch norm": rows_of(norm, (5, 6, 70), (0, 2), (1, 6, 1)),
+    "batch norm of columns": rows_of(norm, (70, 90), (0,), (1, 90)),
+    "adaptive norm gradients": rows_of(norm_gradients, (3, 20, 50), (2,), (3, 1, 50)),
+}
+
+
+def layout(array: Array) -> Layout:
+    steps = tuple(step // array.itemsize for step in array.strides)
+    return Layout(D.of_numpy(array.dtype), array.shape, steps)
+
+
+def planned(case: Case, inputs: Sequence[Array], outputs: Sequence[Array]) -> Any:
+    return kernels.reduction(
+        case.formula,
+        [Operand(layout(array), shape) for array, shape in zip(inputs, case.inputs, strict=True)],
+        [
+            Operand(layout(array), shape, place in case.summed)
+            for place, (array, shape) in enumerate(zip(outputs, case.outputs, strict=True))
+        ],
+        case.dims,
+        case.numbers,
+    )
+
+
+def run(case: Case, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    plan = planned(case, inputs, outputs)
+    assert not isinstance(plan, ReductionPlan)
+    workspace = np.full(plan.workspace_bytes + 64, 0xA5, np.uint8)
+    aligned = workspace.ctypes.data + -workspace.ctypes.data % 64
+    plan.run([array.ctypes.data for array in inputs], [array.ctypes.data for array in outputs], aligned)
+
+
+def random_inputs(case: Case, dtype: np.dtype[Any], seed: int = 0) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape).astype(dtype) for shape in case.inputs]
+
+
+def fresh(case: Case, dtype: np.dtype[Any]) -> list[Array]:
+    return [np.full(shape, np.nan, dtype) for shape in case.outputs]
+
+
+def exact(case: Case, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+    """The outputs in long double, and the magnitudes of what is added up in each."""
+    wide = [array.astype(np.longdouble) for array in inputs]
+    mean = {"axis": case.dims, "keepdims": True}
+    if case.formula in (softmax, entropy):
+        (x,) = wide
+        shifted = x - x.max(**mean)
+        powers = np.exp(shifted)
+        y = powers / powers.sum(**mean)
+        found = y if case.formula is softmax else (y * (np.log(powers.sum(**mean)) - shifted)).sum(**mean)
+        return [found], [np.abs(found)]
+    if case.formula is softmax_gradient:
+        dy, y = wide
+        size = np.abs(dy * y).sum(**mean)
+        return [y * (dy - (dy * y).sum(**mean))], [np.abs(y) * (np.abs(dy) + size)]
+    if case.formula is norm:
+        x, w, b = wide
+        average = x.mean(**mean)
+        rstd = 1 / np.sqrt(((x - average) ** 2).mean(**mean) + np.longdouble(case.numbers[0]))
+        size = np.abs(x).mean(**mean)
+        return [(x - average) * rstd * w + b, average, rstd], [
+            (np.abs(x) + size) * rstd * np.abs(w) + np.abs(b),
+            size,
+            rstd,
+        ]
+    dy, x, average, rstd, w = wide
+    xhat, g = (x - average) * rstd, dy * w
+    one, two = g.mean(**mean), (g * xhat).mean(**mean)
+    dx = (g - one - xhat * two) * rstd
+    sizes = [np.abs(g).mean(**mean), np.abs(g * xhat).mean(**mean)]
+    results, magnitudes = [dx], [(np.abs(g) + sizes[0] + np.abs(xhat) * sizes[1]) * np.abs(rstd)]
+    for term, shape in zip((dy * xhat, dy), case.outputs[1:], strict=True):
+        axes = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
+        results.append(np.broadcast_to(term, case.outputs[0]).sum(axis=axes, keepdims=True))
+        magnitudes.append(np.abs(np.broadcast_to(term, case.outputs[0])).sum(axis=axes, keepdims=True))
+    return results, magnitudes
+
+
+def assert_close(case: Case, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """Half a unit of the last place, and what float64 loses of the largest terms."""
+    with np.errstate(all="ignore"):
+        for got, want, size in zip(outputs, *exact(case, inputs), strict=True):
+            near = rounded(want.astype(np.float64).reshape(-1), D.of_numpy(got.dtype)).reshape(want.shape)
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(near))
+            spacing = np.spacing(np.abs(near).astype(np.float32 if got.itemsize == 4 else got.dtype)).astype(np.float64)
+            error = np.abs(got.astype(np.longdouble) - want)
+            finite = np.isfinite(near.astype(np.float64))
+            assert np.all((error <= 0.501 * spacing + 2.0**-44 * size)[finite])
+            np.testing.assert_array_equal(got[~finite], near[~finite])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_the_exact_ones_rounded_once(name: str) -> None:
+    case, dtype = CASES[name], np.dtype(np.float32)
+    inputs, outputs = random_inputs(case, dtype), fresh(case, dtype)
+    run(case, inputs, outputs)
+    assert_close(case, inputs, outputs)
+
+
+@pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["softmax", "softmax of short rows", "group norm", "group norm gradients"])
+def test_16_bit_results_are_rounded_once(name: str, dtype: D) -> None:
+    """Of inputs of every type: elements, weights and what rows have."""
+    case = CASES[name]
+    inputs, outputs = random_inputs(case, NUMPY[dtype]), fresh(case, NUMPY[dtype])
+    run(case, inputs, outputs)
+    for got, want, size in zip(outputs, *exact(case, inputs), strict=True):
+        near = rounded(want.astype(np.float64).reshape(-1), dtype).reshape(want.shape).astype(np.float64)
+        assert np.all(np.abs(got.astype(np.float64) - near) <= 2.0**-7 * np.abs(near) * (got != near) + 2.0**-44 * size)
+        assert np.mean(got.astype(np.float64) == near) > 0.999
+
+
+MOST_BITS = ("softmax", "softmax dim 1", "layer norm gradients", "gradients of short rows")
+"""The cases whose results are taken in float64."""
+
+
+def digest() -> str:
+    """Compute one of every case's bits, from float32."""
+    found = hashlib.sha256()
+    for name, case in CASES.items():
+        outputs = fresh(case, np.dtype(np.float64 if name in MOST_BITS else np.float32))
+        run(case, random_inputs(case, np.dtype(np.float32)), outputs)
+        for output in outputs:
+            found.update(output.tobytes())
+    return found.hexdigest()
+
+
+def test_bits_are_those_of_every_processor() -> None:
+    before = threads.shared().threads
+    try:
+        for count in (1, 2):
+            threads.set_threads(count)
+            assert digest() == EVERYWHERE
+    finally:
+        threads.set_threads(before)
+
+
+@EVERY_OTHER_SET
+def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None:
+    assert digest_elsewhere(__name__, elsewhere) == EVERYWHERE
+
+
+VARIED = ["softmax", "softmax dim 1", "softmax of short rows", "layer norm gradients", "group norm gradients"]
+
+
+@settings(max_examples=60)
+@given(st.data(), st.sampled_from(VARIED))
+def test_every_layout_gives_the_same_bits_and_touches_nothing_else(data: Any, name: str) -> None:
+    case, dtype = CASES[name], np.dtype(np.float32)
+    given_, wanted = random_inputs(case, dtype), fresh(case, dtype)
+    run(case, given_, wanted)
+    inputs, outputs = [], []
+    for array in given_:
+        inputs.append(Guarded(D.FLOAT, array.shape, data.draw(strides(array.shape, overlap=False))).fill(array))
+    for array in wanted:
+        outputs.append(Guarded(D.FLOAT, array.shape, data.draw(strides(array.shape, overlap=False))))
+    run(case, [view.array for view in inputs], [view.array for view in outputs])
+    for got, want in zip(outputs, wanted, strict=True):
+        np.testing.assert_array_equal(got.array, want)
+        assert got.unchanged_outside()
+    assert all(view.unchanged() for view in inputs)
+
+
+@pytest.mark.parametrize("name", ["softmax gradient", "softmax dim 1", "layer norm gradients", "batch norm"])
+@pytest.mark.parametrize("shift", [0, 1, -3])
+def test_outputs_over_inputs_are_as_if_the_inputs_had_been_read_before(name: str, shift: int) -> None:
+    case, dtype = CASES[name], np.dtype(np.float32)
+    inputs, wanted = random_inputs(case, dtype), fresh(case, dtype)
+    run(case, inputs, wanted)
+    storage = np.zeros(inputs[0].size + 8, dtype)
+    inputs[0] = storage[4 : 4 + inputs[0].size].reshape(inputs[0].shape)
+    inputs[0][...] = random_inputs(case, dtype)[0]
+    outputs = fresh(case, dtype)
+    outputs[0] = storage[4 + shift : 4 + shift + inputs[0].size].reshape(inputs[0].shape)
+    run(case, inputs, outputs)
+    for got, want in zip(outputs, wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax dim 1", "layer norm gradients", "batch norm"])
+@pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf])
+def test_other_rows_know_nothing_of_one_that_is_not_finite(name: str, spoilt: float) -> None:
+    case, dtype = CASES[name], np.dtype(np.float32)
+    inputs, wanted, outputs = random_inputs(case, dtype), fresh(case, dtype), fresh(case, dtype)
+    run(case, inputs, wanted)
+    inputs[0][(0,) * inputs[0].ndim] = spoilt
+    run(case, inputs, outputs)
+    first = tuple(slice(None) if axis in case.dims else 0 for axis in range(inputs[0].ndim))
+    others = np.ones(inputs[0].shape, bool)
+    others[first] = False
+    np.testing.assert_array_equal(outputs[0][others], wanted[0][others])
+    assert not np.array_equal(outputs[0][first], wanted[0][first], equal_nan=False)
+
+
+@pytest.mark.parametrize("values", ["large", "shifted", "equal", "subnormal", "wide"])
+@pytest.mark.parametrize("name", ["softmax", "softmax gradient", "layer norm", "layer norm gradients", "batch norm"])
+def test_nasty_numbers(name: str, values: str) -> None:
+    case, dtype = CASES[name], np.dtype(np.float32)
+    inputs, outputs = random_inputs(case, dtype), fresh(case, dtype)
+    x = inputs[0]
+    if values == "large":
+        x[(0,) * x.ndim] = 1e30
+    elif values == "shifted":
+        x += np.float32(1e4)
+    elif values == "equal":
+        x[...] = 0.3
+    elif values == "subnormal":
+        x *= np.float32(1e-41)
+    else:
+        x *= np.exp2(np.random.default_rng(1).uniform(-60, 60, x.shape)).astype(dtype)
+    run(case, inputs, outputs)
+    assert_close(case, inputs, outputs)
+
+
+def test_long_rows_add_up_to_one() -> None:
+    x = np.random.default_rng(2).normal(size=(3, 65_536)).astype(np.float32) * 4
+    case, y = rows_of(softmax, x.shape, (1,)), np.empty_like(x)
+    run(case, [x], [y])
+    assert_close(case, [x], [y])
+    assert np.all(np.abs(y.sum(1, dtype=np.float64) - 1) <= 65_536 * 2.0**-24)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0)])
+def test_empty_rows_and_columns(shape: Shape) -> None:
+    case = rows_of(entropy, shape, (1,))
+    out = np.full((shape[0], 1), np.nan, np.float32)
+    plan = planned(case, [np.empty(shape, np.float32)], [out])
+    plan.run([0], [out.ctypes.data], 0)
+    np.testing.assert_array_equal(out, np.zeros_like(out))
+
+
+def test_large_results_go_around_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any address on, and with gaps between rows."""
+    x = np.random.default_rng(3).normal(size=(5, 4000)).astype(np.float32)
+    case, want = rows_of(softmax, x.shape, (1,)), np.empty_like(x)
+    run(case, [x], [want])
+    monkeypatch.setattr(plans, "STREAM_BYTES", 1)
+    for shift in (0, 1, 7):
+        for pitch in (4000, 4013):
+            storage = np.full(5 * pitch + 64, np.nan, np.float32)
+            out = np.lib.stride_tricks.as_strided(storage[shift:], x.shape, (4 * pitch, 4))
+            run(case, [x], [out])
+            np.testing.assert_array_equal(out, want)
+            assert np.isnan(storage).sum() == storage.size - x.size
+
+
+def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
+    x = np.random.default_rng(4).normal(size=(20, 200)).astype(np.float32)
+    rstd = np.empty((20, 1), np.float32)
+    plan = kernels.reduction(
+        norm, [Operand(layout(x), x.shape), 1.0, 0.0], [None, None, Operand(layout(rstd), (20, 1))], (1,), (0.5,)
+    )
+    plan.run([x.ctypes.data], [rstd.ctypes.data], 0)
+    want = 1 / np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 0.5)
+    np.testing.assert_allclose(rstd, want, rtol=2.0**-24)
+
+
+def test_a_new_number_compiles_nothing() -> None:
+    from aclnn.kernels.cpu import jit
+
+    case = CASES["layer norm"]
+    inputs, outputs = random_inputs(case, np.dtype(np.float32)), fresh(case, np.dtype(np.float32))
+    run(case, inputs, outputs)
+    kept = len(jit._compiled)
+    run(case._replace(numbers=(0.25,)), inputs, outputs)
+    assert len(jit._compiled) == kept
+    assert_close(case._replace(numbers=(0.25,)), inputs, outputs)
