@@ -1,4 +1,4 @@
-"""What is judged: the activations and their gradients as aclnn and as PyTorch compute them, on one thread."""
+"""Implementations to judge: the activations and their gradients by aclnn and by PyTorch, on one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call costs besides its arithmetic: imports, first calls, compilation, overheads, memory.
+"""Measure the costs of a call besides its arithmetic: imports, first calls, compilation, overheads, memory.
 
 Each is measured in a process of its own: ``python -m benchmarks.costs NAME``, the names being those in ``PROGRAMS``.
 """
@@ -175,7 +175,7 @@ def _status_kib(key: str) -> int:
 
 
 def memory_kib() -> dict[str, float]:
-    """How far the process's memory rises above its level before the call, beyond the output, which exists before."""
+    """Rise of the process's memory above its level before the call, beyond the output, which exists before."""
     import ml_dtypes
 
     import aclnn

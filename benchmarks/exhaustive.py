@@ -78,7 +78,7 @@ def score(x: Array, got: Array, exact: Array, counts: Array, worst: Array, profi
 
 @dataclass
 class Tally:
-    """What a provider got wrong."""
+    """Errors of a provider."""
 
     counts: Array = field(default_factory=lambda: np.zeros((2, BINS), np.int64))
     worst: Array = field(default_factory=lambda: np.array([[-1.0, np.nan]] * 2))

@@ -22,7 +22,7 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 
 def folder_of(machine: str) -> str:
-    """What a machine's folder, page and folder of pictures are called."""
+    """Name of a machine's folder, page and folder of pictures."""
     return re.sub(r"[^a-z0-9]+", "-", machine.lower()).strip("-")
 
 
@@ -86,7 +86,7 @@ COLUMNS = {
 
 
 def _moving_limit(rows: list[Row]) -> str:
-    """How far the limits of equally large workloads were apart."""
+    """Ratio of the limits of equally large workloads."""
     found = []
     for bytes_, dtypes in (("201 MB, float32", DTYPES[:1]), ("101 MB, 16 bits", DTYPES[1:])):
         times = [row["us"] / 1e3 for row in of(rows, provider="limit", threads=2) if row["dtype"] in dtypes]
@@ -98,7 +98,7 @@ def _moving_limit(rows: list[Row]) -> str:
 
 
 def _ranges(rows: list[Row]) -> str:
-    """How many times PyTorch's speed LayerNorm has with all gradients, by the number of elements."""
+    """Speed of LayerNorm's gradients over PyTorch's, by the number of elements."""
     times: dict[int, list[float]] = {}
     for row in of(rows, provider="aclnn", layout="contiguous"):
         m, n = map(int, row["shape"].split("x"))

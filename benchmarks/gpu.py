@@ -35,14 +35,14 @@ SAVED_EVERY_S = 5.0
 Row = dict[str, Any]
 COMPILING = max(0, min(7, (os.cpu_count() or 1) // 2 - 1))
 AHEAD = {f"compiling {share}": partial(gpu_speed.compile_ahead, share, COMPILING) for share in range(COMPILING)}
-"""What the processors do while the GPU walks; else compiling would take most of the measurements' time."""
+"""Work of the processors while the GPU walks; else compiling would take most of the measurements' time."""
 SECTIONS: dict[str, Callable[[Any, float], Iterable[Row]]] = {
     **gpu_checks.SECTIONS, "exhaustive": exhaustive, **AHEAD, "speed": gpu_speed.speed,
 }  # fmt: skip
 
 
 class Part(NamedTuple):
-    """What a results file holds."""
+    """Contents of a results file."""
 
     sections: tuple[str, ...]
     budget_s: float
@@ -59,7 +59,7 @@ PARTS = {
 
 
 def machine(at: Any) -> Row:
-    """What every results file begins with."""
+    """First lines of every results file."""
     try:
         git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=gpu_checks.ROOT, capture_output=True, text=True)
         commit = git.stdout.strip()
@@ -102,12 +102,12 @@ class Job:
             )
 
     def written(self) -> list[Row]:
-        """What it has written so far."""
+        """Text written so far."""
         lines = self._rows.read_text().splitlines() if self._rows.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def results(self) -> list[Row]:
-        """What it wrote before it ended or was stopped."""
+        """Text written before it ended or was stopped."""
         code = self.process.poll()
         if code is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ def run_part(
 
 
 def is_wrong(row: Row) -> bool:
-    """Whether a row of the results is a failure."""
+    """Return true if a row of the results is a failure."""
     if "passed" in row:
         return not row["passed"]
     if row.get("inputs", 0) < row.get("of", 0):

@@ -116,7 +116,7 @@ def inputs(at: Any, dtype: Any) -> Any:
 
 
 def numba_runs() -> bool:
-    """Whether it is there and can do with the NumPy that is."""
+    """Return true if it is installed and works with the installed NumPy."""
     try:
         import_module("numba")
     except ImportError:
@@ -251,7 +251,7 @@ def layer_norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> 
 
 
 def within(torch: Any, ours: Any, exact: Any, scale: Any, factor: int = 48) -> bool:
-    """Whether errors are below so many units of float32's roundoff times the scale, and a 16-bit type's own."""
+    """Return true if errors are below so many units of float32's roundoff times the scale, and a 16-bit type's own."""
     info = torch.finfo(ours.dtype)
     bound = factor * 2.0**-24 * scale + 2.0**-148
     if ours.dtype is not torch.float32:

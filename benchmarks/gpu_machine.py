@@ -1,4 +1,4 @@
-"""Where ``make gpu`` runs: an NVIDIA GPU, or Triton's interpreter with sizes that it can bear (``--dry-run``)."""
+"""The machine of ``make gpu``: an NVIDIA GPU, or Triton's interpreter with sizes that it can bear (``--dry-run``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Sizes(NamedTuple):
-    """How much is done."""
+    """Amount of work."""
 
     elements: int
     """Of an elementwise check."""
@@ -19,7 +19,7 @@ class Sizes(NamedTuple):
     chunk: int
     """Float32 inputs of the exhaustive walk that are taken at once."""
     chunks: int
-    """How many of them there are; where not all, evenly spread."""
+    """Number of cases; where not all, evenly spread."""
     speed_elements: tuple[int, ...]
     """Of an activation's benchmark."""
     layer_norm_elements: tuple[int, ...]

@@ -31,7 +31,7 @@ HEADER = ("operator", "inputs", "worst_relative", "above_large", "worst_ulp", "w
 
 @dataclass
 class Tally:
-    """How many slopes were looked at, how many are off by more than ``LARGE``, and the worst: (error, x)."""
+    """Counts of slopes and of those off by more than ``LARGE``, and the worst: (error, x)."""
 
     inputs: int = 0
     large: int = 0

@@ -69,7 +69,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def label(row: Row) -> str:
-    """What an operator is called in pictures and beside them."""
+    """Name of an operator in pictures and beside them."""
     if row["operator"] == "layer_norm_backward":
         return f"layer_norm {row['shape'].replace('x', '×')}"
     return str(row["operator"]).replace("_backward", "").replace("gelu_v2", "gelu").replace("none", "erf")

@@ -102,7 +102,7 @@ def score(
 
 @dataclass
 class Tally:
-    """What a provider got wrong in random products."""
+    """Errors of a provider in random products."""
 
     counts: Array = field(default_factory=lambda: np.zeros(4, np.int64))
     worst: Array = field(default_factory=lambda: np.array([-1.0, np.nan, np.nan]))

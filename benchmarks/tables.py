@@ -17,7 +17,7 @@ PAGE = HERE.parent / "docs" / "numerics.md"
 
 
 class Table(NamedTuple):
-    """Where a table's rows come from; it is found by its first line."""
+    """Source of a table's rows; the table is found by its first line."""
 
     file: str
     wanted: Callable[[str], bool]

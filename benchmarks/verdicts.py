@@ -1,4 +1,4 @@
-"""Which implementation passes which standard: every standard's own generated cases, every operator and data type.
+"""Judge implementations by every standard: its own generated cases, every operator and data type.
 
 ``python -m benchmarks.verdicts`` prints the table of docs/verify.md.
 """
@@ -56,13 +56,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What was found."""
+    """Findings."""
 
     rows: list[Row]
 
     @property
     def own_pass(self) -> bool:
-        """Whether this project's operators pass every case of the default standard (mixed) and repeat their bits.
+        """True if this project's operators pass every case of the default standard (mixed) and repeat their bits.
 
         Others cannot be the measure: on LayerNorm's dx no float32 result passes mere-mare where the terms cancel.
         """

@@ -39,7 +39,7 @@ UNITS, RELATIVE = 0.95, 1.45 * 2.0**-24
 
 
 class Task(NamedTuple):
-    """What to approximate: g(a) of a function by name, for 0 ≤ a ≤ bound, by this shape of segments.
+    """Function to approximate: g(a) by name, for 0 ≤ a ≤ bound, by this shape of segments.
 
     ``printed``: a of a worked example whose result lies so near to where its sixth digit changes that f(a) must be the
     nearest float32; NaN for none.
@@ -57,7 +57,7 @@ class Task(NamedTuple):
 
     @property
     def symmetry(self) -> str:
-        """How the other side follows from g."""
+        """Rule by which the other side follows from g."""
         symmetry = fitted_function(self.name).symmetry
         assert symmetry is not None
         return symmetry
@@ -152,7 +152,7 @@ class Segment:
         self.at_nodes = [task.g(a) for a in self.nodes]
 
     def centres(self) -> list[tuple[float, float]]:
-        """Where polynomials begin, and c0 there: 0, the float32 around a zero of g, or else multiples of 2^-13.
+        """Starts of the polynomials, and c0 there: 0, the float32 around a zero of g, or else multiples of 2^-13.
 
         These lie beyond the outer tenths, g within 0.02 ULP of a float32.
         """
@@ -252,7 +252,7 @@ def nearest(value: Any) -> float:
 
 
 def in_ulp(exact: arb) -> float:
-    """How far from a float32, in its units."""
+    """Distance from a float32, in its units."""
     return math.ldexp(abs(float(exact - nearest(exact))), 24 - math.frexp(float(exact))[1])
 
 

@@ -153,7 +153,7 @@ def carrying(value: float, lower: float, bits: int, steps: int) -> list[float]:
 
 
 class Shared(NamedTuple):
-    """What is settled first: the error so far, the centre, and coefficients, at last those that share entries."""
+    """State of the search: the error so far, the centre, and coefficients, at last those that share entries."""
 
     error: float
     centre: float
@@ -209,7 +209,7 @@ def rounded(task: Task, degree: int, margin: float, fixed: Fixed) -> Fixed | Non
 
 
 def judge(task: Task, c: list[float]) -> tuple[int, float]:
-    """How many x round wrongly, and the largest relative error, in float32 arithmetic."""
+    """Count the x that round wrongly; also the largest relative error in float32 arithmetic."""
     r = task.r.astype(np.longdouble)
     value = np.full(task.r.shape, c[-1], np.float32)
     for coefficient in c[-2::-1]:
@@ -219,7 +219,7 @@ def judge(task: Task, c: list[float]) -> tuple[int, float]:
 
 
 class Fit(NamedTuple):
-    """What was found for a segment: how many x round wrongly, at best 0, and the constants."""
+    """Result for a segment: the number of x that round wrongly, at best 0, and the constants."""
 
     wrong: int
     error: float

@@ -1,4 +1,4 @@
-"""What operators compute for small float32 tensors: the formulas that their declarations lead to."""
+"""Works of operators on small float32 tensors: the formulas that their declarations lead to."""
 
 from __future__ import annotations
 

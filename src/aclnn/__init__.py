@@ -7,6 +7,7 @@ under pyACL's names.
 from aclnn.core.products import set_soc_name, soc_name
 from aclnn.core.status import AclnnError
 from aclnn.operators.celu import celu, inplace_celu
+from aclnn.operators.clipped_swiglu import clipped_swiglu, clipped_swiglu_grad
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.ge_glu import ge_glu, ge_glu_backward, ge_glu_v3, ge_glu_v3_backward
@@ -37,6 +38,8 @@ __all__ = [
     "AclnnError",
     "__version__",
     "celu",
+    "clipped_swiglu",
+    "clipped_swiglu_grad",
     "elu",
     "elu_backward",
     "fast_gelu",

@@ -164,7 +164,7 @@ def row_mean(term: Real) -> Real:
 
 
 _LARGEST_ZERO = 2.0**-150
-"""What float32 rounds to zero."""
+"""Largest magnitude that float32 rounds to zero."""
 
 
 def times(dy: Real, factor: Real) -> Real:

@@ -39,6 +39,8 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
     if name.startswith("layer_norm_backward"):
         mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
         return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]
+    if "clipped_swiglu" in name:
+        return [*([tensor(3, 2, 5)] if "grad" in name else []), x, torch.tensor([1, 1]), 1]
     if "swi_glu" in name:
         return [x, 1] if name == "swi_glu" else [tensor(3, 2, 5), x, 1]
     if "glu" in name:
@@ -663,3 +665,36 @@ def test_prelu_has_pytorchs_values_and_derivatives(shape: tuple[int, ...], slope
         found.append((y, *first))
     for ours, expected in zip(*found, strict=True):
         torch.testing.assert_close(ours.detach(), expected.detach().float(), rtol=2e-5, atol=2e-5)
+
+
+def _clipped_swiglu(x: Any, groups: Any, dim: int, interleaved: bool) -> Any:
+    """In PyTorch's operations, with the attributes' defaults."""
+    rows = x.shape[: dim % x.dim()].numel()
+    flat = x.reshape(rows, -1)
+    a, b = (flat[:, 0::2], flat[:, 1::2]) if interleaved else flat.chunk(2, 1)
+    a, b = a.clamp(max=7.0), b.clamp(-7.0, 7.0)
+    y = a * torch.sigmoid(float(np.float32(1.702)) * a) * (b + 1.0)
+    if groups is not None:
+        y = y * (torch.arange(rows) < groups.sum())[:, None]
+    halved = dim % x.dim()
+    return y.reshape(*x.shape[:halved], x.shape[halved] // 2, *x.shape[halved + 1 :])
+
+
+@pytest.mark.parametrize("groups", [None, [1, 1]])
+@pytest.mark.parametrize("dim", [-1, 1])
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_clipped_swiglu_has_the_derivatives_of_its_formula(
+    groups: list[int] | None, dim: int, interleaved: bool
+) -> None:
+    x = 5.0 * torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(3))
+    index = None if groups is None else torch.tensor(groups)
+    found = []
+    for function, dtype in ((A.clipped_swiglu, torch.float32), (_clipped_swiglu, torch.float64)):
+        leaf = x.to(dtype).requires_grad_()
+        attributes = (1.702, 7.0, 1.0, interleaved) if dtype == torch.float32 else (interleaved,)
+        y = function(leaf, index, dim, *attributes)
+        (first,) = torch.autograd.grad(y.sin().sum(), leaf, create_graph=True)
+        (second,) = torch.autograd.grad((first * first).sum(), leaf)
+        found.append((y, first, second))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)

@@ -311,6 +311,8 @@ def test_every_operator_is_within_its_bound_of_its_golden_value(case, dtype):
     rng = np.random.default_rng(9)
     inputs = {}
     for parameter in operator.inputs:
+        if arguments[parameter.name] is None:
+            continue
         shape = arguments[parameter.name].shape
         values = (3 * rng.normal(size=shape)).astype(kind(dtype))
         special = 0 if case.name == "prelu_backward" else min(8 * 16, values.size // 5)  # sums would not be finite

@@ -841,6 +841,53 @@ def aclnnInplaceCelu(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnClippedSwigluGetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    dim: int,
+    alpha: float,
+    limit: float,
+    bias: float,
+    interleaved: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of clamped halves with a bias, of the first rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClippedSwiglu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU of clamped halves with a bias, of the first rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClippedSwigluGradGetWorkspaceSize(
+    gradY: int | None,
+    x: int | None,
+    groupIndexOptional: int | None,
+    dim: int,
+    alpha: float,
+    limit: float,
+    bias: float,
+    interleaved: int,
+    gradXOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of clipped SwiGLU with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClippedSwigluGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of clipped SwiGLU with respect to its input.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEluGetWorkspaceSize(
     self: int | None, alpha: int | None, scale: int | None, inputScale: int | None, out: int | None
 ) -> tuple[int, int, int]:

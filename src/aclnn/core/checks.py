@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from aclnn.core.dtypes import DataType, Format
@@ -356,6 +357,11 @@ def _titles(products: Collection[Product]) -> str:
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
     """Restrict a check to some calls; ``when`` describes them in its name."""
     return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
+
+
+def with_code(code: int, *checks: Check) -> tuple[Check, ...]:
+    """Give checks another status code."""
+    return tuple(replace(check, code=code) for check in checks)
 
 
 def unless_empty(names: Sequence[str], *checks: Check) -> tuple[Check, ...]:

@@ -117,6 +117,17 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Every ``step``-th column, from begin to end, of a tensor as a matrix whose rows are the dimensions before dim."""
+
+    tensor: str
+    dim: int
+    begin: int
+    end: int
+    step: int = 1
+
+
+@dataclass(frozen=True)
 class PerChannel:
     """A tensor with one element for all, or one for each index along dimension 1 of the outputs, in row-major order."""
 
@@ -154,13 +165,18 @@ class Elementwise:
 
     formula: Callable[..., Any]
     """Scalar function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
-    inputs: tuple[str | Part | PerChannel, ...]
-    outputs: tuple[str | Part | Sums, ...]
+    inputs: tuple[str | Part | PerChannel | Columns, ...]
+    """All or none of inputs and outputs are ``Columns``."""
+    outputs: tuple[str | Part | Sums | Columns, ...]
     """The first is no sum."""
     numbers: tuple[float, ...] = ()
     """Attributes: the formula's last arguments."""
     dtype: DataType | None = None
     """Data type to which inputs are converted first; by default inputs that are not floating-point are promoted."""
+    groups: str | None = None
+    """A tensor of integers: only as many of the matrices' first rows as they add up to are computed."""
+    clears: bool = False
+    """True if the other rows become zeros; else they are left as they are."""
     on_every_product: ClassVar[bool] = False
 
 
@@ -275,6 +291,8 @@ class Operator:
     infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
     """Return data type and shape of each wanted output for the inputs; for functions of arrays."""
     stream_type: str = "aclrtStream "
+    leaves: bool = False
+    """True if elements of outputs may be left as they are; new outputs are zeros then."""
     in_header_of: str | None = None
     """Operator in whose C header it is declared; None for a header of its own."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -81,6 +82,41 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
     return tuple(strides)
+
+
+class ColumnsLayout(NamedTuple):
+    """Some columns of a tensor as a matrix, whose rows are the indices of the dimensions before ``dim``."""
+
+    tensor: Layout
+    dim: int
+    columns: range
+
+    @property
+    def rows(self) -> int:
+        """Number of the matrix's rows."""
+        return math.prod(self.tensor.shape[: self.dim])
+
+    @property
+    def layout(self) -> Layout | None:
+        """The columns as a view of the tensor's memory, None if there is none: rows or columns lie unevenly."""
+        dtype, shape, strides, offset = self.tensor
+        row, column = _step(shape[: self.dim], strides[: self.dim]), _step(shape[self.dim :], strides[self.dim :])
+        if row is None or column is None:
+            return None
+        extents = self.rows, len(self.columns)
+        return Layout(dtype, extents, (row, column * self.columns.step), offset + column * self.columns.start)
+
+    @property
+    def packed(self) -> ColumnsLayout:
+        """The same columns of a contiguous tensor."""
+        return self._replace(tensor=Layout(self.tensor.dtype, self.tensor.shape, contiguous_strides(self.tensor.shape)))
+
+
+def _step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The stride of dimensions walked in row-major order as one, None if that is uneven; 1 of a single element."""
+    moving = [(extent, stride) for extent, stride in zip(shape, strides, strict=True) if extent > 1]
+    even = all(outer == inner * extent for (_, outer), (extent, inner) in itertools.pairwise(moving))
+    return None if not even else moving[-1][1] if moving else 1
 
 
 class Tensor:

@@ -93,7 +93,7 @@ def load_digits() -> Digits:
 
 @dataclass(frozen=True)
 class Training:
-    """What came out of one training."""
+    """Result of one training."""
 
     activation: str
     test_accuracy: float

@@ -21,7 +21,7 @@ class Program:
 
     def __init__(self) -> None:
         self.calls = 0
-        """How many operators have run."""
+        """Number of operators that have run."""
         self._stream = 0
 
     def __enter__(self) -> Program:
@@ -81,7 +81,7 @@ def _released(releases: list[tuple[Callable[[int], int], int]]) -> Iterator[None
 
 
 def _expect(result: Any) -> Any:
-    """What a C function gives besides its status, once that is 0."""
+    """Return what a C function gives besides its status, once that is 0."""
     status, *values = result if isinstance(result, tuple) else (result,)
     if status:
         raise AclnnError(status, capi.aclGetRecentErrMsg() or "no text")

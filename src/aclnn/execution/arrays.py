@@ -91,12 +91,14 @@ _LINE_BYTES = 64
 _ALIGN_FROM_BYTES = 1 << 16
 
 
-def empty(dtype: DataType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+def empty(dtype: DataType, shape: Sequence[int], zeros: bool = False) -> np.ndarray[Any, Any]:
     """A new contiguous array, contents undefined; large ones start on a cache line, which streaming stores want."""
-    return _maker(dtype, shape)()
+    return _maker(dtype, shape, zeros)()
 
 
-def _maker(dtype: DataType, shape: Sequence[int]) -> Callable[[], np.ndarray[Any, Any]]:
+def _maker(dtype: DataType, shape: Sequence[int], zeros: bool) -> Callable[[], np.ndarray[Any, Any]]:
+    if zeros:
+        return partial(np.zeros, tuple(shape), dtype.numpy)
     nbytes = math.prod(shape) * dtype.numpy.itemsize
     if nbytes < _ALIGN_FROM_BYTES:
         return partial(np.empty, tuple(shape), dtype.numpy)
@@ -194,7 +196,7 @@ class _CachedCall:
         first = len(operator.inputs)
         tensors = [executor.tensors.get(p.name) for p in operator.outputs]
         self._fresh = [
-            (place, _maker(tensor.dtype, tensor.shape))
+            (place, _maker(tensor.dtype, tensor.shape, operator.leaves))
             for place, (out, tensor) in enumerate(zip(arrays[first:], tensors, strict=True))
             if out is None and tensor is not None
         ]
@@ -271,7 +273,7 @@ def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any])
     results = []
     for parameter, given in zip(operator.outputs, outs, strict=True):
         wanted = inferred.get(parameter.name)
-        result = empty(*wanted) if given is None and wanted is not None else given
+        result = empty(*wanted, operator.leaves) if given is None and wanted is not None else given
         arguments[parameter.name] = _argument(operator, _out_name(operator, parameter), result, writable=True)
         if result is None and not inferable and not parameter.optional:
             arguments[parameter.name] = _STAND_IN

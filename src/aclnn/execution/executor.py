@@ -13,6 +13,7 @@ from aclnn.core.checks import FLOATING, view_violation
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import (
     Call,
+    Columns,
     Elementwise,
     LayerNorm,
     Library,
@@ -32,7 +33,7 @@ from aclnn.core.status import (
     ACLNN_ERR_PARAM_NULLPTR,
     AclnnError,
 )
-from aclnn.core.tensor import Layout, Tensor, contiguous_strides
+from aclnn.core.tensor import ColumnsLayout, Layout, Tensor, contiguous_strides
 from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 
@@ -361,8 +362,10 @@ def check_arguments(call: Call) -> None:
 
 def _plan(call: Call, work: Work, device: str) -> Prepared:
     if isinstance(work, Elementwise):
-        plan = _elementwise(call, work, device)
-        return Prepared(call, plan, [*map(_tensor_of, work.inputs)], [*map(_tensor_of, work.outputs)])
+        matrices = isinstance(work.outputs[0], Columns)
+        plan = _matrices(call, work, device) if matrices else _elementwise(call, work, device)
+        names = [*map(_tensor_of, work.inputs), *([] if work.groups is None else [work.groups])]
+        return Prepared(call, plan, names, [*map(_tensor_of, work.outputs)])
     if isinstance(work, Library):
         return _library(call, work)
     if isinstance(work, Reduction):
@@ -413,7 +416,7 @@ def _viewed(call: Call, operand: str | View | Sums) -> kernels.Operand:
     return kernels.Operand(tensor.layout, of.shape if isinstance(of, View) else tensor.shape, isinstance(operand, Sums))
 
 
-def _tensor_of(operand: str | Part | PerChannel | Sums | View) -> str:
+def _tensor_of(operand: str | Part | PerChannel | Sums | View | Columns) -> str:
     return operand if isinstance(operand, str) else operand.tensor
 
 
@@ -440,7 +443,7 @@ def _per_channel(layout: Layout, rank: int) -> Layout:
     return layout._replace(shape=layout.shape + (1,) * (rank - 2), strides=layout.strides + (0,) * (rank - 2))
 
 
-def _operand_layout(call: Call, operand: str | Part | PerChannel | Sums) -> Layout:
+def _operand_layout(call: Call, operand: str | Part | PerChannel | Sums | Columns) -> Layout:
     layout: Layout = call[_tensor_of(operand)].layout
     if not isinstance(operand, Part):
         return layout
@@ -470,6 +473,29 @@ def _elementwise(call: Call, work: Elementwise, device: str) -> kernels.Plan:
     return kernels.summing(plan, shape, sums) if sums else plan
 
 
+def _matrices(call: Call, work: Elementwise, device: str) -> kernels.Plan:
+    """Plan a formula of columns of matrices."""
+    inputs, outputs = (
+        [
+            ColumnsLayout(call[o.tensor].layout, o.dim, range(o.begin, o.end, o.step))
+            for o in operands
+            if isinstance(o, Columns)
+        ]
+        for operands in (work.inputs, work.outputs)
+    )
+
+    def make(read: tuple[Layout, ...], written: tuple[Layout, ...]) -> kernels.Plan:
+        return _formula(call, work, read, written, device)
+
+    found = [of.layout for of in (*inputs, *outputs)]
+    views = tuple(layout for layout in found if layout is not None)
+    if work.groups is None and len(views) == len(found):
+        return make(views[: len(inputs)], views[len(inputs) :])
+    _expect_cpu(call, device)
+    groups = None if work.groups is None else call[work.groups].layout
+    return kernels.matrices(make, inputs, outputs, groups, work.clears)
+
+
 def _formula(
     call: Call, work: Elementwise, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], device: str
 ) -> kernels.Plan:
@@ -484,14 +510,18 @@ def _formula(
     )
     if computed or set(dtypes) == {work.dtype}:
         return kernels.elementwise(work.formula, inputs, outputs, work.numbers, device)
-    if device != "cpu":
-        text = f"expected the CPU as the device, where NumPy computes this, got {device}"
-        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
+    _expect_cpu(call, device)
     promoted = reduce(_promoted, dtypes) if work.dtype is None else work.dtype
     shape = outputs[0].shape
     converted = (Layout(promoted, shape, contiguous_strides(shape)),) * len(inputs)
     plan = kernels.elementwise(work.formula, converted, outputs, work.numbers, device)
     return kernels.converting(plan, inputs, (promoted,) * len(inputs))
+
+
+def _expect_cpu(call: Call, device: str) -> None:
+    if device != "cpu":
+        text = f"expected the CPU as the device, where NumPy computes this, got {device}"
+        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
 
 
 _COMPUTED = (*FLOATING, DataType.DOUBLE)

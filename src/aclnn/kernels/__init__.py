@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
 
 from aclnn.core.dtypes import DataType
-from aclnn.core.tensor import Layout
+from aclnn.core.tensor import ColumnsLayout, Layout
 from aclnn.kernels.locks import lock_across_forks
 
 #: A function of elements and numbers in the words of ``aclnn.formula``; a tuple for several results.
@@ -146,6 +146,25 @@ def library(
 def converting(plan: Plan, inputs: Sequence[Layout], dtypes: Sequence[DataType]) -> Plan:
     """Plan to convert each input to a data type, for a plan that was made for contiguous inputs of these."""
     return cast(Plan, import_module("aclnn.kernels.numpy_plans").ConvertingPlan(plan, inputs, dtypes))
+
+
+def matrices(
+    make: Callable[[Any, Any], Plan],
+    inputs: Sequence[ColumnsLayout],
+    outputs: Sequence[ColumnsLayout],
+    groups: Layout | None = None,
+    clears: bool = False,
+) -> Plan:
+    """Plan for columns of matrices, all with the same number of rows.
+
+    Args:
+        make: a plan for layouts of inputs and of outputs.
+        inputs: of tensors that are no matrix in memory contiguous copies are taken.
+        outputs: likewise.
+        groups: integers, the plan's last input: only as many of the first rows as they add up to are computed.
+        clears: the other rows become zeros; else they are left as they are.
+    """
+    return cast(Plan, import_module("aclnn.kernels.layouts").Matrices(make, inputs, outputs, groups, clears))
 
 
 def summing(plan: Plan, shape: tuple[int, ...], sums: Sequence[Layout]) -> Plan:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.core.tensor import Layout, contiguous_strides
+from aclnn.core.tensor import ColumnsLayout, Layout, contiguous_strides
 from aclnn.kernels import Plan
 from aclnn.kernels.numpy_plans import view
+from aclnn.support.bounded import BoundedCache
 
 
 class Axis(NamedTuple):
@@ -191,6 +192,62 @@ class InOrder:
                 plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
                 break
         plan.run(inputs, outputs, workspace)
+
+
+class Matrices:
+    """See ``aclnn.kernels.matrices``."""
+
+    workspace_bytes = 0
+
+    def __init__(
+        self,
+        make: Callable[[Layouts, Layouts], Plan],
+        inputs: Sequence[ColumnsLayout],
+        outputs: Sequence[ColumnsLayout],
+        groups: Layout | None,
+        clears: bool,
+    ) -> None:
+        self._inputs, self._outputs, self._groups, self._clears = inputs, outputs, groups, clears
+        self._rows = outputs[0].rows
+        self._layouts = [cast(Layout, of.layout or of.packed.layout) for of in (*inputs, *outputs)]
+        self._make, self._plans = make, BoundedCache[int, Plan]()
+        self._plan(self._rows)
+
+    def _plan(self, rows: int) -> Plan:
+        """The plan for the first rows."""
+        found = self._plans.get(rows)
+        if found is None:
+            first = [layout._replace(shape=(rows, *layout.shape[1:])) for layout in self._layouts]
+            count = len(self._inputs)
+            found = self._plans[rows] = self._make(tuple(first[:count]), tuple(first[count:]))
+        return found
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan.run``."""
+        rows = self._rows
+        if self._groups is not None:
+            rows = min(max(sum(view(self._groups, inputs[-1]).tolist()), 0), rows)
+        copies: dict[tuple[int, Layout], NDArray[Any]] = {}
+
+        def place(operand: ColumnsLayout, address: int) -> int:
+            if operand.layout is not None:
+                return address
+            key = address, operand.tensor
+            if key not in copies:
+                copies[key] = np.ascontiguousarray(view(operand.tensor, address))
+            return copies[key].ctypes.data
+
+        read = list(map(place, self._inputs, inputs))
+        written = list(map(place, self._outputs, outputs))
+        if rows:
+            self._plan(rows).run(read, written, workspace)
+        if self._clears:
+            for layout, address in zip(self._layouts[len(read) :], written, strict=True):
+                view(layout, address)[rows:] = 0
+        for address, tensor in {(at, of.tensor) for of, at in zip(self._outputs, outputs, strict=True)} & {*copies}:
+            copy = copies[address, tensor]
+            words = f"u{copy.itemsize}"
+            view(tensor, address).view(words).flat[:] = copy.view(words).reshape(-1)
 
 
 class _Copying:

@@ -21,14 +21,14 @@ _SIXTEEN_BITS = (DataType.FLOAT16.numpy, DataType.BF16.numpy)
 
 
 def view(layout: Layout, address: int) -> Array:
-    """Return an array over the memory of a view whose first element lies at an address."""
+    """Return an array over the memory of a view of a tensor at an address."""
     dtype = layout.dtype.numpy
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)
     begin, end = layout.span
     memory = (ctypes.c_char * (end - begin)).from_address(address + begin)
     strides = [stride * dtype.itemsize for stride in layout.strides]
-    array: Array = np.ndarray(layout.shape, dtype, memoryview(memory), -begin, strides)
+    array: Array = np.ndarray(layout.shape, dtype, memoryview(memory), layout.offset * dtype.itemsize - begin, strides)
     return array
 
 

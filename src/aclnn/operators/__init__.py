@@ -10,6 +10,7 @@ from typing import Any
 from aclnn.core.operator import Operator
 from aclnn.operators import (
     celu,
+    clipped_swiglu,
     elu,
     fast_gelu,
     ge_glu,

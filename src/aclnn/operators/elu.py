@@ -36,7 +36,7 @@ def elu_forward(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
 
 
 def elu_limit(x: Real, alpha: Real, scale: Real) -> Real:
-    """What the document's formula is taken to be where alpha or input_scale is not finite; NaN stays NaN."""
+    """Reading of the document's formula where alpha or input_scale is not finite; NaN stays NaN."""
     return scale * where(x > 0.0, x, where(x <= 0.0, -alpha, x))
 
 

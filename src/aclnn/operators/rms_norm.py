@@ -42,7 +42,7 @@ def _rows_and_columns(call: Call) -> tuple[Shape, Shape]:
 
 
 def _has_zero(shape: Shape) -> bool:
-    """Whether a dimension is 0; of a symbolic one that may not be known."""
+    """Return true if a dimension is known to be 0; a symbolic one is not."""
     return any(isinstance(extent, int) and extent == 0 for extent in shape)
 
 

@@ -118,6 +118,8 @@ _RULES = {
     **dict.fromkeys(("ge_glu_v3", "ge_glu_v3_backward"), _halves),
     "rms_norm": _rms_norm,
     "rms_norm_grad": _each,
+    "clipped_swiglu": _each,
+    "clipped_swiglu_grad": _each,
     "prelu": _each,
     "prelu_backward": _each,
 }

@@ -152,6 +152,19 @@ def _swi_glu(ctx: Any, grad: Tensor) -> Any:
 _register("swi_glu", _swi_glu, _setup_swi_glu)
 
 
+def _setup_clipped_swiglu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, group_index, *ctx.attributes = inputs
+    ctx.save_for_backward(x, group_index)
+
+
+def _clipped_swiglu(ctx: Any, grad: Tensor) -> Any:
+    dx = _OURS.clipped_swiglu_grad.default(grad, *ctx.saved_tensors, *ctx.attributes)
+    return None, dx, None, *[None] * len(ctx.attributes)
+
+
+_register("clipped_swiglu", _clipped_swiglu, _setup_clipped_swiglu)
+
+
 def _setup_ge_glu(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, *ctx.attributes = inputs
     ctx.save_for_backward(x, output[1])
@@ -288,6 +301,22 @@ def _swi_glu_derivatives(dy: Tensor, x: Tensor, dim: int) -> Tensor:
     return torch.cat([dy * _silu_derivative(a) * b, dy * a * torch.sigmoid(a)], dim)
 
 
+def _clipped_swiglu_derivatives(
+    dy: Tensor, x: Tensor, groups: Any, dim: int, alpha: float, limit: float, bias: float, interleaved: bool
+) -> Tensor:
+    rows = x.shape[: dim % x.dim()].numel()
+    flat, dy = x.reshape(rows, -1), dy.reshape(rows, -1)
+    a, b = (flat[:, 0::2], flat[:, 1::2]) if interleaved else flat.tensor_split(2, 1)
+    lower, upper = a.clamp(max=limit), b.clamp(-limit, limit)
+    da = torch.where(a <= limit, dy * (upper + bias) * _silu_derivative(alpha * lower), 0.0)
+    db = torch.where(b.abs() <= limit, dy * lower * torch.sigmoid(alpha * lower), 0.0)
+    dx = torch.stack([da, db], 2) if interleaved else torch.cat([da, db], 1)
+    if groups is not None and groups.numel():
+        computed = torch.arange(rows, device=x.device) < groups.sum()
+        dx = torch.where(computed.reshape(rows, *[1] * (dx.dim() - 1)), dx, 0.0)
+    return dx.reshape(x.shape)
+
+
 def _glu_derivatives(dy: Tensor, x: Tensor, dim: int) -> Tensor:
     a, b = x.tensor_split(2, dim)
     s = torch.sigmoid(b)
@@ -346,6 +375,7 @@ _second("silu_backward", lambda dy, x: dy * _silu_derivative(x))
 _second("hardswish_backward", lambda dy, x: dy * _hardswish_derivative(x, x.abs() > 3.0))
 _second("hardswish_backward_v2", lambda dy, x: dy * _hardswish_derivative(x, x.abs() >= 3.0))
 _second("swi_glu_grad", _swi_glu_derivatives)
+_second("clipped_swiglu_grad", _clipped_swiglu_derivatives)
 _second("glu_backward", _glu_derivatives)
 _second("ge_glu_backward", _ge_glu_derivatives)
 _second("ge_glu_v3_backward", _ge_glu_derivatives)

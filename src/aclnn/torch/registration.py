@@ -232,16 +232,16 @@ def _prepare(operator: Operator, device: str, arguments: Arguments, outs: Outs) 
     return _Recipe(
         prepared.plan,
         *prepared.address_selectors(names),
-        tuple(spec and _maker(where, *spec) for spec in fresh),
+        tuple(spec and _maker(where, *spec, operator.leaves) for spec in fresh),
         _maker(where, (size,), (1,), torch.uint8) if size else None,
     )
 
 
-def _maker(device: Any, shape: Any, strides: Any, dtype: Any) -> Callable[[], Any]:
+def _maker(device: Any, shape: Any, strides: Any, dtype: Any, zeros: bool = False) -> Callable[[], Any]:
     """Return an allocator of such dense tensors: ``empty_like`` of a model without memory takes the least time."""
     model = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     model.untyped_storage().resize_(0)
-    return partial(torch.empty_like, model)
+    return partial(torch.zeros_like if zeros else torch.empty_like, model)
 
 
 def _describe_call(

@@ -46,6 +46,13 @@ def _halves(*arguments: Any, outputs: int = 1) -> list[Rule]:
     return [([p] * outputs, [p if _is_tensor(argument) else None for argument in arguments]) for p in placements]
 
 
+def _whole(*arguments: Any) -> list[Rule]:
+    """Rules of operators that need everything, such as the number of rows before theirs."""
+    from torch.distributed.tensor import Replicate
+
+    return [([Replicate()], [Replicate() if _is_tensor(argument) else None for argument in arguments])]
+
+
 def _prelu(*arguments: Any) -> list[Rule]:
     """Of x and w, or of dy, x and w: whole along the dimension of the weights, whose gradients are partial sums."""
     from torch.distributed.tensor import Partial, Replicate, Shard
@@ -125,6 +132,7 @@ _RULES: dict[str, Callable[..., list[Rule]]] = {
     **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward"), _halves),
     **dict.fromkeys(("ge_glu_backward", "ge_glu_v3_backward"), _halves),
     **dict.fromkeys(("ge_glu", "ge_glu_v3"), partial(_halves, outputs=2)),
+    **dict.fromkeys(("clipped_swiglu", "clipped_swiglu_grad"), _whole),
     "prelu": _prelu,
     "prelu_backward": _prelu,
     "rms_norm": _rms_norm,

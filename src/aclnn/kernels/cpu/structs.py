@@ -276,9 +276,6 @@ def _is_not_null(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.V
     return builder.icmp_unsigned("!=", args[0], ir.Constant(_POINTER, None))
 
 
-_INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-
-
 def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
     return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
@@ -327,36 +324,28 @@ def raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
     _raise_again(builder, exception)
 
 
-@extending.intrinsic
-def stack_alloc(typingctx: Any, size: Any) -> Any:
-    """A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
-    if not isinstance(size, types.IntegerLiteral):
-        return None
+def _stack(result: types.Type, doc: str) -> Any:
+    """Make a function of a constant number of bytes that reserves them on the stack."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
-        with builder.goto_entry_block():
-            room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
-        room.align = 64
-        return pointer(builder, room, _INT8)
+    def typing(typingctx: Any, size: Any) -> Any:
+        if not isinstance(size, types.IntegerLiteral):
+            return None
 
-    return BYTES(size), emit
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
+            with builder.goto_entry_block():
+                room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
+            room.align = 64
+            return pointer(builder, room, _INT8) if result is BYTES else builder.ptrtoint(room, _INT64)
+
+        return result(size), emit
+
+    typing.__doc__ = doc
+    return extending.intrinsic(typing)
 
 
-@extending.intrinsic
-def scratch(typingctx: Any, size: Any) -> Any:
-    """The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
-    if not isinstance(size, types.IntegerLiteral):
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
-        with builder.goto_entry_block():
-            room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
-        room.align = 64
-        return builder.ptrtoint(room, _INT64)
-
-    return types.int64(size), emit
+stack_alloc = _stack(BYTES, "A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant.")
+scratch = _stack(types.int64, "The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant.")
 
 
 def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:

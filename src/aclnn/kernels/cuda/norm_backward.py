@@ -59,7 +59,7 @@ _LEAST_C1, _LEAST_C2 = tl.constexpr(limits.LEAST_C1), tl.constexpr(limits.LEAST_
 
 @triton.jit
 def _combine(g, gx, x_hat, bits, other_g, other_gx, other_x_hat, other_bits):
-    """What is known of two parts of a row: the sums of g and g·x̂, the largest |x̂|, and every bit that a dy has."""
+    """Combine two parts of a row: the sums of g and g·x̂, the largest |x̂|, and every bit that a dy has."""
     return g + other_g, gx + other_gx, tl.maximum(x_hat, other_x_hat), bits | other_bits
 
 

@@ -28,7 +28,7 @@ class Tensor(NamedTuple):
 
 @triton.jit
 def chunk_count(count, SIZE: tl.constexpr):
-    """How many chunks there are, one at least. ``tl.cdiv``, or a loop up to the count, could leave 32 bits."""
+    """Number of chunks, one at least. ``tl.cdiv``, or a loop up to the count, could leave 32 bits."""
     return (count - 1) // SIZE + 1
 
 

@@ -64,7 +64,7 @@ class ShortSegments(NamedTuple):
 SHORT = 32
 """Segments of 16-bit x."""
 CENTRE_CARRIES, LAST_CARRIES = 16, 13
-"""How many bits of an entry of ``ShortSegments`` are another number's first ones."""
+"""Bits of an entry of ``ShortSegments`` that are another number's first ones."""
 
 
 def fma(x: Real, y: Real, z: Real) -> Real:

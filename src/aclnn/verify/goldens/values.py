@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aclnn.core import operator
-from aclnn.core.operator import ATTRIBUTES, Call, Operator, Part, PerChannel, Shape, Sums
+from aclnn.core.operator import ATTRIBUTES, Call, Columns, Operator, Part, PerChannel, Shape, Sums
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
@@ -133,21 +133,43 @@ def _unsure(value: Array, lower: Array, upper: Array, target: NumberFormat) -> A
 class _Piece:
     """A part of an output that one result of a formula fills."""
 
-    part: Part
+    part: Columns
+    rows: int | None
+    """How many rows are filled; None for all."""
     function: Function
     operands: Mapping[str, Flat]
 
     def places(self, at: Places, shape: Shape) -> tuple[Any, Any]:
         """Which of an output's elements are in the part, and where in the part they are."""
-        first, last = self.part.begin, self.part.end
-        if not shape or (first, last) == (0, shape[self.part.dim]):
+        chosen = range(self.part.begin, self.part.end, self.part.step)
+        count = math.prod(shape[self.part.dim :])
+        if chosen == range(count) and self.rows is None:
             return slice(None), at
-        inner = math.prod(shape[self.part.dim + 1 :])
         every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
-        outer, rest = np.divmod(every, inner * shape[self.part.dim])
-        along, rest = np.divmod(rest, inner)
-        here = np.flatnonzero((along >= first) & (along < last))
-        return here, ((outer * (last - first) + along - first) * inner + rest)[here]
+        row, column = np.divmod(every, count)
+        place, rest = np.divmod(column - chosen.start, chosen.step)
+        inside = (rest == 0) & (place >= 0) & (place < len(chosen))
+        here = np.flatnonzero(inside if self.rows is None else inside & (row < self.rows))
+        return here, (row * len(chosen) + place)[here]
+
+
+def _as_columns(written: str | Part | Columns, shape: Shape) -> Columns:
+    """An output's part as columns of the matrix whose rows are the dimensions before that of the part."""
+    if isinstance(written, Columns):
+        return written
+    if isinstance(written, str):
+        return Columns(written, 0, 0, math.prod(shape))
+    inner = math.prod(shape[written.dim + 1 :])
+    return Columns(written.tensor, written.dim, written.begin * inner, written.end * inner)
+
+
+def _shape_of(written: str | Part | Columns, shape: Shape) -> Shape:
+    """The shape to which inputs broadcast for a part of an output."""
+    if isinstance(written, Columns):
+        return math.prod(shape[: written.dim]), len(range(written.begin, written.end, written.step))
+    if isinstance(written, str):
+        return shape
+    return (*shape[: written.dim], written.end - written.begin, *shape[written.dim + 1 :])
 
 
 @dataclass(frozen=True)
@@ -188,6 +210,8 @@ class Elementwise:
         work = call.operator.work(call)
         if not isinstance(work, operator.Elementwise):  # nothing to compute
             return
+        groups = None if work.groups is None else inputs[call.operator.parameter(work.groups).python_name]
+        rows = None if groups is None else sum(groups.reshape(-1).tolist())
         for result, written in enumerate(work.outputs):
             if isinstance(written, Sums):
                 if written.tensor == output:
@@ -196,13 +220,12 @@ class Elementwise:
                     function = Function(work.formula, work.numbers, result)
                     self._total = _Total(function, dict(zip(operands, arrays, strict=True)), self.shape)
                 continue
-            part = written if isinstance(written, Part) else Part(written, 0, 0, (*self.shape, 1)[0])
+            part = _as_columns(written, self.shape)
             if part.tensor == output:
-                shape = list(self.shape)
-                shape[part.dim : part.dim + 1] = [part.end - part.begin] * bool(shape)
+                shape = _shape_of(written, self.shape)
                 operands = dict(_operand(call.operator, inputs, name) for name in work.inputs)
                 flat = {name: Flat(np.broadcast_to(array, shape)) for name, array in operands.items()}
-                self._pieces.append(_Piece(part, Function(work.formula, work.numbers, result), flat))
+                self._pieces.append(_Piece(part, rows, Function(work.formula, work.numbers, result), flat))
 
     @property
     def function(self) -> Function:
@@ -220,7 +243,7 @@ class Elementwise:
         found: dict[str, Array] = {}
         for here, _, operands in self.pieces(at):
             for name, values in operands.items():
-                found.setdefault(name, np.empty(_count(at), values.dtype))[here] = values
+                found.setdefault(name, np.zeros(_count(at), values.dtype))[here] = values
         return found
 
     def block(self, begin: int, end: int) -> Golden:
@@ -232,7 +255,7 @@ class Elementwise:
         if self._total is not None:
             total = self._total.value[at]
             return Golden(total, self.target.round(total))
-        value, rounded = np.empty(_count(at)), np.empty(_count(at), self.target.dtype.numpy)
+        value, rounded = np.zeros(_count(at)), np.zeros(_count(at), self.target.dtype.numpy)
         settled = 0
         for here, function, operands in self.pieces(at):
             found = function.golden([*operands.values()], self.target)
@@ -245,7 +268,9 @@ def _count(at: Places) -> int:
     return at.stop - at.start if isinstance(at, slice) else at.size
 
 
-def _operand(operator: Operator, inputs: Mapping[str, Array], operand: str | Part | PerChannel) -> tuple[str, Array]:
+def _operand(
+    operator: Operator, inputs: Mapping[str, Array], operand: str | Part | PerChannel | Columns
+) -> tuple[str, Array]:
     """An operand's name and values: those of a part along a dimension under the tensor's name with the range."""
     if isinstance(operand, str):
         name = operator.parameter(operand).python_name
@@ -254,6 +279,13 @@ def _operand(operator: Operator, inputs: Mapping[str, Array], operand: str | Par
     if isinstance(operand, PerChannel):
         values, rank = inputs[name].reshape(-1), max(array.ndim for array in inputs.values())
         return name, values.reshape(()) if values.size == 1 else values.reshape((1, -1) + (1,) * (rank - 2))
+    if isinstance(operand, Columns):
+        matrix = inputs[name].reshape(math.prod(inputs[name].shape[: operand.dim]), -1)
+        if (operand.begin, operand.end, operand.step) == (0, matrix.shape[1], 1):
+            return name, matrix
+        step = f":{operand.step}" * (operand.step > 1)
+        chosen = slice(operand.begin, operand.end, operand.step)
+        return f"{name}[{operand.begin}:{operand.end}{step}]", matrix[:, chosen]
     part = (slice(None),) * operand.dim + (slice(operand.begin, operand.end),)
     return f"{name}[{operand.begin}:{operand.end}]", inputs[name][part]
 
@@ -436,7 +468,7 @@ def _golden_elementwise(
     progress: Progress | None,
     attributes: Mapping[str, Any],
 ) -> dict[str, Golden]:
-    _given(operator.name, inputs, *(p.python_name for p in operator.inputs))
+    _given(operator.name, inputs, *(p.python_name for p in operator.inputs if not p.optional))
     call = call_of(operator, inputs, attributes_of(operator, attributes))
     try:
         check_arguments(call)

@@ -23,7 +23,7 @@ _POWERS = Table(*((2.0 ** (j / 8) - j / 8 + 1.0) / 2.0 for j in range(8)))
 """2^(j/8) whose bit patterns lack j/8 of a power of two."""
 _PER_EIGHTH, _EIGHTH = 8.0 / math.log(2.0), math.log(2.0) / 8.0
 _LOWEST, _HIGHEST = -709.09, _INTEGERS + 8191.0
-"""Where the power of two is 0, and the largest one."""
+"""Exponents at which the power of two is 0, and the largest one."""
 
 _exponential = polynomial(
     "0x1.a01e2e013e538p-13",

@@ -88,7 +88,7 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
 
 
 class Adding(NamedTuple):
-    """What summing takes.
+    """Functions of which a kernel of sums is made.
 
     Checked kernels make all sums of a row and leave out terms that float32 cannot hold. The others take fewer
     instructions: they make no Σ|dy|, and for Σx̂² a bound where the data type gives one; terms that overflow show in dw
@@ -118,7 +118,7 @@ def column_statistics(args: Any, k: int, j: int, count: int) -> Any:
 
 @register_jitable(forceinline=True)
 def prefetches_x(wants_dx: bool) -> bool:
-    """Whether the sums prefetch x of the next rows as well as dy; else writing dx does, so that reading goes on."""
+    """Return true if the sums prefetch x of the next rows as well as dy; else writing dx does, and reading goes on."""
     return not wants_dx or drops_prefetches()
 
 
@@ -152,7 +152,7 @@ def standardizer(centred: bool) -> Any:
 
 
 def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
-    """How sixteen columns of a row are added, and those of a group to the float64 sums."""
+    """Functions that add sixteen columns of a row, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, spec.x
     wants_dx, wants_dw, wants_db, centred, per_column, of_x = spec
@@ -162,7 +162,7 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
 
     @register_jitable
     def begin(row: Any) -> Any:
-        """What the sums of a row begin with: zeros, but for bounds that its statistics give already."""
+        """Initial sums of a row: zeros, but for bounds that its statistics give already."""
         zero = splat(np.float32(0.0))
         if wants_dx and not squares:
             xhat = (absolute(row[0]) + most) * row[1] if centred else most * row[1]
@@ -319,7 +319,7 @@ def sum_rows(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Kernel:
 
 
 class Writing(NamedTuple):
-    """What writing dx takes: sixteen columns of it, a line written, and an end of less than a line.
+    """Functions that write dx: sixteen columns of it, a line, and an end of less than a line.
 
     ``out`` writes less than a line from memory, as (from, bytes, to).
     """
@@ -331,7 +331,7 @@ class Writing(NamedTuple):
 
 
 def writing(dy: Element, x: Element, dx: Element, policy: str, centred: bool) -> Writing:
-    """How dx is written, ``policy`` being one of ``STORE_POLICIES``."""
+    """Functions that write dx by one of ``STORE_POLICIES``."""
     standardize = standardizer(centred)
     load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[policy]
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
@@ -395,7 +395,7 @@ def write_row(dy: Element, x: Element, dx: Element, policy: str, centred: bool) 
 
 @register_jitable
 def _all_zero(weight: int, n: int) -> bool:
-    """Whether all of so many float32 are zeros."""
+    """Return true if all of so many float32 are zeros."""
     at = weight
     while at < weight + 4 * n and load_one_float32(at) == 0.0:
         at += 4
@@ -404,7 +404,7 @@ def _all_zero(weight: int, n: int) -> bool:
 
 @register_jitable
 def set_coefficients(block: Any, sums: Any, row: Any, has_all_sums: bool) -> Any:
-    """Make a row's coefficients of its sums; whether float32 is not accurate enough for its dx.
+    """Make a row's coefficients of its sums; return true if float32 is not accurate enough for its dx.
 
     Without all sums (see ``Adding``) that is said where it is in doubt, too.
     """

@@ -41,7 +41,7 @@ BATCH_ELEMENTS = 1 << 20
 """Elements of dy that rows are taken at a time when threads share them by columns: they stay in the last-level cache
 between their two passes."""
 PARTS = 16
-"""Into how many parts the columns of a batch are cut at most."""
+"""Largest number of parts that the columns of a batch are cut into."""
 COLUMN_CHUNK = 1 << 14
 """Columns of dw and db that a thread finishes at a time."""
 LINE, LONG_ROW = 64, 1 << 13
@@ -110,7 +110,7 @@ class NormPlan:
         self._prepare()
 
     def _takes_short_rows(self) -> bool:
-        """Whether rows go through ``short_rows``: short, evenly spaced, and readable in whole vectors."""
+        """Return true if rows go through ``short_rows``: short, evenly spaced, and readable in whole vectors."""
         if not self.spec.dx or self._batched or self._n > short_rows.LONGEST:
             return False
         if self._n % LANES == 0 and self._n * self._dtype.itemsize > short_rows.LONGEST_BYTES:
@@ -121,7 +121,7 @@ class NormPlan:
         return all(len(view.rows) == 1 for view in self._matrices) and (self._n % LANES == 0 or ascending)
 
     def _copies_weight(self) -> bool:
-        """Whether kernels read a copy of the weights: of any but contiguous float32, in short rows of whole vectors."""
+        """Return true if kernels read a copy of the weights: of any but contiguous float32 in whole vectors."""
         weight = self._vectors[0]
         if not self.spec.dx or self._empty:
             return False
@@ -130,7 +130,7 @@ class NormPlan:
         return self._short and self._n % LANES != 0
 
     def _may_stream(self, dx: View) -> bool:
-        """Whether stores of dx are non-temporal, if its address allows it."""
+        """Return true if stores of dx are non-temporal, its address allowing it."""
         row = self._n * dx.itemsize
         if self._m * row < STREAM_BYTES or any(stride % 16 for _, stride in dx.rows):
             return False
@@ -138,7 +138,7 @@ class NormPlan:
         return (row % 16 == 0 and row >= LINE and touching) or row >= LONG_ROW
 
     def _describe(self) -> BlockArgs:
-        """What kernels are told but for addresses."""
+        """Describe the call to kernels, but for addresses."""
         both = self.spec.dw and self.spec.db
         sum_bytes = 8 * (-(-self._n // LANES) * LANES)
         # A load whose address ends in the twelve bits of a store before it waits for that store.
@@ -234,7 +234,7 @@ class NormPlan:
             _driver("finish")
 
     def _policies(self) -> tuple[str, ...]:
-        """How dx is written at addresses that are multiples of 16, that for aligned vectors first."""
+        """Policies for dx at addresses that are multiples of 16, that for aligned vectors first."""
         if not self._streams:
             return ("store",)
         dx = self._matrices[2]
@@ -281,7 +281,7 @@ class NormPlan:
         threads.share(_driver("blocks"), address, 1, self._blocks, self._m * self._n // ELEMENTS_PER_US)
 
     def _parts(self) -> int:
-        """Into how many parts the columns of a batch are cut."""
+        """Number of parts that the columns of a batch are cut into."""
         return min(self._segments, PARTS)
 
     def _run_batches(self, args: BlockArgs, address: int) -> None:

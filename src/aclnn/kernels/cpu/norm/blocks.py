@@ -58,7 +58,7 @@ FINISHED = 512
 
 @declared
 class Group(ctypes.Structure):
-    """What a thread keeps of a group of rows, on its stack."""
+    """State of a group of rows, on a thread's stack."""
 
     zeros: Annotated[Any, ctypes.c_float * SEGMENT]
     """For rows that are missing from a group."""
@@ -99,7 +99,7 @@ def prepare(args: Any) -> None:
 
 
 def preparation() -> Kernel:
-    """What comes before the first of several kernels."""
+    """The kernel that prepares the arguments for several others."""
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
         prepare(block_args_at(arguments))
@@ -287,7 +287,7 @@ def add_sums(total: int, sums: int, size: int) -> None:
 
 @register_jitable
 def _look_for_overflow(args: Any, sums: int, size: int) -> None:
-    """Note whether sums of dw and db are not all finite."""
+    """Note sums of dw and db that are not finite."""
     for at in range(sums, sums + size, 128):
         values = load_doubles(at)
         if any_lane(values - values != 0.0):

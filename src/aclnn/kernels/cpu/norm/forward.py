@@ -52,7 +52,7 @@ STORE, STREAM, TRICKLE = range(3)
 
 @declared
 class ForwardArgs(ctypes.Structure):
-    """What the kernel is told."""
+    """Arguments of the kernel."""
 
     inputs: Annotated[Any, ctypes.c_int64 * 3]
     """Addresses of x, weight and bias as the call gives them; these come first."""
@@ -61,7 +61,7 @@ class ForwardArgs(ctypes.Structure):
     room: Int64
     """Address of memory for each thread: three rows in float32, and tiles of x and out that are not contiguous."""
     rooms: Int64
-    """How many threads have such memory."""
+    """Number of threads with such memory."""
     room_bytes: Int64
     row_bytes: Int64
     tile_rows: Int64

@@ -30,7 +30,7 @@ HALF = 8
 ROWS = 32
 """Rows of a batch, at most."""
 AHEAD = 3 << 12
-"""How many bytes ahead dy and x are prefetched, for the sums and again for dx."""
+"""Bytes ahead that dy and x are prefetched, for the sums and again for dx."""
 ELEMENTS = 1024
 """Elements of dy in a batch of more than eight rows, at most. Eight rows of 256 columns take 8 KiB, and still stay in
 an L1 cache of 32 KiB with x and dx."""
@@ -47,7 +47,7 @@ ROOM = DB_TERMS + HALF * LONGEST
 
 
 def rows_of_a_batch(columns: int) -> int:
-    """How many rows of so many columns are a batch."""
+    """Rows of a batch, given their columns."""
     padded = -(-columns // LANES) * LANES
     return max(HALF, min(ROWS, ELEMENTS // padded // HALF * HALF))
 
@@ -99,7 +99,7 @@ def _store_sums(at: int, sums: Any) -> None:
 
 @register_jitable
 def _in_line(tensor: Any) -> Any:
-    """Whether each row's mean or rstd is a float32 right behind the one before."""
+    """Return true if each row's mean or rstd is a float32 right behind the one before."""
     return tensor.row_step == 4 and tensor.dtype == FLOAT
 
 
@@ -114,7 +114,7 @@ def _gather_statistics(block: Any, row: int, rows: int, room: int) -> None:
 
 @register_jitable
 def _statistics_at(block: Any, row: int, room: int) -> Any:
-    """Where mean and rstd of a batch's rows are."""
+    """Addresses of mean and rstd of a batch's rows."""
     if _in_line(block.mean) and _in_line(block.rstd):
         return block.mean.address + 4 * row, block.rstd.address + 4 * row
     return room + MEANS, room + RSTDS
@@ -171,7 +171,7 @@ def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
 
     @register_jitable
     def sum_batch(block: Any, row: int, rows: int, room: int) -> Any:
-        """Sums of each row and terms of dw and db; whether float32 holds the terms, and x̂ is small enough."""
+        """Make the sums of each row and the terms of dw and db; return true if float32 holds them and x̂ is small."""
         vectors, w_at = (block.n + LANES - 1) // LANES, block.weight
         dy_step, x_step = block.dy.row_step, block.x.row_step
         dy_at, x_at, terms_at = block.dy.address + row * dy_step, block.x.address + row * x_step, room
@@ -222,7 +222,7 @@ def _limits(dy: Element) -> Any:
 
     @register_jitable
     def all_zero(block: Any, row: int) -> Any:
-        """Whether dy is zero in all of a row."""
+        """Return true if dy is zero in all of a row."""
         dy_at, n = block.dy.address + row * block.dy.row_step, block.n
         total = splat(np.float32(0.0))
         for j in range(0, n, LANES):
@@ -231,7 +231,7 @@ def _limits(dy: Element) -> Any:
 
     @register_jitable
     def set_coefficients(block: Any, row: int, rows: int, room: int) -> Any:
-        """Put c1 and c2 of each row into the room; whether float32 is accurate enough for all of them."""
+        """Put c1 and c2 of each row into the room; return true if float32 is accurate enough for all of them."""
         inv_n = block.inv_n
         for first in range(0, rows, LANES):
             at = room + 4 * first

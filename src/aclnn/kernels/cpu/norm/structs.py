@@ -1,4 +1,4 @@
-"""What compiled code of the norms works on: structs of arguments, and tensors of any layout as rows and columns."""
+"""Arguments of the norms' compiled code: structs, and tensors of any layout as rows and columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FLOAT, FLOAT16 = int(DataType.FLOAT), int(DataType.FLOAT16)
 
 
 class NormSpec(NamedTuple):
-    """Which gradients a kernel computes, and of which norm."""
+    """Gradients that a kernel computes, and the norm they belong to."""
 
     dx: bool
     dw: bool
@@ -56,12 +56,12 @@ class NormSpec(NamedTuple):
 
     @property
     def x(self) -> bool:
-        """Whether x is read at all."""
+        """True if x is read."""
         return self.dx or self.dw or self.of_x
 
 
 class Element(NamedTuple):
-    """How elements of a data type are read and written, sixteen at a time (see ``memory`` and ``masked``).
+    """Ways to read and write elements of a data type, sixteen at a time (see ``simd.memory``).
 
     ``most`` is the largest finite magnitude, infinite where that bounds nothing. ``stream`` needs an address aligned to
     the sixteen elements, ``trickle`` one aligned to 16 bytes. ``lines``: ways to write 64 bytes, of one vector or two.
@@ -136,7 +136,7 @@ class TensorDesc(ctypes.Structure):
     row_step: Int64
     """Bytes from a row to the next; 0 where rows are not evenly spaced."""
     contiguous: Int64
-    """Whether the elements of a row are."""
+    """1 if the elements of a row are contiguous."""
     mover: Int64
     """Address of the kernel ``strided.mover`` for its elements."""
     row_dims: Int64
@@ -158,28 +158,28 @@ class RowSums(ctypes.Structure):
 
 @declared
 class RowCoefficients(ctypes.Structure):
-    """What dx of a row is made of."""
+    """Coefficients of a row's dx."""
 
     mean: Float32
     rstd: Float32
     minus_c1: Float32
     minus_c2: Float32
     needs_float64: Int64
-    """Whether float32 is not accurate enough for its dx, which is made of the float64 sums."""
+    """1 if float32 is not accurate enough for its dx, which is then made of the float64 sums."""
     sum_g: Float64
     sum_g_xhat: Float64
 
 
 @declared
 class RowArgs(ctypes.Structure):
-    """What the kernels of ``arithmetic`` are told of columns of four rows, of a single row in the first places."""
+    """Arguments of the kernels of ``arithmetic``: columns of four rows, or of a single row in the first places."""
 
     dy: Annotated[Any, ctypes.c_int64 * GROUP]
     """The address of the first of the columns in each row, as ``x``."""
     x: Annotated[Any, ctypes.c_int64 * GROUP]
     dx: Int64
     dy_ahead: Int64
-    """How far ahead to prefetch, in bytes, as ``x_ahead``."""
+    """Distance in bytes to prefetch ahead, as ``x_ahead``."""
     x_ahead: Int64
     weight: Int64
     coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
@@ -198,7 +198,7 @@ class RowArgs(ctypes.Structure):
 
 @declared
 class BlockArgs(ctypes.Structure):
-    """What the kernels of ``blocks``, ``batches`` and ``short_rows`` are told."""
+    """Arguments of the kernels of ``blocks``, ``batches`` and ``short_rows``."""
 
     inputs: Annotated[Any, ctypes.c_int64 * 5]
     """Addresses of dy, x, mean, rstd and weight as the call gives them; these come first."""
@@ -218,7 +218,7 @@ class BlockArgs(ctypes.Structure):
     per_column: Int64
     """As in ``NormSpec``."""
     copies_weight: Int64
-    """Whether ``weight`` is a float32 copy at the begin of the workspace."""
+    """1 if ``weight`` is a float32 copy at the start of the workspace."""
     weight: Int64
     """Address of contiguous float32 weights."""
     partials: Int64
@@ -226,7 +226,7 @@ class BlockArgs(ctypes.Structure):
     db_offset: Int64
     """Bytes from a block's sums of dw to those of db."""
     partial_count: Int64
-    """How many partial sums the blocks leave."""
+    """Number of partial sums that the blocks leave."""
     sums: Annotated[Any, ctypes.c_int64, To(RowSums)]
     """Of all rows of a batch, as ``coefficients``."""
     coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
@@ -238,15 +238,15 @@ class BlockArgs(ctypes.Structure):
     sum_rows: Int64
     """Addresses of kernels of ``arithmetic``, 0 where they are not needed."""
     sum_rows_checked: Int64
-    """Where ``sum_rows`` leaves out sums: the one that makes them all."""
+    """The kernel that makes all sums, if ``sum_rows`` leaves some out."""
     write_row: Int64
     sum_float64: Int64
     write_float64: Int64
     short_rows: Int64
     row_batch: Int64
-    """How many rows ``short_rows`` does at a time."""
+    """Rows that ``short_rows`` takes at a time."""
     packed: Int64
-    """Whether dy, x and dx go through tiles of contiguous rows."""
+    """1 if dy, x and dx go through tiles of contiguous rows."""
     tile_rows: Int64
     """Rows of a tile, as ``tile_segments``; where there are none, more than there are."""
     tile_segments: Int64
@@ -268,7 +268,7 @@ class BlockArgs(ctypes.Structure):
 
 @declared
 class RowBatchArgs(ctypes.Structure):
-    """What the kernel of ``short_rows`` is told."""
+    """Arguments of the kernel of ``short_rows``."""
 
     block: Annotated[Any, ctypes.c_int64, To(BlockArgs)]
     first: Int64
@@ -277,7 +277,7 @@ class RowBatchArgs(ctypes.Structure):
     """Address of float64 sums, as ``db``."""
     db: Int64
     behind: Int64
-    """How many rows may be read behind the last."""
+    """Rows that may be read behind the last."""
 
 
 tensor_at, row_args_at, block_args_at = pointer_to(TensorDesc), pointer_to(RowArgs), pointer_to(BlockArgs)
@@ -321,7 +321,7 @@ class View:
         )
 
     def describe(self, moved: bool = False) -> TensorDesc:
-        """What compiled code is told, but for the address; it is valid as long as the view.
+        """Describe the view to compiled code, but for the address; the description is valid as long as the view.
 
         Args:
             moved: whether ``move_tile`` will be called.
