@@ -6,6 +6,7 @@ under pyACL's names.
 
 from aclnn.core.products import set_soc_name, soc_name
 from aclnn.core.status import AclnnError
+from aclnn.operators.batch_norm import batch_norm, batch_norm_backward, fast_batch_norm_backward
 from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.clipped_swiglu import clipped_swiglu, clipped_swiglu_grad
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
@@ -13,6 +14,7 @@ from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.ge_glu import ge_glu, ge_glu_backward, ge_glu_v3, ge_glu_v3_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
 from aclnn.operators.glu import glu, glu_backward
+from aclnn.operators.group_norm import group_norm, group_norm_backward
 from aclnn.operators.hardshrink import hardshrink, hardshrink_backward
 from aclnn.operators.hardsigmoid import hardsigmoid, hardsigmoid_backward, inplace_hardsigmoid
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
@@ -37,11 +39,14 @@ from aclnn.version import __version__
 __all__ = [
     "AclnnError",
     "__version__",
+    "batch_norm",
+    "batch_norm_backward",
     "celu",
     "clipped_swiglu",
     "clipped_swiglu_grad",
     "elu",
     "elu_backward",
+    "fast_batch_norm_backward",
     "fast_gelu",
     "fast_gelu_backward",
     "fast_layer_norm",
@@ -55,6 +60,8 @@ __all__ = [
     "gelu_v2",
     "glu",
     "glu_backward",
+    "group_norm",
+    "group_norm_backward",
     "hardshrink",
     "hardshrink_backward",
     "hardsigmoid",

@@ -133,6 +133,35 @@ class Curve(NamedTuple):
     """Whether a gradient is dy or 0 instead of a product, which is NaN for 0·inf and 0·NaN."""
 
 
+def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
+    """What breaks ``same_dtype`` of tensors and another, one check each."""
+    return tuple(
+        Refusal(
+            f"same data type as {other_name}: {name}{where}",
+            dtype(other, name),
+            name,
+            f"that of {other_name}",
+            "ACL_FLOAT",
+            **fields,
+        )
+        for name in names
+    )
+
+
+def not_floating(*names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
+    """What breaks ``dtype_in(floating, …)`` of tensors, one check of all of them."""
+    check = f"data type: {', '.join(names)}{where}"
+    return tuple(
+        Refusal(check, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE", **fields) for name in names
+    )
+
+
+def misshapen(what: str, got: Shape, *names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
+    """What breaks ``shape_is`` of tensors, one check of all of them."""
+    check = f"shape is {what}: {', '.join(names)}{where}"
+    return tuple(Refusal(check, shape(got, name), name, f"({what})", str(list(got)), **fields) for name in names)
+
+
 def every_null(check: str, names: str) -> tuple[Refusal, ...]:
     return tuple(Refusal(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
 
@@ -158,7 +187,7 @@ class Case:
     never_together: frozenset[tuple[str, str]] = frozenset()
     """Neighbouring checks of which no call breaks both, or whose refusals read the same."""
     reference: Callable[[Mapping[str, Any], Mapping[str, T]], dict[str, Any]] | None = None
-    """Of the others: for arrays and attributes, the exact outputs and the errors allowed (see reference.py)."""
+    """Of the others: for arrays, attributes and the product, the exact outputs and the errors allowed."""
     reshape: Callable[[Shape, Shape], Change] | None = None
     """Changes a valid call of the others to rows of columns."""
     mixed: Callable[[st.DrawFn, Product, Arguments], Change] = lambda draw, product, arguments: {}
@@ -169,6 +198,8 @@ class Case:
     """Data types that the checks take and nothing computes."""
     unused: frozenset[str] = frozenset()
     """Inputs that are never read."""
+    unwritten: Callable[[Arguments], frozenset[str]] = lambda arguments: frozenset()
+    """Outputs that a call leaves alone, besides those that ``outputMask`` tells."""
     together: Mapping[tuple[str, str], Change] = field(default_factory=dict)
     """Calls that break both of two checks, where merging the two refusals' changes does not."""
 

@@ -93,7 +93,13 @@ def breaks(case: Case, check: str, arguments: Arguments, product: Product) -> bo
     (found,) = (c for c in case.operator.checks if c.name == check)
     try:
         return found.complaint(call) is not None
-    except (AttributeError, TypeError, IndexError):  # it needs an argument that an earlier row demands
+    except (
+        AttributeError,
+        TypeError,
+        IndexError,
+        ValueError,
+        ZeroDivisionError,
+    ):  # it needs an argument that an earlier row demands
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import ml_dtypes
@@ -18,18 +19,21 @@ Array = np.ndarray[Any, Any]
 
 
 def wanted(case: Case, arguments: Arguments) -> dict[str, T]:
-    """The outputs that the call computes."""
-    mask = arguments.get("outputMask", (True,) * 3)
-    given = [(p.name, arguments[p.name]) for p in case.operator.outputs]
-    return {
-        name: value for (name, value), flag in zip(given, (*mask, True), strict=False) if flag and value is not None
-    }
+    """The outputs that the call computes, and the inputs that it updates."""
+    mask = chain(arguments.get("outputMask") or (), repeat(True))
+    written = [p.name for p, flag in zip(case.operator.outputs, mask, strict=False) if flag]
+    written += [p.name for p in case.operator.inputs if p.updated]
+    unwritten = case.unwritten(arguments)
+    return {name: arguments[name] for name in written if arguments[name] is not None and name not in unwritten}
+
+
+_POSITIVE = ("rstd", "runningVar", "saveInvstd")
 
 
 def numbers(case: Case, name: str, value: T, rng: np.random.Generator) -> Array:
     """Ordinary values for an input."""
     array = rng.normal(size=value.shape)
-    array = rng.uniform(0.5, 2, value.shape) if name == "rstd" else array * (3 if case.curves else 1)
+    array = rng.uniform(0.5, 2, value.shape) if name in _POSITIVE else array * (3 if case.curves else 1)
     return np.asarray(array)
 
 
@@ -41,7 +45,7 @@ def memory(
     result: dict[str, Any] = {}
     for place, (name, value) in enumerate(arguments.items()):
         if isinstance(value, T):
-            view = Guarded(value.dtype, value.shape, strides.get(name), shift=place % 3)
+            view = Guarded(value.dtype, value.shape, strides.get(name), place % 3, value.format)
             in_place = name in inputs or not inputs
             result[name] = view.fill(numbers(case, name, value, rng)) if in_place else view
         else:
@@ -73,6 +77,7 @@ def check(case: Case, arguments: Arguments, guarded: dict[str, Any], product: Pr
     outputs = wanted(case, arguments)
     if not inputs:  # in place
         values |= {name: guarded[name].array.astype(np.float64) for name in outputs}
+    values["product"] = product
     run(prepare(case.operator, bound(guarded), product))
     for name, (exact, slack) in expected(case, values, outputs).items():
         assert_close(name, guarded[name].array, exact, slack)

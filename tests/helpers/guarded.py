@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.tensor import Layout, Tensor, contiguous_strides
 
 GUARD = 70  # elements before and after a view: more than a vector and a cache line
@@ -21,8 +22,15 @@ _POISON = {8: np.uint64(0x7FF8DEADDEADDEAD), 4: np.uint32(0x7FC0DEAD), 2: np.uin
 class Guarded:
     """A view of its own storage: poison before it, after it and in the holes between its elements."""
 
-    def __init__(self, dtype: D, shape: Sequence[int], strides: Sequence[int] | None = None, shift: int = 0) -> None:
-        self.dtype, self.shape = dtype, tuple(shape)
+    def __init__(
+        self,
+        dtype: D,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        shift: int = 0,
+        format: Format = Format.FORMAT_ND,
+    ) -> None:
+        self.dtype, self.shape, self.format = dtype, tuple(shape), format
         self.strides = contiguous_strides(self.shape) if strides is None else tuple(strides)
         low, high = Layout(dtype, self.shape, self.strides).span
         itemsize = dtype.itemsize
@@ -45,7 +53,9 @@ class Guarded:
     @property
     def tensor(self) -> Tensor:
         address = self.storage.__array_interface__["data"][0]
-        return Tensor(self.dtype, self.shape, self.strides, self.offset, address=address, owner=self.storage)
+        return Tensor(
+            self.dtype, self.shape, self.strides, self.offset, self.format, address=address, owner=self.storage
+        )
 
     def place(self, storage: np.ndarray[Any, Any]) -> None:
         """Move the view to another, larger storage, with what that holds."""

@@ -36,6 +36,10 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return (result.permute(*range(len(shape))[::-1]) if transposed else result).requires_grad_(gradient)
 
     x = tensor(3, 4, 5)
+    if "group_norm" in name:
+        return group_norm_arguments(name, tensor)
+    if "batch_norm" in name:
+        return batch_norm_arguments(name, tensor)
     if name.startswith("layer_norm_backward"):
         mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
         return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]
@@ -58,6 +62,29 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
     if name == "threshold":
         return [x, 0.5, -1]
     return gradient_arguments(name, tensor(3, 4, 5), x) if "backward" in name else [x]
+
+
+def group_norm_arguments(name: str, tensor: Callable[..., Any]) -> list[Any]:
+    sizes = [3, 4, 5, 2]
+    if name == "group_norm":
+        return [tensor(3, 4, 5), tensor(4), tensor(4), *sizes]
+    return [
+        tensor(3, 4, 5),
+        tensor(3, 4, 5),
+        tensor(3, 2).detach(),
+        tensor(3, 2).detach().abs() + 0.5,
+        tensor(4),
+        *sizes,
+    ]
+
+
+def batch_norm_arguments(name: str, tensor: Callable[..., Any]) -> list[Any]:
+    def channels() -> Any:
+        return tensor(4).detach().abs() + 0.5
+
+    if name == "batch_norm":
+        return [tensor(3, 4, 5), tensor(4), tensor(4), channels(), channels(), True]
+    return [tensor(3, 4, 5), tensor(3, 4, 5), tensor(4), *(channels() for _ in range(4)), True]
 
 
 def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:

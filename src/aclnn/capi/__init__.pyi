@@ -813,6 +813,91 @@ def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
     Returns ``(ret, free, total)``.
     """
 
+def aclnnBatchNormGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    bias: int | None,
+    runningMean: int | None,
+    runningVar: int | None,
+    training: int,
+    momentum: float,
+    eps: float,
+    output: int | None,
+    saveMean: int | None,
+    saveInvstd: int | None,
+) -> tuple[int, int, int]:
+    """BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    weight: int | None,
+    runningMean: int | None,
+    runningVar: int | None,
+    saveMean: int | None,
+    saveInvstd: int | None,
+    training: int,
+    eps: float,
+    outputMask: int | None,
+    gradInput: int | None,
+    gradWeight: int | None,
+    gradBias: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of BatchNorm for its input, weight and bias, each switched by a mask.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of BatchNorm for its input, weight and bias, each switched by a mask.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFastBatchNormBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    weight: int | None,
+    runningMean: int | None,
+    runningVar: int | None,
+    saveMean: int | None,
+    saveInvstd: int | None,
+    training: int,
+    eps: float,
+    outputMask: int | None,
+    version: int,
+    gradInput: int | None,
+    gradWeight: int | None,
+    gradBias: int | None,
+) -> tuple[int, int, int]:
+    """BatchNorm's gradients with a choice of algorithm; every version computes alike here.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFastBatchNormBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """BatchNorm's gradients with a choice of algorithm; every version computes alike here.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCeluGetWorkspaceSize(self: int | None, alpha: int | None, out: int | None) -> tuple[int, int, int]:
     """Continuously differentiable exponential linear unit.
 
@@ -1128,6 +1213,60 @@ def aclnnGluBackwardGetWorkspaceSize(
 
 def aclnnGluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the gated linear unit with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupNormGetWorkspaceSize(
+    self: int | None,
+    gamma: int | None,
+    beta: int | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+    out: int | None,
+    meanOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupNormBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    mean: int | None,
+    rstd: int | None,
+    gamma: int | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    outputMask: int | None,
+    gradInput: int | None,
+    gradGammaOut: int | None,
+    gradBetaOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
 
     Phase two: queues the work.
     """

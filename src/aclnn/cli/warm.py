@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -33,6 +33,15 @@ _CHOICES: Mapping[Kind, tuple[Any, ...]] = {
 }
 """Attributes' values that choose what is computed; an operator refuses those that it does not have."""
 
+_EXTENTS: Mapping[str, Callable[[int, int], int]] = {
+    "n": lambda rows, columns: rows,
+    "c": lambda rows, columns: columns,
+    **dict.fromkeys(("hxw", "group", "num_groups"), lambda rows, columns: 1),
+}
+"""Attributes that repeat extents of a tensor."""
+
+_OF_COLUMNS = ("weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd")
+
 
 def warm() -> bool:
     """Compile for every operator and data type of the product; True when all of it is kept."""
@@ -60,7 +69,8 @@ def _kernels() -> str:
 
 def _calls(operator: Operator, dtype: DataType) -> Iterator[dict[str, Any]]:
     taken = [operator.parameter(name) for name in operators.signature_of(operator).parameters if name != "out"]
-    given, attributes = [p for p in taken if p.is_tensor], [p for p in taken if p.kind in _CHOICES]
+    given = [p for p in taken if p.is_tensor]
+    attributes = [p for p in taken if p.kind in _CHOICES and p.python_name not in _EXTENTS]
     large = -(-STREAM_BYTES // (1024 * dtype.itemsize)), 1024  # written around the cache
     layouts = *product(_SHAPES, _LAYOUTS), (large, "contiguous")
     weights = (dtype, DataType.FLOAT) if any(map(_is_of_columns, given)) else (dtype,)
@@ -68,12 +78,13 @@ def _calls(operator: Operator, dtype: DataType) -> Iterator[dict[str, Any]]:
         yield (
             {p.python_name: _tensor(p, shape, layout, dtype, weight) for p in given}
             | {p.python_name: shape[1:] for p in taken if p.kind is Kind.INT_ARRAY}
+            | {p.python_name: _EXTENTS[p.python_name](*shape) for p in taken if p.python_name in _EXTENTS}
             | {p.python_name: value for p, value in zip(attributes, values, strict=True)}
         )
 
 
 def _is_of_columns(parameter: Parameter) -> bool:
-    return parameter.python_name in ("weight", "bias")
+    return parameter.python_name in _OF_COLUMNS
 
 
 def _tensor(parameter: Parameter, shape: tuple[int, int], layout: str, dtype: DataType, weight: DataType) -> Any:

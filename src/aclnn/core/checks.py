@@ -168,6 +168,37 @@ def same_shape(name: str, other: str) -> Check:
     return each(f"same shape as {other}", (name,), complain)
 
 
+def shape_is(what: str, shape: Callable[[Call], Sequence[int]], *names: str) -> Check:
+    """Require a shape that follows from the call; ``what`` describes it in the check's name."""
+
+    def complain(call: Call, name: str) -> str | None:
+        expected, got = tuple(shape(call)), call[name].shape
+        return None if got == expected else f"expected shape {extents(expected)} ({what}), got {extents(got)}"
+
+    return each(f"shape is {what}", names, complain)
+
+
+def size_is(what: str, size: Callable[[Call], int], *names: str) -> Check:
+    """Require a number of elements that follows from the call, in any shape."""
+
+    def complain(call: Call, name: str) -> str | None:
+        expected, got = size(call), call[name].size
+        return None if got == expected else f"expected {expected} elements ({what}), got {got}"
+
+    return each(f"as many elements as {what}", names, complain)
+
+
+def dims_between(least: int, most: int, *names: str) -> Check:
+    """Require a number of dimensions."""
+    limits = f"{least} to {most} dimensions"
+
+    def complain(call: Call, name: str) -> str | None:
+        rank = len(call[name].shape)
+        return None if least <= rank <= most else f"expected {limits}, got {rank}"
+
+    return each(limits, names, complain)
+
+
 def same_format(name: str, other: str) -> Check:
     """Require equal storage formats."""
 

@@ -66,6 +66,8 @@ class Parameter:
     """True if null is accepted in general (checks may still require a value)."""
     c_type: str | None = None
     """C type, if it differs from the kind's."""
+    updated: bool = False
+    """True for an input that the operator also writes."""
 
     @property
     def is_tensor(self) -> bool:
@@ -263,7 +265,8 @@ class Library:
     """Data type to which inputs and results are converted; None keeps theirs."""
     sized_by_result: bool = False
     """True if the output takes the shape of the result, which depends on data."""
-    on_every_product: ClassVar[bool] = False
+    on_every_product: bool = False
+    """True if the product needs no kernel."""
 
 
 Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library

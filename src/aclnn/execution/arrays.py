@@ -159,7 +159,7 @@ def _judge_and_run(
 ) -> tuple[list[Any], Executor]:
     arguments: dict[str, Any] = {}
     for parameter, array in zip(operator.inputs, inputs, strict=True):
-        arguments[parameter.name] = _argument(operator, parameter.python_name, array, writable=False)
+        arguments[parameter.name] = _argument(operator, parameter.python_name, array, parameter.updated)
     for parameter, value in zip(operator.attributes, attributes, strict=True):
         arguments[parameter.name] = value
     results = _outputs(operator, arguments, outs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from aclnn.core.operator import Operator
 from aclnn.operators import (
+    batch_norm,
     celu,
     clipped_swiglu,
     elu,
@@ -16,6 +17,7 @@ from aclnn.operators import (
     ge_glu,
     gelu,
     glu,
+    group_norm,
     hardshrink,
     hardsigmoid,
     hardswish,

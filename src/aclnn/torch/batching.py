@@ -110,6 +110,7 @@ def _rms_norm(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _RULES = {
+    **dict.fromkeys((operator.name for operator in OPERATORS if "norm" in operator.name), _each),
     "layer_norm": _layer_norm,
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
@@ -117,7 +118,6 @@ _RULES = {
     **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward", "ge_glu", "ge_glu_backward"), _halves),
     **dict.fromkeys(("ge_glu_v3", "ge_glu_v3_backward"), _halves),
     "rms_norm": _rms_norm,
-    "rms_norm_grad": _each,
     "clipped_swiglu": _each,
     "clipped_swiglu_grad": _each,
     "prelu": _each,

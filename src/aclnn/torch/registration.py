@@ -94,7 +94,12 @@ def _written_schema(operator: Operator) -> str:
 
 
 def _letters(operator: Operator) -> str:
-    return "abc"[: len(operator.outputs)]
+    return "abcdef"[: len(operator.outputs)]
+
+
+def _updated(operator: Operator) -> list[Parameter]:
+    """Return the inputs that it also writes."""
+    return [p for p in operator.inputs if p.updated]
 
 
 def _tuple(returns: str, operator: Operator) -> str:
@@ -114,11 +119,15 @@ def _outputs_schema(operator: Operator) -> str:
 
 def _arguments_schema(operator: Operator) -> str:
     defaults = operators.signature_of(operator).parameters
-    return ", ".join(_argument_schema(p, defaults[p.python_name].default) for p in arguments_of(operator))
+    written = {p.name: f"Tensor({letter}!)" for letter, p in zip("uvw", _updated(operator), strict=False)}
+    return ", ".join(
+        _argument_schema(p, defaults[p.python_name].default, written.get(p.name, _SCHEMA_TYPES.get(p.kind, "")))
+        for p in arguments_of(operator)
+    )
 
 
-def _argument_schema(parameter: Parameter, default: Any) -> str:
-    text = f"{_SCHEMA_TYPES[parameter.kind]}{'?' if parameter.optional else ''} {parameter.python_name}"
+def _argument_schema(parameter: Parameter, default: Any, schema_type: str) -> str:
+    text = f"{schema_type}{'?' if parameter.optional else ''} {parameter.python_name}"
     if default is inspect.Parameter.empty:
         return text
     return f"{text}={list(default) if isinstance(default, tuple) else repr(default)}".replace("'", '"')
@@ -324,7 +333,23 @@ def _functional(evaluate: Evaluate, operator: Operator) -> Callable[..., Any]:
             arguments += defaults[len(arguments) :]
         return _unwrap(evaluate(arguments, None))
 
-    return kernel
+    return _counted(kernel, operator) if _updated(operator) else kernel
+
+
+def _counted(kernel: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
+    """Have autograd know that a kernel changes some of its arguments."""
+    places = [place for place, p in enumerate(arguments_of(operator)) if p.updated]
+    increment_version = torch.autograd.graph.increment_version
+
+    def counting(*arguments: Any, **outs: Any) -> Any:
+        results = kernel(*arguments, **outs)
+        for place in places:
+            tensor = arguments[place] if place < len(arguments) else None
+            if tensor is not None and not tensor.is_inference():
+                increment_version(tensor)
+        return results
+
+    return counting
 
 
 def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
@@ -346,7 +371,7 @@ def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
         for tensor in versioned:
             increment_version(tensor)
 
-    return kernel
+    return _counted(kernel, operator) if _updated(operator) else kernel
 
 
 def _refuse_inference(operator: Operator, written: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 
 Elementwise operators take any sharding, the same for all arguments; gated ones any but along the dimension of the
 halves. LayerNorm and RMSNorm take any over their rows: results follow the rows, the gradients of weight and bias are
-partial sums, and the normalised dimensions are whole everywhere.
+partial sums, and the normalised dimensions are whole everywhere. The other norms take whole tensors.
 """
 
 from __future__ import annotations
@@ -120,6 +120,16 @@ def _rms_norm_grad(dy: Any, x: Any, rstd: Any, gamma: Any) -> list[Rule]:
     return whole + [([rows, Partial()], [rows, rows, rows, Replicate()]) for rows in map(Shard, dims)]
 
 
+def _norm(operator: Operator, *arguments: Any) -> list[Rule]:
+    """Rule of other norms: every process has all of every tensor."""
+    from torch.distributed.tensor import Replicate
+
+    given = dict(zip((p.name for p in arguments_of(operator)), arguments, strict=False))
+    mask = given.get("outputMask", (True,) * len(operator.outputs))
+    outputs = [Replicate() if wanted else None for wanted in mask]
+    return [(outputs, [Replicate() if _is_tensor(argument) else None for argument in arguments])]
+
+
 def _is_tensor(argument: Any) -> bool:
     return hasattr(argument, "shape")
 
@@ -146,7 +156,8 @@ def _register(operator: Operator) -> None:
     from torch.distributed.tensor.experimental import register_sharding
 
     overload = getattr(torch.ops.aclnn, operator.name).default
-    register_sharding(overload)(_RULES.get(operator.name, _elementwise))
+    default = partial(_norm, operator) if "norm" in operator.name else _elementwise
+    register_sharding(overload)(_RULES.get(operator.name, default))
     # The rule is remembered by its arguments' sharding; the attributes (normalized_shape, output_mask) decide it too.
     first = next((place for place, p in enumerate(arguments_of(operator)) if not p.is_tensor), None)
     if first is not None:

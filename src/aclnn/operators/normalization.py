@@ -1,0 +1,80 @@
+"""Formulas and checks that norms have in common."""
+
+from __future__ import annotations
+
+from ctypes import c_float
+from dataclasses import replace
+
+from aclnn.core.checks import rule
+from aclnn.core.operator import Call, Check
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.formula import Real, row_mean, sqrt
+
+
+def moments(x: Real, eps: float) -> tuple[Real, Real, Real]:
+    """Mean, biased variance and 1/sqrt(variance + eps) of each row."""
+    mean = row_mean(x)
+    variance = row_mean((x - mean) * (x - mean))
+    return mean, variance, 1.0 / sqrt(variance + eps)
+
+
+def centred_norm(x: Real, w: Real, b: Real, eps: float) -> tuple[Real, Real, Real]:
+    """(x - mean)·rstd·w + b, mean and rstd."""
+    mean, _, rstd = moments(x, eps)
+    return (x - mean) * rstd * w + b, mean, rstd
+
+
+def input_gradient(g: Real, xhat: Real, rstd: Real) -> Real:
+    """(g - Σg/N - xhat·Σ(g·xhat)/N)·rstd, the gradient for x of rows xhat = (x - mean)·rstd."""
+    return (g - row_mean(g) - xhat * row_mean(g * xhat)) * rstd
+
+
+def centred_norm_gradients(dy: Real, x: Real, mean: Real, rstd: Real, w: Real) -> tuple[Real, Real, Real]:
+    """Gradients for x, and what each element adds to those for w and b."""
+    xhat = (x - mean) * rstd
+    return input_gradient(dy * w, xhat, rstd), dy * xhat, dy
+
+
+def float32(number: float) -> float:
+    """Round an attribute to float32, which is all that the vendor's code sees of it."""
+    return c_float(number).value
+
+
+class Masked:
+    """The outputs of a gradient that ``outputMask`` switches, in its order."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def outputs(self, call: Call) -> tuple[str | None, ...]:
+        """Return the names, None for those that are not wanted; of a mask that is refused none is."""
+        mask = call["outputMask"] or (False,) * len(self.names)
+        return tuple(name if wanted else None for name, wanted in zip(self.names, mask, strict=False))
+
+    def wanted(self, call: Call) -> list[str]:
+        """Return the names of those that are wanted."""
+        return [name for name in self.outputs(call) if name is not None]
+
+    def present(self) -> Check:
+        """Require those that are wanted."""
+
+        def find(call: Call) -> str | None:
+            missing = next((name for name in self.wanted(call) if call[name] is None), None)
+            return None if missing is None else f"{missing}: expected a tensor, as its mask value is true, got null"
+
+        return rule("wanted outputs present", find, ACLNN_ERR_PARAM_NULLPTR)
+
+    def where_wanted(self, check: Check) -> Check:
+        """Restrict a check of outputs, which skips absent ones, to those that are wanted."""
+
+        def find(call: Call) -> str | None:
+            unwanted = dict.fromkeys(set(self.names) - set(self.wanted(call)))
+            return check.complaint(replace(call, arguments={**call.arguments, **unwanted}))
+
+        return Check(f"{check.name} (where wanted)", check.code, find)
+
+
+def mask_of_three(call: Call) -> str | None:
+    """Require three mask values."""
+    length = len(call["outputMask"] or ())
+    return None if length == 3 else f"outputMask: expected 3 values, got {length}"

@@ -1,0 +1,170 @@
+"""Norms over any dimensions in extended precision, from the documents' formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.helpers.exact import ulp_of
+
+Array = np.ndarray[Any, Any]
+Expected = tuple[Array, Array]
+Dims = tuple[int, ...]
+
+#: Of the largest term, what float64 arithmetic may lose.
+_LOSS = 2.0**-44
+
+
+def wide(array: Any, *shape: int) -> Array:
+    """Extended precision, in a shape."""
+    return np.asarray(array, np.longdouble).reshape(shape)
+
+
+def float32(number: float) -> Any:
+    """An attribute as kernels see it."""
+    return np.longdouble(np.float32(number))
+
+
+def moments(x: Array, dims: Dims, eps: Any, centred: bool = True) -> tuple[Array, Array, Array]:
+    """Mean, biased variance and reciprocal deviation; without ``centred`` zero, mean square and its reciprocal root."""
+    with np.errstate(all="ignore"):
+        mean = x.mean(dims, keepdims=True) if centred else np.zeros_like(x.sum(dims, keepdims=True))
+        variance = ((x - mean) ** 2).mean(dims, keepdims=True)
+        return mean, variance, 1 / np.sqrt(variance + eps)
+
+
+def gradients(
+    dy: Array, x: Array, mean: Array, rstd: Array, w: Array, dims: Dims, centred: bool = True
+) -> Sequence[Array]:
+    """The gradient for x, what its terms add up to, and what each element adds to those for w and b."""
+    with np.errstate(all="ignore"):
+        xhat, g = (x - mean) * rstd, dy * w
+        first = g.mean(dims, keepdims=True) if centred else 0 * g
+        second = (g * xhat).mean(dims, keepdims=True)
+        size = abs(g) + abs(xhat) * abs(g * xhat).mean(dims, keepdims=True) + abs(g).mean(dims, keepdims=True)
+        return (g - first - xhat * second) * rstd, size * abs(rstd), dy * xhat, dy
+
+
+def total(terms: Array, shape: Sequence[int]) -> Expected:
+    """The sum of terms over the dimensions in which a shape has extent 1, and that of their sizes."""
+    dims = tuple(dim for dim, extent in enumerate(shape) if extent == 1)
+    with np.errstate(all="ignore"):
+        return terms.sum(dims, keepdims=True), abs(terms).sum(dims, keepdims=True)
+
+
+def rounded(found: Mapping[str, tuple[Array, Any]], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """What is expected of each output: exact values, and one rounding with what float64 loses of its terms."""
+    result = {}
+    for name, output in outputs.items():
+        exact, size = (np.asarray(value, np.float64) for value in found[name])
+        exact, size = np.broadcast_to(exact, exact.shape), np.broadcast_to(size, exact.shape)
+        exact, size = exact.reshape(output.shape), size.reshape(output.shape)
+        result[name] = exact, np.nan_to_num(size) * _LOSS + 0.5001 * ulp_of(exact, output.dtype)
+    return result
+
+
+def channels(rows: Sequence[int], columns: Sequence[int]) -> tuple[int, ...]:
+    """A shape (N, C, …) with the extents of rows and columns."""
+    extents = (*rows, *columns)
+    return extents if len(extents) > 1 else (1, *extents) if extents else (1, 1)
+
+
+def group_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """GroupNorm's results; of an empty tensor zeros and NaN."""
+    shape, group = arguments["self"].shape, arguments["group"]
+    n, c, space = shape[0], shape[1], math.prod(shape[2:])
+    if not math.prod(shape):
+        return rounded(
+            {"out": (np.empty(0), 0), **_statistics(np.zeros((n, group)), np.full((n, group), np.nan))}, outputs
+        )
+    x, w, b = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
+    mean, _, rstd = moments(x, (2, 3), float32(arguments["eps"]))
+    scaled = (x - mean) * rstd * w
+    return rounded({"out": (scaled + b, abs(scaled) + abs(b)), **_statistics(mean, rstd)}, outputs)
+
+
+def _statistics(mean: Array, rstd: Array) -> dict[str, tuple[Array, Any]]:
+    return {"meanOut": (mean, 1), "rstdOut": (rstd, abs(rstd))}
+
+
+def grouped(x: Any, n: int, group: int, c: int, space: int, w: Any, b: Any) -> tuple[Array, Array, Array]:
+    """x, w and b as (N, G, C/G, HW)."""
+    parameter = (1, group, c // group, 1)
+    ones, zeros = np.ones(parameter, np.longdouble), np.zeros(parameter, np.longdouble)
+    return (
+        wide(x, n, group, c // group, space),
+        ones if w is None else wide(w, *parameter),
+        zeros if b is None else wide(b, *parameter),
+    )
+
+
+def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """GroupNorm's gradients for mean and rstd as given."""
+    n, c, space, group = (arguments[name] for name in ("N", "C", "HxW", "group"))
+    x, w, _ = grouped(arguments["input"], n, group, c, space, arguments["gamma"], None)
+    if not x.size:
+        return rounded({name: (np.zeros(output.shape), 0) for name, output in outputs.items()}, outputs)
+    dy = wide(arguments["gradOut"], *x.shape)
+    mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
+    dx, size, dw, db = gradients(dy, x, mean, rstd, w, (2, 3))
+    found = {"gradInput": (dx, size), "gradGammaOut": total(dw, w.shape), "gradBetaOut": total(db, w.shape)}
+    return rounded(found, outputs)
+
+
+def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tuple[Array, list[Array]]:
+    """A tensor as (N, C, HW), and what belongs to its channels as (1, C, 1)."""
+    shape = arguments[name].shape
+    x = wide(arguments[name], shape[0], shape[1], math.prod(shape[2:]))
+    given = [(arguments[of], other) for of, other in absent.items()]
+    return x, [
+        np.full((1, shape[1], 1), other, np.longdouble) if g is None else wide(g, 1, -1, 1) for g, other in given
+    ]
+
+
+def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """BatchNorm's results, and the running statistics after it."""
+    found: dict[str, tuple[Array, Any]] = {}
+    untouched = {name: (arguments[name], 0) for name in ("runningMean", "runningVar") if name in outputs}
+    if not arguments["input"].size:
+        zeros = np.zeros(arguments["input"].shape[1:2])
+        found = {"output": (np.empty(0), 0), "saveMean": (zeros, 0), "saveInvstd": (zeros + np.nan, 0)}
+        return rounded(found | untouched, outputs)
+    parameters = {"weight": 1.0, "bias": 0.0, "runningMean": 0.0, "runningVar": 1.0}
+    x, (w, b, running_mean, running_var) = _in_channels(arguments, "input", **parameters)
+    eps, momentum = float32(arguments["eps"]), float32(arguments["momentum"])
+    is_950 = not arguments["product"].name.startswith("ATLAS")
+    if arguments["training"]:
+        mean, variance, rstd = moments(x, (0, 2), eps)
+        n = x.size // x.shape[1]
+        bessel = np.longdouble(n) / (n - 1) if n > 1 else np.longdouble(np.nan if is_950 else 1)
+        found = {
+            "saveMean": (mean, 1),
+            "saveInvstd": (rstd if is_950 else variance, abs(rstd if is_950 else variance) + 1),
+            "runningMean": (running_mean + momentum * (mean - running_mean), 4),
+            "runningVar": (running_var + momentum * (variance * bessel - running_var), 4 + abs(variance)),
+        }
+    else:
+        mean, rstd, found = running_mean, 1 / np.sqrt(running_var + eps), dict(untouched)
+    scaled = (x - mean) * rstd * w
+    return rounded(found | {"output": (scaled + b, abs(scaled) + abs(b))}, outputs)
+
+
+def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """BatchNorm's gradients for the statistics as given."""
+    if not outputs:
+        return {}
+    statistics = (
+        {"saveMean": 0.0, "saveInvstd": 1.0} if arguments["training"] else {"runningMean": 0.0, "runningVar": 1.0}
+    )
+    x, (w, mean, second) = _in_channels(arguments, "input", weight=1.0, **statistics)
+    dy = wide(arguments["gradOut"], *x.shape)
+    given = arguments["training"] and not arguments["product"].name.startswith("ATLAS")
+    rstd = second if given else 1 / np.sqrt(second + float32(arguments["eps"]))
+    dx, size, dw, db = gradients(dy, x, mean, rstd, w, (0, 2))
+    if not arguments["training"]:
+        dx, size = w * rstd * dy, abs(w * rstd * dy)
+    found = {"gradInput": (dx, size), "gradWeight": total(dw, w.shape), "gradBias": total(db, w.shape)}
+    return rounded(found, outputs)
