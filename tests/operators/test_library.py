@@ -39,6 +39,7 @@ from tests.cases.table import (
     dtype,
     shape,
 )
+from tests.helpers.calls import run
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is the reference of the library-backed operators")
 
@@ -709,7 +710,7 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
                 arguments[name] = value
                 expected_of[name] = value.value.item() if isinstance(value, Scalar) else value
         expected = REFERENCES[operator.name](expected_of)
-        prepare(operator, arguments, Product.ATLAS_A2).run()
+        run(prepare(operator, arguments, Product.ATLAS_A2))
         (output,) = [p for p in operator.parameters if p.kind is Kind.OUTPUT_LIST] or [operator.outputs[0]]
         outs = (
             [f"{output.name}[{at}]" for at in range(len(arguments[output.name]))]
