@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import Any
@@ -101,6 +102,84 @@ def layer_norm(
     Weight and bias have one data type, float32 or the input's.
     """
     return torch.ops.aclnn.layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """RMSNorm over the trailing dimensions, as ``torch.nn.functional.rms_norm``.
+
+    The weight has the input's data type or float32. ``eps`` is that of the input's data type unless given.
+    """
+    shape = tuple(normalized_shape)
+    if tuple(input.shape[input.dim() - len(shape) :]) != shape:
+        raise RuntimeError(f"rms_norm(): input: expected trailing dimensions {list(shape)}, got {list(input.shape)}")
+    given = torch.ones(shape, dtype=input.dtype, device=input.device) if weight is None else weight
+    return torch.ops.aclnn.rms_norm(input, given, torch.finfo(input.dtype).eps if eps is None else eps)[0]
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """GroupNorm of (N, C, …), as ``torch.nn.functional.group_norm``; weight and bias have the input's data type."""
+    n, c, *space = input.shape
+    return torch.ops.aclnn.group_norm(input, weight, bias, n, c, math.prod(space), num_groups, eps)[0]
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """BatchNorm of (N, C, …), as ``torch.nn.functional.batch_norm``; in training it updates the running statistics.
+
+    Raises:
+        ValueError: in training, a channel has one value.
+    """
+    if training and input.numel() == input.shape[1]:
+        raise ValueError(f"batch_norm(): input: expected more than one value a channel, got {list(input.shape)}")
+    # Of five dimensions the operator wants a format, which tensors of PyTorch do not have.
+    flat = input.flatten(3) if input.dim() == _VIDEO_RANK else input
+    found = torch.ops.aclnn.batch_norm(flat, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+    return found.reshape(input.shape)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """InstanceNorm of (N, C, …), as ``torch.nn.functional.instance_norm``: BatchNorm of samples of their own.
+
+    With running statistics these are updated by their mean over the samples.
+    """
+    n, c = input.shape[:2]
+    if use_input_stats and running_mean is None and running_var is None:
+        return group_norm(input, c, weight, bias, eps)
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    mean, var, w, b = (
+        None if given is None else given.repeat(n) for given in (running_mean, running_var, weight, bias)
+    )
+    found = batch_norm(input.reshape(1, n * c, -1), mean, var, w, b, True, momentum, eps).reshape(input.shape)
+    with torch.no_grad():
+        for running, updated in ((running_mean, mean), (running_var, var)):
+            if running is not None and updated is not None:
+                running.copy_(updated.view(n, c).mean(0))
+    return found
+
+
+_VIDEO_RANK = 5
 
 
 def _may_be_differentiated(input: Tensor) -> bool:

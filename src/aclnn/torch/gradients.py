@@ -12,6 +12,7 @@ from typing import Any
 from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.core.checks import MOST_DIMS
+from aclnn.core.products import CLASS_950, current_product
 from aclnn.operators import BY_NAME
 from aclnn.operators.gelu import TANH
 from aclnn.operators.selu import SCALE, SCALED_ALPHA
@@ -245,6 +246,53 @@ def _rms_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 _register("rms_norm", _rms_norm, _setup_rms_norm)
 
 
+def _setup_group_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, bias, *ctx.extents, _ = inputs
+    _, mean, rstd = output
+    ctx.save_for_backward(x, weight, mean, rstd)
+    ctx.has_bias = bias is not None
+    ctx.mark_non_differentiable(mean, rstd)
+    ctx.set_materialize_grads(False)
+
+
+def _group_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
+    x, weight, mean, rstd = ctx.saved_tensors
+    _, *needs = ctx.needs_input_grad
+    mask = [needs[0], needs[1] and weight is not None, needs[2] and ctx.has_bias]
+    gradients = _OURS.group_norm_backward.default(grad, x, mean, rstd, weight, *ctx.extents, mask)
+    return None, *gradients, *[None] * (len(ctx.extents) + 1)
+
+
+_register("group_norm", _group_norm, _setup_group_norm)
+
+
+def _setup_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+    x, weight, bias, mean, var, ctx.training, _, ctx.eps = inputs
+    saved = output[1:] if ctx.training else (None, None)
+    # Outside of training the statistics are constants, which a later step in training must not change.
+    running = (None, None) if ctx.training else (t if t is None else t.clone() for t in (mean, var))
+    ctx.save_for_backward(x, weight, *running, *saved)
+    ctx.bias = None if bias is None else bias.dtype
+    ctx.mark_non_differentiable(*(t for t in saved if t is not None))
+    ctx.set_materialize_grads(False)
+
+
+def _batch_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
+    x, weight, *statistics = ctx.saved_tensors
+    _, *needs = ctx.needs_input_grad
+    mask = [needs[0], needs[1] and weight is not None, needs[2] and ctx.bias is not None]
+    gradients = _OURS.batch_norm_backward.default(grad, x, weight, *statistics, ctx.training, ctx.eps, mask)
+    dx, dw, db = gradients
+    return None, dx, dw, db if db is None else db.to(ctx.bias), *[None] * 5
+
+
+_register("batch_norm", _batch_norm, _setup_batch_norm)
+
+
 def _second(name: str, alike: Callable[..., Any]) -> None:
     """Register the gradients of a backward operator: those of ``alike``, equal to it in PyTorch's operations."""
 
@@ -425,3 +473,68 @@ def _rms_norm_gradients(dy: Tensor, x: Tensor, rstd: Tensor, gamma: Tensor) -> t
 
 
 _second("rms_norm_grad", _rms_norm_gradients)
+
+
+def _group_norm_gradients(
+    dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Any, n: int, c: int, hxw: int, group: int, mask: Any
+) -> tuple[Any, Any, Any]:
+    """Compute GroupNorm's gradients like ``_layer_norm_gradients``, mean and rstd as functions of x."""
+    split = (n, group, c // group, hxw)
+    w = 1.0 if weight is None else weight.reshape(1, group, c // group, 1)
+    rows = rstd.reshape(n, group, 1, 1)
+    hat = _hat(x.reshape(split), rows, [2, 3])
+    g = dy.reshape(split) * w
+    scale = _scale(x.reshape(split), rows, [2, 3])
+    dx = (g - g.mean([2, 3], keepdim=True) - hat * (g * hat).mean([2, 3], keepdim=True)) * scale
+    like = (c,) if weight is None else weight.shape
+    dw, db = (terms.sum([0, 3]).reshape(like) for terms in (dy.reshape(split) * hat, dy.reshape(split)))
+    return dx.reshape(x.shape) if mask[0] else None, dw if mask[1] else None, db if mask[2] else None
+
+
+def _scale(x: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
+    """Return rstd's value, with the dependence on x that it has for any eps."""
+    centred = x - x.mean(dims, keepdim=True)
+    variance = (centred * centred).mean(dims, keepdim=True)
+    return (rstd.detach() ** -2 + (variance - variance.detach())) ** -0.5
+
+
+def _hat(x: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
+    return (x - x.mean(dims, keepdim=True)) * _scale(x, rstd, dims)
+
+
+_second("group_norm_backward", _group_norm_gradients)
+
+
+def _batch_norm_gradients(
+    dy: Tensor,
+    x: Tensor,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    training: bool,
+    eps: float,
+    mask: Any,
+    version: int = 0,
+) -> tuple[Any, Any, Any]:
+    """Compute BatchNorm's gradients like ``_layer_norm_gradients``; in training the statistics are functions of x."""
+    channel = (1, -1, *[1] * (x.dim() - 2))
+    dims = [dim for dim in range(x.dim()) if dim != 1]
+    w = 1.0 if weight is None else weight.reshape(channel)
+    if training:
+        saved = torch.ones(x.shape[1]) if save_invstd is None else save_invstd
+        of_variance = current_product() not in CLASS_950
+        rstd = ((saved + eps) ** -0.5 if of_variance else saved).reshape(channel)
+        scale, hat = _scale(x, rstd, dims), _hat(x, rstd, dims)
+        dx = w * scale * (dy - dy.mean(dims, keepdim=True) - hat * (dy * hat).mean(dims, keepdim=True))
+    else:
+        mean = 0.0 if running_mean is None else running_mean.reshape(channel)
+        scale = (1.0 + eps) ** -0.5 if running_var is None else (running_var.reshape(channel) + eps) ** -0.5
+        hat, dx = (x - mean) * scale, w * scale * dy
+    dw, db = (dy * hat).sum(dims), dy.sum(dims)
+    return dx if mask[0] else None, dw if mask[1] else None, db if mask[2] else None
+
+
+for _name in ("batch_norm_backward", "fast_batch_norm_backward"):
+    _second(_name, _batch_norm_gradients)

@@ -67,6 +67,65 @@ class LayerNorm(torch.nn.LayerNorm):  # type: ignore[misc]
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
+class RMSNorm(torch.nn.RMSNorm):  # type: ignore[misc]
+    """``torch.nn.RMSNorm``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply it."""
+        return functional.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+
+class GroupNorm(torch.nn.GroupNorm):  # type: ignore[misc]
+    """``torch.nn.GroupNorm``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply it."""
+        return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+
+def _batch_norm(theirs: Any) -> Any:
+    """Return a subclass of one of PyTorch's BatchNorms."""
+
+    def forward(self: Any, input: Tensor) -> Tensor:
+        """Apply it."""
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # the mean of all batches
+                momentum = 1.0 / float(self.num_batches_tracked)
+        by_batch = self.training or (self.running_mean is None and self.running_var is None)
+        tracked = not self.training or self.track_running_stats
+        mean, var = (self.running_mean, self.running_var) if tracked else (None, None)
+        return functional.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
+
+    attributes = {"__doc__": f"``torch.nn.{theirs.__name__}``.", "__module__": __name__, "forward": forward}
+    return type(theirs.__name__, (theirs,), attributes)
+
+
+BatchNorm1d = _batch_norm(torch.nn.BatchNorm1d)
+BatchNorm2d = _batch_norm(torch.nn.BatchNorm2d)
+BatchNorm3d = _batch_norm(torch.nn.BatchNorm3d)
+
+
+def _instance_norm(theirs: Any) -> Any:
+    """Return a subclass of one of PyTorch's InstanceNorms."""
+
+    def apply(self: Any, input: Tensor) -> Tensor:
+        by_input = self.training or not self.track_running_stats
+        momentum = 0.0 if self.momentum is None else self.momentum
+        statistics = self.running_mean, self.running_var, self.weight, self.bias
+        return functional.instance_norm(input, *statistics, by_input, momentum, self.eps)
+
+    attributes = {"__doc__": f"``torch.nn.{theirs.__name__}``.", "__module__": __name__, "_apply_instance_norm": apply}
+    return type(theirs.__name__, (theirs,), attributes)
+
+
+InstanceNorm1d = _instance_norm(torch.nn.InstanceNorm1d)
+InstanceNorm2d = _instance_norm(torch.nn.InstanceNorm2d)
+InstanceNorm3d = _instance_norm(torch.nn.InstanceNorm3d)
+
+
 #: Our classes by PyTorch's.
 OURS: dict[type, type] = {
     ours.__bases__[0]: ours
