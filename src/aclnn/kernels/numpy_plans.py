@@ -32,6 +32,12 @@ def view(layout: Layout, address: int) -> Array:
     return array
 
 
+def write(layout: Layout, address: int, values: Array) -> None:
+    """Convert as many values to a tensor's data type and write them there."""
+    target = view(layout, address)
+    np.copyto(target, convert(values.reshape(target.shape), target.dtype))
+
+
 class LibraryPlan:
     """See ``aclnn.kernels.library``."""
 
@@ -140,8 +146,7 @@ class ReductionPlan:
             result = self._each(result).sum(tuple(dim for dim, extent in enumerate(shape) if extent == 1))
         else:
             result = np.broadcast_to(result, output.shape)
-        target = view(output.layout, address)
-        np.copyto(target, convert(result.reshape(target.shape), target.dtype))
+        write(output.layout, address, result)
 
 
 class ConvertingPlan:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
 from aclnn.kernels import Formula, Operand, Plan
@@ -24,7 +23,7 @@ from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Overlaps
-from aclnn.kernels.numpy_plans import ReductionPlan, view
+from aclnn.kernels.numpy_plans import ReductionPlan, view, write
 from aclnn.kernels.trace import COLUMNS, trace
 
 COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
@@ -35,6 +34,8 @@ TASK = 1 << 15
 """Elements that a thread takes at a time, at least."""
 SUMMED, MOST_SUMS = 1 << 16, 64
 """Elements of which a partial sum is made, at least, and how many there are at most."""
+ALONE = 1 << 13
+"""Up to this many elements the calling thread does everything."""
 PER_US = 1000
 """Elements in a microsecond, about."""
 _TOGETHER = WIDE * LANES
@@ -207,8 +208,7 @@ class _Sum:
         whole = Layout(DataType.DOUBLE, (*self._shape, self.task_bytes // 8), ())
         values = view(whole._replace(strides=contiguous_strides(whole.shape)), partials)[..., : self.count]
         total = values.sum(axis=self._added).reshape(self._own).transpose(self._order)
-        written = view(self.output.layout, address)
-        np.copyto(written, convert(total.reshape(written.shape), written.dtype))
+        write(self.output.layout, address, total)
 
 
 class _Rows:
@@ -380,7 +380,8 @@ class _Rows:
             [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
             alike,
         )
-        threads.prepare(self._tasks)
+        self._step = 1 if self._elements > ALONE else self._tasks
+        threads.prepare(-(-self._tasks // self._step))
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
@@ -400,7 +401,7 @@ class _Rows:
             addresses.append(workspace)
             workspace += total.nbytes
         arguments = array("q", (self._walk_address, *addresses))
-        threads.share(self._kernel, arguments.buffer_info()[0], 1, self._tasks, self._elements // PER_US)
+        threads.share(self._kernel, arguments.buffer_info()[0], self._step, self._tasks, self._elements // PER_US)
         if self.workspace_bytes:
             self._finish(addresses, targets, totals)
 
