@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
 from aclnn.kernels.trace import REDUCTIONS, trace
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
-EVERYWHERE = "9aadb8e36ae3b1feb85913d5dbf105c9031d1809c32a76419b7e3d218ddc9fea"
+EVERYWHERE = "aa42125eb222962918ca5bc854b3f127dfa87a6b34cf7a913ecfae2b3f3ee999"
 
 OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "sigmoid", "silu")]
 
@@ -33,6 +33,7 @@ RANGES = {
     "expm1": (-40.0, 40.0),
     "log": (0.0, 1e6),
     "log1p": (-0.99, 1e6),
+    "log1pexp": (-700.0, 700.0),
     "tanh": (-30.0, 30.0),
     "sigmoid": (-600.0, 600.0),
     "erf": (-7.0, 7.0),

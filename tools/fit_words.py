@@ -58,6 +58,7 @@ def main() -> None:
     for f, low, high, degree in (
         (exponential, -reach, reach, 5),
         (logarithm, mp.mpf(0), widest, 7),
+        (logarithm, mp.mpf(0), mp.mpf(1) / 9, 9),
         (error_function, mp.mpf(0), mp.mpf(1) / 4, 8),
         (complement, mp.mpf(-1), mp.mpf(24) / 32, 20),
     ):

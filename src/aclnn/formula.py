@@ -167,6 +167,13 @@ _LARGEST_ZERO = 2.0**-150
 """Largest magnitude that float32 rounds to zero."""
 
 
+def log1pexp(x: Real) -> Real:
+    """Natural logarithm of 1 + e^x, also of large x."""
+    if hasattr(x, "log1pexp"):
+        return x.log1pexp()
+    return maximum(x, 0.0) + log1p(exp(-absolute(x)))
+
+
 def times(dy: Real, factor: Real) -> Real:
     """Return dy·factor, NaN for an infinite dy and a factor that is 0 in float32, as vendor's kernels have it."""
     if hasattr(dy, "times"):

@@ -22,7 +22,7 @@ _OPERATORS = {
     "ne": "{} != {}",
 }
 _UNARY = {"__neg__": "-{}", "__invert__": "~{}", "__abs__": "absolute({})"} | {
-    word: f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt")
+    word: f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc", "sqrt")
 }
 _OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})", "times": "times({}, {})"}
 REDUCTIONS = {word: f"{word}({{}})" for word in ("row_sum", "row_max")}

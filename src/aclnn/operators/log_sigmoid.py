@@ -8,14 +8,13 @@ from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floatin
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, absolute, exp, log1p, minimum, where
+from aclnn.formula import Gradient, Real, exp, log1pexp, where
 from aclnn.typing import Array, ArrayLike
 
 
 def log_sigmoid_formula(x: Real) -> Real:
-    """min(x, 0) - ln(1 + e^(-|x|)); +0 at inf."""
-    # Above 700 (1e-304) all that is left is the sign, which a difference of two zeros loses.
-    return where((x > 700.0) & (x < math.inf), -0.0, minimum(x, 0.0) - log1p(exp(-absolute(x))))
+    """-ln(1 + e^(-x)); +0 at inf."""
+    return where(x == math.inf, 0.0, -log1pexp(-x))
 
 
 def log_sigmoid_derivative(x: Real) -> Real:

@@ -21,14 +21,14 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, absolute, exp, log1p, maximum, where
+from aclnn.formula import Gradient, Real, exp, log1pexp, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
 def softplus_forward(x: Real, beta: Real, linear_above: Real) -> Real:
     """ln(1 + e^(beta·x)) / beta for beta·x up to ``linear_above``, else x."""
     z = beta * x
-    return where(z > linear_above, x, (maximum(z, 0.0) + log1p(exp(-absolute(z)))) * (1.0 / beta))
+    return where(z > linear_above, x, log1pexp(z) * (1.0 / beta))
 
 
 def softplus_derivative(x: Real, beta: Real, linear_above: Real) -> Real:

@@ -110,6 +110,30 @@ def log1p(x: Any) -> Any:
     return select(x == 0.0, x, y)
 
 
+_softened = polynomial(
+    "0x1.4b0a26c5f2aefp-3",
+    "0x1.687a6e7c95176p-4",
+    "0x1.eb905e8575054p-4",
+    "0x1.10ac75dc602b1p-3",
+    "0x1.3b18b294bebf9p-3",
+    "0x1.745cf0b0e03bdp-3",
+    "0x1.c71c727143318p-3",
+    "0x1.24924923d44c6p-2",
+    "0x1.999999999a3ddp-2",
+    "0x1.5555555555555p-1",
+)
+"""(2·artanh(s)/s - 2) / z with z = s², for s from 0 to 1/3."""
+
+
+@register_jitable
+def log1pexp(x: Any) -> Any:
+    """Natural logarithm of 1 + e^x."""
+    e = exp(-absolute_lanes(x))
+    s = e / (e + 2.0)
+    z = s * s
+    return select(x > 0.0, x, 0.0) + fma(s * z, _softened(z), s + s)
+
+
 @register_jitable
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
@@ -226,6 +250,6 @@ def narrow_to_odd(value: Any) -> Any:
 
 
 WORDS: dict[str, Any] = {
-    word.__name__: word for word in (exp, expm1, log, log1p, tanh, erf, erfc, sqrt, absolute, where, times)
+    word.__name__: word for word in (exp, expm1, log, log1p, log1pexp, tanh, erf, erfc, sqrt, absolute, where, times)
 }
 """The meaning of a program's words."""
