@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -71,6 +72,15 @@ SLOWER_COLUMNS = {
     "threads": "threads",
     "× PyTorch": "times_torch",
 }
+FAMILY_COLUMNS = {
+    "operator": "operator",
+    "type": "dtype",
+    "µs": "us",
+    "GB/s": "gb_per_s",
+    "share of the limit": "share_of_limit",
+    "× PyTorch": "times_torch",
+    "PyTorch's": "beside",
+}
 COLUMNS = {
     "operator": "operator",
     "type": "dtype",
@@ -113,12 +123,17 @@ def _commits(rows: list[Row]) -> str:
 
 def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: str) -> str:
     """All that was measured on one machine; sections that were not are left out."""
-    sections = {name: of(rows, section=name) for name in ("main", "wide", "layouts", "sizes", "map")}
+    sections = {name: of(rows, section=name) for name in ("main", "family", "wide", "layouts", "sizes", "map")}
     parts = [f"# Benchmarks on {rows[0]['machine']}"]
     parts.append(f"At commit {_commits(rows)}. [What was measured, and how](../benchmarks.md).")
     parts.append(WITH_JAX if of(rows, provider="jax") else WITHOUT_JAX)
     if main := sections["main"]:
         parts += ["## Large tensors", MAIN, _moving_limit(main), _table(main, COLUMNS)]
+    if section := sections["family"]:
+        pictures.family(section, pictures_folder)
+        parts += ["## The activation family", FAMILY, _against_theirs(section)]
+        parts += [_picture(f"{path}/family", "Share of the memory limit by activation and data type")]
+        parts += [_table(_members(section), FAMILY_COLUMNS)]
     if wide := sections["wide"]:
         parts += ["## Wide data", WIDE, _table(of(wide, provider="aclnn"), COLUMNS)]
     if layouts := sections["layouts"]:
@@ -140,6 +155,26 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
         columns = {"what": "name", "measured": "value", "unit": "unit", "at most": "most", "kept": "kept"}
         parts += ["## What else a call costs", COSTS, _table(map(_judged, costs), columns)]
     return "\n\n".join(parts) + "\n"
+
+
+def _members(rows: list[Row]) -> Iterator[Row]:
+    """The rows of aclnn, with what PyTorch has beside them."""
+    for row in of(rows, provider="aclnn"):
+        composed = of(rows, provider="composed", operator=row["operator"], dtype=row["dtype"])
+        yield row | {"beside": "composed" if composed else "operator"}
+
+
+def _against_theirs(rows: list[Row]) -> str:
+    """The geometric mean of the speeds against PyTorch's operators, and those that are faster."""
+    times = [row for row in _members(rows) if row["beside"] == "operator"]
+    mean = statistics.geometric_mean(row["times_torch"] for row in times)
+    faster = [
+        f"{row['operator']} in {row['dtype']} ({row['times_torch']:.2f} ×)" for row in times if row["times_torch"] < 1
+    ]
+    return (
+        f"Against PyTorch's operators of the same function: {mean:.2f} times their speed in the geometric mean. "
+        f"Slower than those: {', '.join(faster) or 'none'}."
+    )
 
 
 def _judged(cost: Row) -> Row:
@@ -244,6 +279,11 @@ other layouts, wide data and all of LayerNorm's shapes and masks; the pages of t
 small tensors inside of PyTorch, where a call's own time is all there is, take two to four times PyTorch's time
 ([what else a call costs](benchmarks/amd-epyc-znver4-2-cores.md#what-else-a-call-costs)), and so two small models
 [train](pytorch.md#training) at 0.93 to 0.95 of its speed."""
+
+FAMILY = """Every function that is computed by a formula, on 16,777,216 elements (of gated ones 4,096 rows; their halves
+are views), two threads, with the attributes' defaults. Beside it stands PyTorch's operator for the same function; where
+there is none, the formula, operation by operation in eager PyTorch's operators on whole tensors (composed), which
+writes many intermediate results."""
 
 WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The reference stays PyTorch on the same data."""
 

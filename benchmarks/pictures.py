@@ -80,6 +80,27 @@ def of(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
+def family(rows: list[Row], folder: Path) -> None:
+    """Share of the limit of each activation, a dot for each data type, the fastest in float32 above."""
+    ours = of(rows, provider="aclnn")
+    float32 = {row["operator"]: row["share_of_limit"] for row in of(ours, dtype="float32")}
+    order = sorted(float32, key=lambda name: float32[name])
+    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.17 * len(order)))
+    for dtype, colour in zip(DTYPES, (COLOURS[name] for name in BARS), strict=True):
+        shares = {row["operator"]: row["share_of_limit"] for row in of(ours, dtype=dtype)}
+        known = [(shares[name], place) for place, name in enumerate(order) if name in shares]
+        axes.scatter(*zip(*known, strict=True), s=16, color=colour, label=dtype)
+    axes.set_yticks(range(len(order)), order)
+    axes.set_xlim(0, max(1.0, *(row["share_of_limit"] for row in ours)) + 0.02)
+    axes.set_ylim(-0.7, len(order) - 0.3)
+    axes.set_xlabel("share of the memory limit, 2 threads")
+    style(axes)
+    axes.tick_params(axis="y", labelsize=7)
+    _legend(axes)
+    figure.tight_layout()
+    save(figure, folder / "family.svg")
+
+
 def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, title: str) -> None:
     """Horizontal bars by operator and machine, one panel for each data type; a line at 1 marks the value to beat."""
     height = 0.8 / len(machines)

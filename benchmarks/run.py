@@ -1,6 +1,6 @@
 """Measure every operator beside PyTorch, torch.compile, JAX where it is installed, and the memory limit.
 
-    python -m benchmarks.run [--quick] [--no-compile] [--sections main wide layouts sizes map costs]
+    python -m benchmarks.run [--quick] [--no-compile] [--sections main family wide layouts sizes map costs]
 
 All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
 the 20th and 80th percentiles go to the machine's folder in benchmarks/results, what else a call costs too, tables and
@@ -35,7 +35,7 @@ BUILD = Path("build/benchmarks")
 SHORTEST_S = 2e-3
 """Calls shorter than this are timed in batches."""
 
-SECTIONS = ("main", "wide", "layouts", "sizes", "map", "costs")
+SECTIONS = ("main", "family", "wide", "layouts", "sizes", "map", "costs")
 
 CORES = processors()
 """What JAX spreads its work over, always: it is measured where the others use as many threads."""
@@ -153,6 +153,7 @@ def measure(work: Workload, threads: int, rounds: int, seconds: float) -> list[R
         calls.pop("jax", None)
     times = interleaved(calls, rounds, seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
+    reference = medians.get("torch") or medians["composed"]
     rows = []
     for name, values in times.items():
         low, _, _, high = statistics.quantiles(values, n=5)
@@ -170,7 +171,7 @@ def measure(work: Workload, threads: int, rounds: int, seconds: float) -> list[R
                 round(high * 1e6, 3),
                 round(work.nbytes / medians[name] / 1e9, 6),
                 round(medians["limit"] / medians[name], 3),
-                round(medians["torch"] / medians[name], 3),
+                round(reference / medians[name], 3),
                 machine(),
                 commit(),
             )

@@ -27,6 +27,7 @@ from aclnn.operators.hardswish import hardswish_gradient
 from aclnn.operators.silu import silu_gradient
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import format_of
+from benchmarks import family
 from benchmarks.tensors import torch_of
 
 Array = np.ndarray[Any, Any]
@@ -242,6 +243,29 @@ def activation(
     return Workload(section, row.name, dtype, out.shape, label, 3 * out.size * kind.itemsize, calls, check)
 
 
+def member(one: family.Member, dtype: str, size: int) -> Workload:
+    """A row of the section family."""
+    kind, rng = DTYPES[dtype], np.random.default_rng(4)
+    given = family.arguments(one, size, lambda shape: normal(rng, shape, kind, 1.0, 0))
+    described = family.call(one, given)
+    outs = [
+        aligned(tensor.shape, tensor.dtype.numpy)
+        for tensor in (described[parameter.name] for parameter in one.operator.outputs)
+    ]
+    provider, theirs = family.theirs(one, given, outs[0])
+    calls = {"aclnn": family.ours(one, given, outs), provider: theirs}
+    arrays = [value for value in given.values() if isinstance(value, np.ndarray)]
+    nbytes = sum(array.nbytes for array in (*arrays, *outs))
+
+    def check() -> str | None:
+        for out in outs:
+            out[...] = np.nan
+        calls["aclnn"]()
+        return family.judged(one, given, outs)
+
+    return Workload("family", one.label, dtype, outs[0].shape, "contiguous", nbytes, calls, check)
+
+
 ALL = (True, True, True)
 
 
@@ -334,5 +358,8 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
         for dtype in ("float32", "bfloat16"):
             for exponent in range(0, 21 if quick else 27, 4 if quick else 2):
                 yield "sizes", lambda row=row, dtype=dtype, n=1 << exponent: activation("sizes", row, dtype, n)
+    for dtype in DTYPES:
+        for one in family.members(DataType.of_numpy(DTYPES[dtype])):
+            yield "family", lambda one=one, dtype=dtype: member(one, dtype, size)
     for make in _map(quick):
         yield "map", make

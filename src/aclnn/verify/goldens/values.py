@@ -215,7 +215,7 @@ class Elementwise:
         for result, written in enumerate(work.outputs):
             if isinstance(written, Sums):
                 if written.tensor == output:
-                    operands = dict(_operand(call.operator, inputs, name) for name in work.inputs)
+                    operands = dict(operand_of(call.operator, inputs, name) for name in work.inputs)
                     arrays = np.broadcast_arrays(*operands.values())
                     function = Function(work.formula, work.numbers, result)
                     self._total = _Total(function, dict(zip(operands, arrays, strict=True)), self.shape)
@@ -223,7 +223,7 @@ class Elementwise:
             part = _as_columns(written, self.shape)
             if part.tensor == output:
                 shape = _shape_of(written, self.shape)
-                operands = dict(_operand(call.operator, inputs, name) for name in work.inputs)
+                operands = dict(operand_of(call.operator, inputs, name) for name in work.inputs)
                 flat = {name: Flat(np.broadcast_to(array, shape)) for name, array in operands.items()}
                 self._pieces.append(_Piece(part, rows, Function(work.formula, work.numbers, result), flat))
 
@@ -268,7 +268,7 @@ def _count(at: Places) -> int:
     return at.stop - at.start if isinstance(at, slice) else at.size
 
 
-def _operand(
+def operand_of(
     operator: Operator, inputs: Mapping[str, Array], operand: str | Part | PerChannel | Columns
 ) -> tuple[str, Array]:
     """An operand's name and values: those of a part along a dimension under the tensor's name with the range."""
