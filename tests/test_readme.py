@@ -58,8 +58,8 @@ def test_the_pages_have_blocks_to_run() -> None:
     assert {language for language, _ in RUNNABLE} == {"python", "sh"}
 
 
-# It trains for two minutes; test_torch_docs takes twelve of its steps.
-LONG = {"torch_training"}
+# They train for minutes; tests in tests/torch take a few of their steps.
+LONG = {"torch_training", "torch_norms"}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.ge_glu import ge_glu, ge_glu_backward, ge_glu_v3, ge_glu_v3_backward
 from aclnn.operators.gelu import gelu, gelu_backward, gelu_backward_v2, gelu_v2
+from aclnn.operators.gemma_rms_norm import gemma_rms_norm
 from aclnn.operators.glu import glu, glu_backward
 from aclnn.operators.group_norm import group_norm, group_norm_backward
+from aclnn.operators.group_norm_silu import group_norm_silu, group_norm_silu_v2
 from aclnn.operators.hardshrink import hardshrink, hardshrink_backward
 from aclnn.operators.hardsigmoid import hardsigmoid, hardsigmoid_backward, inplace_hardsigmoid
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
@@ -58,10 +60,13 @@ __all__ = [
     "gelu_backward",
     "gelu_backward_v2",
     "gelu_v2",
+    "gemma_rms_norm",
     "glu",
     "glu_backward",
     "group_norm",
     "group_norm_backward",
+    "group_norm_silu",
+    "group_norm_silu_v2",
     "hardshrink",
     "hardshrink_backward",
     "hardsigmoid",

@@ -168,3 +168,28 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
         dx, size = w * rstd * dy, abs(w * rstd * dy)
     found = {"gradInput": (dx, size), "gradWeight": total(dw, w.shape), "gradBias": total(db, w.shape)}
     return rounded(found, outputs)
+
+
+def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """Gemma's RMSNorm: the result and the reciprocal root mean square."""
+    if not any(math.prod(output.shape) for output in outputs.values()):
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
+    x = wide(arguments["x"], -1, arguments["gamma"].size)
+    _, _, rstd = moments(x, (1,), float32(arguments["epsilon"]), centred=False)
+    y = x * rstd * (1 + wide(arguments["gamma"], 1, -1))
+    return rounded({"yOut": (y, abs(x * rstd)), "rstdOut": (rstd, rstd)}, outputs)
+
+
+def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """GroupNorm, then SiLU unless it is switched off."""
+    shape, group = arguments["self"].shape, arguments["group"]
+    n, c, space = shape[0], shape[1], math.prod(shape[2:])
+    if not math.prod(shape):
+        mean = 0.0 if arguments["product"].name.startswith("ATLAS") else np.nan
+        statistics = _statistics(np.full((n, group), mean), np.full((n, group), np.nan))
+        return rounded({"out": (np.empty(0), 0), **statistics}, outputs)
+    x, w, b = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
+    mean, _, rstd = moments(x, (2, 3), float32(arguments["eps"]))
+    z, size = (x - mean) * rstd * w + b, abs((x - mean) * rstd * w) + abs(b)
+    activated = arguments.get("activateSilu", True)
+    return rounded({"out": (z / (1 + np.exp(-z)) if activated else z, size * 2), **_statistics(mean, rstd)}, outputs)

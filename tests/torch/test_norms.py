@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")  # an extra
 
 import aclnn.torch  # noqa: E402
+from aclnn import cann  # noqa: E402
+from aclnn.demo.program import Program  # noqa: E402
+from aclnn.operators import C_OPERATORS  # noqa: E402
 from aclnn.torch import functional as ours  # noqa: E402
 
 theirs = torch.nn.functional
@@ -106,3 +112,112 @@ def test_running_statistics_change_for_autograd_too() -> None:
 def test_rms_norm_names_dimensions_that_do_not_fit() -> None:
     with pytest.raises(RuntimeError, match=r"expected trailing dimensions \[5\], got \[3, 4\]"):
         ours.rms_norm(given(3, 4), [5])
+
+
+@pytest.mark.parametrize("model", ["transformer", "resnet"])
+def test_the_example_trains_with_pytorchs_losses(model: str) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    path = Path(__file__).parents[2] / "examples" / "torch_norms.py"
+    spec = importlib.util.spec_from_file_location("torch_norms", path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    losses = example.compare(model, 12)
+    assert losses["PyTorch"][-1] < losses["PyTorch"][0] - 0.05
+    assert losses["PyTorch"] == pytest.approx(losses["aclnn"], rel=1e-3)
+
+
+class Steps:
+    """Operators by their C names: every call goes through device memory and both phases."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._operators = {operator.function: operator for operator in C_OPERATORS}
+
+    def __call__(self, function: str, *arguments: Any) -> None:
+        operator = self._operators[function]
+        names = [p.name for p in operator.parameters]
+        self._program.call(operator, dict(zip(names, arguments, strict=True)))
+
+
+def new(like: Any) -> Any:
+    return np.empty_like(like)
+
+
+def transformer_step(run: Steps, x: Any, gamma: Any, w: Any, dy: Any) -> tuple[Any, ...]:
+    """GELU(softmax(RMSNorm(x)·W)) and its gradients for x, gamma and W."""
+    h, rstd, dgamma = new(x), np.empty((len(x), 1), np.float32), new(gamma)
+    run("aclnnRmsNorm", x, gamma, 1e-6, h, rstd)
+    scores = np.empty((len(x), w.shape[1]), np.float32)
+    run("aclnnMatmul", h, w, scores, 1)
+    p, y, dp, ds = (new(scores) for _ in range(4))
+    run("aclnnSoftmax", scores, -1, p)
+    run("aclnnGeluV2", p, 0, y)
+    run("aclnnGeluBackwardV2", dy, p, "none", dp)
+    run("aclnnSoftmaxBackward", dp, p, -1, ds)
+    dw, dh, dx = new(w), new(h), new(x)
+    run("aclnnMatmul", np.ascontiguousarray(h.T), ds, dw, 1)
+    run("aclnnMatmul", ds, np.ascontiguousarray(w.T), dh, 1)
+    run("aclnnRmsNormGrad", dh, x, rstd, gamma, dx, dgamma)
+    return y, dx, dgamma, dw
+
+
+def resnet_step(run: Steps, x: Any, bn: list[Any], gn: list[Any], running: list[Any], dy: Any) -> tuple[Any, ...]:
+    """SiLU(GroupNorm(ReLU(BatchNorm(x)))) and its gradients; the running statistics are updated."""
+    n, c, hxw, mask = x.shape[0], x.shape[1], x[0, 0].size, (True,) * 3
+    saved, group = [new(bn[0]) for _ in range(2)], [np.empty((n, 2), np.float32) for _ in range(2)]
+    normal, active, grouped, y = (new(x) for _ in range(4))
+    run("aclnnBatchNorm", x, *bn, *running, True, 0.1, 1e-5, normal, *saved)
+    run("aclnnRelu", normal, active)
+    run("aclnnGroupNorm", active, *gn, n, c, hxw, 2, 1e-5, grouped, *group)
+    run("aclnnSilu", grouped, y)
+    gradients = [new(x) for _ in range(4)]
+    parameters = [[new(bn[0]) for _ in range(2)] for _ in range(2)]
+    run("aclnnSiluBackward", dy, grouped, gradients[0])
+    run("aclnnGroupNormBackward", gradients[0], active, *group, gn[0], n, c, hxw, 2, mask, gradients[1], *parameters[1])
+    number = np.zeros(1, np.float32)
+    zero = cann.aclCreateScalar(number.ctypes.data, cann.ACL_FLOAT)
+    run("aclnnThresholdBackward", gradients[1], normal, zero, gradients[2])
+    assert cann.aclDestroyScalar(zero) == 0
+    run(
+        "aclnnBatchNormBackward",
+        gradients[2],
+        x,
+        bn[0],
+        *running,
+        *saved,
+        True,
+        1e-5,
+        mask,
+        gradients[3],
+        *parameters[0],
+    )
+    return y, gradients[3], *parameters[0], *parameters[1]
+
+
+def test_a_transformers_step_through_the_c_functions_is_pytorchs() -> None:
+    x, gamma, w, dy = (given(*shape) for shape in ((6, 8), (8,), (8, 5), (6, 5)))
+    with Program() as program:
+        found = transformer_step(Steps(program), *(tensor.numpy() for tensor in (x, gamma, w, dy)))
+    leaves = [tensor.clone().requires_grad_() for tensor in (x, gamma, w)]
+    y = theirs.gelu(torch.softmax(theirs.rms_norm(leaves[0], (8,), leaves[1], 1e-6) @ leaves[2], -1))
+    y.backward(dy)
+    for got, expected in zip(found, (y, *(leaf.grad for leaf in leaves)), strict=True):
+        np.testing.assert_allclose(got, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_resnets_step_through_the_c_functions_is_pytorchs() -> None:
+    x, dy = given(3, 4, 5, 2), given(3, 4, 5, 2).flip(0)
+    parameters = [given(4) * factor for factor in (1.0, 0.5, -1.0, 2.0)]
+    running = [np.zeros(4, np.float32), np.ones(4, np.float32)]
+    arrays = [tensor.numpy().copy() for tensor in parameters]
+    with Program() as program:
+        found = resnet_step(Steps(program), x.numpy(), arrays[:2], arrays[2:], running, dy.contiguous().numpy())
+    leaves = [tensor.clone().requires_grad_() for tensor in (x, *parameters)]
+    mean, var = torch.zeros(4), torch.ones(4)
+    normal = theirs.batch_norm(leaves[0], mean, var, *leaves[1:3], training=True)
+    y = theirs.silu(theirs.group_norm(torch.relu(normal), 2, *leaves[3:]))
+    y.backward(dy)
+    for got, expected in zip((*found, *running), (y, *(leaf.grad for leaf in leaves), mean, var), strict=True):
+        np.testing.assert_allclose(got, expected.detach().numpy(), rtol=1e-4, atol=1e-5)

@@ -24,7 +24,7 @@ A, N = torch.ops.aclnn, torch.ops.aten
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 FUNCTIONAL = [operator.name for operator in OPERATORS if registration.is_functional(operator)]
 
-SLOPES = [name for name in FUNCTIONAL if "backward" in name and not re.match("layer_norm|prelu|.*glu", name)]
+SLOPES = [name for name in FUNCTIONAL if "backward" in name and not re.match(".*norm|prelu|.*glu", name)]
 
 
 def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, gradient: bool = False) -> list[Any]:
@@ -36,6 +36,8 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return (result.permute(*range(len(shape))[::-1]) if transposed else result).requires_grad_(gradient)
 
     x = tensor(3, 4, 5)
+    if "group_norm_silu" in name:
+        return [tensor(3, 4, 5), tensor(4), tensor(4), 2]
     if "group_norm" in name:
         return group_norm_arguments(name, tensor)
     if "batch_norm" in name:
@@ -57,7 +59,7 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return [x, [4, 5], tensor(4, 5), tensor(4, 5)]
     if name == "rms_norm_grad":
         return [tensor(3, 4, 5), x, torch.rand(3, 1, 1, generator=generator) + 0.5, tensor(4, 5)]
-    if name == "rms_norm":
+    if name in ("rms_norm", "gemma_rms_norm"):
         return [x, tensor(4, 5)]
     if name == "threshold":
         return [x, 0.5, -1]

@@ -1187,6 +1187,22 @@ def aclnnGeGluV3Backward(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnGemmaRmsNormGetWorkspaceSize(
+    x: int | None, gamma: int | None, epsilon: float, yOut: int | None, rstdOut: int | None
+) -> tuple[int, int, int]:
+    """RMSNorm over the trailing dimensions with a weight of 1 + w, as in Gemma.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGemmaRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the trailing dimensions with a weight of 1 + w, as in Gemma.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGluGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
     """Gated linear unit: the first half along a dimension times the logistic function of the second half.
 
@@ -1267,6 +1283,53 @@ def aclnnGroupNormBackwardGetWorkspaceSize(
 
 def aclnnGroupNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupNormSiluGetWorkspaceSize(
+    self: int | None,
+    gamma: int | None,
+    beta: int | None,
+    group: int,
+    eps: float,
+    out: int | None,
+    meanOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """GroupNorm followed by SiLU, with the mean and reciprocal deviation of each group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupNormSilu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GroupNorm followed by SiLU, with the mean and reciprocal deviation of each group.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupNormSiluV2GetWorkspaceSize(
+    self: int | None,
+    gamma: int | None,
+    beta: int | None,
+    group: int,
+    eps: float,
+    activateSilu: int,
+    out: int | None,
+    meanOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupNormSiluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
 
     Phase two: queues the work.
     """

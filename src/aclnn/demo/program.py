@@ -36,7 +36,7 @@ class Program:
         capi.aclFinalize()
 
     def call(self, operator: Operator, arguments: Mapping[str, Any]) -> None:
-        """Copy the arguments to the device, run both phases, wait, and copy the outputs back into their arrays.
+        """Copy the arguments to the device, run both phases, wait, and copy what it writes back into the arrays.
 
         Args:
             operator: what to call.
@@ -60,7 +60,7 @@ class Program:
             workspace = _malloc(size, releases) if size else 0
             _expect(getattr(capi, operator.function)(workspace, size, executor, self._stream))
             _expect(capi.aclrtSynchronizeStream(self._stream))
-            for parameter in operator.outputs:
+            for parameter in (*operator.outputs, *(p for p in operator.inputs if p.updated)):
                 if (array := arguments[parameter.name]) is not None:
                     _copy(_address(array), addresses[parameter.name], array.nbytes, capi.ACL_MEMCPY_DEVICE_TO_HOST)
         self.calls += 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from ctypes import c_float
 from dataclasses import replace
 
 from aclnn.core.checks import rule
-from aclnn.core.operator import Call, Check
+from aclnn.core.operator import Call, Check, Shape, View
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.formula import Real, row_mean, sqrt
 
@@ -78,3 +79,28 @@ def mask_of_three(call: Call) -> str | None:
     """Require three mask values."""
     length = len(call["outputMask"] or ())
     return None if length == 3 else f"outputMask: expected 3 values, got {length}"
+
+
+def root_mean_square(x: Real, eps: float) -> Real:
+    """1/sqrt(mean of x² + eps) of each row."""
+    return 1.0 / sqrt(row_mean(x * x) + eps)
+
+
+class Rows:
+    """Views of tensors as M rows of N columns, N the product of a tensor's last ``normalized_dims`` dimensions."""
+
+    def __init__(self, shape: Shape, normalized_dims: int) -> None:
+        split = len(shape) - normalized_dims
+        self.m, self.n = math.prod(shape[:split]), math.prod(shape[split:])
+
+    def all(self, name: str) -> View:
+        """View a tensor with every element."""
+        return View(name, (self.m, self.n))
+
+    def columns(self, name: str) -> View:
+        """View a tensor with one element for each column."""
+        return View(name, (1, self.n))
+
+    def statistic(self, name: str) -> View:
+        """View a tensor with one element for each row."""
+        return View(name, (self.m, 1))

@@ -1,0 +1,136 @@
+"""aclnnGemmaRmsNorm: RMSNorm whose weight is shifted by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aclnn.core.checks import (
+    MOST_DIMS,
+    WITH_BFLOAT16,
+    Column,
+    dims_between,
+    each,
+    extents,
+    generated,
+    nothing_to_write,
+    rule,
+    same_shape,
+    size_is,
+)
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shape
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.execution import arrays
+from aclnn.formula import Real
+from aclnn.operators.normalization import Rows, float32, root_mean_square
+from aclnn.typing import Array, ArrayLike
+
+_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
+_OUTPUTS = ("yOut", "rstdOut")
+
+
+def gemma_norm(x: Real, w: Real, eps: float) -> tuple[Real, Real]:
+    """x·rstd·(1 + w), and rstd."""
+    rstd = root_mean_square(x, eps)
+    return x * rstd * (1.0 + w), rstd
+
+
+def _columns(product: Product) -> list[Column]:
+    gammas = (DataType.FLOAT,) if product in CLASS_950 else ()
+    return [(x, gamma, x, DataType.FLOAT) for x in _SUPPORT.get(product, ()) for gamma in dict.fromkeys((x, *gammas))]
+
+
+def _split(call: Call) -> tuple[Shape, Shape]:
+    """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
+    shape = call["x"].shape
+    split = max(0, len(shape) - len(call["gamma"].shape))
+    return shape[:split], shape[split:]
+
+
+def _trailing(call: Call, name: str) -> str | None:
+    expected, got = _split(call)[1], call[name].shape
+    if got == expected:
+        return None
+    return f"expected shape {extents(expected)} (x's trailing dimensions), got {extents(got)}"
+
+
+def _no_zero(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    return f"expected no dimension of 0, got {extents(shape)}" if 0 in shape else None
+
+
+def _epsilon(call: Call) -> str | None:
+    return f"epsilon: expected 0 or more, got {call['epsilon']}" if float32(call["epsilon"]) < 0 else None
+
+
+def _work(call: Call) -> Reduction | None:
+    if nothing_to_write(call, _OUTPUTS):
+        return None
+    rows = Rows(call["x"].shape, len(call["gamma"].shape))
+    return Reduction(
+        gemma_norm,
+        (rows.all("x"), rows.columns("gamma")),
+        (rows.all("yOut"), rows.statistic("rstdOut")),
+        (1,),
+        (float32(call["epsilon"]),),
+    )
+
+
+def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
+    x, (rows, columns) = call["x"], _split(call)
+    return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, rows + (1,) * len(columns))}
+
+
+GEMMA_RMS_NORM = Operator(
+    name="gemma_rms_norm",
+    function="aclnnGemmaRmsNorm",
+    summary="RMSNorm over the trailing dimensions with a weight of 1 + w, as in Gemma.",
+    formula="y = x * rstd * (1 + w),  rstd = 1 / sqrt(sum(x^2) / N + eps)",
+    parameters=(
+        Parameter("x", "input", Kind.INPUT, "(A…, R…), M rows of N columns"),
+        Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
+        Parameter("epsilon", "eps", Kind.DOUBLE, "added to the mean square; rounded to float32"),
+        Parameter("yOut", "out", Kind.OUTPUT, "y: (A…, R…)", c_type="const aclTensor *"),
+        Parameter("rstdOut", "rstd", Kind.OUTPUT, "of each row: (A…, 1…)", c_type="const aclTensor *"),
+    ),
+    support=_SUPPORT,
+    checks=generated(
+        ("x", "gamma"),
+        _OUTPUTS,
+        _columns,
+        dims_between(1, MOST_DIMS, "x", "gamma"),
+        each("trailing dimensions of x", ("gamma",), _trailing),
+        each("no dimension of 0", ("gamma", "x"), _no_zero),
+        same_shape("yOut", "x"),
+        # The vendor's code takes any shape, and writes past the end of one that is too small.
+        size_is("rows", lambda call: math.prod(_split(call)[0]), "rstdOut"),
+        rule("0 or more: epsilon", _epsilon),
+    ),
+    work=_work,
+    infer=_infer,
+)
+
+
+def gemma_rms_norm(
+    input: ArrayLike, weight: ArrayLike, eps: float = 1e-6, out: Sequence[ArrayLike | None] = (None, None)
+) -> tuple[Array, Array]:
+    """RMSNorm with a weight of 1 + w over the trailing dimensions, as many as w has: M rows of N columns.
+
+    ``y = x·rstd·(1 + w)`` with ``rstd = 1 / sqrt(Σx²/N + eps)``.
+
+    Args:
+        input: x (A…, R…); float32, float16 or bfloat16. Arrays are NumPy arrays or anything on the CPU with
+            ``__dlpack__`` or ``__array_interface__``; any strides.
+        weight: w (R…), x's data type, of the 950 products also float32.
+        eps: added to the mean square, rounded to float32; 0 or more.
+        out: where to write y and rstd; new NumPy arrays where None.
+
+    Returns:
+        y (A…, R…) in x's data type, rstd (A…, 1…) in float32.
+
+    Raises:
+        AclnnError: an argument that aclnnGemmaRmsNorm refuses, with its status code.
+    """
+    results = arrays.call(GEMMA_RMS_NORM, (input, weight), (eps,), out)
+    return results[0], results[1]
