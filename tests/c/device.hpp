@@ -33,12 +33,17 @@ inline void ok(int status, const std::string& what)
     expect(status == 0, what + ": status " + std::to_string(status));
 }
 
-inline size_t size_of(aclDataType type) { return type == ACL_FLOAT ? 4 : 2; }
+inline size_t size_of(aclDataType type) { return type == ACL_INT64 ? 8 : type == ACL_FLOAT ? 4 : 2; }
 
 inline float widen(aclDataType type, const void* from)
 {
     uint32_t bits = 0;
     float value;
+    if (type == ACL_INT64) {
+        int64_t whole;
+        std::memcpy(&whole, from, 8);
+        return static_cast<float>(whole);
+    }
     if (type == ACL_FLOAT) {
         std::memcpy(&value, from, 4);
         return value;
@@ -73,6 +78,11 @@ inline double spacing(aclDataType type, double value)
 // Ordinary values only: they are representable or are rounded here, ties to even.
 inline void narrow(aclDataType type, double value, void* to)
 {
+    if (type == ACL_INT64) {
+        const int64_t whole = static_cast<int64_t>(value);
+        std::memcpy(to, &whole, 8);
+        return;
+    }
     const double unit = spacing(type, value);
     const float rounded = static_cast<float>(type == ACL_FLOAT ? value : std::nearbyint(value / unit) * unit);
     uint32_t bits;

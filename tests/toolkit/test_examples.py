@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Kind
 from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
@@ -28,13 +30,13 @@ LITERALS = {
 
 
 def expressible(case: Case) -> list[Example]:
-    """The examples without integers, arrays of attributes and the like."""
+    """The examples whose tensors and attributes can be written in C++ here."""
     if not all(p.kind in LITERALS or p.kind is Kind.SCALAR for p in case.operator.attributes):
         return []
     return [
         example
         for example in case.examples
-        if all(given is None or given[0].dtype in FLOATS for given in example.inputs.values())
+        if all(given is None or given[0].dtype in (*FLOATS, DataType.INT64) for given in example.inputs.values())
     ]
 
 
@@ -68,7 +70,8 @@ def block(case: Case, example: Example) -> Iterator[str]:
     for parameter in case.operator.parameters:
         name = given[parameter.name] = parameter.name + "_"
         if parameter.kind is Kind.OUTPUT:
-            yield tensor(name, T(*outputs[parameter.name]), [])
+            dtype, shape = outputs[parameter.name]
+            yield tensor(name, T(dtype, shape), [0.0] * math.prod(shape))  # rows that are not computed stay so
             given[parameter.name] = f"{name}.handle()"
         elif parameter.kind is Kind.INPUT:
             value = example.inputs[parameter.name]
