@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -78,6 +79,14 @@ def compile_no_more() -> None:
         jit = sys.modules.get("aclnn.kernels.cpu.jit")
     if jit is not None:
         jit.stop()
+
+
+def bind(
+    plan: Plan, inputs: Sequence[int], outputs: Sequence[int], workspace: int
+) -> Callable[[], Sequence[tuple[int, ...]] | None]:
+    """Return a function that runs a plan at these addresses, any number of times while their memory lives."""
+    bound: Callable[[Sequence[int], Sequence[int]], Callable[[], Any]] | None = getattr(plan, "bind", None)
+    return partial(plan.run, inputs, outputs, workspace) if bound is None else bound(inputs, outputs)
 
 
 def headers(arrays: tuple[Any, ...]) -> Headers:

@@ -67,22 +67,35 @@ class LibraryPlan:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
         """See ``aclnn.kernels.Plan``; every result is there before anything is written."""
+        return self.bind(inputs, outputs)()
+
+    def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], Sequence[tuple[int, ...]] | None]:
+        """See ``aclnn.kernels.bind``: arrays over memory take longer to make than small ones to compute."""
         addresses = iter(inputs)
+        operands = [view(given, next(addresses)) if isinstance(given, Layout) else given for given in self._inputs]
+        if self._sized_by_result:
+            return lambda: self._compute_sized(operands, outputs)
+        written = [view(layout, address) for layout, address in zip(self._outputs, outputs, strict=True)]
+
+        def compute() -> None:
+            with np.errstate(all="ignore"):
+                for result, array in zip(self._results(operands), written, strict=True):
+                    np.copyto(array, convert(result, array.dtype))
+
+        return compute
+
+    def _compute_sized(self, operands: Sequence[Array], outputs: Sequence[int]) -> Sequence[tuple[int, ...]]:
         with np.errstate(all="ignore"):
-            operands = [
-                self._operand(view(given, next(addresses))) if isinstance(given, Layout) else given
-                for given in self._inputs
-            ]
-            found = self._function(*operands)
-            results = [np.asarray(result) for result in (found if isinstance(found, tuple) else (found,))]
-            if self._dtype is not None:
-                results = [convert(result, self._dtype) for result in results]
+            results = self._results(operands)
             for result, layout, address in zip(results, self._outputs, outputs, strict=True):
-                if self._sized_by_result:
-                    layout = Layout(layout.dtype, result.shape, contiguous_strides(result.shape))
-                written = view(layout, address)
-                np.copyto(written, convert(result, written.dtype))
-        return [result.shape for result in results] if self._sized_by_result else None
+                array = view(Layout(layout.dtype, result.shape, contiguous_strides(result.shape)), address)
+                np.copyto(array, convert(result, array.dtype))
+        return [result.shape for result in results]
+
+    def _results(self, operands: Sequence[Array]) -> list[Array]:
+        found = self._function(*map(self._operand, operands))
+        results = [np.asarray(result) for result in (found if isinstance(found, tuple) else (found,))]
+        return results if self._dtype is None else [convert(result, self._dtype) for result in results]
 
 
 def _times(dy: Any, factor: Any) -> Any:

@@ -9,11 +9,10 @@ import sys
 import threading
 from _thread import interrupt_main
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
 from aclnn import capi, kernels
-from aclnn.capi.prototype import FUNCTIONS, CFunction
+from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
 from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
@@ -149,108 +148,71 @@ def _onerror(function: CFunction) -> Callable[..., None]:
 
 
 def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
-    compute = _with_inputs(function, marshaller)
+    """Return the implementation for C's arguments as they come, out-parameters too.
+
+    Written out and compiled, as ``dataclasses`` does it: a call takes half the time of nested functions.
+    """
+    names = [parameter.name for parameter in function.parameters]
+    lines = [f"def {function.name}({', '.join(names)}):"]
+    lines += [
+        f"    if not {p.name}: return _null(_function, {p.name!r})"
+        for p in (function.outputs if function.returns_status else ())
+        if not p.nullable
+    ]
+    lines += ["    try:"]
+    lines += [
+        f"        if {p.counted_by} > _longest and {p.name}: raise _too_long({p.counted_by!r}, {p.counted_by})"
+        for p in function.inputs
+        if p.counted_by is not None
+    ]
+    result = f"_implementation({', '.join(map(_input, function.inputs))})"
     if not function.returns_status:
-        return _value_entry(function, marshaller, compute)
-    return _status_entry(function, compute) if not function.outputs else _result_entry(function, marshaller, compute)
-
-
-def _with_inputs(function: CFunction, marshaller: _Marshaller) -> Entry:
-    """The implementation, taking all of C's arguments as they come, out-parameters too."""
-    implementation = function.implementation
-    names = [parameter.name for parameter in function.parameters]
-    inputs = [names.index(parameter.name) for parameter in function.inputs]
-    arrays = [(names.index(p.name), names.index(p.counted_by)) for p in function.inputs if p.counted_by is not None]
-    texts = [names.index(parameter.name) for parameter in function.inputs if is_text(parameter)]
-    if len(inputs) == len(names):
-        pick: Entry = lambda values: values  # noqa: E731  (one of three ways to say the same)
+        text = f"_text(_function, {result})" if result_type(function) == "const char *" else result
+        lines += [f"        return {text}"]
     else:
-        pick = itemgetter(*inputs) if len(inputs) > 1 else lambda values: [values[at] for at in inputs]
-    if not arrays and not texts:
-        return lambda *values: implementation(*pick(values))
-
-    def converted(*values: Any) -> Any:
-        given = list(values)
-        for at, counter in arrays:
-            if values[at] and values[counter] > _LONGEST_ARRAY:
-                raise AclnnError(
-                    ACLNN_ERR_PARAM_INVALID,
-                    f"{names[counter]}: expected at most {_LONGEST_ARRAY} elements, got {values[counter]}",
-                )
-            given[at] = marshaller.elements(values[at], values[counter])
-        for at in texts:
-            given[at] = marshaller.string(values[at])
-        return implementation(*pick(given))
-
-    return converted
-
-
-def _value_entry(function: CFunction, marshaller: _Marshaller, compute: Entry) -> Entry:
-    is_string = result_type(function) == "const char *"
-    refused = _fallback(function, marshaller)
-
-    def value(*values: Any) -> Any:
-        try:
-            result = compute(*values)
-        except AclnnError as error:
-            function.refuse(error)
-            return refused
-        return marshaller.text(function, result) if is_string else result
-
-    return value
-
-
-def _status_entry(function: CFunction, compute: Entry) -> Entry:
-    def status(*values: Any) -> Any:
-        try:
-            result = compute(*values)
-        except AclnnError as error:
-            return function.refuse(error)
+        found = [f"_{parameter.name}" for parameter in function.outputs]
+        lines += [f"        {', '.join(found) or '_status'} = {result}"]
+        lines += [f"        {_output(parameter)}" for parameter in function.outputs]
+    refused = "_refuse(error)" if function.returns_status else "_refuse(error) and _refused"
+    lines += ["    except _Refusal as error:", f"        return {refused}"]
+    if function.returns_status:
         # Two functions answer with a status that is not about the call itself.
-        return 0 if result is None else result
+        lines += ["    return 0" if function.outputs else "    return _status or 0"]
+    scope: dict[str, Any] = {
+        "_Refusal": AclnnError,
+        "_array": marshaller.array,
+        "_function": function,
+        "_implementation": function.implementation,
+        "_longest": _LONGEST_ARRAY,
+        "_null": _null,
+        "_refuse": function.refuse,
+        "_refused": _fallback(function, marshaller),
+        "_string": marshaller.string,
+        "_text": marshaller.text,
+        "_too_long": _too_long,
+        "_unpack": marshaller.ffi.unpack,
+    }
+    exec("\n".join(lines), scope)
+    entry: Entry = scope[function.name]
+    return entry
 
-    return status
+
+def _input(parameter: CParameter) -> str:
+    if parameter.counted_by is not None:
+        return f"tuple(_unpack({parameter.name}, {parameter.counted_by})) if {parameter.name} else None"
+    return f"_string({parameter.name})" if is_text(parameter) else parameter.name
 
 
-def _result_entry(function: CFunction, marshaller: _Marshaller, compute: Entry) -> Entry:
-    names = [parameter.name for parameter in function.parameters]
-    required = [names.index(parameter.name) for parameter in function.outputs if not parameter.nullable]
-    store = _store(function, marshaller)
+def _output(parameter: CParameter) -> str:
+    found = f"_array(_{parameter.name})" if parameter.counted_by is not None else f"_{parameter.name}"
+    unless_null = f"if {parameter.name}: " if parameter.nullable else ""
+    return f"{unless_null}{parameter.name}[0] = {found}"
 
-    def results(*values: Any) -> int:
-        for at in required:
-            if not values[at]:
-                return _null(function, names[at])
-        try:
-            store(values, compute(*values))
-        except AclnnError as error:
-            return function.refuse(error)
-        return 0
 
-    return results
+def _too_long(counter: str, count: int) -> AclnnError:
+    text = f"{counter}: expected at most {_LONGEST_ARRAY} elements, got {count}"
+    return AclnnError(ACLNN_ERR_PARAM_INVALID, text)
 
 
 def _null(function: CFunction, name: str) -> int:
     return function.refuse(AclnnError(function.null_status, f"{name}: expected an address for the result, got null"))
-
-
-def _store(function: CFunction, marshaller: _Marshaller) -> Entry:
-    """Return a function that writes results where C's out-parameters point."""
-    names = [parameter.name for parameter in function.parameters]
-    outputs = [names.index(parameter.name) for parameter in function.outputs]
-    lists = [parameter.counted_by is not None for parameter in function.outputs]
-    if len(outputs) == 1 and not lists[0]:
-        only = outputs[0]
-
-        def store_one(values: Sequence[Any], result: Any) -> None:
-            if values[only]:
-                values[only][0] = result
-
-        return store_one
-
-    def store(values: Sequence[Any], results: Sequence[Any]) -> None:
-        for at, is_list, result in zip(outputs, lists, results, strict=True):
-            if values[at]:
-                values[at][0] = marshaller.array(result) if is_list else result
-
-    return store
