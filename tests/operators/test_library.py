@@ -69,6 +69,18 @@ NLL = {"target": T(D.INT64, (2,)), "reduction": 1, "ignoreIndex": -100}
 SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
 FOREACH = tuple(operator.name for operator in LIBRARY_OPERATORS if operator.name.startswith("foreach"))
 
+#: Planes of 5 × 4 in two samples of four channels; a kernel of 3 × 2 for two groups of channels.
+IMAGES, KERNELS, FOUND = (2, 4, 5, 4), (6, 2, 3, 2), (2, 6, 2, 5)
+CONVOLUTION = {"stride": (2, 1), "padding": (1, 1), "dilation": (2, 1), "transposed": False, "outputPadding": (0, 0)}
+POOLING = {"kernelSize": (3, 2), "stride": (2,), "padding": (1, 0), "ceilMode": True}
+DILATED, POOLED = POOLING | {"dilation": (1, 2)}, (2, 4, 3, 2)
+AVERAGE = POOLING | {"countIncludePad": False, "divisorOverride": 0, "cubeMathType": 0}
+
+
+def convolved(d: D) -> Arguments:
+    return {"input": T(d, IMAGES), "weight": T(d, KERNELS), "groups": 2, "cubeMathType": 0} | CONVOLUTION
+
+
 #: What a valid call has beyond tensors of one type and shape.
 SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
     "cast": lambda d: {"dtype": D.FLOAT, "out": T(D.FLOAT, GRID)},
@@ -151,6 +163,44 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
         "scalar": scalar(D.FLOAT, 1),
         "out": (T(d, ()), T(d, (1,))),
     },
+    "convolution": lambda d: convolved(d) | {"bias": T(d, (6,)), "output": T(d, FOUND)},
+    "convolution_backward": lambda d: (
+        convolved(d)
+        | {
+            "gradOutput": T(d, FOUND),
+            "biasSizes": (6,),
+            "outputMask": (True, True, True),
+            "gradInput": T(d, IMAGES),
+            "gradWeight": T(d, KERNELS),
+            "gradBias": T(d, (6,)),
+        }
+    ),
+    "max_pool2d_with_indices": lambda d: (
+        DILATED | {"self": T(d, IMAGES), "out": T(d, POOLED), "indices": T(D.INT64, POOLED)}
+    ),
+    "max_pool2d_with_indices_backward": lambda d: (
+        DILATED
+        | {
+            "gradOutput": T(d, POOLED),
+            "self": T(d, IMAGES),
+            "indices": T(D.INT32, POOLED),
+            "gradInput": T(d, IMAGES),
+        }
+    ),
+    "max_pool2d_with_mask": lambda d: (
+        DILATED | {"self": T(d, IMAGES), "out": T(d, POOLED), "indices": T(D.INT8, (2, 4, 6, 64))}
+    ),
+    "max_pool2d_with_mask_backward": lambda d: (
+        DILATED
+        | {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "indices": T(D.INT8, (2, 4, 6, 64))}
+        | {"gradInput": T(d, IMAGES)}
+    ),
+    "avg_pool2d": lambda d: AVERAGE | {"self": T(d, IMAGES), "out": T(d, POOLED)},
+    "avg_pool2d_backward": lambda d: (
+        AVERAGE | {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "gradInput": T(d, IMAGES)}
+    ),
+    "adaptive_avg_pool2d": lambda d: {"self": T(d, IMAGES), "outputSize": (3, 2), "out": T(d, POOLED)},
+    "adaptive_avg_pool2d_backward": lambda d: {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "out": T(d, IMAGES)},
     "apply_adam_w_v2": lambda d: {
         "step": T(D.FLOAT, (1,)),
         "lr": 0.125,
@@ -205,6 +255,16 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
             "mse_loss_backward",
             "embedding_dense_backward",
             "apply_adam_w_v2",
+            "convolution",
+            "convolution_backward",
+            "max_pool2d_with_indices",
+            "max_pool2d_with_indices_backward",
+            "max_pool2d_with_mask",
+            "max_pool2d_with_mask_backward",
+            "avg_pool2d",
+            "avg_pool2d_backward",
+            "adaptive_avg_pool2d",
+            "adaptive_avg_pool2d_backward",
             *FOREACH,
         ),
         TRAINED,
@@ -315,6 +375,31 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "foreach_sqrt": lambda a: torch._foreach_sqrt(_wides(a["x"])),
     "foreach_norm": lambda a: torch._foreach_norm(_wides(a["x"]), 1),
     "apply_adam_w_v2": lambda a: _adam(a),
+    "convolution": lambda a: torch.ops.aten.convolution(
+        _wide(a["input"]), _wide(a["weight"]), _wide(a["bias"]), (2, 1), (1, 1), (2, 1), False, (0, 0), 2
+    ),
+    "convolution_backward": lambda a: torch.ops.aten.convolution_backward(
+        *(_wide(a[name]) for name in ("gradOutput", "input", "weight")),
+        *((6,), (2, 1), (1, 1), (2, 1), False, (0, 0), 2, (True, True, True)),
+    ),
+    "max_pool2d_with_indices": lambda a: torch.nn.functional.max_pool2d(
+        _wide(a["self"]), (3, 2), 2, (1, 0), (1, 2), True, return_indices=True
+    ),
+    "max_pool2d_with_indices_backward": lambda a: (
+        torch.zeros(8, 20, dtype=torch.float64)
+        .scatter_add(1, a["indices"].long().reshape(8, -1), _wide(a["gradOutput"]).reshape(8, -1))
+        .reshape(IMAGES)
+    ),
+    "max_pool2d_with_mask": lambda a: _masked_maxima(a),
+    "max_pool2d_with_mask_backward": lambda a: _unmasked(a),
+    "avg_pool2d": lambda a: torch.nn.functional.avg_pool2d(_wide(a["self"]), (3, 2), 2, (1, 0), True, False),
+    "avg_pool2d_backward": lambda a: torch.ops.aten.avg_pool2d_backward(
+        _wide(a["gradOutput"]), _wide(a["self"]), (3, 2), (2, 2), (1, 0), True, False, None
+    ),
+    "adaptive_avg_pool2d": lambda a: torch.nn.functional.adaptive_avg_pool2d(_wide(a["self"]), (3, 2)),
+    "adaptive_avg_pool2d_backward": lambda a: torch.ops.aten._adaptive_avg_pool2d_backward(
+        _wide(a["gradOutput"]), _wide(a["self"])
+    ),
 }
 
 
@@ -333,6 +418,26 @@ def _wides(tensors: Any) -> Any:
 
 def _lerp(start: Any, end: Any, weight: float) -> Any:
     return torch.lerp(_wide(start), _wide(end), weight)
+
+
+def _places(indices: Any) -> Any:
+    """The place in its window of 3 × 2 of each maximum, from its index in the plane of 5 × 4."""
+    rows, columns = indices // 4, indices % 4
+    return (rows - (2 * torch.arange(3)[:, None] - 1)) * 2 + (columns - 2 * torch.arange(2)) // 2
+
+
+def _masked_maxima(a: Mapping[str, Any]) -> Any:
+    y, indices = REFERENCES["max_pool2d_with_indices"](a)
+    mask = torch.zeros(8, 384)
+    mask[:, :12:2] = _places(indices).reshape(8, 6).float()
+    return y, mask.reshape(2, 4, 6, 64)
+
+
+def _unmasked(a: Mapping[str, Any]) -> Any:
+    """The gradient of the third element of each window, to which ``place`` lets the mask point."""
+    total = torch.zeros(IMAGES, dtype=torch.float64)
+    total[:, :, ::2, ::2] = _wide(a["gradOutput"])
+    return total
 
 
 def _adam(a: Mapping[str, Any]) -> Any:
@@ -378,6 +483,7 @@ INDICES = {
     ("nll_loss_backward", "target"): 3,
     ("embedding", "indices"): 2,
     ("embedding_dense_backward", "indices"): 2,
+    ("max_pool2d_with_indices_backward", "indices"): 20,
 }
 #: What is of one sign.
 NOT_NEGATIVE = {"vRef", "maxGradNormOptionalRef", "step"}
@@ -430,7 +536,7 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "converts to dtype": lambda o, name: Break({"dtype": D.INT32}, "converts to ACL_INT32"),
     "holds the result": lambda o, name: _too_narrow(o, name),
     "at most 8 dimensions": lambda o, name: Break(_nine(o, name), "at most 8 dimensions"),
-    "same shape as self": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "same shape as self": lambda o, name: Break(shape((3, 2), name), f"shape {[*valid(o, D.FLOAT)['self'].shape]}"),
     "broadcasts with self": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcasts with selfRef": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of self and other": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
@@ -526,6 +632,31 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
         product=Product.ASCEND_950,
     ),
     "as varRef, with amsgrad": lambda o, name: Break({name: None}, "an object with amsgrad"),
+    "3 to 5 dimensions": lambda o, name: Break(shape((2, 4), name), "3 to 5" if name == "input" else "4 dimensions"),
+    "as many as dimensions": lambda o, name: Break({name: (1, 1, 1)}, "2"),
+    "at least": lambda o, name: Break({name: (-1, 1)}, "of at least"),
+    "channels": lambda o, name: Break(
+        {"groups": 0} if name == "groups" else shape((2, 3, 5, 4) if name == "input" else (5, 2, 3, 2), name),
+        {"groups": "at least 1", "input": "4 channels", "weight": "a multiple of 2"}[name],
+    ),
+    "shape of the convolution": lambda o, name: Break(shape((2, 6, 2, 4), name), "[2, 6, 2, 5]"),
+    "one a channel": lambda o, name: Break(shape((4,), name), "[6]"),
+    "0 to 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
+    "three values": lambda o, name: Break({name: (True, True)}, "3 values"),
+    "wanted": lambda o, name: Break(
+        {name: None} if name == "gradBias" else shape((2, 4, 5, 5), name), "a tensor" if name == "gradBias" else "shape"
+    ),
+    "3 or 4 dimensions": lambda o, name: Break(shape((5, 4), name), "(C, H, W)"),
+    "sizes of windows": lambda o, name: Break(
+        {name: (2, 2) if name == "padding" else (2, 2, 2)}, "at most half" if name == "padding" else "1 or 2 numbers"
+    ),
+    "shape of the windows": lambda o, name: Break(shape((2, 4, 3, 4), name), "[2, 4, 3, "),
+    "room for the mask": lambda o, name: Break(shape((2, 4, 6, 32), name), "[2, 4, 6, 64]"),
+    "the plane that is wanted": lambda o, name: Break(
+        {name: (3,)} if name == "outputSize" else shape((2, 4, 3, 3), name),
+        "2 numbers" if name == "outputSize" else "[2, 4, 3, 2]",
+    ),
+    "the planes of self": lambda o, name: Break(shape((2, 3, 3, 2), name), "[2, 4]"),
 }
 
 
@@ -684,6 +815,8 @@ def place(operator: Operator, name: str, value: T, layout: str, random: np.rando
         array = array[:1]  # broadcast
     if (operator.name, name) in INDICES:
         array = array % INDICES[operator.name, name]
+    if (operator.name, name) == ("max_pool2d_with_mask_backward", "indices"):
+        array = np.tile(np.array([2, 0], np.int8), array.size // 2).reshape(array.shape)
     if value.dtype not in COMPLEX and (name in NOT_NEGATIVE or operator.name in ("sqrt", "foreach_sqrt")):
         array = np.abs(array)
     is_plain = operator.name == "masked_select" or (operator.name == "cat" and array.ndim == 1)
@@ -722,6 +855,7 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
         divides = "div" in operator.name or operator.name in ("reciprocal", "exp", "sqrt")
         tolerance = unit.get(d, 2.0**-22 if divides and d in (*INTEGERS, D.BOOL) else 2.0**-50)
         tolerance = tolerance if d in (*FLOATING, *COMPLEX) or divides else 0
+        tolerance *= 8 if d == D.FLOAT and operator.name.startswith("convolution") else 1  # sums of up to 60, to 100
         for name, result in zip(outs, expected if isinstance(expected, (tuple, list)) else [expected], strict=True):
             out = placed[name]
             got = out.view[tuple(map(slice, out.tensor.shape))]
@@ -765,6 +899,29 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "embedding": {"indices": {"shape": (0,)}, "out": {"shape": (0, 3)}},
     "embedding_dense_backward": {"indices": {"shape": (0,)}, "numWeights": 0},
     "apply_adam_w_v2": {"step": {"shape": (1,)}},
+    "convolution": {
+        "input": {"shape": (0, *IMAGES[1:])},
+        "output": {"shape": (0, *FOUND[1:])},
+        "weight": {"shape": KERNELS},
+        "bias": {"shape": (6,)},
+    },
+    "convolution_backward": {
+        "gradOutput": {"shape": (0, *FOUND[1:])},
+        "input": {"shape": (0, *IMAGES[1:])},
+        "weight": {"shape": KERNELS},
+        "gradInput": {"shape": (0, *IMAGES[1:])},
+        "gradWeight": {"shape": KERNELS},
+        "gradBias": {"shape": (6,)},
+    },
+    **{
+        name: {
+            p.name: {"shape": (0, *valid(BY_NAME[name], D.FLOAT)[p.name].shape[1:])}
+            for p in BY_NAME[name].parameters
+            if p.is_tensor
+        }
+        for name in BY_NAME
+        if "pool" in name
+    },
     **{name: {p.name: (T(D.FLOAT, (0, 3)),) for p in BY_NAME[name].parameters if p.kind in LISTS} for name in FOREACH},
     "foreach_div_scalar_list": {"x": (T(D.FLOAT, (0,)),), "out": (T(D.FLOAT, (0,)),), "scalars": (scalar(D.FLOAT, 1),)},
     "foreach_norm": {"x": (), "out": ()},
@@ -785,6 +942,56 @@ def test_empty_tensors_are_nothing_to_do(operator: Operator) -> None:
     executor = prepare(operator, described(changed(valid(operator, default), empty)), Product.ATLAS_A2)
     if operator.name != "mean":
         executor.run()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutions_of_every_rank_with_their_gradients(rank: int, transposed: bool) -> None:
+    random = np.random.default_rng(rank)
+    stride, pads, dilation = ((2, 1, 2)[:rank], (1, 0, 2)[:rank], (1, 2, 1)[:rank])
+    more = (1, 0, 0)[:rank] if transposed else (0,) * rank
+    x = random.normal(size=(2, 4, *(7, 6, 5)[:rank])).astype(np.float32)
+    w = random.normal(size=(4, 3, *(3, 2, 3)[:rank]) if transposed else (6, 2, *(3, 2, 3)[:rank])).astype(np.float32)
+    attributes = (stride, pads, dilation, transposed, more, 2)
+    y = torch.ops.aten.convolution(_wide(to_torch(x)), _wide(to_torch(w)), None, *attributes)
+    dy = random.normal(size=tuple(y.shape)).astype(np.float32)
+    wanted = torch.ops.aten.convolution_backward(
+        *(_wide(to_torch(each)) for each in (dy, x, w)), [6], *attributes, (True, True, True)
+    )
+    given = {name: Placed(array, "transposed") for name, array in (("gradOutput", dy), ("input", x), ("weight", w))}
+    outs = {
+        name: Placed(np.zeros(tuple(result.shape), np.float32), "contiguous")
+        for name, result in zip(("output", "gradInput", "gradWeight", "gradBias"), (y, *wanted), strict=True)
+    }
+    call = dict(
+        zip(("stride", "padding", "dilation", "transposed", "outputPadding", "groups"), attributes, strict=True)
+    )
+    call |= {name: each.tensor for name, each in {**given, **outs}.items()}
+    call |= {"bias": None, "cubeMathType": 0, "biasSizes": (6,), "outputMask": (True, True, True)}
+    for operator in ("convolution", "convolution_backward"):
+        chosen = {p.name: call[p.name] for p in BY_NAME[operator].parameters}
+        prepare(BY_NAME[operator], chosen, Product.ATLAS_A2).run()
+    for out, result in zip(outs.values(), (y, *wanted), strict=True):
+        np.testing.assert_allclose(out.view, result.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_mask_leads_gradients_to_the_maxima() -> None:
+    """One window's elements of equal size among them: the first takes the gradient."""
+    random = np.random.default_rng(3)
+    x = random.integers(0, 5, IMAGES).astype(np.float32)
+    dy = random.normal(size=POOLED).astype(np.float32)
+    leaf = to_torch(x).requires_grad_()
+    y = torch.nn.functional.max_pool2d(leaf, (3, 2), 2, (1, 0), (1, 2), True)
+    y.backward(to_torch(dy))
+    placed = {name: Placed(array, "contiguous") for name, array in (("self", x), ("gradOutput", dy))}
+    placed |= {"out": Placed(np.zeros(POOLED, np.float32), "contiguous")}
+    placed |= {"indices": Placed(np.zeros((2, 4, 6, 64), np.int8), "contiguous")}
+    placed |= {"gradInput": Placed(np.zeros(IMAGES, np.float32), "contiguous")}
+    call = DILATED | {name: each.tensor for name, each in placed.items()}
+    for name in ("max_pool2d_with_mask", "max_pool2d_with_mask_backward"):
+        prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(placed["out"].view, y.detach().numpy())
+    np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6)
 
 
 def test_tensors_of_several_types_are_joined_in_the_promoted_one() -> None:

@@ -3335,6 +3335,247 @@ def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int |
     Phase two: queues the work.
     """
 
+def aclnnConvolutionGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    bias: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    transposed: int,
+    outputPadding: int | None,
+    groups: int,
+    output: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Convolve, or convolve transposed, in one to three dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvolution(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Convolve, or convolve transposed, in one to three dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnConvolutionBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    weight: int | None,
+    biasSizes: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    transposed: int,
+    outputPadding: int | None,
+    groups: int,
+    outputMask: int | None,
+    cubeMathType: int,
+    gradInput: int | None,
+    gradWeight: int | None,
+    gradBias: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of a convolution with respect to its input, its weight and its bias.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvolutionBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of a convolution with respect to its input, its weight and its bias.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    ceilMode: int,
+    out: int | None,
+    indices: int | None,
+) -> tuple[int, int, int]:
+    """The largest element of each window, and its index in the plane.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool2dWithIndices(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """The largest element of each window, and its index in the plane.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    indices: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    ceilMode: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of max pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool2dWithIndicesBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of max pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxPool2dWithMaskGetWorkspaceSize(
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    ceilMode: int,
+    out: int | None,
+    indices: int | None,
+) -> tuple[int, int, int]:
+    """The largest element of each window, and which of the window's it is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool2dWithMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The largest element of each window, and which of the window's it is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    indices: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    ceilMode: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of max pooling with a mask with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool2dWithMaskBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of max pooling with a mask with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAvgPool2dGetWorkspaceSize(
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    ceilMode: int,
+    countIncludePad: int,
+    divisorOverride: int,
+    cubeMathType: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """The mean of each window.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAvgPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The mean of each window.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAvgPool2dBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    ceilMode: int,
+    countIncludePad: int,
+    divisorOverride: int,
+    cubeMathType: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of average pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAvgPool2dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of average pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveAvgPool2dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Means over as many windows as are wanted, which together cover the plane.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveAvgPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Means over as many windows as are wanted, which together cover the plane.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of adaptive average pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveAvgPool2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of adaptive average pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 

@@ -11,6 +11,7 @@ from aclnn.operators.library import (
     bitwise,
     comparison,
     conversion,
+    convolution,
     dropout,
     foreach,
     joining,
@@ -19,6 +20,7 @@ from aclnn.operators.library import (
     matrix,
     optimizer,
     pointwise,
+    pooling,
     ranges,
     reduction,
     selection,
@@ -47,6 +49,8 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         lookup,
         foreach,
         optimizer,
+        convolution,
+        pooling,
     )
     for operator in module.OPERATORS
 )

@@ -84,7 +84,7 @@ def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
 
 def camel(name: str) -> str:
     """The C function's name."""
-    return "aclnn" + "".join(word.upper() if word == "nll" else word.title() for word in name.split("_"))
+    return "aclnn" + "".join(word.upper() if word == "nll" else word.capitalize() for word in name.split("_"))
 
 
 def library_operator(

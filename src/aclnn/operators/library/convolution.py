@@ -1,0 +1,338 @@
+"""aclnnConvolution and aclnnConvolutionBackward, in one to three dimensions, strided, dilated, grouped, transposed.
+
+Windows of the input are the columns of a matrix, which NumPy's BLAS multiplies in float32; 16-bit types are rounded
+once, at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import WITH_INFERENCE, camel, support, tensor_in
+
+Shape = tuple[int, ...]
+Index = tuple[Any, ...]
+
+
+class Windows(NamedTuple):
+    """The windows that a kernel takes of a padded input: one for each element of an output."""
+
+    kernel: Shape
+    stride: Shape
+    padding: tuple[tuple[int, int], ...]
+    """Before and after, for each dimension."""
+    dilation: Shape
+
+    def counts(self, spatial: Sequence[int]) -> Shape:
+        """The windows along each dimension of an input of these extents."""
+        return tuple(
+            (n + sum(pad) - d * (k - 1) - 1) // s + 1
+            for n, k, s, pad, d in zip(spatial, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        )
+
+    def padded(self, spatial: Sequence[int]) -> Shape:
+        """The extents with padding."""
+        return tuple(n + sum(pad) for n, pad in zip(spatial, self.padding, strict=True))
+
+    def inside(self, spatial: Sequence[int]) -> Index:
+        """Where an input's last dimensions lie in its padded array."""
+        return (..., *(slice(pad[0], pad[0] + n) for n, pad in zip(spatial, self.padding, strict=True)))
+
+    def places(self, count: Sequence[int]) -> Iterator[tuple[Index, Index]]:
+        """Each place in the kernel, after the channels, with the padded input's elements there in the windows."""
+        for place in itertools.product(*map(range, self.kernel)):
+            steps = zip(place, self.dilation, self.stride, count, strict=True)
+            yield (slice(None), *place), (..., *(slice(k * d, k * d + s * (n - 1) + 1, s) for k, d, s, n in steps))
+
+    def columns(self, x: Any, count: Sequence[int]) -> Any:
+        """Gather the windows of x (N, C, …) as an array of shape (C, *kernel, N, *count)."""
+        spatial = x.shape[2:]
+        padded: Any = np.zeros((*x.shape[:2], *self.padded(spatial)), x.dtype)
+        padded[self.inside(spatial)] = x
+        gathered: Any = np.empty((x.shape[1], *self.kernel, x.shape[0], *count), x.dtype)
+        for place, elements in self.places(count):
+            gathered[place] = padded[elements].swapaxes(0, 1)
+        return gathered
+
+    def sums(self, columns: Any, spatial: Sequence[int]) -> Any:
+        """Add an array of shape (C, *kernel, N, *count) up where its windows lie: (N, C, *spatial)."""
+        channels, samples, count = columns.shape[0], columns.shape[1 + len(self.kernel)], columns.shape[-len(spatial) :]
+        padded: Any = np.zeros((channels, samples, *self.padded(spatial)), columns.dtype)
+        for place, elements in self.places(count):
+            padded[elements] += columns[place]
+        return padded[self.inside(spatial)].swapaxes(0, 1)
+
+
+def _correlation(x: Any, w: Any, windows: Windows, groups: int, count: Shape) -> Any:
+    """The ordinary convolution of x (N, C, …) with w (O, C / groups, …)."""
+
+    def one(x: Any, w: Any) -> Any:
+        columns = windows.columns(x, count).reshape(math.prod(w.shape[1:]), -1)
+        return (w.reshape(len(w), -1) @ columns).reshape(len(w), len(x), *count).swapaxes(0, 1)
+
+    return _in_groups(one, groups, x, w, axes=(1, 0))
+
+
+def _correlation_input(dy: Any, w: Any, windows: Windows, groups: int, spatial: Shape) -> Any:
+    """The gradient of its input: a transposed convolution."""
+
+    def one(dy: Any, w: Any) -> Any:
+        columns = w.reshape(len(w), -1).T @ dy.swapaxes(0, 1).reshape(len(w), -1)
+        return windows.sums(columns.reshape(*w.shape[1:], len(dy), *dy.shape[2:]), spatial)
+
+    return _in_groups(one, groups, dy, w, axes=(1, 0))
+
+
+def _correlation_weight(dy: Any, x: Any, windows: Windows, groups: int) -> Any:
+    """The gradient of its weight."""
+
+    def one(dy: Any, x: Any) -> Any:
+        columns = windows.columns(x, dy.shape[2:]).reshape(x.shape[1] * math.prod(windows.kernel), -1)
+        rows = dy.swapaxes(0, 1).reshape(dy.shape[1], -1)
+        return (rows @ columns.T).reshape(dy.shape[1], x.shape[1], *windows.kernel).swapaxes(0, 1)
+
+    return _in_groups(one, groups, dy, x, axes=(1, 1)).swapaxes(0, 1)
+
+
+def _in_groups(one: Callable[[Any, Any], Any], groups: int, *operands: Any, axes: tuple[int, int]) -> Any:
+    """Join along axis 1 the results for each group of channels."""
+    if groups == 1:
+        return one(*operands)
+    parts = [np.split(operand, groups, axis) for operand, axis in zip(operands, axes, strict=True)]
+    return np.concatenate([one(*part) for part in zip(*parts, strict=True)], 1)
+
+
+def _windows(call: Call) -> Windows:
+    pads = call["padding"]
+    rank = len(call["weight"].shape) - 2
+    pairs = tuple(zip(pads[::2], pads[1::2], strict=True)) if len(pads) == 2 * rank else tuple((p, p) for p in pads)
+    return Windows(call["weight"].shape[2:], tuple(call["stride"]), pairs, tuple(call["dilation"]))
+
+
+def _result_shape(call: Call) -> Shape:
+    windows, x, w = _windows(call), call["input"].shape, call["weight"].shape
+    if not call["transposed"]:
+        return (x[0], w[0], *windows.counts(x[2:]))
+    spatial = zip(x[2:], w[2:], windows.stride, windows.padding, windows.dilation, call["outputPadding"], strict=True)
+    return (
+        x[0],
+        w[1] * call["groups"],
+        *((n - 1) * s - sum(pad) + d * (k - 1) + more + 1 for n, k, s, pad, d, more in spatial),
+    )
+
+
+def _ranks(call: Call) -> str | None:
+    x, w = call["input"].shape, call["weight"].shape
+    if not 3 <= len(x) <= 5:
+        return f"input: expected 3 to 5 dimensions, got {len(x)}: {extents(x)}"
+    if len(w) == len(x):
+        return None
+    return f"weight: expected {len(x)} dimensions (as many as input), got {len(w)}: {extents(w)}"
+
+
+def _lengths(call: Call) -> str | None:
+    rank = len(call["input"].shape) - 2
+    for name in ("stride", "padding", "dilation", "outputPadding"):
+        allowed = (2, 4) if name == "padding" and rank == 2 else (rank,)
+        if len(call[name]) not in allowed:
+            return f"{name}: expected {' or '.join(map(str, allowed))} numbers, got {len(call[name])}"
+    return None
+
+
+def _sizes(call: Call) -> str | None:
+    for name, least in (("stride", 1), ("padding", 0), ("dilation", 1), ("outputPadding", 0)):
+        if any(number < least for number in call[name]):
+            return f"{name}: expected numbers of at least {least}, got {list(call[name])}"
+    most = (max(pair) for pair in zip(call["stride"], call["dilation"], strict=True))
+    numbers = zip(call["outputPadding"], most, strict=True)
+    if all(more < end if call["transposed"] else not more for more, end in numbers):
+        return None
+    text = "less than the stride or the dilation" if call["transposed"] else "0 unless transposed"
+    return f"outputPadding: expected {text}, got {list(call['outputPadding'])}"
+
+
+def _groups(call: Call) -> str | None:
+    x, w, groups = call["input"].shape, call["weight"].shape, call["groups"]
+    if groups < 1:
+        return f"groups: expected at least 1, got {groups}"
+    expected = w[0] if call["transposed"] else w[1] * groups
+    if x[1] != expected:
+        return f"input: expected {expected} channels (those of weight), got {x[1]}"
+    return f"weight: expected a multiple of {groups} groups first, got {w[0]}" if w[0] % groups else None
+
+
+def _shape_of(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected, got = _result_shape(call), call[name].shape
+        if got == expected and min(expected[2:]) > 0:
+            return None
+        return f"{name}: expected shape {extents(expected)} of at least one window, got {extents(got)}"
+
+    return rule(f"shape of the convolution: {name}", complain)
+
+
+def _cube(call: Call) -> str | None:
+    given = call["cubeMathType"]
+    return None if given in range(4) else f"cubeMathType: expected 0, 1, 2 or 3, got {given}"
+
+
+def _bias(call: Call) -> str | None:
+    expected = (_result_shape(call)[1],)
+    if call["bias"] is None or call["bias"].shape == expected:
+        return None
+    return f"bias: expected shape {extents(expected)} (of the channels), got {extents(call['bias'].shape)}"
+
+
+_ARRAYS = ("stride", "padding", "dilation", "outputPadding")
+_NUMBERS = {
+    name: Parameter(name, snake, Kind.INT_ARRAY, meaning)
+    for name, snake, meaning in (
+        ("stride", "stride", "steps from window to window"),
+        ("padding", "padding", "zeros on both sides of each dimension, or on each side of two"),
+        ("dilation", "dilation", "steps from element to element of a window"),
+        ("outputPadding", "output_padding", "more elements of a transposed convolution's result"),
+    )
+}
+_CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
+_TRANSPOSED = Parameter("transposed", "transposed", Kind.BOOL, "true for a transposed convolution")
+_DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+
+
+def _checks(*shapes: Check) -> tuple[Check, ...]:
+    return (
+        rule("3 to 5 dimensions: input, weight", _ranks),
+        rule("as many as dimensions: stride, padding, dilation, outputPadding", _lengths),
+        rule("at least: stride, padding, dilation, outputPadding", _sizes),
+        rule("channels: groups, input, weight", _groups),
+        *shapes,
+        rule("0 to 3: cubeMathType", _cube),
+    )
+
+
+def _forward(call: Call) -> Library | None:
+    if call["output"].size == 0:
+        return None
+    windows, groups, spatial = _windows(call), call["groups"], call["output"].shape[2:]
+    function = _correlation_input if call["transposed"] else _correlation
+
+    def compute(x: Any, w: Any, bias: Any = None) -> Any:
+        y = function(x, w, windows, groups, spatial)
+        return y if bias is None else y + bias.reshape(-1, *[1] * len(spatial))
+
+    return Library(compute, ("input", "weight", *(() if call["bias"] is None else ("bias",))), ("output",))
+
+
+def _backward(call: Call) -> Library | None:
+    windows, groups = _windows(call), call["groups"]
+    wanted = [
+        name
+        for name, is_wanted in zip(("gradInput", "gradWeight", "gradBias"), call["outputMask"], strict=True)
+        if is_wanted and call[name].size
+    ]
+    if not wanted:
+        return None
+    if call["transposed"]:
+        input_gradient = lambda dy, x, w: _correlation(dy, w, windows, groups, x.shape[2:])  # noqa: E731
+        weight_gradient = lambda dy, x, w: _correlation_weight(x, dy, windows, groups)  # noqa: E731
+    else:
+        input_gradient = lambda dy, x, w: _correlation_input(dy, w, windows, groups, x.shape[2:])  # noqa: E731
+        weight_gradient = lambda dy, x, w: _correlation_weight(dy, x, windows, groups)  # noqa: E731
+    each = {
+        "gradInput": input_gradient,
+        "gradWeight": weight_gradient,
+        "gradBias": lambda dy, x, w: dy.sum((0, *range(2, dy.ndim)), dtype=np.float64),
+    }
+    compute = partial(_all, [each[name] for name in wanted])
+    return Library(compute, ("gradOutput", "input", "weight"), tuple(wanted))
+
+
+def _all(functions: Sequence[Callable[..., Any]], *operands: Any) -> tuple[Any, ...]:
+    return tuple(function(*operands) for function in functions)
+
+
+def _mask(call: Call) -> str | None:
+    return None if len(call["outputMask"]) == 3 else f"outputMask: expected 3 values, got {len(call['outputMask'])}"
+
+
+def _shape_like(name: str, at: int) -> Check:
+    def complain(call: Call) -> str | None:
+        if not call["outputMask"][at]:
+            return None
+        if call[name] is None:
+            return f"{name}: expected a tensor, which outputMask asks for, got null"
+        expected = (_result_shape(call)[1],) if name == "gradBias" else call[("input", "weight")[at]].shape
+        got = call[name].shape
+        return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
+
+    return rule(f"wanted: {name}", complain)
+
+
+OPERATORS = (
+    Operator(
+        name="convolution",
+        function=camel("convolution"),
+        summary="Convolve, or convolve transposed, in one to three dimensions.",
+        formula="output = input * weight + bias",
+        parameters=(
+            tensor_in("input", "samples, channels, then one to three dimensions"),
+            tensor_in("weight", "the kernels: outputs and a group's inputs, or transposed inputs and outputs, first"),
+            Parameter("bias", "bias", Kind.INPUT, "what is added to each channel", optional=True),
+            *(_NUMBERS[name] for name in _ARRAYS[:3]),
+            _TRANSPOSED,
+            _NUMBERS["outputPadding"],
+            Parameter("groups", "groups", Kind.INT64, "groups of channels that are convolved on their own"),
+            Parameter("output", "output", Kind.OUTPUT, "the result"),
+            _CUBE,
+        ),
+        support=support(_DTYPES, WITH_INFERENCE),
+        checks=(
+            present("input", "weight", *_ARRAYS, "output"),
+            dtype_in(floating, "input", "weight", "output"),
+            public_format("input", "weight", "output"),
+            *_checks(_shape_of("output"), rule("one a channel: bias", _bias)),
+        ),
+        work=_forward,
+    ),
+    Operator(
+        name="convolution_backward",
+        function=camel("convolution_backward"),
+        summary="Gradients of a convolution with respect to its input, its weight and its bias.",
+        formula="the transposed convolution of gradOutput; its correlation with input; its sums",
+        parameters=(
+            tensor_in("gradOutput", "the gradient arriving at the output"),
+            tensor_in("input", "the forward input"),
+            tensor_in("weight", "the forward kernels"),
+            Parameter("biasSizes", "bias_sizes", Kind.INT_ARRAY, "the bias's shape"),
+            *(_NUMBERS[name] for name in _ARRAYS[:3]),
+            _TRANSPOSED,
+            _NUMBERS["outputPadding"],
+            Parameter("groups", "groups", Kind.INT32, "groups of channels", c_type="int "),
+            Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three are wanted"),
+            _CUBE,
+            Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of input", optional=True),
+            Parameter("gradWeight", "grad_weight", Kind.OUTPUT, "the gradient of weight", optional=True),
+            Parameter("gradBias", "grad_bias", Kind.OUTPUT, "the gradient of the bias", optional=True),
+        ),
+        support=support(_DTYPES, WITH_INFERENCE),
+        checks=(
+            present("gradOutput", "input", "weight", *_ARRAYS, "outputMask"),
+            dtype_in(floating, "gradOutput", "input", "weight"),
+            public_format("gradOutput", "input", "weight"),
+            rule("three values: outputMask", _mask),
+            *_checks(
+                _shape_of("gradOutput"),
+                *(_shape_like(name, at) for at, name in enumerate(("gradInput", "gradWeight", "gradBias"))),
+            ),
+        ),
+        work=_backward,
+    ),
+)
