@@ -1,4 +1,4 @@
-"""Train a perceptron and a transformer on Huawei's torch_npu and on PyTorch's CPU, from the same seed, and compare.
+"""Train three models on Huawei's torch_npu and on PyTorch's CPU, from the same seed, and compare.
 
 ``aclnn torch-npu run examples/torch_npu/training.py`` prints both losses and the largest differences; ``--save FILE``
 keeps the losses as JSON, of which ``python examples/torch_npu/training.py --draw FILE PICTURE`` makes a picture, where
@@ -30,6 +30,32 @@ def perceptron(device: str) -> tuple[Any, Any, Iterator[Any]]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, labels), batch_size=256)
     return model, optimizer, (batch for _ in range(STEPS) for batch in loader)
+
+
+def residual(device: str) -> tuple[Any, Any, Iterator[Any]]:
+    """A network of convolutions, BatchNorm and GroupNorm with pooling, SGD with momentum, pictures of strokes."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, channels: int, norm: nn.Module) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.norm, self.last = nn.BatchNorm2d(channels), norm
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x + self.last(self.second(nn.functional.silu(self.norm(self.first(x))))))
+
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+        *(Block(16, nn.BatchNorm2d(16)), nn.Conv2d(16, 32, 3, stride=2, padding=1), Block(32, nn.GroupNorm(8, 32))),
+        *(nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)),
+    ).to(device)
+    strokes = torch.nn.functional.interpolate(torch.randn(10, 1, 4, 4), 16, mode="bilinear")
+    labels = torch.randint(0, 10, (STEPS, 32))
+    batches = ((strokes[row] + 0.5 * torch.randn(32, 1, 16, 16), row) for row in labels)
+    return model, torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9), batches
 
 
 def transformer(device: str) -> tuple[Any, Any, Iterator[Any]]:
@@ -73,7 +99,11 @@ def transformer(device: str) -> tuple[Any, Any, Iterator[Any]]:
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3), ((b[:, :-1], b[:, 1:].flatten()) for b in batches)
 
 
-MODELS: dict[str, Callable[[str], tuple[Any, Any, Iterator[Any]]]] = {"MLP": perceptron, "transformer": transformer}
+MODELS: dict[str, Callable[[str], tuple[Any, Any, Iterator[Any]]]] = {
+    "MLP": perceptron,
+    "ResNet": residual,
+    "transformer": transformer,
+}
 
 
 def train(name: str, device: str) -> tuple[list[float], dict[str, Any]]:
@@ -115,7 +145,7 @@ def draw(losses: dict[str, dict[str, list[float]]], picture: Path) -> None:
     ink = "#7a828c"
     style = {"font.size": 11, "svg.hashsalt": "aclnn", "text.color": ink, "axes.edgecolor": ink}
     with pyplot.rc_context(style | {"axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink}):
-        figure, panels = pyplot.subplots(1, len(losses), figsize=(8, 3), layout="constrained")
+        figure, panels = pyplot.subplots(1, len(losses), figsize=(10, 3), layout="constrained")
         for axes, (name, curves) in zip(panels, losses.items(), strict=True):
             steps = range(1, len(curves["cpu"]) + 1)
             axes.plot(steps, curves["cpu"], color="#2f7fd6", lw=6, alpha=0.45, label='.to("cpu")')

@@ -30,7 +30,7 @@ def example() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["MLP", "transformer"])
+@pytest.mark.parametrize("name", ["MLP", "ResNet", "transformer"])
 def test_the_example_trains_as_on_the_cpu(name: str) -> None:
     module = example()
     (losses, gradients), (wanted, exact) = (module.train(name, device) for device in ("npu", "cpu"))
