@@ -40,6 +40,30 @@ class TestTree:
         assert {path.name for path in (tmp_path / "tree").iterdir()} >= {"include", "lib64", "opp", "set_env.sh"}
         assert not list((tmp_path / "tree").rglob("*.tmp"))
 
+    def test_functions_that_only_refuse_let_a_program_link_and_say_which_it_called(self, tmp_path: Path) -> None:
+        source, program = tmp_path / "program.c", tmp_path / "program"
+        source.write_text(
+            '#include <stdio.h>\n#include "acl/acl.h"\n#include "aclnnop/aclnn_silu.h"\n'
+            "int aclnnFooBarGetWorkspaceSize(int, double, void *);\nint aclnnFooBar(void *);\n"
+            "int main(int argc, char **argv)\n{\n    if (argc == 1) { return aclnnSilu == 0; }\n"
+            '    printf("%d ", aclnnFooBarGetWorkspaceSize(1, 2.0, 0));\n    puts(aclGetRecentErrMsg());\n'
+            "    return aclnnFooBar(argv) != 561103;\n}\n"
+        )
+        root, text = tmp_path / "tree", "aclnnFooBarGetWorkspaceSize: expected a function that this toolkit implements"
+        aclnn("build", root)
+        subprocess.run([*c_compiler(), f"-I{root}/include", "-c", "-o", f"{program}.o", source], check=True)
+        link = [*c_compiler(), "-o", program, f"{program}.o", f"-L{root}/lib64", f"-Wl,-rpath,{root}/lib64"]
+        link += ["-lopapi", "-lnnopbase", "-lascendcl"]
+        assert b"aclnnFooBar" in subprocess.run(link, capture_output=True).stderr, "there is no such function yet"
+        done = aclnn("build", root, "--refuse-undefined", f"{program}.o")
+        assert sorted(done.stderr.split(": ")[1].strip().split(", ")) == ["aclnnFooBar", "aclnnFooBarGetWorkspaceSize"]
+        subprocess.run(link, check=True)
+        assert run(program).stdout == ""
+        assert run(program, "call").stdout.startswith(f"561103 {text}")
+
+    def test_what_is_no_object_file_is_refused(self, tmp_path: Path) -> None:
+        assert "expected an object file" in aclnn("build", "--refuse-undefined", HOST, status=1).stderr
+
     def test_path_and_run_build_what_is_missing_or_old(self, toolkit_root: Path, tmp_path: Path) -> None:
         root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
         stamp = root / "aclnn" / "build.json"

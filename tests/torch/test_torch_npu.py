@@ -232,6 +232,18 @@ class TestWheel:
         assert done.stderr.splitlines()[-1].startswith("missing: ")
         assert "rfinv" in done.stderr.splitlines()[-1]
 
+    @EVERY_SOC
+    def test_fused_attention_says_what_to_write_instead(self, soc_name: str) -> None:
+        script = (
+            "import torch\nq = torch.ones(1, 2, 16, 16).to('npu')\n"
+            "torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
+        )
+        command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", soc_name, "run", "--trace", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+        assert done.returncode == 1
+        assert "write attention out: (q @ k.mT" in done.stderr
+        assert done.stderr.splitlines()[-1] == "missing: aclnnFlashAttentionScore"
+
     def test_a_wait_that_never_ends_is_told(self) -> None:
         with started(f"{QUEUED}torch.npu.empty_cache()", TASK_QUEUE_ENABLE="2") as process:
             stop = threading.Timer(RUN_SECONDS, process.kill)

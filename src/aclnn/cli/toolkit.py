@@ -14,7 +14,7 @@ import typer
 from aclnn.cli import console
 from aclnn.core.status import name_of
 from aclnn.support.optional import import_or_raise
-from aclnn.toolkit import tree
+from aclnn.toolkit import absent, tree
 from aclnn.toolkit.programs import compile_program
 from aclnn.toolkit.trace import Record, read
 
@@ -32,10 +32,21 @@ def build_command(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="Where to lay the tree out; a cache folder by default.")
     ] = None,
+    refuse_undefined: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="OBJECT",
+            help="Object file, archive or library, may be repeated: what it calls of operators that are not here gets "
+            "entry points that return 561103 and name the function, so that programs link.",
+        ),
+    ] = None,
 ) -> None:
     """Lay out headers, libraries and set_env.sh, and print where."""
     with console.exit_status():
-        typer.echo(tree.build(directory))
+        refused = absent.undefined_in(refuse_undefined or ())
+        if refused:
+            console.err.print(f"refused when called: {', '.join(refused)}", soft_wrap=True)
+        typer.echo(tree.build(directory, refused))
 
 
 @app.command("path")

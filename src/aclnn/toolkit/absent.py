@@ -1,10 +1,17 @@
-"""Names of CANN that a program needs and this toolkit lacks, from a compiler's or linker's messages."""
+"""Names of CANN that a program needs and this toolkit lacks: from a compiler's messages, and from object files."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 
+from aclnn.capi.prototype import FUNCTIONS
 from aclnn.toolkit import headers
+from aclnn.toolkit.compiler import ToolkitError
+from aclnn.toolkit.stubs import STUBS
 
 # gcc and clang on files, functions, types and constants; GNU's linkers and LLVM's on functions.
 _COMPLAINTS = re.compile(
@@ -30,3 +37,29 @@ def named_in(output: str) -> list[str]:
     texts = headers.texts()
     here = {*texts, *(word for text in texts.values() for word in re.findall(r"\w+", text))}
     return [name for name in dict.fromkeys(found) if _OF_CANN.fullmatch(name) and name not in here]
+
+
+def undefined_in(objects: Sequence[Path]) -> list[str]:
+    """The functions of operators that object files, archives or libraries call and this toolkit lacks, each once.
+
+    Raises:
+        ToolkitError: there is no ``nm``, or it cannot read a file.
+    """
+    nm = shutil.which("nm")
+    if nm is None:
+        raise ToolkitError("nm: expected it on PATH (Debian, Ubuntu: apt-get install binutils)")
+    here = {*FUNCTIONS, *(stub.name for stub in STUBS)}
+    found = (name for file in objects for name in _undefined(nm, file) if name.startswith("aclnn"))
+    return [name for name in dict.fromkeys(found) if name not in here]
+
+
+def _undefined(nm: str, file: Path) -> list[str]:
+    # Of a stripped library only the dynamic symbols are left.
+    results = [
+        subprocess.run([nm, "-P", "-u", *table, str(file)], capture_output=True, text=True, check=False)
+        for table in ([], ["-D"])
+    ]
+    if all(result.returncode for result in results):
+        raise ToolkitError(f"{file}: expected an object file, an archive or a library, got {results[0].stderr.strip()}")
+    lines = (line.split() for result in results for line in result.stdout.splitlines())
+    return [fields[0].partition("@")[0] for fields in lines if len(fields) > 1 and fields[1] in "Uw"]

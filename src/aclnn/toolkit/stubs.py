@@ -6,9 +6,10 @@ No header has them: what cannot be computed here does not compile.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, CODES
+from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_NULLPTR, CODES
 
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
 REFUSED, TAKEN, BLOCK, NOTHING = "refused", "0, without effect", "a block that says nothing", "nothing"
@@ -48,11 +49,15 @@ class Stub:
     @property
     def library(self) -> str:
         """The library that has it."""
+        if self.name.startswith("aclnn"):
+            return "opapi"
         return "runtime" if self.name.startswith("rt") else "ascendcl"
 
     @property
     def code(self) -> int:
         """The status of a refusal."""
+        if self.library == "opapi":
+            return ACLNN_ERR_INNER_NULLPTR
         is_lower = self.library == "runtime"
         return ACL_ERROR_RT_FEATURE_NOT_SUPPORT if is_lower else CODES["ACL_ERROR_API_NOT_SUPPORT"]
 
@@ -66,7 +71,17 @@ class Stub:
 
 def refusal(name: str) -> str:
     """The text of a refusal."""
-    return f"{name}: expected a function that this toolkit implements, got one that it only names"
+    text = f"{name}: expected a function that this toolkit implements, got one that it only names"
+    return f"{text}; {_WRITTEN_OUT}" if name.startswith(_ATTENTION) else text
+
+
+_ATTENTION = "aclnnFlashAttentionScore"
+_WRITTEN_OUT = "write attention out: (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v (docs/torch-npu.md)"
+
+
+def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
+    """Functions of operators that are not here, which a caller may give any arguments."""
+    return tuple(Stub(f"aclnnStatus {function}(void)", REFUSED) for function in functions)
 
 
 STUBS = (
@@ -158,4 +173,11 @@ STUBS = (
     Stub("int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length)", TAKEN),
     Stub("uint64_t MsprofGetHashId(const char *hashInfo, size_t length)", HASH),
     Stub("uint64_t MsprofSysCycleTime(void)", CLOCK),
+    # scaled_dot_product_attention, whose refusal says what to write instead.
+    *refusing(
+        f"{_ATTENTION}{gradient}{version}{phase}"
+        for gradient in ("", "Grad")
+        for version in ("", "V2", "V3", "V4")
+        for phase in ("GetWorkspaceSize", "")
+    ),
 )

@@ -24,8 +24,12 @@ _INSTALL = f"pip install torch=={VERSION} (PyTorch's CPU build) pyyaml; pip inst
 _MACHINES = ("x86_64", "aarch64")
 _TRIAL = "import torch, torch_npu; print(torch.npu.is_available(), torch.npu.get_device_name(0))"
 
-# Both of torch_npu's: a function that it looks for, and the older way by the operator's name that it then tries.
-_MISSING = re.compile(rb"(aclnn\w+) or aclnn\w+GetWorkspaceSize not|OPS function error: (\w+), error code is 200001")
+# Two of torch_npu's, a function that it looks for and the older way by the operator's name that it then tries, and what
+# a function says that only refuses.
+_MISSING = re.compile(
+    rb"(?P<function>aclnn\w+) or aclnn\w+GetWorkspaceSize not|OPS function error: (?P<name>\w+), error code is 200001"
+    rb"|(?P<refusing>aclnn\w+?)(?:GetWorkspaceSize)?: expected a function that this toolkit implements"
+)
 _PHASE_ONE = "GetWorkspaceSize"
 
 
@@ -64,7 +68,7 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
             for line in program.stderr:
                 sys.stderr.buffer.write(line)
                 sys.stderr.buffer.flush()
-                missing |= {(match[1] or match[2]).decode(): None for match in _MISSING.finditer(line)}
+                missing |= {match[match.lastgroup or 0].decode(): None for match in _MISSING.finditer(line)}
         uses: dict[str, OperatorUse] = {}
         for record in read(file):
             name = record.name.removesuffix(_PHASE_ONE)

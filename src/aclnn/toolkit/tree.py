@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aclnn.capi.prototype import CFunction
@@ -18,7 +18,7 @@ from aclnn.support.trust import expect_trusted, expect_trusted_tree, make_folder
 from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.rt_aliases import ALIASES, Alias
-from aclnn.toolkit.stubs import STUBS, Stub
+from aclnn.toolkit.stubs import STUBS, Stub, refusing
 from aclnn.version import __version__
 
 #: The library that each folder of headers belongs to.
@@ -75,8 +75,8 @@ def default_root() -> Path:
     return cache / f"toolkit-{__version__}-{sys.implementation.cache_tag}-{here}"
 
 
-def grouped() -> tuple[Library, ...]:
-    """The libraries with the functions that each defines."""
+def grouped(refused: Sequence[str] = ()) -> tuple[Library, ...]:
+    """The libraries with the functions that each defines; ``refused`` are operators' functions that only refuse."""
     functions: dict[str, list[CFunction | Alias | Stub]] = {name: [] for name in _LIBRARY_OF.values()}
     includes: dict[str, list[str]] = {name: [] for name in _LIBRARY_OF.values()}
     for header, declared in headers.by_header().items():
@@ -84,16 +84,17 @@ def grouped() -> tuple[Library, ...]:
         functions[name] += declared
         includes[name].append(header)
     functions["runtime"], includes["runtime"] = list(ALIASES), [headers.LOWER_RUNTIME]
-    for stub in STUBS:
+    for stub in (*STUBS, *refusing(refused)):
         functions[stub.library].append(stub)
     return tuple(Library(name, tuple(functions[name]), tuple(includes[name])) for name in functions)
 
 
-def build(root: Path | None = None) -> Path:
+def build(root: Path | None = None, refused: Sequence[str] = ()) -> Path:
     """Lay out the tree, over an older one if there is one.
 
     Args:
         root: where; the default folder must be one that others cannot change.
+        refused: operators' functions that are not here, for which there shall be entry points that refuse.
 
     Raises:
         ToolkitError, MissingExtraError: something is missing on this machine; the text says what to install.
@@ -102,11 +103,11 @@ def build(root: Path | None = None) -> Path:
     compiler.check()
     root = root.absolute() if root else _trusted_folder(default_root())
     with unwritable_by_others(), locked(root):
-        _lay_out(root)
+        _lay_out(root, refused)
     return root
 
 
-def _lay_out(root: Path) -> None:
+def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
     files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")))
@@ -117,7 +118,7 @@ def _lay_out(root: Path) -> None:
         _write(root / name, text)
     lib.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="aclnn-toolkit-") as work:
-        libraries.build(grouped(), include, lib, Path(work))
+        libraries.build(grouped(refused), include, lib, Path(work))
     platform_folder = root / f"{platform.machine()}-linux"
     platform_folder.mkdir(exist_ok=True)
     links = {lib / name: target for name, target in _OTHER_NAMES.items()}
