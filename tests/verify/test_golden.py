@@ -24,7 +24,8 @@ from aclnn.verify.cases.arguments import JUDGED
 from aclnn.verify.goldens import expansions
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval
-from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function, golden, in_order
+from aclnn.verify.goldens.golden import golden
+from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function, in_order
 from aclnn.verify.number_formats import FORMATS
 from tests.cases import CASES
 from tests.cases.table import changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aclnn.verify.checking import check
-from aclnn.verify.goldens.values import golden
+from aclnn.verify.goldens.golden import golden
 from aclnn.verify.report.document import Report
 from aclnn.verify.testing import assert_close_to_golden
 

@@ -13,7 +13,7 @@ import numpy as np
 from aclnn.core.operator import ATTRIBUTES, Kind, Operator
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
-from aclnn.verify.goldens.values import Progress
+from aclnn.verify.goldens.values import Progress, share
 from aclnn.verify.report.document import Judgement, Report, case_document, document, output_document
 from aclnn.verify.standards.evaluate import Measured, evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
@@ -51,7 +51,8 @@ def check(
         standards: which to judge by; by default all that apply are shown, and "mixed" alone counts.
         all_standards: all that apply count, but "bitwise".
         third: likewise as ``actual``, for the dual-benchmark standards.
-        eps: of LayerNorm's forward; the commercial standards judge its backward in cascade, mean and rstd recomputed.
+        eps: the operator's attribute; for LayerNorm's backward, which has none, that of the forward: the commercial
+            standards then judge both in cascade, mean and rstd recomputed.
         name: of the case, for the report.
         progress: called with the fraction done.
         attributes: of the operator, by C or Python name (approximate, normalized_shape, output_mask).
@@ -63,6 +64,8 @@ def check(
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
+    if eps is not None and "eps" in [p.python_name for p in found.attributes]:
+        attributes["eps"], eps = eps, None
     eps = checked_eps(eps, [found.name])
     called = {**found.by_name(inputs.items(), (Kind.INPUT,)), **found.by_name(attributes.items(), ATTRIBUTES)}
     results = [made(**called) if callable(made) else made for made in (actual, third)]
@@ -126,7 +129,7 @@ def judge_case(
             if counting is Counting.NAMED:
                 raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
     cascade = [s for s in standards if s.needs_third and case.operator.name == _IN_CASCADE]
-    told, searched = (_share(progress, *part) for part in ((0.0, 0.6), (0.6, 1.0)))
+    told, searched = (share(progress, *part) for part in ((0.0, 0.6), (0.6, 1.0)))
     measured = evaluate(case, [s for s in standards if s not in cascade], progress=told)
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
@@ -136,16 +139,11 @@ def judge_case(
             for s in standards
             if s.name not in skipped[one.name]
         ]
-        part = _share(searched, number / len(measured), (number + 1) / len(measured))
+        part = share(searched, number / len(measured), (number + 1) / len(measured))
         outputs.append(output_document(one, judgements, skipped[one.name], part))
         if part is not None:
             part(1.0)
     return case_document(case, outputs)
-
-
-def _share(progress: Progress | None, begin: float, end: float) -> Progress | None:
-    """Progress of a part of the work, as that of the whole."""
-    return None if progress is None else lambda done: progress(begin + (end - begin) * done)
 
 
 def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:

@@ -12,14 +12,17 @@ from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Hypoth
 from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
 from aclnn.verify.diagnosis.local import Finding
+from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import Progress, in_order
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
-from aclnn.verify.standards.evaluate import ElementwiseSource, Measured
+from aclnn.verify.standards.evaluate import FormulaSource, Measured
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
 
 _SEARCHED = 3072
+_SEARCHED_ROWS = 1 << 15
+"""Elements of the rows that those are taken from."""
 _LAST = frozenset({"flush-to-zero", "cancellation", "one-plus-erf"})
 """Causes that are stated after gross faults, however many elements they explain."""
 _PLAIN = 0.4
@@ -102,9 +105,11 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
     """
     if np.unique(e.x[struck]).size < 4:
         return
-    chosen = np.zeros(e.a.size, bool)
+    chosen, near = np.zeros(e.a.size, bool), np.ones(e.a.size, bool)
+    if isinstance(e.source, FormulaSource) and isinstance(e.source.whole, Rows):
+        near = e.source.whole.near(e.at, struck, _SEARCHED_ROWS)
     for among, most in ((struck, _SEARCHED), (~e.wrong, _SEARCHED // 3)):
-        index = np.flatnonzero(among)
+        index = np.flatnonzero(among & near)
         if index.size:
             chosen[index[np.linspace(0, index.size - 1, min(most, index.size)).astype(int)]] = True
     searched = e.some(chosen)
@@ -135,7 +140,7 @@ _TESTS = {
 
 
 def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
-    if isinstance(e.source, ElementwiseSource):
+    if isinstance(e.source, FormulaSource):
         yield from hypotheses(e, searched, struck)
     else:
         yield from norms.hypotheses(e)
@@ -299,7 +304,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
             left &= ~explained
         return found, every
 
-    if e.a.size == source.size or not isinstance(source, ElementwiseSource):
+    if e.a.size == source.size or not isinstance(source, FormulaSource):
         counts, total = count(e)
     else:
         stretches = [(begin, end) for begin, end, _ in measured.wrong]

@@ -12,7 +12,7 @@ import numpy as np
 from aclnn.verify.diagnosis.scales import terms_size
 from aclnn.verify.goldens.values import Function, Golden, Places
 from aclnn.verify.number_formats import NumberFormat
-from aclnn.verify.standards.evaluate import SOUND_ULP, Elements, ElementwiseSource, Measured, Source
+from aclnn.verify.standards.evaluate import SOUND_ULP, Elements, FormulaSource, Measured, Source
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -96,14 +96,14 @@ class Evidence:
     @cached_property
     def golden(self) -> Golden:
         """Golden values."""
-        if isinstance(self.source, ElementwiseSource):
+        if isinstance(self.source, FormulaSource):
             return self.source.whole.golden(self.places)
         return self.elements.golden
 
     @cached_property
     def operands(self) -> dict[str, Array]:
         """The operands by Python's names, in float64."""
-        if isinstance(self.source, ElementwiseSource):
+        if isinstance(self.source, FormulaSource):
             given = self.source.whole.operands(self.places)
         else:
             given = dict(self.elements.inputs)
@@ -179,17 +179,17 @@ class Evidence:
         """Elements that are not the exact result rounded once."""
         return ~agree(self.a, self.g)
 
-    def pieces(self) -> Iterator[tuple[Any, Function, list[Array]]]:
-        """Of a formula's output: which elements, the function that computes them and its operands in float64."""
-        assert isinstance(self.source, ElementwiseSource)
-        for here, function, operands in self.source.whole.pieces(self.places):
-            yield here, function, [values.astype(np.float64) for values in operands.values()]
+    def pieces(self) -> Iterator[tuple[Any, Function, list[Array], Any]]:
+        """Of a formula's output, as ``Elementwise.pieces`` and ``Rows.pieces`` have them: the operands in float64."""
+        assert isinstance(self.source, FormulaSource)
+        for here, function, operands, pick in self.source.whole.pieces(self.places):
+            yield here, function, [values.astype(np.float64) for values in operands.values()], pick
 
     def computed(self, change: Callable[..., Array]) -> Array:
         """What a changed evaluation of the formula gives."""
         result = np.empty(self.a.size)
-        for here, function, operands in self.pieces():
-            result[here] = change(function, operands)
+        for here, function, operands, pick in self.pieces():
+            result[here] = change(function, operands)[pick]
         return result
 
     def fits(self, hypothesis: Hypothesis) -> tuple[Array, Array]:
@@ -211,7 +211,7 @@ def sample_of(measured: Measured) -> Evidence:
     source, size = measured.source, measured.source.size
     if size <= _WHOLE:
         return Evidence(source, slice(0, size))
-    if not isinstance(source, ElementwiseSource):  # whole rows, one stretch
+    if not isinstance(source, FormulaSource):  # whole rows, one stretch
         begin = max(0, min((measured.picture.worst or 0) - _WHOLE // 2, size - _WHOLE))
         return Evidence(source, slice(begin, begin + _WHOLE))
     every = np.linspace(0, size - 1, _WINDOWS // 4).astype(np.int64)

@@ -16,14 +16,14 @@ from aclnn import formula as words
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator
 from aclnn.core.status import AclnnError
-from aclnn.kernels.trace import trace
-from aclnn.operators import BY_NAME
-from aclnn.verify.cases.arguments import JUDGED, attributes_of, call_of
+from aclnn.kernels.trace import COLUMNS, trace
+from aclnn.operators import OPERATORS
+from aclnn.verify.cases.arguments import attributes_of, call_of
 from aclnn.verify.diagnosis.evidence import Evidence, Hypothesis
-from aclnn.verify.goldens.enclosures import Points
+from aclnn.verify.goldens.enclosures import Points, RowLength
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS, NumberFormat
-from aclnn.verify.standards.evaluate import ElementwiseSource
+from aclnn.verify.standards.evaluate import FormulaSource
 
 Array = np.ndarray[Any, Any]
 
@@ -81,7 +81,7 @@ def computed_in(target: NumberFormat, function: Function, operands: list[Array],
 
 @cache
 def _words() -> dict[str, Any]:
-    return {"inf": np.inf, "nan": np.nan, **vars(words)}
+    return {"inf": np.inf, "nan": np.nan, COLUMNS: RowLength(), **vars(words)}
 
 
 @cache
@@ -131,10 +131,10 @@ def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterato
         struck: which of those the fault has to explain.
     """
     source = evidence.source
-    if not isinstance(source, ElementwiseSource) or not source.size:
+    if not isinstance(source, FormulaSource) or not source.size:
         return
     yield from _scaled(searched, struck)
-    if not source.whole.operands(slice(0, 1)):  # a sum over elements
+    if not source.whole.names:  # a sum over elements
         return
     yield from _otherwise_called(source)
     yield from _operands(source)
@@ -160,7 +160,7 @@ def _of_function(change: Callable[..., Array]) -> Callable[[Evidence], Array]:
     return lambda e: e.computed(change)
 
 
-def _otherwise_called(source: ElementwiseSource) -> Iterator[Hypothesis]:
+def _otherwise_called(source: FormulaSource) -> Iterator[Hypothesis]:
     """Another value of an attribute that is a choice."""
     case, call = source.case, source.case.call
     assert call is not None
@@ -190,9 +190,9 @@ def _otherwise_called(source: ElementwiseSource) -> Iterator[Hypothesis]:
                 )
 
 
-def _operands(source: ElementwiseSource) -> Iterator[Hypothesis]:
+def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
     """Operands left out, exchanged, taken for one another, or the result itself."""
-    names = list(source.whole.operands(slice(0, 1)))
+    names = list(source.whole.names)
 
     def other(name: str, text: str, order: Callable[..., list[Array]]) -> Hypothesis:
         return Hypothesis(name, text, _of_function(lambda f, x: evaluated(f, order(x))))
@@ -223,13 +223,12 @@ def _operands(source: ElementwiseSource) -> Iterator[Hypothesis]:
         if source.gradient is None and len(names) > 1
         else _squared()
     )
-    formulas = [f for _, f, _ in source.whole.pieces(slice(0, source.size if source.size < 4096 else 4096))]
-    if len(formulas) > 1:
-        swapped = {id(f.formula): g for f, g in zip(formulas, reversed(formulas), strict=True)}
+    results = len(_steps(source.whole.function, len(names))[2])
+    for shift in range(1, results):
         yield Hypothesis(
             "exchanged-outputs",
-            "the parts of the result are exchanged",
-            _of_function(lambda f, x: evaluated(replace(f, result=len(swapped) and 1 - f.result), x)),
+            "the results of the formula are exchanged",
+            _of_function(lambda f, x, k=shift: evaluated(replace(f, result=(f.result + k) % results), x)),
         )
 
 
@@ -237,9 +236,9 @@ def _squared() -> Hypothesis:
     return Hypothesis("wrong-operation", "the gradient is multiplied twice", lambda e: e.v * e.v)
 
 
-def _cut(source: ElementwiseSource) -> Iterator[Hypothesis]:
+def _cut(source: FormulaSource) -> Iterator[Hypothesis]:
     """Operands or the result kept in a narrower type."""
-    names = list(source.whole.operands(slice(0, 1)))
+    names = list(source.whole.names)
     target = source.target
     for kind in narrower(target):
         if kind.digits < target.digits:
@@ -277,9 +276,9 @@ def _cut(source: ElementwiseSource) -> Iterator[Hypothesis]:
                 )
 
 
-def _fitted(source: ElementwiseSource, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+def _fitted(source: FormulaSource, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
     """Another value of a number that is an attribute, or of a constant of the formula."""
-    function, names = source.whole.function, source.whole.operands(slice(0, 1))
+    function, names = source.whole.function, source.whole.names
     parameters = [p for p in source.case.operator.attributes if p.kind not in (Kind.STRING, Kind.BOOL)]
     for k, number in enumerate(function.numbers):
 
@@ -374,11 +373,10 @@ def _plain(value: float, start: float) -> float:
     return next((float(n) for n in near if n != start and abs(n - value) <= 2.0**-19 * abs(value)), value)
 
 
-def _family(source: ElementwiseSource) -> Iterator[Hypothesis]:
+def _family(source: FormulaSource) -> Iterator[Hypothesis]:
     """Another operator of the same operands, or one of the forward input alone, perhaps times dy."""
-    inputs = {name: np.ones(16, np.float32) for name in source.case.inputs}
     seen: set[str] = set()
-    arity = len(source.whole.operands(slice(0, 1)))
+    arity = len(source.whole.names)
     mine = source.whole.function
     for operator, function, count in _functions():
         digest = f"{_program(function.formula, count + len(function.numbers))}{function.numbers}"
@@ -408,14 +406,13 @@ def _family(source: ElementwiseSource) -> Iterator[Hypothesis]:
                 f"the result is the derivative, that of {operator.name} for gradients of 1",
                 _of_function(lambda f, x, of=function: evaluated(of, [np.ones(x[0].shape), *x])),
             )
-    del inputs
 
 
 @cache
 def _functions() -> list[tuple[Operator, Function, int]]:
     """Every operator's formula with the attributes' defaults, and how many operands it takes."""
     found = []
-    for operator in map(BY_NAME.__getitem__, JUDGED):
+    for operator in OPERATORS:
         inputs = {p.python_name: np.ones(256, np.float32) for p in operator.inputs}
         try:
             given = attributes_of(operator, {})
@@ -435,9 +432,9 @@ def _functions() -> list[tuple[Operator, Function, int]]:
     return found
 
 
-def _inner(source: ElementwiseSource) -> Iterator[Hypothesis]:
+def _inner(source: FormulaSource) -> Iterator[Hypothesis]:
     """One step of the formula, or the derivative, kept in a narrower type, or every step."""
-    function, count = source.whole.function, len(source.whole.operands(slice(0, 1)))
+    function, count = source.whole.function, len(source.whole.names)
     for kind in narrower(source.target):
         if source.gradient is not None:
             for how, narrow in (("rounded", rounded_to), ("cut", cut_to)):

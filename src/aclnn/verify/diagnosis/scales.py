@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS
-from aclnn.verify.standards.evaluate import ElementwiseSource, NormInputSource, NormSumSource, norm_golden
+from aclnn.verify.standards.evaluate import FormulaSource, NormInputSource, NormSumSource, norm_golden
 
 if TYPE_CHECKING:
     from aclnn.verify.diagnosis.evidence import Evidence
@@ -16,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def terms_size(evidence: Evidence) -> Array:
-    """For LayerNorm the sum of its terms' magnitudes, for formulas of them the operands' product.
+    """For LayerNorm the sum of its terms' magnitudes, for formulas of elements the operands' product.
 
     |dy|·max(1, |x|) for gradients of activations, whose derivatives are about 1 at most and have terms in x.
     """
@@ -25,11 +26,10 @@ def terms_size(evidence: Evidence) -> Array:
         return _of_rows(source, operands, int(evidence.at[0]) if evidence.at.size else 0)
     if isinstance(source, NormSumSource):
         return _of_columns(source)[evidence.places]
-    gradient = isinstance(source, ElementwiseSource) and source.gradient is not None
+    if isinstance(source, FormulaSource) and isinstance(source.whole, Rows):
+        return source.whole.sizes(evidence.places)
     magnitudes = [np.abs(values) for values in operands.values()]
-    if not magnitudes:  # a sum over elements
-        return np.abs(evidence.v)
-    if gradient:
+    if isinstance(source, FormulaSource) and source.gradient is not None:
         return np.asarray(magnitudes[0] * np.maximum(1.0, magnitudes[1]))
     return np.asarray(np.prod(magnitudes, axis=0))
 

@@ -10,12 +10,14 @@ import math
 import operator
 from collections.abc import Callable
 from functools import partial, partialmethod
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from aclnn.formula import Constant
 from aclnn.verify.compiled import compiled
+from aclnn.verify.goldens.expansions import two_sum
 
 Array = np.ndarray[Any, Any]
 
@@ -183,6 +185,23 @@ class Interval:
         """1 - erf(x)."""
         return _of_any_size((-self)._rising(lambda x: _erfc(-x)))
 
+    def row_sum(self) -> Interval:
+        """Sum along the last dimension, for each of its elements."""
+        ends = []
+        for end, outwards in ((self.low, -math.inf), (self.high, math.inf)):
+            total, lost = _row_sums(end)
+            moved = np.where(lost > 0.0, np.nextafter(total + np.copysign(lost, outwards), outwards), total)
+            ends.append(np.broadcast_to(moved, end.shape))
+        return Interval(*ends)
+
+    def row_max(self) -> Interval:
+        """Return the largest along the last dimension, for each of its elements."""
+        return Interval(*(_along_rows(np.max, end) for end in (self.low, self.high)))
+
+    def row_mean(self) -> Interval:
+        """Return the sum divided by the number of elements."""
+        return self.row_sum() / float(self.low.shape[-1])
+
 
 def _widened(low: Any, high: Any, lost: float = _ROUNDED) -> Interval:
     """Move ends outwards by a relative error, which leaves zeros and signs alone."""
@@ -210,6 +229,43 @@ def _of_ends(function: Callable[[Any, Any], Any], a: Interval, b: Interval) -> I
     if np.ndim(b.low) == 0 and b.low is b.high and math.frexp(abs(b.low))[0] == 0.5:  # by a power of two: exact
         return Interval(low, high)
     return _widened(low, high)
+
+
+def _along_rows(function: Callable[..., Any], rows: Any) -> Any:
+    return np.broadcast_to(function(rows, axis=-1, keepdims=True), rows.shape)
+
+
+def _row_sums(rows: Any) -> tuple[Any, Any]:
+    """Sums of rows, which follow IEEE arithmetic where they are not finite, and how far they are off at most."""
+    found = np.empty((2, len(rows)))
+    _sum_rows(np.ascontiguousarray(rows), found)
+    return found[0][:, None], found[1][:, None]
+
+
+@compiled
+def _sum_rows(rows: Array, found: Array) -> None:
+    for i in range(rows.shape[0]):
+        plain, total, low, lost = 0.0, 0.0, 0.0, 0.0
+        for j in range(rows.shape[1]):
+            plain += rows[i, j]
+            total, more = two_sum(total, rows[i, j])
+            low, dropped = two_sum(low, more)
+            lost += abs(dropped)
+        total, low = two_sum(total, low)
+        lost = (abs(low) + lost) * 1.0000001
+        found[0, i], found[1, i] = (total, lost) if math.isfinite(plain) else (plain, 0.0)
+
+
+@compiled
+def add_to_sums(terms: Array, places: Array, sums: Array) -> None:
+    """Add terms to the sums at some places: ``sums`` (4, n) hold hi, lo, the plain sum and that of magnitudes."""
+    for i in range(terms.size):
+        k = places[i]
+        sums[2, k] += terms[i]
+        sums[3, k] += abs(terms[i])
+        if math.isfinite(terms[i]):
+            sums[0, k], low = two_sum(sums[0, k], terms[i])
+            sums[1, k] += low
 
 
 @compiled
@@ -310,6 +366,86 @@ for _name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
     _define(_name, operator.methodcaller(_name))
 
 
+class Balls:
+    """Balls of a row's elements, or one for all of them."""
+
+    def __init__(self, balls: list[Ball]) -> None:
+        self.balls = balls
+
+    @classmethod
+    def of(cls, value: Any) -> Balls:
+        """Balls as they are, or one for all elements."""
+        return value if isinstance(value, Balls) else cls([Ball.of(value)])
+
+    def row_sum(self) -> Balls:
+        """Sum of the elements."""
+        total = Ball(sum(ball.ball for ball in self.balls))
+        return Balls([total] * len(self.balls))
+
+    def row_max(self) -> Balls:
+        """Return the largest."""
+        largest = self.balls[0].ball
+        for ball in self.balls[1:]:
+            largest = largest.max(ball.ball)
+        return Balls([Ball(largest)] * len(self.balls))
+
+    def row_mean(self) -> Balls:
+        """Return the sum divided by the number of elements."""
+        total: Balls = operator.truediv(self.row_sum(), float(len(self.balls)))
+        return total
+
+
+class _Truths:
+    """Comparisons of a row's balls."""
+
+    def __init__(self, truths: list[Truth]) -> None:
+        self.truths = truths
+
+    def __and__(self, other: _Truths) -> _Truths:
+        return _Truths(_each(operator.and_, self.truths, other.truths))
+
+    def __or__(self, other: _Truths) -> _Truths:
+        return _Truths(_each(operator.or_, self.truths, other.truths))
+
+    def __invert__(self) -> _Truths:
+        return _Truths([~truth for truth in self.truths])
+
+    def where(self, chosen: Any, otherwise: Any) -> Balls:
+        """Choose by element."""
+        return Balls(_each(Truth.where, self.truths, Balls.of(chosen).balls, Balls.of(otherwise).balls))
+
+
+def _each(function: Callable[..., Any], *rows: list[Any]) -> list[Any]:
+    """Apply a function to the items of rows, of which those of one item have it for all."""
+    size = max(map(len, rows))
+    return [function(*items) for _, *items in zip(range(size), *map(cycle, rows), strict=False)]
+
+
+def _of_rows(method: str, kind: type[Balls | _Truths]) -> None:
+    def applied(self: Balls, *others: Any) -> Any:
+        return kind(_each(getattr(Ball, method), self.balls, *(Balls.of(other).balls for other in others)))
+
+    setattr(Balls, method, applied)
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    _of_rows(f"__{_name}__", Balls)
+    _of_rows(f"__r{_name}__", Balls)
+for _name in ("__neg__", "__abs__", "exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
+    _of_rows(_name, Balls)
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    _of_rows(f"__{_name}__", _Truths)
+
+
+class RowLength:
+    """The number of elements of whichever row a sum of Points is divided by."""
+
+    __array_ufunc__ = None
+
+    def __rtruediv__(self, total: Any) -> Any:
+        return total / float(total.shape[-1])
+
+
 class Points(np.ndarray):
     """Arrays of float64 as formulas read them, with IEEE's infinities and NaN."""
 
@@ -326,6 +462,19 @@ class Points(np.ndarray):
     def erfc(self) -> Any:
         """1 - erf(x)."""
         return _erfc(self).view(Points)
+
+    def row_sum(self) -> Any:
+        """Sum along the last dimension, for each of its elements."""
+        rows = np.asarray(self)
+        return np.broadcast_to(_row_sums(rows)[0], rows.shape).view(Points)
+
+    def row_max(self) -> Any:
+        """Return the largest along the last dimension, for each of its elements; NaN if one is."""
+        return _along_rows(np.max, np.asarray(self)).view(Points)
+
+    def row_mean(self) -> Any:
+        """Return the sum divided by the number of elements."""
+        return self.row_sum() / float(self.shape[-1])
 
 
 for _name in ("exp", "expm1", "log", "log1p", "tanh", "sqrt"):

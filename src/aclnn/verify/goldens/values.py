@@ -11,22 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 
 from aclnn.core import operator
-from aclnn.core.operator import ATTRIBUTES, Call, Columns, Operator, Part, PerChannel, Shape, Sums
-from aclnn.core.status import AclnnError
-from aclnn.execution.arrays import in_callers_words
-from aclnn.execution.executor import check_arguments
+from aclnn.core.operator import Call, Columns, Operator, Part, PerChannel, Shape, Sums
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.support.optional import import_or_raise
-from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval, Points
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
@@ -55,11 +52,18 @@ class Golden:
 BALL_BITS = (128, 256, 512, 1024)
 """Precisions of balls; what the last leaves undecided is taken as float64 has it, such as 1 for 1 + e^-1000."""
 
-_CACHED_ELEMENTS = 1 << 13
+CACHED_ELEMENTS = 1 << 13
 """Elements whose temporaries stay in a core's cache."""
 
 #: Of the precision, which python-flint has one of for all threads.
 _lock = lock_across_forks()
+
+
+@contextmanager
+def ball_precision(bits: int) -> Iterator[None]:
+    """Compute on balls of so many bits."""
+    with _lock, import_or_raise("flint", "verify").ctx.workprec(bits):
+        yield
 
 
 @dataclass(frozen=True)
@@ -87,19 +91,19 @@ class Function:
         """
         wide = [operand.astype(np.float64) for operand in operands]
         lower, upper = np.empty(wide[0].size), np.empty(wide[0].size)
-        for begin in range(0, lower.size, _CACHED_ELEMENTS):
-            part = slice(begin, begin + _CACHED_ELEMENTS)
+        for begin in range(0, lower.size, CACHED_ELEMENTS):
+            part = slice(begin, begin + CACHED_ELEMENTS)
             found = Interval.of(self(*(Interval(x[part], x[part]) for x in wide)))
             lower[part], upper[part] = found.low, found.high
         value = 0.5 * (lower + upper)
         finite = np.logical_and.reduce([np.isfinite(x) for x in wide])
-        unsure = np.flatnonzero(finite & _unsure(value, lower, upper, target))
+        unsure = np.flatnonzero(finite & unsure_of(value, lower, upper, target))
         settled = unsure.size
         for bits in BALL_BITS:
             if unsure.size:
                 lower[unsure], upper[unsure] = self._balls([x[unsure] for x in wide], bits)
                 value[unsure] = 0.5 * (lower[unsure] + upper[unsure])
-                unsure = unsure[_unsure(value[unsure], lower[unsure], upper[unsure], target)]
+                unsure = unsure[unsure_of(value[unsure], lower[unsure], upper[unsure], target)]
         points = np.concatenate([np.flatnonzero(~finite), unsure])
         value[points] = lower[points] = self(*(x[points].view(Points) for x in wide))
         return Golden(value, target.round(lower), settled)
@@ -107,7 +111,7 @@ class Function:
     def _balls(self, operands: Sequence[Array], bits: int) -> Array:
         """The ends of balls around the results, (2, n); NaN for a zero, of which balls do not know the sign."""
         tuples, which = np.unique(np.stack(operands), axis=1, return_inverse=True)
-        with _lock, import_or_raise("flint", "verify").ctx.workprec(bits):
+        with ball_precision(bits):
             if isinstance(self.formula, Gradient):
                 derivative = Function(self.formula.derivative, self.numbers)
                 known = cache(lambda x: derivative(Ball.of(x)))
@@ -120,7 +124,7 @@ class Function:
         return ends
 
 
-def _unsure(value: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
+def unsure_of(value: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
     """Where the ends round apart, are too far apart to give errors in units of the last place, or are not finite."""
     unsure: Array = (upper - lower) * 2.0 ** (target.digits - math.log2(VALUE_BOUND_ULP)) > np.abs(value)
     unsure &= np.abs(value) >= target.smallest_normal * 2.0 ** (-target.digits - 1)
@@ -172,25 +176,6 @@ def _shape_of(written: str | Part | Columns, shape: Shape) -> Shape:
     return (*shape[: written.dim], written.end - written.begin, *shape[written.dim + 1 :])
 
 
-@dataclass(frozen=True)
-class _Total:
-    """An output of sums of one result of a formula."""
-
-    function: Function
-    operands: Mapping[str, Array]
-    """All of one shape."""
-    shape: Shape
-
-    @cached_property
-    def value(self) -> Array:
-        """The sums, each rounded once to float64, of results in float64."""
-        wide = (operand.astype(np.float64) for operand in self.operands.values())
-        terms = np.asarray(quiet(self.function)(*(x.view(Points) for x in wide)))
-        if math.prod(self.shape) == 1:
-            return np.array([math.fsum(terms.reshape(-1))])
-        return np.array([math.fsum(terms[:, channel].reshape(-1)) for channel in range(terms.shape[1])])
-
-
 class Elementwise:
     """Golden values of an output of a formula, block by block; inputs broadcast and may be larger than memory.
 
@@ -206,7 +191,6 @@ class Elementwise:
         self.shape: Shape = call[output].shape
         self.size = math.prod(self.shape)
         self._pieces: list[_Piece] = []
-        self._total: _Total | None = None
         work = call.operator.work(call)
         if not isinstance(work, operator.Elementwise):  # nothing to compute
             return
@@ -214,11 +198,6 @@ class Elementwise:
         rows = None if groups is None else sum(groups.reshape(-1).tolist())
         for result, written in enumerate(work.outputs):
             if isinstance(written, Sums):
-                if written.tensor == output:
-                    operands = dict(operand_of(call.operator, inputs, name) for name in work.inputs)
-                    arrays = np.broadcast_arrays(*operands.values())
-                    function = Function(work.formula, work.numbers, result)
-                    self._total = _Total(function, dict(zip(operands, arrays, strict=True)), self.shape)
                 continue
             part = _as_columns(written, self.shape)
             if part.tensor == output:
@@ -230,18 +209,32 @@ class Elementwise:
     @property
     def function(self) -> Function:
         """What the first elements are computed by."""
-        return (self._total or self._pieces[0]).function
+        return self._pieces[0].function
 
-    def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array]]]:
-        """Of elements in row-major order: which of them a function computes, the function and its operands by name."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the operands."""
+        return tuple(self._pieces[0].operands) if self._pieces else ()
+
+    @property
+    def step(self) -> int:
+        """Elements of a block."""
+        return BLOCK_ELEMENTS
+
+    def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
+        """Of elements in row-major order: which of them a function computes, the function, its operands by name.
+
+        The last is where those elements are among the function's results.
+        """
         for piece in self._pieces:
             here, inside = piece.places(at, self.shape)
-            yield here, piece.function, {name: operand[inside] for name, operand in piece.operands.items()}
+            operands = {name: operand[inside] for name, operand in piece.operands.items()}
+            yield here, piece.function, operands, slice(None)
 
     def operands(self, at: Places) -> dict[str, Array]:
         """The operands of elements, by Python's names."""
         found: dict[str, Array] = {}
-        for here, _, operands in self.pieces(at):
+        for here, _, operands, _ in self.pieces(at):
             for name, values in operands.items():
                 found.setdefault(name, np.zeros(_count(at), values.dtype))[here] = values
         return found
@@ -252,12 +245,9 @@ class Elementwise:
 
     def golden(self, at: Places) -> Golden:
         """Golden values of elements."""
-        if self._total is not None:
-            total = self._total.value[at]
-            return Golden(total, self.target.round(total))
         value, rounded = np.zeros(_count(at)), np.zeros(_count(at), self.target.dtype.numpy)
         settled = 0
-        for here, function, operands in self.pieces(at):
+        for here, function, operands, _ in self.pieces(at):
             found = function.golden([*operands.values()], self.target)
             value[here], rounded[here] = found.value, found.rounded
             settled += found.settled
@@ -420,135 +410,13 @@ def in_order(function: Callable[[int, int], T], size: int, step: int) -> Iterato
 Progress = Callable[[float], None]
 
 
-def golden(
-    operator: str,
-    inputs: Mapping[str, Any],
-    dtype: Any = None,
-    progress: Progress | None = None,
-    **attributes: Any,
-) -> dict[str, Golden]:
-    """Golden values of every output of an operator.
-
-    Args:
-        operator: a name such as silu_backward.
-        inputs: NumPy arrays or torch tensors by C or Python name: grad_output, self; for layer_norm_backward grad_out,
-            input, mean, rstd and, where there is one, weight.
-        dtype: of the outputs; by default what the operator gives for these inputs.
-        progress: called with the fraction done.
-        attributes: of the operator, by C or Python name (approximate, alpha …), None for the default;
-            layer_norm_backward's normalized_shape is by default the last dimension.
-
-    Returns:
-        By output: grad_input (hardswish_backward: out), for layer_norm_backward also grad_weight and grad_bias; shaped
-        like the outputs.
-
-    Raises:
-        ValueError: another operator, an unknown name, a name twice, an input that is not there, or what the operator
-            refuses.
-        TypeError: outputs of another type than float32, float16 and bfloat16.
-    """
-    try:
-        found = operator_named(operator)
-        given = arrays_of(found, inputs)
-        attributes = {name: value for name, value in attributes.items() if value is not None}
-        if found.name == "layer_norm_backward":
-            shape = found.by_name(attributes.items(), ATTRIBUTES).get("normalized_shape")
-            return _golden_norm(given, dtype, progress, shape)
-        return _golden_elementwise(found, given, dtype, progress, attributes)
-    except AclnnError as error:
-        raise ValueError(f"golden: {error.message}") from error
-    except ValueError as error:
-        raise ValueError(f"golden: {error}") from error
+def share(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """Progress of a part of the work, as that of the whole."""
+    return None if progress is None else lambda done: progress(begin + (end - begin) * done)
 
 
-def _golden_elementwise(
-    operator: Operator,
-    inputs: Mapping[str, Array],
-    dtype: Any,
-    progress: Progress | None,
-    attributes: Mapping[str, Any],
-) -> dict[str, Golden]:
-    _given(operator.name, inputs, *(p.python_name for p in operator.inputs if not p.optional))
-    call = call_of(operator, inputs, attributes_of(operator, attributes))
-    try:
-        check_arguments(call)
-    except AclnnError as error:
-        raise in_callers_words(error, call, {p.name: p.python_name for p in operator.parameters}) from None
-    found = {}
-    for parameter in operator.outputs:
-        shape, target = call[parameter.name].shape, np.dtype(dtype or call[parameter.name].dtype.numpy)
-        whole = Elementwise(call, inputs, parameter.name, target)
-        blocks = list(_counted(in_order(whole.block, whole.size, BLOCK_ELEMENTS), whole.size, progress))
-        found[parameter.python_name] = _joined(blocks, shape, target)
-    return found
-
-
-def _given(operator: str, inputs: Mapping[str, Array], *names: str) -> list[Array]:
-    missing = [name for name in names if name not in inputs]
-    if missing:
-        raise ValueError(f"{operator}: expected inputs {', '.join(names)}, got none for {', '.join(missing)}")
-    return [inputs[name] for name in names]
-
-
-def _golden_norm(
-    inputs: Mapping[str, Array], dtype: Any, progress: Progress | None, normalized_shape: Sequence[int] | None
-) -> dict[str, Golden]:
-    dy, x, mean, rstd = _given("layer_norm_backward", inputs, "grad_out", "input", "mean", "rstd")
-    weight = inputs.get("weight")
-    shape = tuple(x.shape[-1:] if normalized_shape is None else normalized_shape)
-    _expect_norm_shapes(inputs, shape)
-    whole = LayerNorm(dy, x, mean, rstd, weight, math.prod(shape))
-    target = np.dtype(dtype or x.dtype)
-    narrow = np.dtype(dtype or (x.dtype if weight is None else weight.dtype))
-    step = max(1, BLOCK_ELEMENTS // max(1, whole.columns))
-
-    def block(begin: int, end: int) -> tuple[Golden, Array, Array]:
-        return whole.block(begin, end, format_of(target)), *whole.sums(begin, end)
-
-    dw, db = np.zeros((4, whole.columns)), np.zeros((4, whole.columns))
-    blocks = []
-    for dx, dw_part, db_part in _counted(in_order(block, whole.rows, step), whole.size, progress):
-        blocks.append(dx)
-        norm.merge_sums(dw, dw_part)
-        norm.merge_sums(db, db_part)
-    return {
-        "grad_input": _joined(blocks, x.shape, target),
-        "grad_weight": _joined([whole.columns_golden(dw, format_of(narrow), False)], shape, narrow),
-        "grad_bias": _joined([whole.columns_golden(db, format_of(narrow), True)], shape, narrow),
-    }
-
-
-def _expect_norm_shapes(inputs: Mapping[str, Array], shape: tuple[int, ...]) -> None:
-    """The compiled sums look at no bounds: what does not fit would be read from foreign memory."""
-    whole = inputs["input"].shape
-    split = len(whole) - len(shape)
-    if not shape or split < 0 or whole[split:] != shape:
-        text = f"expected the last dimensions of input's {list(whole)}, got {list(shape)}"
-        raise ValueError(f"layer_norm_backward: normalized_shape: {text}")
-    rows = math.prod(whole[:split])
-    one_each = f"{rows} elements, one for each row"
-    weight_fits = "weight" not in inputs or inputs["weight"].size == math.prod(shape)
-    for name, fits, expected in (
-        ("grad_out", inputs["grad_out"].shape == whole, f"shape {list(whole)}"),
-        ("mean", inputs["mean"].size == rows, one_each),
-        ("rstd", inputs["rstd"].size == rows, one_each),
-        ("weight", weight_fits, f"shape {list(shape)}"),
-    ):
-        if not fits:
-            raise ValueError(f"layer_norm_backward: {name}: expected {expected}, got {list(inputs[name].shape)}")
-
-
-def _counted(blocks: Iterator[T], size: int, progress: Progress | None) -> Iterator[T]:
-    done = 0
-    for block in blocks:
-        first = block[0] if isinstance(block, tuple) else block
-        done += first.value.size if isinstance(first, Golden) else 0
-        if progress is not None and size:
-            progress(done / size)
-        yield block
-
-
-def _joined(blocks: Sequence[Golden], shape: Sequence[int], dtype: np.dtype[Any]) -> Golden:
+def joined(blocks: Sequence[Golden], shape: Sequence[int], dtype: np.dtype[Any]) -> Golden:
+    """Put the golden values of blocks together."""
     value = np.concatenate([np.empty(0), *(block.value for block in blocks)])
     rounded = np.concatenate([np.empty(0, dtype), *(block.rounded for block in blocks)])
     return Golden(value.reshape(shape), rounded.reshape(shape), sum(block.settled for block in blocks))

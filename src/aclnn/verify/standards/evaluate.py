@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from aclnn.core.operator import Kind
 from aclnn.formula import Gradient
 from aclnn.verify.cases.case import Case
 from aclnn.verify.goldens import layer_norm as norm
-from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Elementwise, Flat, Golden, LayerNorm, Progress, in_order
+from aclnn.verify.goldens.rows import source_of
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Flat, Golden, LayerNorm, Progress, in_order, share
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
 from aclnn.verify.standards.published import mixed_tolerance
@@ -91,15 +94,15 @@ class Source:
         raise NotImplementedError
 
 
-class ElementwiseSource(Source):
-    """The single output of a formula."""
+class FormulaSource(Source):
+    """An output of a formula."""
 
-    def __init__(self, case: Case) -> None:
-        super().__init__(case, next(iter(case.actual)))
+    def __init__(self, case: Case, name: str) -> None:
+        super().__init__(case, name)
         assert case.call is not None
-        output = case.operator.parameter(self.name).name
-        self.whole = Elementwise(case.call, case.inputs, output, case.actual[self.name].dtype)
-        formula = self.whole.function.formula if self.size else None
+        output = case.operator.parameter(self.name, (Kind.OUTPUT,)).name
+        self.whole = source_of(case.call, case.inputs, output, case.actual[self.name].dtype)
+        formula = self.whole.function.formula if self.size and self.whole.names else None
         self.gradient = formula if isinstance(formula, Gradient) else None
 
     def elements(self, begin: int, end: int) -> Elements:
@@ -174,9 +177,13 @@ def evaluate(
     """
     if case.operator.name == "layer_norm_backward":
         return _evaluate_norm(case, standards, eps, progress)
-    source = ElementwiseSource(case)
-    blocks = in_order(lambda begin, end: _measure(source, begin, end, standards), source.size, BLOCK_ELEMENTS)
-    return [_whole(source, standards, _told(blocks, source.size, BLOCK_ELEMENTS, progress))]
+    measured = []
+    for number, name in enumerate(case.actual):
+        source = FormulaSource(case, name)
+        blocks = in_order(partial(_measure, source, standards), source.size, source.whole.step)
+        told = share(progress, number / len(case.actual), (number + 1) / len(case.actual))
+        measured.append(_whole(source, standards, _told(blocks, source.size, source.whole.step, told)))
+    return measured
 
 
 @quiet
@@ -198,7 +205,7 @@ def _grid(source: Source) -> tuple[int, int]:
 
 
 @quiet
-def _measure(source: Source, begin: int, end: int, standards: Sequence[Standard]) -> _Part:
+def _measure(source: Source, standards: Sequence[Standard], begin: int, end: int) -> _Part:
     elements = source.elements(begin, end)
     golden = elements.golden
     third = None if source.third is None else source.third[begin:end]
@@ -224,7 +231,7 @@ def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | No
 
 
 def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]) -> Measured:
-    first = _measure(source, 0, 0, standards) if source.size == 0 else next(parts)
+    first = _measure(source, standards, 0, 0) if source.size == 0 else next(parts)
     measured = Measured(
         source.name, source.target, source.shape, first.tallies, first.picture, first.settled, source,
         [] if first.wrong is None else [first.wrong],
@@ -260,7 +267,7 @@ def _evaluate_norm(
         columns = whole.columns
         part = _Part({}, Picture(1, 1), 0)
         if source is not None:
-            part = _measure(source, begin * columns, end * columns, standards)
+            part = _measure(source, standards, begin * columns, end * columns)
         if len(case.actual) > (source is not None):
             part.sums = whole.sums(begin, end)
         return part
@@ -281,12 +288,8 @@ def _evaluate_norm(
         if name in case.actual:
             target = format_of(case.actual[name].dtype)
             sums = NormSumSource(case, name, whole.columns_golden(total, target, name == "grad_bias"))
-            measure = _measure_columns(sums, standards)
-            measured = _whole(sums, standards, in_order(measure, sums.size, BLOCK_ELEMENTS))
+            blocks = in_order(partial(_measure, sums, standards), sums.size, BLOCK_ELEMENTS)
+            measured = _whole(sums, standards, blocks)
             measured.settled = sums.golden.settled
             found.append(measured)
     return found
-
-
-def _measure_columns(source: Source, standards: Sequence[Standard]) -> Callable[[int, int], _Part]:
-    return lambda begin, end: _measure(source, begin, end, standards)

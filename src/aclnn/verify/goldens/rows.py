@@ -1,0 +1,389 @@
+"""Golden values of formulas over rows, and of sums over elements: every row as a whole.
+
+A row is computed on intervals of float64, whose sums are kept in twice float64's precision; elements that those leave
+undecided on balls. Sums of terms are those of terms in float64, added in twice its precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from aclnn.core import operator
+from aclnn.core.operator import Call, LayerNormBackward, Part, PerChannel, Reduction, Shape, Sums, View
+from aclnn.formula import Real, row_mean, sqrt
+from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums
+from aclnn.verify.goldens.values import (
+    BALL_BITS,
+    BLOCK_ELEMENTS,
+    CACHED_ELEMENTS,
+    Elementwise,
+    Function,
+    Golden,
+    Places,
+    ball_precision,
+    in_order,
+    joined,
+    unsure_of,
+)
+from aclnn.verify.number_formats import format_of, quiet
+
+Array = np.ndarray[Any, Any]
+
+_BALLS_AT_MOST = 1 << 18
+"""Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
+
+
+def layer_norm(x: Real, w: Real, b: Real, eps: Real) -> tuple[Real, Real, Real]:
+    """LayerNorm, the mean and the reciprocal standard deviation."""
+    centred = x - (mean := row_mean(x))
+    rstd = 1.0 / sqrt(row_mean(centred * centred) + eps)
+    return centred * rstd * w + b, mean, rstd
+
+
+def rms_norm(x: Real, w: Real, eps: Real) -> tuple[Real, Real]:
+    """RMSNorm and the reciprocal root mean square."""
+    rstd = 1.0 / sqrt(row_mean(x * x) + eps)
+    return x * rstd * w, rstd
+
+
+def rms_norm_gradients(dy: Real, x: Real, rstd: Real, w: Real) -> tuple[Real, Real]:
+    """RMSNorm's gradients: dx, and each element's share of dw."""
+    xhat, g = x * rstd, dy * w
+    return (g - xhat * row_mean(g * xhat)) * rstd, dy * xhat
+
+
+def reduction_of(call: Call, output: str) -> Reduction | None:
+    """The work that gives an output, by C name, as a formula over rows; None where elements are computed alone."""
+    work = call.operator.work(call)
+    if isinstance(work, (operator.LayerNorm, LayerNormBackward)):
+        return _of_norm(call, work)
+    if isinstance(work, operator.Elementwise) and any(isinstance(o, Sums) and o.tensor == output for o in work.outputs):
+        return _of_sums(call, work)
+    return work if isinstance(work, Reduction) else None
+
+
+def _of_norm(call: Call, work: operator.LayerNorm | LayerNormBackward) -> Reduction:
+    shape = call[work.inputs[isinstance(work, LayerNormBackward)] or ""].shape
+    split = len(shape) - work.normalized_dims
+    rows = shape[:split] + (1,) * work.normalized_dims
+
+    def over_rows(name: str | None) -> View | None:
+        return None if name is None else View(name, rows)
+
+    def along(name: str | None, absent: float) -> str | View | float:
+        return View(name, shape[split:]) if name else absent
+
+    dims = tuple(range(split, len(shape)))
+    if isinstance(work, LayerNormBackward):
+        dy, x, _, rstd, weight = (name or "" for name in work.inputs)
+        dx, dw, _ = work.outputs
+        sums = None if dw is None else Sums(View(dw, shape[split:]))
+        assert not work.centred
+        return Reduction(rms_norm_gradients, (dy, x, View(rstd, rows), along(weight, 1.0)), (dx, sums), dims)
+    out, mean, deviation = work.outputs
+    inputs = (work.inputs[0] or "", along(work.inputs[1], 1.0), along(work.inputs[2], 0.0))
+    if work.centred:
+        return Reduction(layer_norm, inputs, (out, over_rows(mean), over_rows(deviation)), dims, (work.eps,))
+    return Reduction(rms_norm, inputs[:2], (out, over_rows(deviation)), dims, (work.eps,))
+
+
+def _of_sums(call: Call, work: operator.Elementwise) -> Reduction:
+    shapes = [call[name].shape for name in (*work.inputs, *work.outputs) if isinstance(name, str)]
+    rank = max(1, *map(len, shapes))
+
+    def viewed(name: Any) -> Any:
+        if isinstance(name, PerChannel):
+            return View(name.tensor, _channels(call[name.tensor].size, rank))
+        if isinstance(name, Sums):
+            return Sums(View(name.tensor, _channels(call[name.tensor].size, rank)))
+        assert not isinstance(name, Part)
+        return name
+
+    inputs, outputs = tuple(map(viewed, work.inputs)), tuple(map(viewed, work.outputs))
+    return Reduction(work.formula, inputs, outputs, (rank - 1,), work.numbers)
+
+
+def _channels(size: int, rank: int) -> Shape:
+    return (1,) * rank if size == 1 else (1, size) + (1,) * (rank - 2)
+
+
+@cache
+def _filled(formula: Callable[..., Any], given: tuple[float | None, ...]) -> Callable[..., Any]:
+    """A formula with numbers in some places."""
+    if all(number is None for number in given):
+        return formula
+
+    def filled(*operands: Any) -> Any:
+        left = iter(operands)
+        return formula(*(next(left) if number is None else number for number in given), *left)
+
+    return filled
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """An array of the common shape (broadcast, no copy), whose rows come out as (rows, N)."""
+
+    array: Array
+    """The dimensions of a row last."""
+    kept: int
+    """Dimensions that rows are counted by."""
+
+    @classmethod
+    def of(cls, array: Array, shape: Shape, dims: Sequence[int]) -> _Rows:
+        whole = np.broadcast_to(array, shape)
+        return cls(np.moveaxis(whole, dims, range(len(shape) - len(dims), len(shape))), len(shape) - len(dims))
+
+    def __getitem__(self, rows: Array) -> Array:
+        if not self.kept:
+            return np.broadcast_to(self.array.reshape(1, -1), (rows.size, self.array.size))
+        found = self.array[np.unravel_index(rows, self.array.shape[: self.kept])]
+        return found.reshape(rows.size, -1)
+
+
+class Rows:
+    """Golden values of an output of a formula over rows, as ``Elementwise`` gives those of a formula of elements.
+
+    Args:
+        call: with sound arguments.
+        work: the call's formula over rows.
+        inputs: the input tensors by Python's names.
+        output: which output, by C name.
+        dtype: of the output.
+    """
+
+    def __init__(
+        self, call: Call, work: Reduction, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]
+    ) -> None:
+        self.target = format_of(dtype)
+        self.shape: Shape = call[output].shape
+        self.size = math.prod(self.shape)
+        arrays = {}
+        for given in work.inputs:
+            if isinstance(given, float):
+                continue
+            c_name, shape = (given.tensor, given.shape) if isinstance(given, View) else (given, None)
+            name = call.operator.parameter(c_name).python_name
+            arrays[name] = inputs[name] if shape is None else inputs[name].reshape(shape)
+        places = {_name(written): at for at, written in enumerate(work.outputs) if written is not None}
+        written = work.outputs[places[output]]
+        self.summed = isinstance(written, Sums)
+        held = written.of if isinstance(written, Sums) else written
+        shape = held.shape if isinstance(held, View) else self.shape
+        others = [o.of if isinstance(o, Sums) else o for o in work.outputs if o is not None]
+        common = np.broadcast_shapes(
+            *(array.shape for array in arrays.values()),
+            *(o.shape if isinstance(o, View) else call[o].shape for o in others),
+        )
+        self._common, self._dims = common, tuple(dim % len(common) for dim in work.dims)
+        self._shape = (1,) * (len(common) - len(shape)) + tuple(shape)
+        self.columns: int = math.prod(common[dim] for dim in self._dims)
+        self.rows = math.prod(common) // self.columns if self.columns else 0
+        self._operands = {name: _Rows.of(array, common, self._dims) for name, array in arrays.items()}
+        numbers = tuple(given if isinstance(given, float) else None for given in work.inputs)
+        self.function = Function(_filled(work.formula, numbers), work.numbers, places[output])
+        self.names = () if self.summed else tuple(arrays)
+        self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns > 1
+        trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
+        self._at_once = self.summed or not (trailing or self._one_a_row)
+        self._balls = 0
+
+    @property
+    def step(self) -> int:
+        """Elements of a block, which should begin with a row."""
+        if self._at_once:
+            return BLOCK_ELEMENTS
+        rows = max(1, BLOCK_ELEMENTS // max(1, self.columns))
+        rows *= 1 if self._one_a_row else max(1, self.columns)
+        return rows
+
+    def _places(self, at: Places) -> tuple[Array, Array]:
+        """The rows and columns that elements lie in."""
+        every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+        if self._one_a_row:
+            return every, np.zeros_like(every)
+        if not self._at_once:
+            return np.divmod(every, max(1, self.columns))
+        index = np.unravel_index(every, self._common)
+        kept = [dim for dim in range(len(self._common)) if dim not in self._dims]
+        found = []
+        for dims in (kept, self._dims):
+            shape = tuple(self._common[dim] for dim in dims)
+            found.append(np.ravel_multi_index(tuple(index[dim] for dim in dims), shape) if dims else every * 0)
+        return found[0], found[1]
+
+    def near(self, at: Array, struck: Array, most: int) -> Array:
+        """Of elements, those in a few of the rows in which some are struck."""
+        if self.summed:
+            return np.ones(at.size, bool)
+        row = self._places(at)[0]
+        rows = np.unique(row[struck])
+        count = min(rows.size, max(1, most // max(1, self.columns)))
+        return np.isin(row, rows[np.linspace(0, rows.size - 1, count).astype(int)])
+
+    def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
+        """The rows that elements lie in, (rows, N) of each operand by name, and where the elements are in those."""
+        if self.summed:
+            return
+        row, column = self._places(at)
+        rows, which = np.unique(row, return_inverse=True)
+        yield (
+            slice(None),
+            self.function,
+            {name: operand[rows] for name, operand in self._operands.items()},
+            (which.reshape(-1), column),
+        )
+
+    def operands(self, at: Places) -> dict[str, Array]:
+        """The operands of elements, by Python's names; none of sums and of what a row has one of."""
+        if self.summed or self._one_a_row:
+            return {}
+        return {name: values[pick] for _, _, operands, pick in self.pieces(at) for name, values in operands.items()}
+
+    def sizes(self, at: Places) -> Array:
+        """How far results move with operands, for each unit of those: what rounding errors are relative to."""
+        if self.summed:
+            return np.asarray(self._totals[3][at])
+        size = np.empty(0)
+        share = 2.0**-24
+        for _, function, operands, pick in self.pieces(at):
+            wide_operands = [values.astype(np.float64) for values in operands.values()]
+            wide = Interval.of(function(*(Interval(x - abs(x) * share, x + abs(x) * share) for x in wide_operands)))
+            size = ((wide.high - wide.low) * (0.5 / share))[pick]
+        return np.nan_to_num(size, posinf=0.0)
+
+    def block(self, begin: int, end: int) -> Golden:
+        """Golden values of elements begin to end in row-major order."""
+        return self.golden(slice(begin, end))
+
+    def golden(self, at: Places) -> Golden:
+        """Golden values of elements."""
+        if self._at_once:
+            whole = self.whole
+            return Golden(whole.value[at], whole.rounded[at])
+        row, column = self._places(at)
+        rows, which = np.unique(row, return_inverse=True)
+        which = which.reshape(-1)
+        value, rounded = np.empty(row.size), np.empty(row.size, self.target.dtype.numpy)
+        if not self.columns:  # of no elements the mean is 0
+            value[:] = 0.0 if self.function.result == 1 else np.nan
+            return Golden(value, self.target.round(value))
+        settled, step = 0, max(1, CACHED_ELEMENTS // self.columns)
+        edges = np.searchsorted(which, np.arange(0, rows.size + step, step)) if np.all(np.diff(which) >= 0) else None
+        for number, begin in enumerate(range(0, rows.size, step)):
+            if edges is None:
+                here: Any = np.flatnonzero((which >= begin) & (which < begin + step))
+            else:
+                here = slice(edges[number], edges[number + 1])
+            inside = which[here] - begin, column[here]
+            value[here], low, more = self._enclosed(rows[begin : begin + step], inside)
+            rounded[here] = self.target.round(low)
+            settled += more
+        return Golden(value, rounded, settled)
+
+    @quiet
+    def _enclosed(self, rows: Array, pick: Any) -> tuple[Array, Array, int]:
+        """Of elements of some rows: values, what rounds to the golden values, how many float64 left undecided."""
+        wide = [operand[rows].astype(np.float64) for operand in self._operands.values()]
+        found = Interval.of(self.function(*(Interval(x, x) for x in wide)))
+        low, high = (np.broadcast_to(end, wide[0].shape)[pick] for end in (found.low, found.high))
+        value = 0.5 * (low + high)
+        finite = np.logical_and.reduce([np.isfinite(x).all(axis=1) for x in wide])[pick[0]]
+        left = np.flatnonzero(finite & unsure_of(value, low, high, self.target))
+        settled = left.size
+        for bits in BALL_BITS:
+            left = self._settle(wide, pick, left, bits, (value, low, high))
+        points = np.concatenate([np.flatnonzero(~finite), left])
+        if points.size:
+            of_rows = np.unique(pick[0][points])
+            plain = np.asarray(self.function(*(x[of_rows].view(Points) for x in wide)))
+            at = np.searchsorted(of_rows, pick[0][points]), pick[1][points]
+            value[points] = low[points] = np.broadcast_to(plain, (of_rows.size, self.columns))[at]
+        return value, low, settled
+
+    def _settle(self, wide: list[Array], pick: Any, left: Array, bits: int, ends: tuple[Array, Array, Array]) -> Array:
+        """Compute undecided elements' rows on balls of a precision, as many as the allowance lets; which are left."""
+        value, low, high = ends
+        for row in np.unique(pick[0][left]).tolist():
+            if self._balls >= _BALLS_AT_MOST:
+                return left
+            self._balls += self.columns
+            mine = left[pick[0][left] == row]
+            with ball_precision(bits):
+                found = self.function(*(Balls([Ball.of(v) for v in x[row].tolist()]) for x in wide))
+                both = np.array([Ball.of(found.balls[k % len(found.balls)]).ends() for k in pick[1][mine].tolist()])
+            low[mine], high[mine] = both.T
+            zero = (low[mine] == 0.0) & (high[mine] == 0.0)  # of which balls do not know the sign
+            low[mine[zero]] = high[mine[zero]] = np.nan
+            value[mine] = 0.5 * (low[mine] + high[mine])
+        return left[unsure_of(value[left], low[left], high[left], self.target)]
+
+    @cached_property
+    def whole(self) -> Golden:
+        """All golden values, of outputs that no block of rows gives a stretch of."""
+        if self.summed:
+            totals = self._totals
+            total = np.where(np.isfinite(totals[2]), totals[0] + totals[1], totals[2])
+            return Golden(total, self.target.round(total))
+        step = max(1, BLOCK_ELEMENTS // max(1, self.columns))
+        value, rounded = np.empty(self.shape), np.empty(self.shape, self.target.dtype.numpy)
+        views = [np.moveaxis(a.reshape(self._common), self._dims, range(-len(self._dims), 0)) for a in (value, rounded)]
+        settled = 0
+        for begin, found in zip(range(0, self.rows, step), in_order(self._block_of_rows, self.rows, step), strict=True):
+            rows = np.arange(begin, min(begin + step, self.rows))
+            kept = views[0].shape[: len(self._common) - len(self._dims)]
+            at = np.unravel_index(rows, kept) if kept else ()
+            for view, values in zip(views, (found.value, found.rounded), strict=True):
+                view[at] = values.reshape(view[at].shape)
+            settled += found.settled
+        return Golden(value.reshape(-1), rounded.reshape(-1), settled)
+
+    def _block_of_rows(self, begin: int, end: int) -> Golden:
+        rows, parts = np.arange(begin, end), []
+        step = max(1, CACHED_ELEMENTS // max(1, self.columns))
+        for first in range(0, rows.size, step):
+            some = rows[first : first + step]
+            pick = tuple(index.reshape(-1) for index in np.indices((some.size, self.columns)))
+            value, low, settled = self._enclosed(some, pick)
+            parts.append(Golden(value, self.target.round(low), settled))
+        return joined(parts, (rows.size * self.columns,), self.target.dtype.numpy)
+
+    @cached_property
+    def _totals(self) -> Array:
+        """The sums of all rows, as ``add_to_sums`` has them."""
+        totals = np.zeros((4, self.size))
+        for part in in_order(self._sums, self.rows, max(1, BLOCK_ELEMENTS // max(1, self.columns))):
+            plain = totals[2:] + part[2:]
+            for more in part[:2]:
+                add_to_sums(more, np.arange(self.size), totals)
+            totals[2:] = plain
+        return totals
+
+    @quiet
+    def _sums(self, begin: int, end: int) -> Array:
+        """What rows begin to end add to the sums."""
+        place = _Rows.of(np.arange(self.size).reshape(self._shape), self._common, self._dims)
+        sums = np.zeros((4, self.size))
+        step = max(1, CACHED_ELEMENTS // max(1, self.columns))
+        for first in range(begin, end, step):
+            rows = np.arange(first, min(first + step, end))
+            wide = [operand[rows].astype(np.float64).view(Points) for operand in self._operands.values()]
+            terms = np.broadcast_to(np.asarray(self.function(*wide), np.float64), (rows.size, self.columns))
+            add_to_sums(np.ascontiguousarray(terms).reshape(-1), place[rows].reshape(-1), sums)
+        return sums
+
+
+def _name(written: str | View | Sums) -> str:
+    return written if isinstance(written, str) else written.tensor
+
+
+def source_of(call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> Elementwise | Rows:
+    """Golden values of an output, by C name, as its formula has them: element by element or row by row."""
+    work = reduction_of(call, output)
+    return Elementwise(call, inputs, output, dtype) if work is None else Rows(call, work, inputs, output, dtype)

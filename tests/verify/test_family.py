@@ -1,0 +1,61 @@
+"""Every operator of the family is judged from its declaration and formula: right results pass, faulty ones fail."""
+
+import numpy as np
+import pytest
+
+from aclnn.core.products import Product
+from aclnn.verify import check
+from aclnn.verify.cases.arguments import JUDGED, operator_named
+from aclnn.verify.number_formats import FORMATS
+from tests.cases import CASES
+from tests.cases.table import changed
+
+ROWS, COLUMNS = (12, 16), (64,)
+FAMILY = [
+    pytest.param(case, dtype, id=f"{case.name}-{dtype}")
+    for case in CASES
+    if case.name in JUDGED
+    for dtype in FORMATS
+    if FORMATS[dtype].dtype in case.dtypes[Product.ATLAS_A2]
+]
+
+
+def called(case, dtype, seed=1):
+    """Inputs, attributes and results of a call on random numbers, outputs in Python's order."""
+    arguments = changed(case.call(FORMATS[dtype].dtype), case.shaped(ROWS, COLUMNS))
+    rng = np.random.default_rng(seed)
+    kind = FORMATS[dtype].dtype.numpy
+    judged = operator_named(case.name)
+    inputs = {}
+    for parameter in judged.inputs:
+        given = arguments.get(parameter.name, next(iter(arguments.values())))
+        if given is not None:
+            values = rng.normal(size=given.shape)
+            inputs[parameter.python_name] = (abs(values) + 0.5 if parameter.python_name == "rstd" else values).astype(
+                given.dtype.numpy if parameter.name in arguments else kind
+            )
+    attributes = {p.python_name: arguments[p.name] for p in judged.attributes}
+    results = (
+        case.python(*(value.copy() for value in inputs.values()), **attributes)
+        if case.name != judged.name
+        else (case.python(**inputs, **attributes))
+    )
+    results = results if isinstance(results, tuple) else (results,)
+    names = [p.python_name for p in judged.outputs]
+    return inputs, attributes, dict(zip(names, results, strict=True))
+
+
+@pytest.mark.parametrize(("case", "dtype"), FAMILY)
+def test_right_results_pass_and_faults_in_any_output_fail(case, dtype):
+    inputs, attributes, results = called(case, dtype)
+    report = check(case.name, inputs, results, **attributes)
+    assert report.passed, report.brief()
+    (judged,) = report.data["cases"]
+    assert [output["name"] for output in judged["outputs"]] == list(results)
+    if "norm" not in case.name:  # whose sums cancel
+        assert all(output["worst"] is None or output["worst"]["ulp"] <= 2.5 for output in judged["outputs"])
+    for name, right in results.items():
+        for fault in (lambda values: values * values.dtype.type(1.5), lambda values: np.full_like(values, np.nan)):
+            report = check(case.name, inputs, {**results, name: fault(right)}, **attributes)
+            verdicts = {output["name"]: output["verdict"] for output in report.data["cases"][0]["outputs"]}
+            assert verdicts == {**dict.fromkeys(results, "pass"), name: "fail"}
