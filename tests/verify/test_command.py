@@ -255,7 +255,7 @@ def expect_error(folder, words, status, text):
     ("words", "text"),
     [
         (["relu_backward"], "operator: expected one of"),
-        (["rms_norm", "input=a.npy"], "got 'rms_norm': there are no golden values for it"),
+        (["rms_norm", "input=a.npy"], "X"),
         (["layer_norm", "input=a.npy"], "operator: expected one of celu, elu, elu_backward"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: given twice"),

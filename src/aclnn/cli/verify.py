@@ -52,7 +52,8 @@ def verify(
         bool, typer.Option("--all-standards", help="Every standard that applies counts, not only mixed.")
     ] = False,
     eps: Annotated[
-        float | None, typer.Option(help="LayerNorm's eps: judge its backward in cascade with the forward.")
+        float | None,
+        typer.Option(help="A norm's attribute; of LayerNorm's backward the forward's: both are judged in cascade."),
     ] = None,
     dtype: DtypeOption = None,
     shape: ShapeOption = None,
@@ -82,6 +83,8 @@ def verify(
                 pairs(arguments or []),
                 chosen_standards(standard),
             )
+            if eps is not None and any(p.python_name == "eps" for p in operator_named(operator).attributes):
+                words, eps = {**words, "eps": repr(eps)}, None
             if cases is None:
                 requests = [_request(operator, words, actual or [], third or [], raw)]
             elif actual or third:

@@ -1,0 +1,140 @@
+"""Golden values over rows against mpmath of 60 digits: an evaluation of the definitions that shares no code."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from aclnn.core.operator import Call
+from aclnn.core.products import current_product
+from aclnn.core.tensor import Tensor
+from aclnn.execution.arrays import view
+from aclnn.operators.library.softmax import OPERATORS as SOFTMAX
+from aclnn.verify import golden
+from aclnn.verify.cases.arguments import operator_named
+from aclnn.verify.goldens.rows import source_of
+from aclnn.verify.number_formats import FORMATS
+
+ROWS, COLUMNS, EPS = 6, 37, 1e-5
+
+
+def arrays(dtype, seed=3):
+    """x has rows that are constant, nearly so, far from 0, and with a zero result among them."""
+    rng = np.random.default_rng(seed)
+    kind = FORMATS[dtype].dtype.numpy.type
+    x = rng.normal(size=(ROWS, COLUMNS))
+    x[1] = 3.0
+    x[2] = 100.0 + 0.01 * x[2]
+    x[3, :2] = 0.0
+    x[4] *= 1e-4
+    return x.astype(kind), rng.normal(size=COLUMNS).astype(kind), rng.normal(size=COLUMNS).astype(kind)
+
+
+def exact(values):
+    return [mpmath.mpf(float(value)) for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def layer_norm_row(x, w, b, eps):
+    mean = mpmath.fsum(x) / len(x)
+    rstd = 1 / mpmath.sqrt(mpmath.fsum((v - mean) ** 2 for v in x) / len(x) + eps)
+    return [(v - mean) * rstd * wj + bj for v, wj, bj in zip(x, w, b, strict=True)], mean, rstd
+
+
+def rms_norm_row(x, w, eps):
+    rstd = 1 / mpmath.sqrt(mpmath.fsum(v * v for v in x) / len(x) + eps)
+    return [v * rstd * wj for v, wj in zip(x, w, strict=True)], rstd
+
+
+def rms_norm_gradient_row(dy, x, rstd, w):
+    normal, g = [v * rstd for v in x], [d * wj for d, wj in zip(dy, w, strict=True)]
+    share = mpmath.fsum(a * b for a, b in zip(g, normal, strict=True)) / len(x)
+    return [(a - n * share) * rstd for a, n in zip(g, normal, strict=True)], [
+        d * n for d, n in zip(dy, normal, strict=True)
+    ]
+
+
+def expect_exact(found, values, dtype):
+    """Correctly rounded, the exact value within 2**-8 ULP; an exact 0 within what float64 loses of the terms."""
+    target = FORMATS[dtype]
+    for value, rounded, right in zip(
+        found.value.reshape(-1).tolist(), found.rounded.reshape(-1).tolist(), values, strict=True
+    ):
+        nearest = float(right)
+        if abs(nearest) < 1e-40:
+            assert abs(value) < 1e-13
+            continue
+        assert abs(value - nearest) <= 2.0**-8 * target.ulp(np.array([nearest]))[0]
+        assert rounded == target.round(np.array([nearest])).astype(np.float64)[0]
+
+
+@pytest.fixture(autouse=True)
+def _digits():
+    with mpmath.workdps(60):
+        yield
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_layer_norm(dtype):
+    x, w, b = arrays(dtype)
+    found = golden("layer_norm", {"input": x, "weight": w, "bias": b}, normalized_shape=[COLUMNS], eps=EPS)
+    rows = [layer_norm_row(exact(row), exact(w), exact(b), mpmath.mpf(EPS)) for row in x]
+    expect_exact(found["out"], [value for row in rows for value in row[0]], dtype)
+    expect_exact(found["mean"], [row[1] for row in rows], "float32")
+    expect_exact(found["rstd"], [row[2] for row in rows], "float32")
+
+
+def test_layer_norm_without_weight_and_bias():
+    x, _, _ = arrays("float32")
+    found = golden("layer_norm", {"input": x.reshape(2, 3, COLUMNS)}, normalized_shape=[3, COLUMNS], eps=EPS)
+    ones, zeros = exact(np.ones(3 * COLUMNS)), exact(np.zeros(3 * COLUMNS))
+    rows = [layer_norm_row(exact(row), ones, zeros, mpmath.mpf(EPS)) for row in x.reshape(2, -1)]
+    expect_exact(found["out"], [value for row in rows for value in row[0]], "float32")
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_rms_norm_and_its_gradients(dtype):
+    x, w, _ = arrays(dtype)
+    found = golden("rms_norm", {"input": x, "weight": w}, eps=0.25)
+    rows = [rms_norm_row(exact(row), exact(w), mpmath.mpf(0.25)) for row in x]
+    expect_exact(found["out"], [value for row in rows for value in row[0]], dtype)
+    expect_exact(found["rstd"], [row[1] for row in rows], "float32")
+    dy = arrays(dtype, 4)[0]
+    rstd = found["rstd"].rounded
+    found = golden("rms_norm_grad", {"grad_out": dy, "input": x, "rstd": rstd, "weight": w})
+    rows = [
+        rms_norm_gradient_row(exact(d), exact(v), exact(r)[0], exact(w)) for d, v, r in zip(dy, x, rstd, strict=True)
+    ]
+    expect_exact(found["grad_input"], [value for row in rows for value in row[0]], dtype)
+    sums = [mpmath.fsum(row[1][j] for row in rows) for j in range(COLUMNS)]
+    expect_exact(found["grad_weight"], sums, "float32")
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_rows_along_any_dimension(dim):
+    """Blocks and single elements alike, also where a row is no stretch of memory."""
+    softmax = next(operator for operator in SOFTMAX if operator.name == "softmax")
+    x = np.random.default_rng(5).normal(size=(5, 6, 7)).astype(np.float32)
+    out = Tensor(view(x).dtype, x.shape)
+    call = Call(softmax, {"self": view(x), "dim": dim, "out": out}, current_product())
+    whole = source_of(call, {"self": x}, "out", x.dtype)
+    rows = np.moveaxis(x, dim, 2)
+    values = np.empty(rows.shape, object)
+    for at in np.ndindex(rows.shape[:2]):
+        powers = [mpmath.exp(value) for value in exact(rows[at])]
+        values[at] = [power / mpmath.fsum(powers) for power in powers]
+    values = np.moveaxis(values, 2, dim).reshape(-1).tolist()
+    expect_exact(whole.block(0, x.size), values, "float32")
+    some = np.array([190, 3, 77, 76])
+    expect_exact(whole.golden(some), [values[i] for i in some], "float32")
+
+
+def test_a_row_that_is_not_finite_follows_ieee_arithmetic():
+    x, w, b = arrays("float32")
+    x[0, 3], x[5, 0] = np.inf, np.nan
+    found = golden("layer_norm", {"input": x, "weight": w, "bias": b}, normalized_shape=[COLUMNS], eps=EPS)
+    assert np.isnan(found["out"].rounded[[0, 5]]).all()
+    assert np.isfinite(found["out"].rounded[1:5]).all()
+    np.testing.assert_array_equal(found["mean"].rounded.reshape(-1)[[0, 5]], [np.inf, np.nan])
+
+
+def test_an_in_place_variant_is_judged_as_the_operator_that_it_is_a_variant_of():
+    assert operator_named("inplace_sigmoid").name == "sigmoid"
