@@ -16,6 +16,7 @@ from aclnn import formula as words
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator
 from aclnn.core.status import AclnnError
+from aclnn.execution.executor import check_arguments
 from aclnn.kernels.trace import COLUMNS, trace
 from aclnn.operators import OPERATORS
 from aclnn.verify.cases.arguments import attributes_of, call_of
@@ -420,6 +421,7 @@ def _functions() -> list[tuple[Operator, Function, int]]:
             modes: tuple[Any, ...] = ("none", "tanh") if isinstance(mode, str) else (0, 1)
             for choice in [{"approximate": mode} for mode in modes] if mode is not None else [{}]:
                 call = call_of(operator, inputs, {**given, **choice})
+                check_arguments(call)
                 work = operator.work(call) if operator.inputs else None
                 if (
                     isinstance(work, Elementwise)
