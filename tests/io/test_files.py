@@ -479,3 +479,21 @@ def test_what_cannot_be_written_is_refused(tmp_path):
     assert os.listdir(tmp_path) == []
     with pytest.raises(FileError, match="expected a data type such as float32"):
         io.read(tmp_path / "a.bin", dtype="float12")
+
+
+@needs_torch
+def test_a_tensor_of_an_npu_is_read_without_torch_npu(tmp_path):
+    """torch_npu saves its tensors as those of the device npu:0."""
+    import torch
+
+    array = sample(np.float32, (3, 4))
+    torch.save(torch.from_numpy(array), tmp_path / "cpu.pt")
+    with zipfile.ZipFile(tmp_path / "cpu.pt") as source, zipfile.ZipFile(tmp_path / "npu.pt", "w") as target:
+        for name in source.namelist():
+            held = source.read(name)
+            if name.endswith("data.pkl"):
+                location = b"X\x03\x00\x00\x00cpu"
+                assert held.count(location) == 1
+                held = held.replace(location, b"X\x05\x00\x00\x00npu:0")
+            target.writestr(name, held)
+    assert io.read(tmp_path / "npu.pt").tobytes() == array.tobytes()

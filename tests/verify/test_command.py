@@ -131,7 +131,7 @@ def test_attributes_and_a_third_output(tmp_path):
     for mode in ("none", "tanh"):
         files.write(tmp_path / f"{mode}.npy", literal("gelu_backward_v2")(**inputs, approximate=mode))
     words = ["gelu_backward_v2", *(f"{name}={tmp_path / name}.npy" for name in inputs)]
-    given = [*words, "--actual", tmp_path / "tanh.npy", "--third", tmp_path / "tanh.npy"]
+    given = [*words, "--actual", tmp_path / "tanh.npy", "--reference", tmp_path / "tanh.npy"]
     result = run(*given, "--approximate", "tanh", "--standard", "mixed", "--standard", "commercial-L2")
     assert result.exit_code == 0, result.output
     assert "commercial-L2" in result.stdout
@@ -149,7 +149,10 @@ def test_attributes_and_a_third_output(tmp_path):
         (("gradOutput=x.npy", "self=y.npy", "--actual", "x.npy"), "self: expected shape [8] (that of gradOutput)"),
         (("grad_output=x.npy", "self=x.npy", "--actual", "y.npy"), "--actual grad_input: expected shape [8], got [4]"),
         (("grad_output=x.npy", "self=x.npy", "--actual", "gradInput=y.npy"), "--actual gradInput: expected shape"),
-        (("grad_output=x.npy", "self=x.npy", "--actual", "x.npy", "--third", "y.npy"), "--third grad_input: expected"),
+        (
+            ("grad_output=x.npy", "self=x.npy", "--actual", "x.npy", "--reference", "y.npy"),
+            "--reference grad_input: expected",
+        ),
     ],
 )
 def test_a_refusal_named_an_argument_otherwise_than_it_was_typed(tmp_path, monkeypatch, words, text):
@@ -183,7 +186,7 @@ def test_layer_norm(tmp_path):
     files.write(tmp_path / "out.npz", outputs)
     words = ["layer_norm_backward", *(f"{name}={tmp_path}/in.npz" for name in inputs), "--normalized-shape", "32"]
     actual = [word for name in outputs for word in ("--actual", f"{name}={tmp_path}/out.npz")]
-    third = [word for name in outputs for word in ("--third", f"{name}={tmp_path}/out.npz")]
+    third = [word for name in outputs for word in ("--reference", f"{name}={tmp_path}/out.npz")]
     result = run(*words, *actual, *third, "--eps", "1e-5", "--json", tmp_path / "r.json")
     assert result.exit_code == 0, result.output
     assert "grad_bias" in result.stdout
@@ -275,8 +278,8 @@ def expect_error(folder, words, status, text):
             "--actual: expected grad_input=, grad_weight= or grad_bias= before 'ln.npz': layer_norm_backward has 3",
         ),
         (
-            ["layer_norm_backward", "--actual", "grad_bias={x}", "--third", "{x}"],
-            "--third: expected grad_input=, grad_w",
+            ["layer_norm_backward", "--actual", "grad_bias={x}", "--reference", "{x}"],
+            "--reference: expected grad_input=, grad_w",
         ),
         (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: expected once, got it again"),
         (["silu_backward", "grad_output={x}", "--actual", "{x}"], "silu_backward: expected self=FILE, got none"),
@@ -696,6 +699,34 @@ def test_dumps_that_are_none_are_refused(tmp_path, text):
     result = run("silu", "--cases", tmp_path)
     assert result.exit_code == 1
     assert "expected msprobe's dump with tensors" in result.stderr
+
+
+def test_dumps_of_steps_ranks_and_modules_are_cases(tmp_path):
+    """The folder that msprobe dumps to: step0/rank0 …, modules' entries, keyword arguments as attributes."""
+    dy, x = np.random.default_rng(8).normal(size=(2, 3, 40)).astype(np.float32)
+    for rank in (0, 1):
+        place = tmp_path / "step0" / f"rank{rank}"
+        (place / "dump_tensor_data").mkdir(parents=True)
+        forward, backward = "Module.act.LeakyReLU.forward.0", "Module.act.LeakyReLU.backward.0"
+        out = np.array(aclnn.leaky_relu_backward(dy, x, 0.2, False)) * np.float32(1 + rank)
+        for name, values in ((f"{forward}.input.0", x), (f"{backward}.input.0", dy), (f"{backward}.output.0", out)):
+            np.save(place / "dump_tensor_data" / f"{name}.npy", values)
+        tensor = {"type": "torch.Tensor"}
+        entries = {
+            forward: {
+                "input_args": [{**tensor, "data_name": f"{forward}.input.0.npy"}],
+                "input_kwargs": {"negative_slope": {"type": "float", "value": 0.2}},
+            },
+            backward: {
+                "input": [{**tensor, "data_name": f"{backward}.input.0.npy"}],
+                "output": [{**tensor, "data_name": f"{backward}.output.0.npy"}],
+            },
+        }
+        (place / "dump.json").write_text(json.dumps({"task": "tensor", "level": "L0", "data": entries}))
+    result = run("leaky_relu_backward", "--cases", tmp_path)
+    assert result.exit_code == 1, result.stderr
+    assert result.stdout.splitlines()[-1] == "2 cases: 1 pass, 1 fail"
+    assert "PASS step0/rank0/Module.act.LeakyReLU.backward.0" in result.stdout
 
 
 def test_files_named_by_position_are_inputs_and_outputs(tmp_path):

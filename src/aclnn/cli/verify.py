@@ -41,7 +41,12 @@ def verify(
     ] = None,
     actual: Annotated[list[str] | None, typer.Option(help="The output to judge: name=FILE, once for each.")] = None,
     third: Annotated[
-        list[str] | None, typer.Option(help="The same output from elsewhere, for the commercial standards.")
+        list[str] | None,
+        typer.Option(
+            "--reference",
+            "--third",
+            help="The same output from elsewhere, such as a GPU, for the commercial standards.",
+        ),
     ] = None,
     cases: Annotated[Path | None, typer.Option(help="Several cases: a CSV or JSON list, or a directory.")] = None,
     standard: Annotated[
@@ -88,7 +93,7 @@ def verify(
             if cases is None:
                 requests = [_request(operator, words, actual or [], third or [], raw)]
             elif actual or third:
-                raise ValueError("--cases: expected the outputs in the list, not as --actual or --third")
+                raise ValueError("--cases: expected the outputs in the list, not as --actual or --reference")
         if cases is not None:
             requests = list(listed(cases, operator, words))
         with console.usage():
@@ -143,10 +148,10 @@ def _request(operator: str, words: Mapping[str, str], actual: Sequence[str], thi
             attribute(found.parameter(name), value, name)
     output_files(found, actual, "--actual")
     if third:
-        output_files(found, third, "--third")
+        output_files(found, third, "--reference")
     raw.named(found)
     outputs, others = (dict(map(named_file, files)) for files in (actual, third))
-    return Request(operator, words, outputs, others, roles=("--actual", "--third"))
+    return Request(operator, words, outputs, others, roles=("--actual", "--reference"))
 
 
 def _put(text: Callable[..., str], path: Path | None) -> None:

@@ -24,7 +24,7 @@ Implementation = Callable[..., Any]
 """Takes inputs and attributes by Python's names, returns the output (or all of them, None where masked out)."""
 
 _IN_CASCADE = "layer_norm_backward"
-_NO_THIRD = "needs a third output (third=, --third): the same operator elsewhere, such as on a GPU"
+_NO_THIRD = "needs a third output (third=, --reference): the same operator elsewhere, such as on a GPU"
 _NO_EPS = "a norm's backward is judged through forward and backward in cascade: needs the forward's eps (eps=, --eps)"
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from aclnn import io
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw, attribute, expect_required, located
+from aclnn.verify.cases import msprobe
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
 
@@ -103,16 +104,19 @@ def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Req
     A list's columns (or an object's keys) are the names of inputs and attributes, ``actual:OUTPUT`` (or ``actual`` for
     the only one), ``third:OUTPUT``, and, optional, ``name`` and ``operator``; files are relative to the list. In a
     directory every folder, and every .npz, .safetensors or .pt file, is a case; its tensors are named like the inputs,
-    the outputs, and third_OUTPUT, or by position: input0, input_1, output0 …. A directory with msprobe's dump.json is
-    read by ``msprobe``.
+    the outputs, and third_OUTPUT, or by position: input0, input_1, output0 …. A directory with msprobe's dump.json, or
+    with folders of steps and ranks that have one, is read by ``msprobe``.
 
     Raises:
         ValueError: not such a list.
         OSError: it cannot be read.
     """
     if path.is_dir():
-        found_dump = path / "dump.json"
-        yield from msprobe(path, operator, common) if found_dump.is_file() else _directory(path, operator, common)
+        if not msprobe.dumps(path):
+            yield from _directory(path, operator, common)
+            return
+        for call in msprobe.calls(path, operator):
+            yield Request(operator, {**call.values, **common}, call.actual, {}, call.name, call.folder)
         return
     if path.suffix.lower() not in (".csv", ".json") and path.exists():
         raise ValueError(f"{path}: expected a .csv or .json list or a directory")
@@ -206,68 +210,3 @@ def _positional(operator: Operator, name: str) -> str:
     group = operator.inputs if match[1] == "input" else operator.outputs
     number = int(match[2])
     return group[number].python_name if number < len(group) else name
-
-
-def msprobe(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
-    """The calls of an operator that msprobe dumped: dump.json beside dump_tensor_data with .npy or .pt files.
-
-    An entry is named KIND.API.NUMBER.forward or .backward. Forward entries are cases of an operator such as silu, whose
-    tensors are its inputs in order. A backward entry's gradients, with the forward entry's tensors, are cases of
-    silu_backward.
-
-    Raises:
-        ValueError: a dump without tensors, or without a call of the operator.
-        OSError: it cannot be read.
-    """
-    try:
-        document = json.loads((folder / "dump.json").read_text(encoding="utf-8"))
-        entries = document["data"]
-        kept = {name: (_tensors(entry, _GIVEN), _tensors(entry, ("output",))) for name, entry in entries.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{folder / 'dump.json'}: expected msprobe's dump with tensors: {error}") from error
-    found = operator_named(operator)
-    data = folder / "dump_tensor_data"
-    name, backward = (
-        re.sub(r"_backward(_v2)?$|_grad$", "", operator),
-        operator != re.sub(r"_backward(_v2)?$|_grad$", "", operator),
-    )
-    apis = {name, name.removesuffix("_v2")}
-    cases = 0
-    for key, (given, results) in kept.items():
-        parts = key.split(".")
-        if len(parts) < 4 or parts[-3].lower() not in apis or parts[-1] != ("backward" if backward else "forward"):
-            continue
-        forward = kept.get(".".join([*parts[:-1], "forward"]), ([], []))
-        files = [*given, *forward[0]] if backward else given
-        names = [p.python_name for p in found.inputs]
-        if len(files) < len(names) or not results:
-            raise ValueError(
-                f"{folder}: {key}: expected {len(names)} inputs and an output, got {len(files)} and {len(results)}"
-            )
-        inputs = dict(zip(names, files, strict=False))
-        outputs = dict(zip((p.python_name for p in found.outputs), results, strict=False))
-        cases += 1
-        yield Request(operator, {**common, **inputs}, outputs, {}, key, data)
-    if not cases:
-        raise ValueError(f"{folder}: expected a call of {' or '.join(sorted(apis))} in dump.json, got none")
-
-
-_GIVEN = ("input_args", "input", "input_kwargs")
-
-
-def _tensors(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Files of an entry's tensors, in order."""
-    found: list[str] = []
-
-    def walk(item: Any) -> None:
-        if isinstance(item, dict) and "data_name" in item:
-            file = item["data_name"]
-            if file and Path(file).name == file:
-                found.append(file)
-        elif isinstance(item, (dict, list)):
-            for part in item.values() if isinstance(item, dict) else item:
-                walk(part)
-
-    for key in keys:
-        walk(entry.get(key, []))
-    return found

@@ -193,7 +193,7 @@ def _judge_classified(tally: Tally, target: NumberFormat) -> Outcome:
             figures.append(Figure(f"{kind} points, ratio to native", value / max(native, 1.0), "<=", 2.0))
     outcome = outcome_of(tally, *figures)
     if outcome.verdict is Verdict.FAIL and not compared:
-        reason = "needs a native reference in the same type (--third) to compare the points beyond 10·T with"
+        reason = "needs a native reference in the same type (--reference) to compare the points beyond 10·T with"
         return Outcome(Verdict.UNDECIDED, outcome.figures, tally.first, tally.worst, reason)
     return outcome
 

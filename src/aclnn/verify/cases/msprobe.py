@@ -1,0 +1,139 @@
+"""Cases from msprobe's dumps: dump.json beside dump_tensor_data, in folders such as step0/rank0."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aclnn.core.operator import Kind, Operator
+from aclnn.verify.cases.arguments import operator_named
+
+_DIRECTIONS = ("forward", "backward")
+_MODES = ("none", "tanh")
+
+
+class _Entry(NamedTuple):
+    """One call in dump.json."""
+
+    given: list[str]
+    """Files of the tensors given, in order."""
+    results: list[str]
+    attributes: dict[str, Any]
+    """Keyword arguments that are no tensors."""
+    parameters: dict[str, str]
+    """Files of a module's weights, by name."""
+
+
+class Dumped(NamedTuple):
+    """A call of an operator: names of its inputs and attributes with files and values, its outputs' files."""
+
+    name: str
+    values: dict[str, Any]
+    actual: dict[str, str]
+    folder: Path
+
+
+def dumps(folder: Path) -> list[Path]:
+    """Folders with a dump.json: this one, or those of its steps and ranks, in the order of their numbers."""
+    found = [path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}dump.json")]
+    return sorted(found, key=lambda path: [int(part) if part.isdigit() else part for part in _parts(path)])
+
+
+def _parts(path: Path) -> list[str]:
+    return re.split(r"(\d+)", str(path))
+
+
+def calls(folder: Path, operator: str) -> Iterator[Dumped]:
+    """The calls of an operator in the dumps of a folder, which ``dumps`` finds some in.
+
+    An API's entry is named KIND.API.NUMBER.forward or .backward, a module's Module.NAME.CLASS.forward.NUMBER; the API
+    or class is the operator's name, but for case, underscores and npu_. The tensors of a forward entry are the
+    operator's inputs in order; keyword arguments are attributes, and a module's parameters inputs, by name. The
+    gradients of a backward entry, with the forward entry's tensors, are the inputs of silu_backward.
+
+    Raises:
+        ValueError: a dump without tensors, or no call of the operator.
+        OSError: it cannot be read.
+    """
+    found = operator_named(operator)
+    plain = re.sub(r"_backward(_v2)?$|_grad$", "", found.name)
+    direction = _DIRECTIONS[plain != found.name]
+    apis = {plain, plain.removesuffix("_v2")}
+    cases = 0
+    for place in dumps(folder):
+        entries = _entries(place / "dump.json")
+        shown = place.relative_to(folder).as_posix()
+        for key, entry in entries.items():
+            called = _called(key)
+            if called is None or called[0] not in map(_spelt, apis) or called[1] != direction:
+                continue
+            cases += 1
+            name = key if shown == "." else f"{shown}/{key}"
+            forward = entries.get(called[2]) if direction == "backward" else None
+            yield _dumped(name, found, entry, forward, place)
+    if not cases:
+        raise ValueError(f"{folder}: expected a call of {' or '.join(sorted(apis))} in dump.json, got none")
+
+
+def _entries(path: Path) -> dict[str, _Entry]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))["data"]
+        return {
+            name: _Entry(
+                _files([entry.get(key, []) for key in ("input_args", "input", "input_kwargs")]),
+                _files(entry.get("output", [])),
+                {k: item["value"] for k, item in entry.get("input_kwargs", {}).items() if "value" in item},
+                {k: file for k, item in entry.get("parameters", {}).items() for file in _files(item)},
+            )
+            for name, entry in data.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path}: expected msprobe's dump with tensors: {error}") from error
+
+
+def _files(item: Any) -> list[str]:
+    """Files of the tensors in a part of an entry, in order; none outside dump_tensor_data."""
+    if isinstance(item, dict) and "data_name" in item:
+        file = item["data_name"]
+        return [file] if file and Path(file).name == file else []
+    parts: Sequence[Any] = [*item.values()] if isinstance(item, dict) else item if isinstance(item, list) else []
+    return [file for part in parts for file in _files(part)]
+
+
+def _spelt(name: str) -> str:
+    return name.lower().removeprefix("npu_").replace("_", "")
+
+
+def _called(key: str) -> tuple[str, str, str] | None:
+    """What an entry is a call of, its direction, and the name of its forward entry."""
+    parts = key.split(".")
+    for at in (-1, -2):
+        if len(parts) >= 4 and parts[at] in _DIRECTIONS:
+            forward = [*parts[:at], "forward", *parts[len(parts) + at + 1 :]]
+            return _spelt(parts[-3]), parts[at], ".".join(forward)
+    return None
+
+
+def _dumped(name: str, operator: Operator, entry: _Entry, forward: _Entry | None, place: Path) -> Dumped:
+    whole = forward or entry
+    files = [*entry.given, *(forward.given if forward else [])]
+    values: dict[str, Any] = {}
+    for parameter in operator.inputs:
+        if parameter.python_name in whole.parameters:
+            values[parameter.python_name] = whole.parameters[parameter.python_name]
+        elif files:
+            values[parameter.python_name] = files.pop(0)
+        elif not parameter.optional:
+            raise ValueError(f"{place}: {name}: expected a tensor for {parameter.python_name}, got none")
+    if not entry.results:
+        raise ValueError(f"{place}: {name}: expected an output with a tensor, got none")
+    for parameter in operator.attributes:
+        if parameter.python_name in whole.attributes:
+            given = whole.attributes[parameter.python_name]
+            number = parameter.kind is not Kind.STRING and given in _MODES
+            values[parameter.python_name] = _MODES.index(given) if number else given
+    actual = dict(zip((p.python_name for p in operator.outputs), entry.results, strict=False))
+    return Dumped(name, values, actual, place / "dump_tensor_data")
