@@ -10,7 +10,7 @@ from aclnn.verify.number_formats import FORMATS
 from tests.cases import CASES
 from tests.cases.table import changed
 
-ROWS, COLUMNS = (12, 16), (64,)
+ROWS, COLUMNS = (4, 16), (16,)
 FAMILY = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
     for case in CASES
@@ -54,7 +54,7 @@ def test_right_results_pass_and_faults_in_any_output_fail(case, dtype):
     assert [output["name"] for output in judged["outputs"]] == list(results)
     if "norm" not in case.name:  # whose sums cancel
         assert all(output["worst"] is None or output["worst"]["ulp"] <= 2.5 for output in judged["outputs"])
-    for name, right in results.items():
+    for name, right in results.items() if dtype == "float32" else ():
         for fault in (lambda values: values * values.dtype.type(1.5), lambda values: np.full_like(values, np.nan)):
             report = check(case.name, inputs, {**results, name: fault(right)}, **attributes)
             verdicts = {output["name"]: output["verdict"] for output in report.data["cases"][0]["outputs"]}

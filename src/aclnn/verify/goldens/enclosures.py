@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import partial, partialmethod
-from itertools import cycle
+from functools import partial, partialmethod, reduce
 from typing import Any
 
 import numpy as np
@@ -367,32 +366,34 @@ for _name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
 
 
 class Balls:
-    """Balls of a row's elements, or one for all of them."""
+    """Arb's balls of a row's elements, or one for all of them; without a ``Ball`` around each, for speed."""
 
-    def __init__(self, balls: list[Ball]) -> None:
+    def __init__(self, balls: list[Any]) -> None:
         self.balls = balls
 
     @classmethod
     def of(cls, value: Any) -> Balls:
         """Balls as they are, or one for all elements."""
-        return value if isinstance(value, Balls) else cls([Ball.of(value)])
+        return value if isinstance(value, Balls) else cls([Ball.of(value).ball])
+
+    @classmethod
+    def of_row(cls, values: Array) -> Balls:
+        """Numbers, each as a ball of its own."""
+        import flint
+
+        return cls(list(map(flint.arb, values.tolist())))
 
     def row_sum(self) -> Balls:
         """Sum of the elements."""
-        total = Ball(sum(ball.ball for ball in self.balls))
-        return Balls([total] * len(self.balls))
+        return Balls([sum(self.balls)] * len(self.balls))
 
     def row_max(self) -> Balls:
         """Return the largest."""
-        largest = self.balls[0].ball
-        for ball in self.balls[1:]:
-            largest = largest.max(ball.ball)
-        return Balls([Ball(largest)] * len(self.balls))
+        return Balls([reduce(lambda a, b: a.max(b), self.balls)] * len(self.balls))
 
     def row_mean(self) -> Balls:
         """Return the sum divided by the number of elements."""
-        total: Balls = operator.truediv(self.row_sum(), float(len(self.balls)))
-        return total
+        return Balls([sum(self.balls) / len(self.balls)] * len(self.balls))
 
 
 class _Truths:
@@ -412,29 +413,39 @@ class _Truths:
 
     def where(self, chosen: Any, otherwise: Any) -> Balls:
         """Choose by element."""
-        return Balls(_each(Truth.where, self.truths, Balls.of(chosen).balls, Balls.of(otherwise).balls))
+        choices = ([Ball(ball) for ball in Balls.of(value).balls] for value in (chosen, otherwise))
+        return Balls([ball.ball for ball in _each(Truth.where, self.truths, *choices)])
 
 
 def _each(function: Callable[..., Any], *rows: list[Any]) -> list[Any]:
     """Apply a function to the items of rows, of which those of one item have it for all."""
     size = max(map(len, rows))
-    return [function(*items) for _, *items in zip(range(size), *map(cycle, rows), strict=False)]
+    return list(map(function, *(row if len(row) == size else row * size for row in rows)))
 
 
-def _of_rows(method: str, kind: type[Balls | _Truths]) -> None:
+def _of_rows(method: str, function: Callable[..., Any]) -> None:
     def applied(self: Balls, *others: Any) -> Any:
-        return kind(_each(getattr(Ball, method), self.balls, *(Balls.of(other).balls for other in others)))
+        return Balls(_each(function, self.balls, *(Balls.of(other).balls for other in others)))
 
     setattr(Balls, method, applied)
 
 
+def _compare_rows(method: str) -> None:
+    def compared(self: Balls, other: Any) -> _Truths:
+        return _Truths(_each(lambda a, b: getattr(Ball(a), method)(Ball(b)), self.balls, Balls.of(other).balls))
+
+    setattr(Balls, method, compared)
+
+
 for _name in ("add", "sub", "mul", "truediv"):
-    _of_rows(f"__{_name}__", Balls)
-    _of_rows(f"__r{_name}__", Balls)
-for _name in ("__neg__", "__abs__", "exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
-    _of_rows(_name, Balls)
+    _of_rows(f"__{_name}__", getattr(operator, _name))
+    _of_rows(f"__r{_name}__", partial(lambda of, a, b: of(b, a), getattr(operator, _name)))
+_of_rows("__neg__", operator.neg)
+_of_rows("__abs__", abs)
+for _name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
+    _of_rows(_name, operator.methodcaller(_name))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    _of_rows(f"__{_name}__", _Truths)
+    _compare_rows(f"__{_name}__")
 
 
 class RowLength:

@@ -35,7 +35,7 @@ from aclnn.verify.number_formats import format_of, quiet
 
 Array = np.ndarray[Any, Any]
 
-_BALLS_AT_MOST = 1 << 18
+_BALLS_AT_MOST = 1 << 20
 """Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
 
 
@@ -218,6 +218,14 @@ class Rows:
             found.append(np.ravel_multi_index(tuple(index[dim] for dim in dims), shape) if dims else every * 0)
         return found[0], found[1]
 
+    def _rows_of(self, at: Places) -> tuple[Array, Array, Array]:
+        """The rows that elements lie in, each once; of the elements, which of those, and the column."""
+        row, column = self._places(at)
+        if isinstance(at, slice) and not self._at_once and row.size:
+            return np.arange(row[0], row[-1] + 1), row - row[0], column
+        rows, which = np.unique(row, return_inverse=True)
+        return rows, which.reshape(-1), column
+
     def near(self, at: Array, struck: Array, most: int) -> Array:
         """Of elements, those in a few of the rows in which some are struck."""
         if self.summed:
@@ -231,13 +239,12 @@ class Rows:
         """The rows that elements lie in, (rows, N) of each operand by name, and where the elements are in those."""
         if self.summed:
             return
-        row, column = self._places(at)
-        rows, which = np.unique(row, return_inverse=True)
+        rows, which, column = self._rows_of(at)
         yield (
             slice(None),
             self.function,
             {name: operand[rows] for name, operand in self._operands.items()},
-            (which.reshape(-1), column),
+            (which, column),
         )
 
     def operands(self, at: Places) -> dict[str, Array]:
@@ -267,10 +274,8 @@ class Rows:
         if self._at_once:
             whole = self.whole
             return Golden(whole.value[at], whole.rounded[at])
-        row, column = self._places(at)
-        rows, which = np.unique(row, return_inverse=True)
-        which = which.reshape(-1)
-        value, rounded = np.empty(row.size), np.empty(row.size, self.target.dtype.numpy)
+        rows, which, column = self._rows_of(at)
+        value, rounded = np.empty(which.size), np.empty(which.size, self.target.dtype.numpy)
         if not self.columns:  # of no elements the mean is 0
             value[:] = 0.0 if self.function.result == 1 else np.nan
             return Golden(value, self.target.round(value))
@@ -298,7 +303,8 @@ class Rows:
         left = np.flatnonzero(finite & unsure_of(value, low, high, self.target))
         settled = left.size
         for bits in BALL_BITS:
-            left = self._settle(wide, pick, left, bits, (value, low, high))
+            if left.size:
+                left = self._settle(wide, pick, left, bits, (value, low, high))
         points = np.concatenate([np.flatnonzero(~finite), left])
         if points.size:
             of_rows = np.unique(pick[0][points])
@@ -316,8 +322,8 @@ class Rows:
             self._balls += self.columns
             mine = left[pick[0][left] == row]
             with ball_precision(bits):
-                found = self.function(*(Balls([Ball.of(v) for v in x[row].tolist()]) for x in wide))
-                both = np.array([Ball.of(found.balls[k % len(found.balls)]).ends() for k in pick[1][mine].tolist()])
+                found = self.function(*(Balls.of_row(x[row]) for x in wide))
+                both = np.array([Ball(found.balls[k % len(found.balls)]).ends() for k in pick[1][mine].tolist()])
             low[mine], high[mine] = both.T
             zero = (low[mine] == 0.0) & (high[mine] == 0.0)  # of which balls do not know the sign
             low[mine[zero]] = high[mine[zero]] = np.nan
