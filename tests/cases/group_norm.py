@@ -91,7 +91,7 @@ GROUP_NORM = Case(
     unsupported={Product.ATLAS_200I_500_A2: (NO_KERNEL, "product")},
     reference=norms.group_forward,
     reshape=_reshape,
-    mixed=lambda draw, product, arguments: _absent(*draw(st.sets(st.sampled_from(("gamma", "beta"))))),
+    mixed=lambda draw, product, arguments: _absent("gamma", "beta"),
     refusals=(
         *every_null("present: self, out, meanOut, rstdOut", "self out meanOut rstdOut"),
         *not_floating("self"),
@@ -220,7 +220,8 @@ def _gradient_of_shape(given: Shape) -> Change:
 
 
 def _gradient_mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
-    change: dict[str, object] = {"outputMask": draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))}
+    # Few combinations: each is a kernel of its own to compile.
+    change: dict[str, object] = {"outputMask": draw(st.sampled_from(((True, False, False), (False, True, True))))}
     if draw(st.booleans()):
         change["gamma"] = None
     elif product in ONLY_950 and draw(st.booleans()):
