@@ -6,6 +6,7 @@ under pyACL's names.
 
 from aclnn.core.products import set_soc_name, soc_name
 from aclnn.core.status import AclnnError
+from aclnn.operators.ada_layer_norm import ada_layer_norm, ada_layer_norm_backward, ada_layer_norm_v2
 from aclnn.operators.batch_norm import batch_norm, batch_norm_backward, fast_batch_norm_backward
 from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.clipped_swiglu import clipped_swiglu, clipped_swiglu_grad
@@ -41,6 +42,9 @@ from aclnn.version import __version__
 __all__ = [
     "AclnnError",
     "__version__",
+    "ada_layer_norm",
+    "ada_layer_norm_backward",
+    "ada_layer_norm_v2",
     "batch_norm",
     "batch_norm_backward",
     "celu",

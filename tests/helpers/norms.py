@@ -193,3 +193,44 @@ def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict
     z, size = (x - mean) * rstd * w + b, abs((x - mean) * rstd * w) + abs(b)
     activated = arguments.get("activateSilu", True)
     return rounded({"out": (z / (1 + np.exp(-z)) if activated else z, size * 2), **_statistics(mean, rstd)}, outputs)
+
+
+def _ada(arguments: Mapping[str, Any], name: str) -> tuple[Array, list[Array]]:
+    """x as (B, S, H), and scale, weight and bias beside it."""
+    *batch, s, h = arguments[name].shape
+    b = math.prod(batch)
+    parameters = (arguments["weightOptional"], 1.0), (arguments["biasOptional"], 0.0)
+    given = [np.full(h, other, np.longdouble) if g is None else wide(g, h) for g, other in parameters]
+    return wide(arguments[name], b, s, h), [wide(arguments["scale"], b, 1, h), *given]
+
+
+def ada_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """AdaLayerNorm's results."""
+    x, (scale, w, b) = _ada(arguments, "x")
+    shift = wide(arguments["shift"], *scale.shape)
+    mean, _, rstd = moments(x, (2,), float32(arguments["epsilon"]))
+    normalized = (x - mean) * rstd * w + b
+    size = (abs((x - mean) * rstd * w) + abs(b)) * (1 + abs(scale)) + abs(shift)
+    found = {"out": (normalized * (1 + scale) + shift, size), "meanOutOptional": (mean, 1)}
+    return rounded(found | {"rstdOutOptional": (rstd, abs(rstd))}, outputs)
+
+
+def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """AdaLayerNorm's gradients for mean and rstd as given."""
+    x, (scale, w, b) = _ada(arguments, "input")
+    dy = wide(arguments["gradOut"], *x.shape)
+    mean, rstd = (wide(arguments[name], *x.shape[:2], 1) for name in ("mean", "rstd"))
+    scaled = dy * (1 + scale)
+    dx, size, dw, db = gradients(scaled, x, mean, rstd, w, (2,))
+    normalized = (x - mean) * rstd * w
+    found = {
+        "gradInputOut": (dx, size),
+        "gradScaleOut": (
+            (dy * (normalized + b)).sum(1, keepdims=True),
+            (abs(dy) * (abs(normalized) + abs(b))).sum(1, keepdims=True),
+        ),
+        "gradShiftOut": total(dy, scale.shape),
+        "gradWeightOut": total(dw, (1, 1, x.shape[2])),
+        "gradBiasOut": total(db, (1, 1, x.shape[2])),
+    }
+    return rounded(found, outputs)

@@ -42,6 +42,12 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return group_norm_arguments(name, tensor)
     if "batch_norm" in name:
         return batch_norm_arguments(name, tensor)
+    if "ada_layer_norm" in name:
+        given = [x, tensor(3, 5), tensor(3, 1, 5), tensor(5), tensor(5)]
+        if "backward" not in name:
+            return given
+        mean, rstd = tensor(3, 4, 1).detach(), tensor(3, 4, 1).detach().abs() + 0.5
+        return [tensor(3, 4, 5), x, [5], rstd, mean, *given[1:]]
     if name.startswith("layer_norm_backward"):
         mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
         return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]

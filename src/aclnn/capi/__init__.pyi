@@ -813,6 +813,83 @@ def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
     Returns ``(ret, free, total)``.
     """
 
+def aclnnAdaLayerNormGetWorkspaceSize(
+    x: int | None,
+    scale: int | None,
+    shift: int | None,
+    weightOptional: int | None,
+    biasOptional: int | None,
+    epsilon: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """LayerNorm over the last dimension, scaled and shifted for each sample.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """LayerNorm over the last dimension, scaled and shifted for each sample.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaLayerNormV2GetWorkspaceSize(
+    x: int | None,
+    scale: int | None,
+    shift: int | None,
+    weightOptional: int | None,
+    biasOptional: int | None,
+    epsilon: float,
+    out: int | None,
+    meanOutOptional: int | None,
+    rstdOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """LayerNorm over the last dimension, scaled and shifted for each sample, with its statistics.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaLayerNormV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """LayerNorm over the last dimension, scaled and shifted for each sample, with its statistics.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaLayerNormBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    normalizedShape: int | None,
+    rstd: int | None,
+    mean: int | None,
+    scale: int | None,
+    shift: int | None,
+    weightOptional: int | None,
+    biasOptional: int | None,
+    gradInputOut: int | None,
+    gradScaleOut: int | None,
+    gradShiftOut: int | None,
+    gradWeightOut: int | None,
+    gradBiasOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of AdaLayerNorm for its input, scale, shift, weight and bias.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaLayerNormBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of AdaLayerNorm for its input, scale, shift, weight and bias.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBatchNormGetWorkspaceSize(
     input: int | None,
     weight: int | None,

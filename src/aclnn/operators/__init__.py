@@ -9,6 +9,7 @@ from typing import Any
 
 from aclnn.core.operator import Operator
 from aclnn.operators import (
+    ada_layer_norm,
     batch_norm,
     celu,
     clipped_swiglu,
