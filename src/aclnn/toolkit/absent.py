@@ -45,7 +45,7 @@ def undefined_in(objects: Sequence[Path]) -> list[str]:
     Raises:
         ToolkitError: there is no ``nm``, or it cannot read a file.
     """
-    nm = shutil.which("nm")
+    nm = shutil.which("nm") if objects else ""
     if nm is None:
         raise ToolkitError("nm: expected it on PATH (Debian, Ubuntu: apt-get install binutils)")
     here = {*FUNCTIONS, *(stub.name for stub in STUBS)}
