@@ -19,7 +19,8 @@ Expected = tuple[Array, Array]
 
 #: Errors in units of the last place: float32 slope and product, each rounded; 16-bit results are rounded once, from
 #: slopes within 0.01 units; float64 is what they are computed in.
-ULPS = {D.FLOAT: 2.0, D.FLOAT16: 0.51, D.BF16: 0.51, D.DOUBLE: 8.0}
+# Float64 is what formulas are computed in: their words are within 2e-13, of large arguments not much better.
+ULPS = {D.FLOAT: 2.0, D.FLOAT16: 0.51, D.BF16: 0.51, D.DOUBLE: 1024.0}
 
 
 def expected(case: Case, arrays: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[str, Expected]:
