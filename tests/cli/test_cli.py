@@ -426,7 +426,7 @@ NORM = (*STATISTICS, "normalized_shape=8")
             "--dtype: 'float32' given twice",
         ),
         (["run", "gelu_backward_v2", *INPUTS, "--approximate", "Tanh", "--out", "a.npy"], "not one of 'none', 'tanh'"),
-        (["info", "softsign"], "operator: expected one of celu, "),
+        (["info", "softsign"], "operator: expected one of ada_layer_norm, "),
         (["info", "--json"], "requires an argument"),
         (["nonsense"], "nonsense"),
     ],
