@@ -145,7 +145,7 @@ def draw(losses: dict[str, dict[str, list[float]]], picture: Path) -> None:
     ink = "#7a828c"
     style = {"font.size": 11, "svg.hashsalt": "aclnn", "text.color": ink, "axes.edgecolor": ink}
     with pyplot.rc_context(style | {"axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink}):
-        figure, panels = pyplot.subplots(1, len(losses), figsize=(10, 3), layout="constrained")
+        figure, panels = pyplot.subplots(1, len(losses), figsize=(10, 3.3), layout="constrained")
         for axes, (name, curves) in zip(panels, losses.items(), strict=True):
             steps = range(1, len(curves["cpu"]) + 1)
             axes.plot(steps, curves["cpu"], color="#2f7fd6", lw=6, alpha=0.45, label='.to("cpu")')
@@ -154,7 +154,8 @@ def draw(losses: dict[str, dict[str, list[float]]], picture: Path) -> None:
             axes.set_xlabel("step")
             axes.spines[["top", "right"]].set_visible(False)
         panels[0].set_ylabel("cross-entropy, nats")
-        panels[0].legend(frameon=False, labelcolor=ink)
+        curves = panels[0].get_legend_handles_labels()
+        figure.legend(*curves, loc="outside lower center", ncols=2, frameon=False, labelcolor=ink)
         figure.savefig(picture, transparent=True, metadata={"Date": None})
         pyplot.close(figure)
 
