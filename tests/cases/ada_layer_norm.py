@@ -214,7 +214,7 @@ ADA_LAYER_NORM_V2 = Case(
         *not_floating("x"),
         *differs("x", "shift", "scale"),
         Refusal(
-            "same data type as weightOptional: biasOptional",
+            "one data type: weightOptional, biasOptional",
             dtype(other, "biasOptional"),
             "biasOptional",
             "that of weightOptional",
@@ -247,7 +247,7 @@ ADA_LAYER_NORM_V2 = Case(
     together=_ORDER
     | {
         (
-            "same data type as weightOptional: biasOptional",
+            "one data type: weightOptional, biasOptional",
             "data type of x or float32: biasOptional, weightOptional",
         ): dtype(D.DOUBLE, "biasOptional"),
     },
@@ -319,7 +319,7 @@ ADA_LAYER_NORM_BACKWARD = Case(
             for name in _PARAMETERS
         ),
         Refusal(
-            "same data type as weightOptional: biasOptional",
+            "one data type: weightOptional, biasOptional",
             dtype(FLOAT, "biasOptional"),
             "biasOptional",
             "that of weightOptional",

@@ -158,6 +158,55 @@ def same_dtype(name: str, other: str) -> Check:
     return each(f"same data type as {other}", (name,), complain)
 
 
+def one_dtype(first: str, second: str) -> Check:
+    """Require equal data types of two arguments where both are given."""
+
+    def complain(call: Call) -> str | None:
+        if call[first] is None or call[second] is None or call[first].dtype == call[second].dtype:
+            return None
+        theirs, mine = call[first].dtype, call[second].dtype
+        return f"{second}: expected data type {theirs.c_name} (that of {first}), got {mine.c_name}"
+
+    return rule(f"one data type: {first}, {second}", complain)
+
+
+def dtype_or_float32(other: str, *names: str) -> Check:
+    """Require another argument's data type, if that is given, or float32."""
+
+    def complain(call: Call, name: str) -> str | None:
+        if call[other] is None:
+            return None
+        allowed, got = dict.fromkeys((call[other].dtype, DataType.FLOAT)), call[name].dtype
+        expected = listing(dtype.c_name for dtype in allowed)
+        return None if got in allowed else f"expected data type {expected} beside {other}, got {got.c_name}"
+
+    return each(f"data type of {other} or float32", names, complain)
+
+
+def has_zero(shape: Sequence[int]) -> bool:
+    """Return true if a dimension is known to be 0; a symbolic one is not."""
+    return any(isinstance(extent, int) and extent == 0 for extent in shape)
+
+
+def no_zero_dims(*names: str) -> Check:
+    """Require that no dimension is 0."""
+
+    def complain(call: Call, name: str) -> str | None:
+        shape = call[name].shape
+        return f"expected no dimension of 0, got {extents(shape)}" if has_zero(shape) else None
+
+    return each("no dimension of 0", names, complain)
+
+
+def _mask_of_three(call: Call) -> str | None:
+    length = len(call["outputMask"] or ())
+    return None if length == 3 else f"outputMask: expected 3 values, got {length}"
+
+
+#: Of the gradients of input, weight and bias.
+THREE_MASK_VALUES = rule("three mask values", _mask_of_three)
+
+
 def same_shape(name: str, other: str) -> Check:
     """Require equal view shapes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_float
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -186,3 +187,8 @@ class Format(IntEnum):
     def c_name(self) -> str:
         """Name in ``acl_base.h``, such as ``ACL_FORMAT_ND``."""
         return f"ACL_{self._name_}"
+
+
+def float32(number: float) -> float:
+    """Round an attribute to float32, which is all that the vendor's code sees of it."""
+    return c_float(number).value

@@ -10,11 +10,14 @@ from aclnn.core.checks import (
     WITH_BFLOAT16,
     dims_between,
     dtype_in,
+    dtype_or_float32,
     each,
     extents,
     floating,
     limited_dims,
     listing,
+    no_zero_dims,
+    one_dtype,
     present,
     rule,
     same_dtype,
@@ -22,12 +25,12 @@ from aclnn.core.checks import (
     shape_is,
     size_is,
 )
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, Sums, View
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.execution import arrays
 from aclnn.formula import Real
-from aclnn.operators.normalization import centred_norm, float32, input_gradient
+from aclnn.operators.normalization import centred_norm, given, input_gradient
 from aclnn.typing import Array, ArrayLike
 
 _PARAMETERS = "weightOptional", "biasOptional"
@@ -58,33 +61,12 @@ def _view(call: Call, name: str, shape: Shape) -> View | None:
     return None if call.arguments.get(name) is None else View(name, shape)
 
 
+def _weight_and_bias(call: Call, shape: Shape) -> tuple[View | float, ...]:
+    return given(call, shape, weightOptional=1.0, biasOptional=0.0)
+
+
 def _summed(view: View | None) -> Sums | None:
     return None if view is None else Sums(view)
-
-
-def _alike(call: Call) -> str | None:
-    weight, bias = (call[name] for name in _PARAMETERS)
-    if weight is None or bias is None or weight.dtype == bias.dtype:
-        return None
-    return f"biasOptional: expected data type {weight.dtype.c_name} (that of weightOptional), got {bias.dtype.c_name}"
-
-
-_ALIKE = rule("same data type as weightOptional: biasOptional", _alike)
-
-
-def _or_float(x: str, *names: str) -> Check:
-    """Require x's data type or float32."""
-
-    def complain(call: Call, name: str) -> str | None:
-        allowed, got = dict.fromkeys((call[x].dtype, DataType.FLOAT)), call[name].dtype
-        return None if got in allowed else f"expected {listing(d.c_name for d in allowed)} beside {x}, got {got.c_name}"
-
-    return each(f"data type of {x} or float32", names, complain)
-
-
-def _no_zero(call: Call, name: str) -> str | None:
-    shape = call[name].shape
-    return f"expected no dimension of 0, got {extents(shape)}" if 0 in shape else None
 
 
 def _per_sample(x: str, *names: str) -> Check:
@@ -108,10 +90,9 @@ def _one_a_column(x: str, *names: str) -> Check:
 
 def _work(call: Call) -> Reduction:
     x, sample, statistics, parameters = _samples(call["x"].shape)
-    weight, bias = (_view(call, name, parameters) for name in _PARAMETERS)
     return Reduction(
         _forward,
-        (View("x", x), View("scale", sample), View("shift", sample), weight or 1.0, bias or 0.0),
+        (View("x", x), View("scale", sample), View("shift", sample), *_weight_and_bias(call, parameters)),
         (View("out", x), *(_view(call, name, statistics) for name in _STATISTICS)),
         (2,),
         (float32(call["epsilon"]),),
@@ -144,7 +125,7 @@ _FORWARD_PARAMETERS = (
 _FORMULA = (
     "out = ((x - mean) * rstd * w + b) * (1 + s) + t,  mean = sum(x) / H,  rstd = 1 / sqrt(sum((x - mean)^2) / H + eps)"
 )
-_RANK = dims_between(2, MOST_DIMS, "x"), each("no dimension of 0", ("x",), _no_zero)
+_RANK = dims_between(2, MOST_DIMS, "x"), no_zero_dims("x")
 
 ADA_LAYER_NORM = Operator(
     name="ada_layer_norm",
@@ -181,8 +162,8 @@ ADA_LAYER_NORM_V2 = Operator(
         present("x", "shift", "scale", "out"),
         dtype_in(floating, "x"),
         *(same_dtype(name, "x") for name in ("shift", "scale")),
-        _ALIKE,
-        _or_float("x", "biasOptional", "weightOptional"),
+        one_dtype(*_PARAMETERS),
+        dtype_or_float32("x", "biasOptional", "weightOptional"),
         *(same_dtype(name, "x") for name in ("out", "rstdOutOptional", "meanOutOptional")),
         *_RANK,
         _per_sample("x", "shift", "scale"),
@@ -218,7 +199,6 @@ def _gradient_work(call: Call) -> Reduction | None:
     if all(call[name] is None for name in _GRADIENTS):
         return None
     x, sample, statistics, parameters = _samples(call["input"].shape)
-    weight, bias = (_view(call, name, parameters) for name in _PARAMETERS)
     shapes = x, sample, sample, parameters, parameters
     dx, *sums = (_view(call, name, shape) for name, shape in zip(_GRADIENTS, shapes, strict=True))
     return Reduction(
@@ -227,8 +207,7 @@ def _gradient_work(call: Call) -> Reduction | None:
             *(View(name, x) for name in ("gradOut", "input")),
             *(View(name, statistics) for name in ("mean", "rstd")),
             View("scale", sample),
-            weight or 1.0,
-            bias or 0.0,
+            *_weight_and_bias(call, parameters),
         ),
         (dx, *map(_summed, sums)),
         (2,),
@@ -272,8 +251,8 @@ ADA_LAYER_NORM_BACKWARD = Operator(
         present("gradOut", "input", "normalizedShape", "mean", "rstd", "scale", "shift"),
         dtype_in(floating, "gradOut"),
         *(same_dtype(name, "gradOut") for name in ("input", "rstd", "mean", "scale", "shift")),
-        _or_float("gradOut", *_PARAMETERS),
-        _ALIKE,
+        dtype_or_float32("gradOut", *_PARAMETERS),
+        one_dtype(*_PARAMETERS),
         *(same_dtype(name, "gradOut") for name in _GRADIENTS[:3]),
         each("data type of the parameters", _GRADIENTS[3:], _parameter_gradients),
         limited_dims("gradOut", "input", "mean", "rstd", "scale", "shift", *_GRADIENTS),
@@ -282,7 +261,7 @@ ADA_LAYER_NORM_BACKWARD = Operator(
         dims_between(2, MOST_DIMS, "input"),
         rule("shape of the last dimension: normalizedShape", _normalized_shape),
         _one_a_column("input", *_PARAMETERS),
-        each("no dimension of 0", ("input",), _no_zero),
+        no_zero_dims("input"),
         _per_sample("input", "scale", "shift"),
         _one_a_row("input", "mean"),
         same_shape("gradInputOut", "input"),

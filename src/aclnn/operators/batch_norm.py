@@ -9,10 +9,12 @@ from dataclasses import replace
 from aclnn.core.checks import (
     KERNEL_OF_THE_PRODUCT,
     MOST_DIMS,
+    THREE_MASK_VALUES,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     dims_between,
     dtype_in,
+    dtype_or_float32,
     each,
     extents,
     floating,
@@ -28,13 +30,13 @@ from aclnn.core.checks import (
     shape_is,
     unless_empty,
 )
-from aclnn.core.dtypes import DataType, Format
+from aclnn.core.dtypes import DataType, Format, float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Reduction, Shape, View
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.execution import arrays
 from aclnn.formula import Real, row_sum, sqrt
-from aclnn.operators.normalization import Masked, float32, input_gradient, mask_of_three, moments
+from aclnn.operators.normalization import Masked, given, input_gradient, moments
 from aclnn.typing import Array, ArrayLike
 
 _MODERN = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
@@ -84,7 +86,7 @@ def batch_norm_inference_gradients(
 
 
 def _channels_last(call: Call) -> bool:
-    """Whether channels are the last dimension of the input, as some formats say on products of the 950 class."""
+    """Return true if channels are the input's last dimension, as some formats say on products of the 950 class."""
     x, known = call["input"], {4: Format.FORMAT_NHWC, _VIDEO_RANK: Format.FORMAT_NDHWC}
     return call.product in CLASS_950 and known.get(len(x.shape)) == x.format
 
@@ -124,7 +126,7 @@ def _work(call: Call) -> Reduction | Library | None:
         empty = {name: value for name, value in zip(_SAVED, (0.0, math.nan), strict=True) if call[name] is not None}
         return Library(lambda: tuple(empty.values()), (), tuple(empty), on_every_product=True) if empty else None
     x, channel, dims = _split(call)
-    operands = (View("input", x), *_given(call, channel, weight=1.0, bias=0.0, runningMean=0.0, runningVar=1.0))
+    operands = (View("input", x), *given(call, channel, weight=1.0, bias=0.0, runningMean=0.0, runningVar=1.0))
     eps = float32(call["eps"])
     if not call["training"]:
         return Reduction(batch_norm_inference, operands, (View("output", x),), dims, (eps,))
@@ -145,11 +147,6 @@ def _work(call: Call) -> Reduction | Library | None:
     )
 
 
-def _given(call: Call, shape: Shape, **absent: float) -> tuple[View | float, ...]:
-    """Tensors of channels by name, each with what stands for an absent one."""
-    return tuple(number if call[name] is None else View(name, shape) for name, number in absent.items())
-
-
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     found = {"output": (call["input"].dtype, call["input"].shape)}
     return found | dict.fromkeys(_SAVED, (DataType.FLOAT, _channels(call))) if call["training"] else found
@@ -161,14 +158,14 @@ def _gradient_work(call: Call) -> Reduction | None:
     x, channel, dims = _split(call)
     formula: Callable[..., tuple[Real, Real, Real]]
     if not call["training"]:
-        statistics, formula = _given(call, channel, runningMean=0.0, runningVar=1.0), batch_norm_inference_gradients
+        statistics, formula = given(call, channel, runningMean=0.0, runningVar=1.0), batch_norm_inference_gradients
     else:
-        statistics = _given(call, channel, saveMean=0.0, saveInvstd=1.0)
+        statistics = given(call, channel, saveMean=0.0, saveInvstd=1.0)
         formula = batch_norm_gradients_of_rstd if call.product in CLASS_950 else batch_norm_gradients
     dx, dw, db = _GRADIENTS.outputs(call)
     return Reduction(
         formula,
-        (View("gradOut", x), View("input", x), *_given(call, channel, weight=1.0), *statistics),
+        (View("gradOut", x), View("input", x), *given(call, channel, weight=1.0), *statistics),
         (dx and View(dx, x), dw and View(dw, channel), db and View(db, channel)),
         dims,
         (float32(call["eps"]),),
@@ -178,22 +175,11 @@ def _gradient_work(call: Call) -> Reduction | None:
 def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     parameter = (DataType.FLOAT if call["weight"] is None else call["weight"].dtype), _channels(call)
     described = (call["input"].dtype, call["input"].shape), parameter, parameter
-    return {name: described[_GRADIENTS.names.index(name)] for name in _GRADIENTS.wanted(call)}
+    return _GRADIENTS.of(call, described)
 
 
 def _mask_not_empty(call: Call) -> str | None:
     return None if call["outputMask"] else "outputMask: expected 3 values, got none"
-
-
-def _type_or_float(other: str) -> Callable[[Call, str], str | None]:
-    def complain(call: Call, name: str) -> str | None:
-        if call[other] is None:
-            return None
-        allowed, got = dict.fromkeys((call[other].dtype, DataType.FLOAT)), call[name].dtype
-        expected = listing(dtype.c_name for dtype in allowed)
-        return None if got in allowed else f"expected data type {expected} beside {other}, got {got.c_name}"
-
-    return complain
 
 
 def _saved_shape(call: Call, name: str) -> str | None:
@@ -274,7 +260,7 @@ def _gradient_checks(*on_950: Check, video: tuple[Check, ...] = ()) -> tuple[Che
             ("input", "gradOut"),
             present("outputMask"),
             rule("mask values", _mask_not_empty, ACLNN_ERR_PARAM_NULLPTR),
-            rule("three mask values", mask_of_three),
+            THREE_MASK_VALUES,
             _GRADIENTS.present(),
             dtype_in(floating, "gradOut", "input"),
             same_dtype("input", "gradOut"),
@@ -322,13 +308,11 @@ BATCH_NORM_BACKWARD = Operator(
     checks=_gradient_checks(
         *on(
             CLASS_950,
-            each("data type of gradOut or float32", ("weight", *_RUNNING, *_SAVED), _type_or_float("gradOut")),
+            dtype_or_float32("gradOut", "weight", *_RUNNING, *_SAVED),
             _same_dtype_if_given("runningVar", "runningMean"),
             _same_dtype_if_given("saveInvstd", "saveMean"),
             _GRADIENTS.where_wanted(same_dtype("gradInput", "gradOut")),
-            _GRADIENTS.where_wanted(
-                each("data type of weight or float32", _GRADIENTS.names[1:], _type_or_float("weight"))
-            ),
+            _GRADIENTS.where_wanted(dtype_or_float32("weight", *_GRADIENTS.names[1:])),
             _GRADIENTS.where_wanted(_same_dtype_if_given("gradBias", "gradWeight")),
         ),
         video=on(CLASS_950, _video("input", "gradOut")),

@@ -24,7 +24,7 @@ from aclnn.core.checks import (
     unless_empty,
     with_code,
 )
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.core.halves import even_size, half_of, half_shape
 from aclnn.core.operator import Call, Check, Columns, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950
@@ -60,7 +60,7 @@ def clipped_swiglu_gradient(dy: Real, a: Real, b: Real, alpha: Real, limit: Real
 
 def _numbers(call: Call) -> tuple[float, ...]:
     """The attributes, rounded to float32."""
-    return tuple(float(DataType.FLOAT.decode(DataType.FLOAT.encode(call[name]))) for name in ("alpha", "limit", "bias"))
+    return tuple(float32(call[name]) for name in ("alpha", "limit", "bias"))
 
 
 def _halves(call: Call, tensor: str) -> tuple[Columns, Columns]:

@@ -13,17 +13,17 @@ from aclnn.core.checks import (
     each,
     extents,
     generated,
+    no_zero_dims,
     nothing_to_write,
-    rule,
     same_shape,
     size_is,
 )
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real
-from aclnn.operators.normalization import Rows, float32, root_mean_square
+from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, Rows, root_mean_square, rows_and_columns
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
@@ -41,27 +41,11 @@ def _columns(product: Product) -> list[Column]:
     return [(x, gamma, x, DataType.FLOAT) for x in _SUPPORT.get(product, ()) for gamma in dict.fromkeys((x, *gammas))]
 
 
-def _split(call: Call) -> tuple[Shape, Shape]:
-    """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
-    shape = call["x"].shape
-    split = max(0, len(shape) - len(call["gamma"].shape))
-    return shape[:split], shape[split:]
-
-
 def _trailing(call: Call, name: str) -> str | None:
-    expected, got = _split(call)[1], call[name].shape
+    expected, got = rows_and_columns(call)[1], call[name].shape
     if got == expected:
         return None
     return f"expected shape {extents(expected)} (x's trailing dimensions), got {extents(got)}"
-
-
-def _no_zero(call: Call, name: str) -> str | None:
-    shape = call[name].shape
-    return f"expected no dimension of 0, got {extents(shape)}" if 0 in shape else None
-
-
-def _epsilon(call: Call) -> str | None:
-    return f"epsilon: expected 0 or more, got {call['epsilon']}" if float32(call["epsilon"]) < 0 else None
 
 
 def _work(call: Call) -> Reduction | None:
@@ -78,7 +62,7 @@ def _work(call: Call) -> Reduction | None:
 
 
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
-    x, (rows, columns) = call["x"], _split(call)
+    x, (rows, columns) = call["x"], rows_and_columns(call)
     return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, rows + (1,) * len(columns))}
 
 
@@ -101,11 +85,11 @@ GEMMA_RMS_NORM = Operator(
         _columns,
         dims_between(1, MOST_DIMS, "x", "gamma"),
         each("trailing dimensions of x", ("gamma",), _trailing),
-        each("no dimension of 0", ("gamma", "x"), _no_zero),
+        no_zero_dims("gamma", "x"),
         same_shape("yOut", "x"),
         # The vendor's code takes any shape, and writes past the end of one that is too small.
-        size_is("rows", lambda call: math.prod(_split(call)[0]), "rstdOut"),
-        rule("0 or more: epsilon", _epsilon),
+        size_is("rows", lambda call: math.prod(rows_and_columns(call)[0]), "rstdOut"),
+        EPSILON_NOT_NEGATIVE,
     ),
     work=_work,
     infer=_infer,

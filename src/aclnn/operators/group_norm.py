@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from aclnn.core.checks import (
     MOST_DIMS,
+    THREE_MASK_VALUES,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     dims_between,
@@ -26,11 +27,11 @@ from aclnn.core.checks import (
     shape_is,
     size_is,
 )
-from aclnn.core.dtypes import DataType, Format
+from aclnn.core.dtypes import DataType, Format, float32
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Reduction, Shape, Sums, View
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.operators.normalization import Masked, centred_norm, centred_norm_gradients, float32, mask_of_three
+from aclnn.operators.normalization import Masked, centred_norm, centred_norm_gradients, given
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16}
@@ -51,6 +52,9 @@ def _group_divides(call: Call) -> str | None:
 
 def _eps_above_0(call: Call) -> str | None:
     return None if call["eps"] > 0 else f"eps: expected a number above 0, got {call['eps']}"
+
+
+GROUP_POSITIVE, EPS_ABOVE_0 = rule("1 or more: group", _group_positive), rule("above 0: eps", _eps_above_0)
 
 
 def _extents_repeated(call: Call) -> str | None:
@@ -104,11 +108,7 @@ def _work(call: Call) -> Reduction | Library | None:
     x, statistics, parameters = groups(call["self"].shape, call["group"])
     return Reduction(
         centred_norm,
-        (
-            View("self", x),
-            1.0 if call["gamma"] is None else View("gamma", parameters),
-            0.0 if call["beta"] is None else View("beta", parameters),
-        ),
+        (View("self", x), *given(call, parameters, gamma=1.0, beta=0.0)),
         (View("out", x), *(View(name, statistics) for name in _STATISTICS)),
         (2, 3),
         (float32(call["eps"]),),
@@ -133,7 +133,7 @@ def _gradient_work(call: Call) -> Reduction | Library | None:
         (
             *(View(name, x) for name in ("gradOut", "input")),
             *(View(name, statistics) for name in ("mean", "rstd")),
-            1.0 if call["gamma"] is None else View("gamma", parameters),
+            *given(call, parameters, gamma=1.0),
         ),
         (dx and View(dx, x), *(name and Sums(View(name, parameters)) for name in (dgamma, dbeta))),
         (2, 3),
@@ -143,7 +143,7 @@ def _gradient_work(call: Call) -> Reduction | Library | None:
 def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     parameter = call["mean"].dtype, _parameter_shape(call)
     described = (call["input"].dtype, call["input"].shape), parameter, parameter
-    return {name: described[_GRADIENTS.names.index(name)] for name in _GRADIENTS.wanted(call)}
+    return _GRADIENTS.of(call, described)
 
 
 _ATTRIBUTES = (
@@ -173,9 +173,9 @@ GROUP_NORM = Operator(
         present("self", "out", *_STATISTICS),
         dtype_in(floating, "self"),
         *(same_dtype(name, "self") for name in ("gamma", "beta", "out", *_STATISTICS)),
-        rule("1 or more: group", _group_positive),
+        GROUP_POSITIVE,
         rule("divides C: group", _group_divides),
-        rule("above 0: eps", _eps_above_0),
+        EPS_ABOVE_0,
         dims_between(2, MOST_DIMS, "self"),
         same_shape("out", "self"),
         shape_is("[N, group]", lambda call: (call["N"], call["group"]), *_STATISTICS),
@@ -212,7 +212,7 @@ GROUP_NORM_BACKWARD = Operator(
     support=_SUPPORT,
     checks=(
         present("gradOut", "input", "mean", "rstd", "outputMask"),
-        rule("three mask values", mask_of_three),
+        THREE_MASK_VALUES,
         _GRADIENTS.present(),
         dtype_in(floating, "gradOut"),
         same_dtype("input", "gradOut"),
@@ -221,7 +221,7 @@ GROUP_NORM_BACKWARD = Operator(
         same_dtype("gamma", "mean"),
         _GRADIENTS.where_wanted(same_dtype("gradInput", "gradOut")),
         *(_GRADIENTS.where_wanted(same_dtype(name, "mean")) for name in _GRADIENTS.names[1:]),
-        rule("1 or more: group", _group_positive),
+        GROUP_POSITIVE,
         rule("divides C: group", _group_divides),
         *on(A2_CLASS, rule("few channels: C", _few_channels)),
         limited_dims("gradOut"),

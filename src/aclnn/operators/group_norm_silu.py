@@ -12,24 +12,25 @@ from aclnn.core.checks import (
     WITHOUT_BFLOAT16,
     dims_between,
     dtype_in,
+    dtype_or_float32,
     each,
     elsewhere,
     extents,
     floating,
-    listing,
+    one_dtype,
     present,
     rule,
     same_dtype,
     same_shape,
     shape_is,
 )
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Reduction, Shape, View
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, exp
-from aclnn.operators.group_norm import groups
-from aclnn.operators.normalization import centred_norm, float32
+from aclnn.operators.group_norm import EPS_ABOVE_0, GROUP_POSITIVE, groups
+from aclnn.operators.normalization import centred_norm, given
 from aclnn.typing import Array, ArrayLike
 
 _STATISTICS = "meanOut", "rstdOut"
@@ -39,20 +40,6 @@ def group_norm_swish_forward(x: Real, w: Real, b: Real, eps: float, scale: float
     """z / (1 + exp(-scale·z)) of a norm's result z, its mean and rstd."""
     z, mean, rstd = centred_norm(x, w, b, eps)
     return z / (1.0 + exp(-scale * z)), mean, rstd
-
-
-def _parameter_dtype(call: Call, name: str) -> str | None:
-    x, got = call["self"].dtype, call[name].dtype
-    allowed = dict.fromkeys((x, DataType.FLOAT))
-    expected = listing(dtype.c_name for dtype in allowed)
-    return None if got in allowed else f"expected data type {expected} beside self, got {got.c_name}"
-
-
-def _one_dtype(call: Call) -> str | None:
-    gamma, beta = call["gamma"], call["beta"]
-    if gamma is None or beta is None or gamma.dtype == beta.dtype:
-        return None
-    return f"beta: expected data type {gamma.dtype.c_name} (that of gamma), got {beta.dtype.c_name}"
 
 
 def _statistic_dtype(call: Call) -> DataType:
@@ -71,17 +58,9 @@ def _channels(call: Call) -> Shape:
     return tuple(call["self"].shape[1:2])
 
 
-def _group_positive(call: Call) -> str | None:
-    return None if call["group"] > 0 else f"group: expected 1 or more, got {call['group']}"
-
-
 def _some_channels(call: Call, name: str) -> str | None:
     shape = call[name].shape
     return f"expected at least one sample and channel, got {extents(shape)}" if 0 in shape[:2] else None
-
-
-def _eps_above_0(call: Call) -> str | None:
-    return None if call["eps"] > 0 else f"eps: expected a number above 0, got {call['eps']}"
 
 
 def _group_divides(call: Call) -> str | None:
@@ -100,11 +79,7 @@ def _work(call: Call) -> Reduction | Library | None:
     activated = call.arguments.get("activateSilu", True)
     return Reduction(
         group_norm_swish_forward if activated else centred_norm,
-        (
-            View("self", x),
-            1.0 if call["gamma"] is None else View("gamma", parameters),
-            0.0 if call["beta"] is None else View("beta", parameters),
-        ),
+        (View("self", x), *given(call, parameters, gamma=1.0, beta=0.0)),
         (View("out", x), *(View(name, statistics) for name in _STATISTICS)),
         (2, 3),
         (float32(call["eps"]), 1.0) if activated else (float32(call["eps"]),),
@@ -136,17 +111,17 @@ GROUP_NORM_SILU = Operator(
     checks=(
         present("self", "out", *_STATISTICS),
         dtype_in(floating, "self", "gamma", "beta"),
-        rule("one data type: gamma, beta", _one_dtype),
-        each("data type of self or float32", ("gamma", "beta"), _parameter_dtype),
+        one_dtype("gamma", "beta"),
+        dtype_or_float32("self", "gamma", "beta"),
         same_dtype("out", "self"),
         each("data type of statistics", _STATISTICS, _statistics_dtype),
         dims_between(2, MOST_DIMS, "self"),
         same_shape("out", "self"),
         shape_is("[N, group]", lambda call: (call["self"].shape[0], call["group"]), *_STATISTICS),
         shape_is("[C]", _channels, "gamma", "beta"),
-        rule("1 or more: group", _group_positive),
+        GROUP_POSITIVE,
         *elsewhere(CLASS_950, each("samples and channels", ("self",), _some_channels)),
-        rule("above 0: eps", _eps_above_0),
+        EPS_ABOVE_0,
         rule("divides C: group", _group_divides),
     ),
     work=_work,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from aclnn.core.checks import (
     MOST_DIMS,
+    THREE_MASK_VALUES,
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     dtype_in,
@@ -16,6 +17,7 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     on,
+    one_dtype,
     present,
     rule,
     same_dtype,
@@ -36,11 +38,6 @@ def _rows_and_columns(call: Call) -> tuple[Shape, Shape]:
     split = len(call["input"].shape) - len(call["normalizedShape"])
     shape = call["input"].shape
     return shape[:split], shape[split:]
-
-
-def _mask_has_three(call: Call) -> str | None:
-    size = len(call["outputMask"])
-    return None if size == 3 else f"outputMask: expected 3 values, got {size}"
 
 
 def _wanted(call: Call, names: Sequence[str] = _OUTPUTS) -> list[str]:
@@ -144,13 +141,6 @@ _FORWARD_TENSORS = ("input", "out", "weightOptional", "biasOptional", "meanOutOp
 _STATISTICS = ("meanOutOptional", "rstdOutOptional")
 
 
-def _bias_dtype_is_weights(call: Call) -> str | None:
-    weight, bias = call["weightOptional"], call["biasOptional"]
-    if weight is None or bias is None or weight.dtype == bias.dtype:
-        return None
-    return f"biasOptional: expected data type {weight.dtype.c_name} (that of weightOptional), got {bias.dtype.c_name}"
-
-
 def _rank_is_normalized(call: Call, name: str) -> str | None:
     size, rank = len(call["normalizedShape"]), len(call[name].shape)
     return None if rank == size else f"expected {size} dimensions (as normalizedShape), got {rank}"
@@ -220,7 +210,7 @@ _FORWARD_CHECKS = (
     each("data type of input or float32", ("weightOptional",), _weight_dtype),
     dtype_in(floating, "biasOptional"),
     each("data type of input or float32", ("biasOptional",), _weight_dtype),
-    rule("one data type: weightOptional, biasOptional", _bias_dtype_is_weights),
+    one_dtype("weightOptional", "biasOptional"),
     dtype_in(floating, "out", *_STATISTICS),
     limited_dims(*_FORWARD_TENSORS),
     rule(f"at most {MOST_DIMS} dimensions: normalizedShape", _normalized_is_limited),
@@ -317,7 +307,7 @@ LAYER_NORM_BACKWARD = Operator(
     | dict.fromkeys((Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16),
     checks=(
         present("gradOut", "input", "normalizedShape", "mean", "rstd", "outputMask"),
-        rule("three mask values", _mask_has_three),
+        THREE_MASK_VALUES,
         rule("wanted outputs present", _wanted_outputs_present, ACLNN_ERR_PARAM_NULLPTR),
         dtype_in(floating, "gradOut", "input", "mean", "rstd"),
         same_dtype("gradOut", "input"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from ctypes import c_float
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from aclnn.core.checks import rule
+from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Shape, View
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.formula import Real, row_mean, sqrt
+
+T = TypeVar("T")
 
 
 def moments(x: Real, eps: float) -> tuple[Real, Real, Real]:
@@ -36,9 +40,24 @@ def centred_norm_gradients(dy: Real, x: Real, mean: Real, rstd: Real, w: Real) -
     return input_gradient(dy * w, xhat, rstd), dy * xhat, dy
 
 
-def float32(number: float) -> float:
-    """Round an attribute to float32, which is all that the vendor's code sees of it."""
-    return c_float(number).value
+def given(call: Call, shape: Shape, **absent: float) -> tuple[View | float, ...]:
+    """View optional tensors by name in a shape; the number stands for one that is absent."""
+    return tuple(number if call[name] is None else View(name, shape) for name, number in absent.items())
+
+
+def _epsilon_not_negative(call: Call) -> str | None:
+    epsilon = call["epsilon"]
+    return f"epsilon: expected 0 or more, got {epsilon}" if float32(epsilon) < 0 else None
+
+
+EPSILON_NOT_NEGATIVE = rule("0 or more: epsilon", _epsilon_not_negative)
+
+
+def rows_and_columns(call: Call) -> tuple[Shape, Shape]:
+    """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
+    shape = call["x"].shape
+    split = max(0, len(shape) - len(call["gamma"].shape))
+    return shape[:split], shape[split:]
 
 
 class Masked:
@@ -55,6 +74,11 @@ class Masked:
     def wanted(self, call: Call) -> list[str]:
         """Return the names of those that are wanted."""
         return [name for name in self.outputs(call) if name is not None]
+
+    def of(self, call: Call, values: Sequence[T]) -> dict[str, T]:
+        """Return what belongs to those that are wanted, by name."""
+        wanted = self.wanted(call)
+        return {name: value for name, value in zip(self.names, values, strict=True) if name in wanted}
 
     def present(self) -> Check:
         """Require those that are wanted."""
@@ -73,12 +97,6 @@ class Masked:
             return check.complaint(replace(call, arguments={**call.arguments, **unwanted}))
 
         return Check(f"{check.name} (where wanted)", check.code, find)
-
-
-def mask_of_three(call: Call) -> str | None:
-    """Require three mask values."""
-    length = len(call["outputMask"] or ())
-    return None if length == 3 else f"outputMask: expected 3 values, got {length}"
 
 
 def root_mean_square(x: Real, eps: float) -> Real:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import c_float
 
 from aclnn.core.checks import (
     MOST_DIMS,
@@ -15,14 +14,16 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     generated,
+    has_zero,
+    no_zero_dims,
     nothing_to_write,
-    rule,
     same_shape,
 )
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
+from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, rows_and_columns
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
@@ -34,18 +35,6 @@ def _pairs(product: Product) -> list[tuple[DataType, DataType]]:
     return [(x, gamma) for x in _SUPPORT.get(product, ()) for gamma in {x} | mixed]
 
 
-def _rows_and_columns(call: Call) -> tuple[Shape, Shape]:
-    """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
-    shape = call["x"].shape
-    split = max(0, len(shape) - len(call["gamma"].shape))
-    return shape[:split], shape[split:]
-
-
-def _has_zero(shape: Shape) -> bool:
-    """Return true if a dimension is known to be 0; a symbolic one is not."""
-    return any(isinstance(extent, int) and extent == 0 for extent in shape)
-
-
 def _dims(call: Call, name: str) -> str | None:
     rank = len(call[name].shape)
     return None if 1 <= rank <= MOST_DIMS else f"expected 1 to {MOST_DIMS} dimensions, got {rank}"
@@ -55,20 +44,15 @@ def _trailing(call: Call, name: str) -> str | None:
     rank, size = len(call["x"].shape), len(call["gamma"].shape)
     if rank < size:
         return f"expected at most {rank} dimensions (as x), got {size}"
-    expected, got = _rows_and_columns(call)[1], call[name].shape
+    expected, got = rows_and_columns(call)[1], call[name].shape
     return (
         None if got == expected else f"expected shape {extents(expected)} (x's trailing dimensions), got {extents(got)}"
     )
 
 
-def _no_zero(call: Call, name: str) -> str | None:
-    shape = call[name].shape
-    return f"expected no dimension of 0, got {extents(shape)}" if _has_zero(shape) else None
-
-
 def _last_not_zero(call: Call, name: str) -> str | None:
     shape = call[name].shape
-    return f"expected a last dimension of 1 or more, got {extents(shape)}" if _has_zero(shape[-1:]) else None
+    return f"expected a last dimension of 1 or more, got {extents(shape)}" if has_zero(shape[-1:]) else None
 
 
 def _statistic_dims(call: Call, name: str) -> str | None:
@@ -78,12 +62,12 @@ def _statistic_dims(call: Call, name: str) -> str | None:
 
 
 def _room_for_rows(call: Call, name: str) -> str | None:
-    rows, got = math.prod(_rows_and_columns(call)[0]), call[name].size
+    rows, got = math.prod(rows_and_columns(call)[0]), call[name].size
     return None if got >= rows else f"expected at least {rows} elements (one a row of x), got {got}"
 
 
 def _leading(call: Call, name: str) -> str | None:
-    rows, got = _rows_and_columns(call)[0], call[name].shape
+    rows, got = rows_and_columns(call)[0], call[name].shape
     leading, missing = got[: len(rows)], rows[len(got) :]
     if leading == rows[: len(got)] and all(extent == 1 for extent in missing):
         return None
@@ -91,22 +75,13 @@ def _leading(call: Call, name: str) -> str | None:
 
 
 def _one_a_row(call: Call, name: str) -> str | None:
-    rows, got = math.prod(_rows_and_columns(call)[0]), call[name].size
+    rows, got = math.prod(rows_and_columns(call)[0]), call[name].size
     return None if got == rows else f"expected {rows} elements (one a row of x), got {got}"
 
 
 def _some_rows(call: Call, name: str) -> str | None:
-    rows = _rows_and_columns(call)[0]
-    return f"expected at least one row, got leading dimensions {extents(rows)}" if _has_zero(rows) else None
-
-
-def _epsilon(call: Call) -> float:
-    """Rounded to float32, which is all that the vendor's code sees of it."""
-    return c_float(call["epsilon"]).value
-
-
-def _epsilon_not_negative(call: Call) -> str | None:
-    return f"epsilon: expected 0 or more, got {call['epsilon']}" if _epsilon(call) < 0 else None
+    rows = rows_and_columns(call)[0]
+    return f"expected at least one row, got leading dimensions {extents(rows)}" if has_zero(rows) else None
 
 
 _OUTPUTS, _GRADIENTS = ("yOut", "rstdOut"), ("dxOut", "dgammaOut")
@@ -127,13 +102,13 @@ def _work(call: Call) -> LayerNorm | None:
         inputs=("x", "gamma", None),
         outputs=("yOut", None, "rstdOut"),
         normalized_dims=len(call["gamma"].shape),
-        eps=_epsilon(call),
+        eps=float32(call["epsilon"]),
         centred=False,
     )
 
 
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
-    rows, columns = _rows_and_columns(call)
+    rows, columns = rows_and_columns(call)
     x = call["x"]
     return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, rows + (1,) * len(columns))}
 
@@ -178,12 +153,12 @@ RMS_NORM = Operator(
         _columns,
         each(f"1 to {MOST_DIMS} dimensions", ("x", "gamma"), _dims),
         each("trailing dimensions of x", ("gamma",), _trailing),
-        each("no dimension of 0", ("gamma", "x"), _no_zero),
+        no_zero_dims("gamma", "x"),
         same_shape("yOut", "x"),
         each("dimensions of x or 1", ("rstdOut",), _statistic_dims),
         # The vendor's code writes past the end of one that is too small.
         each("room for every row's statistic", ("rstdOut",), _room_for_rows),
-        rule("0 or more: epsilon", _epsilon_not_negative),
+        EPSILON_NOT_NEGATIVE,
     ),
     work=_work,
     infer=_infer,
