@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aclnn import kernels
+from aclnn import formula, kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.formula import exp, log, row_max, row_mean, row_sum, sqrt
@@ -370,3 +370,16 @@ def test_a_new_number_compiles_nothing() -> None:
     run(case._replace(numbers=(0.25,)), inputs, outputs)
     assert len(jit._compiled) == kept
     assert_close(case._replace(numbers=(0.25,)), inputs, outputs)
+
+
+@pytest.mark.parametrize(
+    "word", ["exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc", "sqrt", "absolute"]
+)
+def test_numpy_has_every_word(word: str) -> None:
+    """It had no log1pexp: a formula over rows of integers raised NameError."""
+    function = getattr(formula, word)
+    x, y = np.array([[1, 2, 3]], np.int32), np.zeros((1, 1), np.float64)
+    operands = [Operand(layout(array), array.shape) for array in (x, y)]
+    plan = ReductionPlan(lambda x: formula.row_sum(function(x)), operands[:1], operands[1:], (1,), ())
+    plan.run((x.ctypes.data,), (y.ctypes.data,), 0)
+    assert y[0, 0] == pytest.approx(sum(function(float(value)) for value in x[0]), rel=1e-14)

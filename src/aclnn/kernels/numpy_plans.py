@@ -106,7 +106,7 @@ def _times(dy: Any, factor: Any) -> Any:
 _WORDS: dict[str, Any] = (
     {word: getattr(np, word) for word in ("exp", "expm1", "log", "log1p", "tanh", "sqrt", "absolute", "where")}
     | {word: np.vectorize(getattr(math, word), otypes=[np.float64]) for word in ("erf", "erfc")}
-    | {"times": _times}
+    | {"times": _times, "log1pexp": lambda x: np.logaddexp(0.0, x)}
 )
 
 
