@@ -419,9 +419,7 @@ def _library(call: Call, work: Library) -> Prepared:
 
 def _reduction(call: Call, work: Reduction, device: str) -> Prepared:
     """Plan a formula over rows."""
-    if device != "cpu":
-        text = f"expected the CPU as the device, which alone has a kernel for this, got {device}"
-        raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
+    _expect_cpu(call, device, "which alone has a kernel for this")
     inputs = [given if isinstance(given, float) else _viewed(call, given) for given in work.inputs]
     outputs = [None if output is None else _viewed(call, output) for output in work.outputs]
     read = [_tensor_of(given) for given in work.inputs if not isinstance(given, float)]
@@ -540,9 +538,9 @@ def _formula(
     return kernels.converting(plan, inputs, (promoted,) * len(inputs))
 
 
-def _expect_cpu(call: Call, device: str) -> None:
+def _expect_cpu(call: Call, device: str, why: str = "where NumPy computes this") -> None:
     if device != "cpu":
-        text = f"expected the CPU as the device, where NumPy computes this, got {device}"
+        text = f"expected the CPU as the device, {why}, got {device}"
         raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)
 
 
