@@ -168,7 +168,7 @@ def ours(member: Member, given: dict[str, Any], outs: list[Array]) -> Callable[[
 
 
 def judged(member: Member, given: dict[str, Any], outs: list[Array]) -> str | None:
-    """What is wrong with some elements of the results, None if nothing is."""
+    """Describe an error in some elements of the results; None if there is none."""
     described, arrays = call(member, given), {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
     for parameter, out in zip(member.operator.outputs, outs, strict=True):
         golden = values.Elementwise(described, arrays, parameter.name, out.dtype)

@@ -108,7 +108,7 @@ class ColumnsLayout(NamedTuple):
 
     @property
     def packed(self) -> ColumnsLayout:
-        """The same columns of a contiguous tensor."""
+        """Place these columns in a contiguous tensor of that shape."""
         return self._replace(tensor=Layout(self.tensor.dtype, self.tensor.shape, contiguous_strides(self.tensor.shape)))
 
 

@@ -44,7 +44,7 @@ class Windows(NamedTuple):
         return tuple(n + sum(pad) for n, pad in zip(spatial, self.padding, strict=True))
 
     def inside(self, spatial: Sequence[int]) -> Index:
-        """Where an input's last dimensions lie in its padded array."""
+        """Return the index of an input's elements in its padded array."""
         return (..., *(slice(pad[0], pad[0] + n) for n, pad in zip(spatial, self.padding, strict=True)))
 
     def places(self, count: Sequence[int]) -> Iterator[tuple[Index, Index]]:

@@ -108,7 +108,7 @@ def _spelt(name: str) -> str:
 
 
 def _called(key: str) -> tuple[str, str, str] | None:
-    """What an entry is a call of, its direction, and the name of its forward entry."""
+    """Return the API that an entry calls, its direction, and the name of its forward entry."""
     parts = key.split(".")
     for at in (-1, -2):
         if len(parts) >= 4 and parts[at] in _DIRECTIONS:

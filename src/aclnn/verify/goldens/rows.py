@@ -254,7 +254,7 @@ class Rows:
         return {name: values[pick] for _, _, operands, pick in self.pieces(at) for name, values in operands.items()}
 
     def sizes(self, at: Places) -> Array:
-        """How far results move with operands, for each unit of those: what rounding errors are relative to."""
+        """Return the change of results for each unit of their operands, to which rounding errors are relative."""
         if self.summed:
             return np.asarray(self._totals[3][at])
         size = np.empty(0)
@@ -373,7 +373,7 @@ class Rows:
 
     @quiet
     def _sums(self, begin: int, end: int) -> Array:
-        """What rows begin to end add to the sums."""
+        """Return what rows begin to end add to the sums."""
         place = _Rows.of(np.arange(self.size).reshape(self._shape), self._common, self._dims)
         sums = np.zeros((4, self.size))
         step = max(1, CACHED_ELEMENTS // max(1, self.columns))

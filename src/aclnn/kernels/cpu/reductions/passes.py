@@ -61,7 +61,7 @@ class Passes:
         self.states: list[tuple[str, ...]] = []
         """The variables of a row that are known before each pass, and after the last."""
         self.stages: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
-        """What is known, and what is computed of that, before each pass and after the last."""
+        """Variables that are known, and those computed of them, before each pass and after the last."""
         known = tuple(rows)
         for number in range(self.count + 1):
             if number:

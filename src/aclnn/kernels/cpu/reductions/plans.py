@@ -232,7 +232,7 @@ class _Rows:
         extents = {id(operand): axes.extents_of(operand) for operand in (*given.values(), *(o for _, o in wanted))}
 
         def differs(operand: Operand) -> bool:
-            """Whether it differs along a row."""
+            """Return true if an operand differs along a row."""
             return any(extents[id(operand)][axis] > 1 for axis in axes.columns)
 
         of_elements = {name: operand for name, operand in given.items() if differs(operand)}

@@ -283,7 +283,7 @@ def _all_aligned(count: int) -> Any:
 
 
 class _Maker:
-    """What the passes of a kernel are made of."""
+    """Parts of which a kernel's passes are made."""
 
     def __init__(self, passes: Passes, types: Types) -> None:
         self.passes, self.types, self.wide = passes, types, types.wide
@@ -304,7 +304,7 @@ class _Maker:
         self.operands = self.first_sum + types.sums
 
     def between(self, number: int) -> Any:
-        """What is computed of rows' state before a pass."""
+        """Make the function that computes, before a pass, what follows from rows' state."""
         given, computed = self.passes.stages[number]
         if not computed:
             return register_jitable(lambda state: None)
@@ -487,7 +487,7 @@ class _Maker:
         return passes
 
     def bring_rows(self, place: int = 0) -> Any:
-        """What brings rows' inputs into their state."""
+        """Make the function that reads rows' inputs into their state."""
         if place == len(self.types.rows):
             return register_jitable(lambda walk, places, state, width: None)
         load, others = _single(self.types.rows[place]), self.bring_rows(place + 1)
@@ -503,7 +503,7 @@ class _Maker:
         return bring
 
     def write_rows(self, place: int = 0) -> Any:
-        """What writes rows' outputs."""
+        """Make the function that writes rows' outputs."""
         if place == len(self.types.row_outputs):
             return register_jitable(lambda walk, places, state, buffer, width: None)
         (name, dtype), others = self.types.row_outputs[place], self.write_rows(place + 1)
