@@ -145,8 +145,11 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.operator.inputs], ids=lambda case: case.name)
 @pytest.mark.parametrize("size", [1, 100, 5000, 200_000])
-def test_an_output_may_be_an_input(case: Case, size: int) -> None:
+@pytest.mark.parametrize("more_types", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "more types"])
+def test_an_output_may_be_an_input(case: Case, size: int, more_types: bool) -> None:
     for dtype in case.dtypes[Product.ATLAS_A2]:
+        if more_types != (compiles_long(case) and dtype != DataType.FLOAT):
+            continue
         arguments = changed(case.call(dtype), case.shaped((max(size // 100, 1),), (min(size, 100),)))
         target, value = next(iter(wanted(case, arguments).items()))
         rng = np.random.default_rng(6)
