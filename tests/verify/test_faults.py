@@ -163,6 +163,14 @@ def test_faults_of_layer_norm_are_named(output, cause, plant):
     assert causes[0]["name"] == cause, report.brief()
 
 
+def test_a_large_gradient_of_layer_norm_is_searched_around_its_worst_element():
+    inputs, right = _norm(rows=3000)
+    dx = faults._with(right[0].copy(), slice(96_000, 100_096), right[0].reshape(-1)[:4096])
+    causes = _first(check("layer_norm_backward", inputs, {"grad_input": dx}, normalized_shape=[96]))
+    assert causes[0]["name"] == "stale"
+    assert "from 96000 to 100095" in causes[0]["text"]
+
+
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_right_gradients_of_layer_norm_pass(dtype):
     """Where terms cancel, mere-mare fails them; mixed, which counts, does not."""

@@ -193,8 +193,8 @@ def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[A
     """Foreign data in stretches of the buffer, or in a block of rows and columns."""
     if np.count_nonzero(struck) < 4:
         return
-    found = positions(measured)
-    found = e.at[struck] if found is None or e.a.size == measured.source.size else found[~explained(found)]
+    found = positions(measured) if isinstance(e.source, FormulaSource) and e.a.size < e.source.size else None
+    found = e.at[struck] if found is None else found[~explained(found)]
     whole, text = placed(found, measured, None)
     inside = np.isin(e.at, whole)
     outside = struck & ~inside
