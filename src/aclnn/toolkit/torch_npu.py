@@ -34,18 +34,18 @@ _PHASE_ONE = "GetWorkspaceSize"
 
 
 class OperatorUse(NamedTuple):
-    """How a program used an operator."""
+    """A program's use of an operator."""
 
     name: str
     """Its C name."""
     calls: int
-    """How often phase one was called."""
+    """The number of calls of phase one."""
     microseconds: float
     """In Python, both phases; what a stream computes later is not counted."""
 
 
 class TracedRun(NamedTuple):
-    """What a traced program did."""
+    """The outcome of a traced program."""
 
     status: int
     """The exit status, negative for one ended by a signal."""

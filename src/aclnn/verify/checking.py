@@ -75,7 +75,7 @@ def check(
 
 
 class Counting(Enum):
-    """Which standards decide about an output."""
+    """The standards that decide about an output."""
 
     DEFAULT = "the ecosystem's current one, mixed"
     NAMED = "those that the user named"

@@ -1,4 +1,4 @@
-"""What callers give an operator that has golden values, brought into one form: names, arrays, attributes."""
+"""A caller's arguments for an operator that has golden values, in one form: names, arrays, attributes."""
 
 from __future__ import annotations
 

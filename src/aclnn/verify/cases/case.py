@@ -30,7 +30,7 @@ class Case:
     third: Mapping[str, Array] = field(default_factory=dict)
     name: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where each array came from, for the report."""
+    """Each array's origin, for the report."""
     call: Call | None = None
     """The operator's, which its own checks have passed."""
 

@@ -80,7 +80,7 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
 
 
 def files_of(request: Request) -> Iterator[tuple[str, Path]]:
-    """What a case is read from: the names of inputs and outputs, and their files.
+    """The names of a case's inputs and outputs, and the files that they are read from.
 
     Raises:
         ValueError: an unknown name, or one twice.

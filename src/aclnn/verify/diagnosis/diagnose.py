@@ -1,4 +1,4 @@
-"""Why an output is wrong: gross faults first, on their own elements; what rounding explains on those that remain."""
+"""The causes of a wrong output: gross faults first, on their own elements; then what rounding explains on the rest."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
 
 
 def facts(e: Evidence, struck: Array, measured: Measured) -> str:
-    """What narrows an unknown cause: where the elements lie, at which operands, and how they differ."""
+    """Say what narrows an unknown cause: where the elements lie, at which operands, and how they differ."""
     index = e.at[struck]
     said = [f"{index.size} of {e.a.size} elements looked at"]
     for name, values in e.operands.items():

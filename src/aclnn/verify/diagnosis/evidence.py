@@ -141,7 +141,7 @@ class Evidence:
 
     @cached_property
     def size(self) -> Array:
-        """What rounding errors of terms are relative to."""
+        """The magnitudes that rounding errors of terms are relative to."""
         return np.maximum(np.abs(self.v), terms_size(self))
 
     @cached_property
@@ -164,7 +164,7 @@ class Evidence:
 
     @cached_property
     def noise(self) -> Array:
-        """How far rounding every term in float32 may move an element."""
+        """The distance that rounding every term in float32 may move an element."""
         noise: Array = SOUND_ULP[self.target.name] * self.ulp + 2.0**-20 * self.size
         return noise
 
@@ -186,7 +186,7 @@ class Evidence:
             yield here, function, [values.astype(np.float64) for values in operands.values()], pick
 
     def computed(self, change: Callable[..., Array]) -> Array:
-        """What a changed evaluation of the formula gives."""
+        """The output of a changed evaluation of the formula."""
         result = np.empty(self.a.size)
         for here, function, operands, pick in self.pieces():
             result[here] = change(function, operands)[pick]

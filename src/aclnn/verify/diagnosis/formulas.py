@@ -1,4 +1,4 @@
-"""What a formula's output would be if it had been computed otherwise: for every operator, from its formula alone."""
+"""A formula's output as it would be if computed otherwise: for every operator, from its formula alone."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def _at(measured: Measured, index: Array) -> Array:
 
 
 def placed(found: Array, measured: Measured, same: Callable[[Array], Array] | None) -> tuple[Array, str]:
-    """Where wrong elements lie, completed to stretches, columns or a block, and a text; nothing when scattered."""
+    """The places of wrong elements, completed to stretches, columns or a block, and a text; nothing when scattered."""
     none = np.empty(0, np.int64), ""
     if found.size == 0:
         return none

@@ -148,7 +148,7 @@ _Change = Callable[[float], Mapping[str, Array]]
 
 
 def _changes(mean: Array, rstd: Array) -> Iterator[tuple[str, _Change, Callable[[Mapping[str, Array]], str]]]:
-    """What may be wrong with mean or rstd: from its size to both, and what to call it."""
+    """Faults that mean or rstd may have: a name, a function from the fault's size to both, and one to its text."""
     spread = 1.0 / np.median(np.abs(rstd))
 
     def shifted(size: float) -> Mapping[str, Array]:
@@ -173,7 +173,7 @@ def _changes(mean: Array, rstd: Array) -> Iterator[tuple[str, _Change, Callable[
 
 
 def _size_of(e: Evidence, effect: Array) -> float | None:
-    """How many times an effect has occurred; None where that leaves more than half of the errors' squares."""
+    """The number of times an effect has occurred; None where that leaves more than half of the errors' squares."""
     error = e.a - e.v
     finite = np.isfinite(error) & np.isfinite(effect)
     error, effect = error[finite], effect[finite]
@@ -240,7 +240,7 @@ def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def _terms(source: NormSumSource, columns: Array) -> Array:
-    """What the rows add to some columns: (M, columns)."""
+    """The terms that the rows add to some columns: (M, columns)."""
     inputs, shape = source.case.inputs, (-1, source.size)
     dy = inputs["grad_out"].reshape(shape)[:, columns].astype(np.float64)
     if source.name == "grad_bias":
@@ -251,7 +251,7 @@ def _terms(source: NormSumSource, columns: Array) -> Array:
 
 
 def _digits_end(e: Evidence, every: Array, target: NumberFormat) -> bool:
-    """Whether the sums have no digits beyond a type narrower than the output's, and the exact ones do."""
+    """Return whether the sums have no digits beyond a type narrower than the output's, and the exact ones do."""
     a, v = e.a[every], e.v[every]
     if target.digits >= e.target.digits or np.unique(a).size < 0.5 * a.size:
         return False
@@ -260,7 +260,7 @@ def _digits_end(e: Evidence, every: Array, target: NumberFormat) -> bool:
 
 
 def _summed_in_order(e: Evidence, every: Array, terms: Array, target: NumberFormat) -> bool:
-    """Whether adding in the type, in one of the usual orders, gives the output."""
+    """Return whether adding in the type, in one of the usual orders, gives the output."""
     a, v = e.a[every], e.v[every]
     # Terms are rounded to the type before they are added, or only their sum is.
     rows = np.concatenate([terms, target.round(terms).astype(np.float64)], axis=1)

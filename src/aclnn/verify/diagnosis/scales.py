@@ -1,4 +1,4 @@
-"""What rounding errors are relative to: the size of the terms that are added up to each element."""
+"""The size of the terms that are added up to each element, which rounding errors are relative to."""
 
 from __future__ import annotations
 

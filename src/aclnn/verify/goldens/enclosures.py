@@ -31,7 +31,7 @@ _LEAST, _LARGEST = 2.0**-1000, math.ldexp(1.0, 1023)
 
 
 class Truth:
-    """What a comparison of enclosures says: that it holds, does not, or may (``maybe`` but not ``sure``)."""
+    """The result of comparing enclosures: it holds, does not, or may (``maybe`` but not ``sure``)."""
 
     def __init__(self, kind: type[Interval | Ball], sure: Any, maybe: Any) -> None:
         self.kind, self.sure, self.maybe = kind, sure, maybe

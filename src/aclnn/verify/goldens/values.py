@@ -34,7 +34,7 @@ Places = slice | Array
 """Elements in row-major order: those from a start to a stop, or some by index."""
 
 VALUE_BOUND_ULP = 2.0**-8
-"""How far ``value`` may be from the exact result, in units of the output's last place."""
+"""The most that ``value`` may be off the exact result, in units of the output's last place."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Golden:
     rounded: Array
     """The exact results rounded once to the output's type: at most half a unit of the last place off."""
     settled: int = 0
-    """How many elements float64 could not decide, so that intervals or rationals did."""
+    """The number of elements that float64 could not decide, so that intervals or rationals did."""
 
 
 BALL_BITS = (128, 256, 512, 1024)
@@ -125,7 +125,7 @@ class Function:
 
 
 def unsure_of(value: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
-    """Where the ends round apart, are too far apart to give errors in units of the last place, or are not finite."""
+    """Mark where the ends round apart, are too far apart for errors in units of the last place, or are not finite."""
     unsure: Array = (upper - lower) * 2.0 ** (target.digits - math.log2(VALUE_BOUND_ULP)) > np.abs(value)
     unsure &= np.abs(value) >= target.smallest_normal * 2.0 ** (-target.digits - 1)
     unsure |= target.bits(target.round(lower)) != target.bits(target.round(upper))
@@ -139,12 +139,12 @@ class _Piece:
 
     part: Columns
     rows: int | None
-    """How many rows are filled; None for all."""
+    """The number of rows that are filled; None for all."""
     function: Function
     operands: Mapping[str, Flat]
 
     def places(self, at: Places, shape: Shape) -> tuple[Any, Any]:
-        """Which of an output's elements are in the part, and where in the part they are."""
+        """Those of an output's elements that are in the part, and their places in it."""
         chosen = range(self.part.begin, self.part.end, self.part.step)
         count = math.prod(shape[self.part.dim :])
         if chosen == range(count) and self.rows is None:
@@ -208,7 +208,7 @@ class Elementwise:
 
     @property
     def function(self) -> Function:
-        """What the first elements are computed by."""
+        """The function that computes the first elements."""
         return self._pieces[0].function
 
     @property
@@ -345,7 +345,7 @@ class LayerNorm:
         return Golden(value.reshape(-1), target.round(lower).reshape(-1), len(unsure))
 
     def sums(self, begin: int, end: int) -> tuple[Array, Array]:
-        """What rows begin to end add to dw and db: (4, N) each, for ``columns_golden``."""
+        """The sums that rows begin to end add to dw and db: (4, N) each, for ``columns_golden``."""
         dy, x = self.inputs(begin, end)
         mean, rstd = self._statistics(begin, end, x)
         dw, db = np.zeros((4, self.columns)), np.zeros((4, self.columns))

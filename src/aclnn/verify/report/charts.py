@@ -15,7 +15,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 10, 34
 
 
 def histogram(output: Json) -> str:
-    """How many elements are how many ULP off; counts on a logarithmic axis."""
+    """The counts of elements by their errors in ULP, on a logarithmic axis."""
     bins = output["histogram"]
     used = [k for k, item in enumerate(bins) if item["count"]]
     last = max([4, *(k for k in used if k < len(bins) - 1)])
@@ -111,7 +111,7 @@ def _axis_labels(low: float, high: float, scale: float) -> Iterable[str]:
 
 
 def match_map(output: Json) -> str:
-    """Where in the output elements do not match, by the mixed standard's tolerance."""
+    """A map of the output's elements that do not match by the mixed standard's tolerance."""
     cells, failing = output["map"]["elements"], output["map"]["failing"]
     rows, columns = len(cells), len(cells[0]) if cells else 0
     if rows == 0 or columns == 0:

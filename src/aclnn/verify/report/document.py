@@ -32,12 +32,12 @@ class Report:
     """Verdicts on one or several cases."""
 
     data: Json
-    """What to_json writes: see docs/verify.md for the fields."""
+    """The document that to_json writes: see docs/verify.md for the fields."""
 
     @property
     def passed(self) -> bool:
-        """Whether no standard that counts has failed, or was named and could not decide, and no output is structurally
-        wrong."""
+        """False where a standard that counts has failed, or was named and could not decide, or an output is
+        structurally wrong."""
         return bool(self.data["verdict"] == Verdict.PASS.value)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -260,7 +260,7 @@ def _bin(measured: Measured, index: int) -> Json:
 
 
 def _map(measured: Measured, structural: bool) -> Json:
-    """Where elements do not match; of a fault that mixed's tolerance may hide, where they are off at all."""
+    """A map of elements that do not match; of a fault that mixed's tolerance may hide, of those that are off at all."""
     rows, columns = measured.picture.map_shape
     elements, failing, wrong = measured.picture.cells[:, :rows, :columns].tolist()
     return {

@@ -15,7 +15,7 @@ def brief(report: Json) -> str:
 
 
 def totals(report: Json) -> str:
-    """How many cases pass, fail and stay undecided."""
+    """The numbers of cases that pass, fail and stay undecided."""
     count = {verdict: sum(case["verdict"] == verdict for case in report["cases"]) for verdict in _SAID}
     said = ", ".join(f"{number} {_SAID[verdict]}" for verdict, number in count.items() if number or verdict == "pass")
     return f"{len(report['cases'])} cases: {said}"
@@ -25,14 +25,14 @@ _SAID = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 
 
 def title(case: Json) -> str:
-    """What was judged, and of each output what came of it, how far off it is at worst and why."""
+    """Say what was judged, and of each output what came of it, how far off it is at worst and why."""
     attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
     name = f"{case['name']}: " if case["name"] else ""
     return f"{name}{case['operator']}{attributes}: {' · '.join(map(headline, case['outputs']))}"
 
 
 def headline(output: Json) -> str:
-    """What came of an output, how far off it is at worst and why."""
+    """Say what came of an output, how far off it is at worst and why."""
     worst, causes = output["worst"], output["causes"]
     error = f"worst error {short(worst['ulp'])} ULP at {worst['coordinates']}" if worst else "no element is off"
     cause = f"; probable cause: {causes[0]['text']}" if causes and not output["reason"] else ""
@@ -41,7 +41,7 @@ def headline(output: Json) -> str:
 
 
 def summary(output: Json) -> str:
-    """How many standards fail, or stay undecided, and which; or what is wrong although none fails."""
+    """Say how many standards fail, or stay undecided, and which; or what is wrong although none fails."""
     if output["reason"]:
         return f"is wrong: {output['reason']}, although no standard that counts fails"
     counting = [standard for standard in output["standards"] if standard["counts"]]

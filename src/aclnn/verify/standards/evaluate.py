@@ -73,12 +73,12 @@ class Elements:
     golden: Golden
     actual: Array
     x: Array
-    """What errors are drawn against: the forward input; for sums over rows the golden value."""
+    """The values that errors are drawn against: the forward input; for sums over rows the golden value."""
     inputs: Mapping[str, Array]
 
 
 class Source:
-    """Where an output's golden values and the values around them come from, block by block."""
+    """The source of an output's golden values and the values around them, block by block."""
 
     def __init__(self, case: Case, name: str) -> None:
         self.case, self.name = case, name

@@ -1,4 +1,4 @@
-"""What standards are made of: blocks of elements, tallies of what was measured on them, figures and outcomes.
+"""The parts of standards: blocks of elements, tallies of what was measured on them, figures and outcomes.
 
 Notation: a the output under test, g the golden value rounded to the output's type, p the third output,
 RE = |a - g| / (|g| + 1e-7). Equal infinities, and NaN with NaN, agree; a NaN or an infinity on one side only is an
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Verdict(str, Enum):
-    """What a standard says of an output."""
+    """A standard's verdict on an output."""
 
     PASS = "pass"
     WARNING = "warning"
@@ -103,7 +103,7 @@ def relative_error(error: Array, g: Array) -> Array:
 
 @dataclass
 class Tally:
-    """What a standard measured. Sums and counts add up, maxima are taken, the first and the worst element stay."""
+    """A standard's measurements. Sums and counts add up, maxima are taken, the first and the worst element stay."""
 
     sums: dict[str, float] = field(default_factory=dict)
     maxima: dict[str, float] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the value is on the right side."""
+        """True where the value is on the right side."""
         return bool(_RELATIONS[self.relation](self.value, self.limit))
 
 

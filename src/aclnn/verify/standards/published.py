@@ -116,7 +116,7 @@ def _measure_dual(block: Block) -> Tally:
 
 
 def _wrong_non_finite(a: Array, g: Array, p: Array, finite: Array) -> Array:
-    """Where the golden is non-finite, the third agrees and the test does not; or the test alone is non-finite."""
+    """Mark where the golden is non-finite, the third agrees and the test does not; or the test alone is non-finite."""
     golden_non_finite = ~np.isfinite(g)
     fine = agree(a, p) | (golden_non_finite & agree(a, g))
     missed = golden_non_finite & agree(p, g)

@@ -1,4 +1,4 @@
-"""What a report draws of an output: the ULP histogram, ULP against x, and the map of elements that match."""
+"""The pictures of an output in a report: the ULP histogram, ULP against x, and the map of elements that match."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAP_ROWS, MAP_COLUMNS = 24, 64
 
 
 def histogram_labels() -> list[str]:
-    """What each bin of the histogram holds."""
+    """The contents of each bin of the histogram, as text."""
     bounds = [f"≤ {2.0 ** (k - 2):g}" for k in range(1, HISTOGRAM_BINS - 2)]
     return ["0", *bounds, f"> {2.0 ** (HISTOGRAM_BINS - 5):g}", "not finite"]
 
