@@ -189,20 +189,21 @@ def _statistics(e: Evidence) -> dict[str, Array]:
 
 
 def _with_inputs(e: Evidence, change: Callable[[Array], Array]) -> Array:
-    return _changed(e, {name: change(np.asarray(values)) for name, values in e.source.case.inputs.items()})
+    inputs = e.source.case.inputs
+    small = {name: change(inputs[name]) for name in ("mean", "rstd", "weight") if name in inputs}
+    return _changed(e, {**inputs, **small}, change)
 
 
 def _with_statistics(e: Evidence, statistics: Mapping[str, Array]) -> Array:
     return _changed(e, {**e.source.case.inputs, **statistics})
 
 
-def _changed(e: Evidence, inputs: Mapping[str, Array]) -> Array:
-    """The output of other inputs."""
+def _changed(e: Evidence, inputs: Mapping[str, Array], change: Callable[[Array], Array] = np.asarray) -> Array:
+    """The output of other inputs, grad_out and input changed as they are read."""
     source, begin = e.source, int(e.at[0])
     columns = math.prod(source.case.attributes["normalized_shape"])
-    changed = LayerNorm(
-        inputs["grad_out"], inputs["input"], inputs["mean"], inputs["rstd"], inputs.get("weight"), columns
-    )
+    dy, x, mean, rstd = (inputs[name] for name in ("grad_out", "input", "mean", "rstd"))
+    changed = LayerNorm(dy, x, mean, rstd, inputs.get("weight"), columns, change=change)
     end = begin + e.a.size
     if isinstance(source, NormInputSource):
         first, last, part = whole_rows(begin, end, columns)
