@@ -22,6 +22,7 @@ from aclnn.operators.hardshrink import hardshrink, hardshrink_backward
 from aclnn.operators.hardsigmoid import hardsigmoid, hardsigmoid_backward, inplace_hardsigmoid
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
 from aclnn.operators.hardtanh import hardtanh_backward
+from aclnn.operators.instance_norm import instance_norm
 from aclnn.operators.layer_norm import fast_layer_norm, layer_norm, layer_norm_backward, layer_norm_with_impl_mode
 from aclnn.operators.leaky_relu import inplace_leaky_relu, leaky_relu, leaky_relu_backward
 from aclnn.operators.log_sigmoid import log_sigmoid, log_sigmoid_backward, log_sigmoid_forward
@@ -89,6 +90,7 @@ __all__ = [
     "inplace_selu",
     "inplace_sigmoid",
     "inplace_threshold",
+    "instance_norm",
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_with_impl_mode",

@@ -208,6 +208,11 @@ class Case:
         return self.operator.name
 
     @property
+    def product(self) -> Product:
+        """Atlas A2, or where that has no kernel one that has."""
+        return Product.ATLAS_A2 if Product.ATLAS_A2 in self.dtypes else next(iter(self.dtypes))
+
+    @property
     def operands(self) -> tuple[str, ...]:
         """The inputs that are read."""
         return tuple(p.name for p in self.operator.inputs if p.name not in self.unused)

@@ -221,7 +221,7 @@ def test_support(case: Case, product: Product) -> None:
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_data_types_without_a_kernel(case: Case, product: Product) -> None:
-    taken = {*case.dtypes[Product.ATLAS_A2], *(dtype for dtypes in case.also.values() for dtype in dtypes)}
+    taken = {*case.dtypes[case.product], *(dtype for dtypes in case.also.values() for dtype in dtypes)}
     for dtype in set(REFUSED_DTYPES) - taken:
         accepted = dtype in case.no_kernel and invalid_on(case, product) == INVALID
         code = NO_KERNEL if accepted else invalid_on(case, product)
@@ -303,7 +303,7 @@ def test_a_view_may_span_all_addresses_and_no_more(dtype: D, extent: int, stride
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equal_descriptions_are_judged_once(case: Case) -> None:
-    first, second = (prepare_layouts(case.operator, tensors(case.call(D.FLOAT)), Product.ATLAS_A2) for _ in range(2))
+    first, second = (prepare_layouts(case.operator, tensors(case.call(D.FLOAT)), case.product) for _ in range(2))
     assert first is second
 
 

@@ -152,6 +152,19 @@ def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> d
     return rounded(found | {"output": (scaled + b, abs(scaled) + abs(b))}, outputs)
 
 
+def instance_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """InstanceNorm's result, mean and variance."""
+    if not outputs:
+        return {}
+    last = arguments["dataFormat"] == "NHWC"
+    w, b = (wide(arguments[name], *((1, 1, 1, -1) if last else (1, -1, 1, 1))) for name in ("gamma", "beta"))
+    x = wide(arguments["x"], *arguments["x"].shape)
+    mean, variance, rstd = moments(x, (1, 2) if last else (2, 3), float32(arguments["eps"]))
+    scaled = (x - mean) * rstd * w
+    found = {"y": (scaled + b, abs(scaled) + abs(b)), "mean": (mean, 1), "variance": (variance, variance + 1)}
+    return rounded(found, outputs)
+
+
 def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
     """BatchNorm's gradients for the statistics as given."""
     if not outputs:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind, Reduction
-from aclnn.core.products import Product
+from aclnn.core.products import Product, set_soc_name
 from aclnn.core.tensor import Tensor
 from aclnn.execution import arrays
 from aclnn.execution.executor import prepare
@@ -65,7 +65,7 @@ def test_an_extent_of_one_may_have_any_stride(case: Case) -> None:
                 2**63 - 1 if extent == 1 else stride
                 for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
             )
-    prepare(case.operator, arguments, Product.ATLAS_A2)
+    prepare(case.operator, arguments, case.product)
 
 
 @pytest.mark.parametrize(("case", "example"), EXAMPLES)
@@ -73,6 +73,7 @@ def test_worked_examples_to_the_last_printed_digit(case: Case, example: Example)
     def array(value: tuple[T, list[float]] | None) -> object:
         return None if value is None else np.array(value[1], value[0].dtype.numpy).reshape(value[0].shape)
 
+    set_soc_name(case.product.example)
     inputs = [array(example.inputs[p.name]) for p in case.operator.inputs]
     attributes = tuple(example.attributes[p.name] for p in case.operator.attributes)
     results = arrays.call(case.operator, inputs, attributes, (None,) * len(case.operator.outputs))
@@ -85,7 +86,7 @@ def test_worked_examples_to_the_last_printed_digit(case: Case, example: Example)
 @pytest.mark.parametrize("case", BY_LAYOUT)
 @given(data=st.data())
 def test_any_layout_and_mix_of_types(case: Case, data: st.DataObject) -> None:
-    product = data.draw(st.sampled_from([p for p in (Product.ASCEND_950, Product.ATLAS_A2) if p in case.dtypes]))
+    product = data.draw(st.sampled_from([p for p in (Product.ASCEND_950, case.product) if p in case.dtypes]))
     arguments = data.draw(valid_calls(case, product))
     outputs = {p.name for p in case.operator.parameters if p.kind is Kind.OUTPUT or p.updated}
     strides = {
@@ -105,7 +106,7 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
     # One storage has one data type.
     alike = [
         d
-        for d in case.dtypes[Product.ATLAS_A2]
+        for d in case.dtypes[case.product]
         if {v.dtype for k, v in case.call(d).items() if k in inputs and v is not None} == {d}
     ]
     dtype = data.draw(st.sampled_from(alike))
@@ -134,9 +135,9 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
         if name in inputs or name == target:
             view.place(storage)
         together[name] = view
-    run(prepare(case.operator, bound(apart), Product.ATLAS_A2))
+    run(prepare(case.operator, bound(apart), case.product))
     before = storage.copy()
-    run(prepare(case.operator, bound(together), Product.ATLAS_A2))
+    run(prepare(case.operator, bound(together), case.product))
     for name in wanted(case, arguments):
         assert together[name].array.tobytes() == apart[name].array.tobytes(), name
     outside = ~tensors[target].mask(size)
@@ -147,19 +148,19 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
 @pytest.mark.parametrize("size", [1, 100, 5000, 200_000])
 @pytest.mark.parametrize("more_types", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "more types"])
 def test_an_output_may_be_an_input(case: Case, size: int, more_types: bool) -> None:
-    for dtype in case.dtypes[Product.ATLAS_A2]:
+    for dtype in case.dtypes[case.product]:
         if more_types != (compiles_long(case) and dtype != DataType.FLOAT):
             continue
         arguments = changed(case.call(dtype), case.shaped((max(size // 100, 1),), (min(size, 100),)))
         target, value = next(iter(wanted(case, arguments).items()))
         rng = np.random.default_rng(6)
         guarded = memory(case, arguments, rng)
-        run(prepare(case.operator, bound(guarded), Product.ATLAS_A2))
+        run(prepare(case.operator, bound(guarded), case.product))
         for parameter in case.operator.inputs:
             view = guarded[parameter.name]
             if view is not None and (view.dtype, view.shape) == (value.dtype, value.shape):
                 original = view.array.copy()
-                run(prepare(case.operator, bound(guarded | {target: view}), Product.ATLAS_A2))
+                run(prepare(case.operator, bound(guarded | {target: view}), case.product))
                 assert view.array.tobytes() == guarded[target].array.tobytes()
                 assert view.unchanged_outside()
                 view.fill(original)

@@ -17,6 +17,7 @@ torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 
 
 import aclnn  # noqa: E402
 import aclnn.torch  # noqa: E402
+from aclnn.core.products import Product, set_soc_name  # noqa: E402
 from aclnn.operators import BY_NAME, OPERATORS  # noqa: E402
 from aclnn.torch import registration  # noqa: E402
 
@@ -36,6 +37,9 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
         return (result.permute(*range(len(shape))[::-1]) if transposed else result).requires_grad_(gradient)
 
     x = tensor(3, 4, 5)
+    if name == "instance_norm":
+        set_soc_name(Product.ATLAS_INFERENCE.example)  # the only one that has it
+        return [tensor(3, 4, 5, 2), tensor(4), tensor(4)]
     if "group_norm_silu" in name:
         return [tensor(3, 4, 5), tensor(4), tensor(4), 2]
     if "group_norm" in name:

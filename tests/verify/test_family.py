@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aclnn.core.products import Product
+from aclnn.core.products import set_soc_name
 from aclnn.verify import check
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.number_formats import FORMATS
@@ -16,12 +16,13 @@ FAMILY = [
     for case in CASES
     if case.name in JUDGED
     for dtype in FORMATS
-    if FORMATS[dtype].dtype in case.dtypes[Product.ATLAS_A2]
+    if FORMATS[dtype].dtype in case.dtypes[case.product]
 ]
 
 
 def called(case, dtype, seed=1):
     """Inputs, attributes and results of a call on random numbers, outputs in Python's order."""
+    set_soc_name(case.product.example)
     arguments = changed(case.call(FORMATS[dtype].dtype), case.shaped(ROWS, COLUMNS))
     rng = np.random.default_rng(seed)
     kind = FORMATS[dtype].dtype.numpy

@@ -1565,6 +1565,29 @@ def aclnnHardtanhBackward(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnInstanceNormGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    dataFormat: str | bytes | None,
+    eps: float,
+    y: int | None,
+    mean: int | None,
+    variance: int | None,
+) -> tuple[int, int, int]:
+    """InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInstanceNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLayerNormGetWorkspaceSize(
     input: int | None,
     normalizedShape: int | None,

@@ -444,8 +444,8 @@ def with_code(code: int, *checks: Check) -> tuple[Check, ...]:
     return tuple(replace(check, code=code) for check in checks)
 
 
-def unless_empty(names: Sequence[str], *checks: Check) -> tuple[Check, ...]:
-    """Restrict checks to calls in which none of these tensors is empty, as their names then say."""
+def unless_empty(names: Sequence[str], *checks: Check, which: str = "") -> tuple[Check, ...]:
+    """Restrict checks to calls in which none of these tensors (in the checks' names: ``which``, or all) is empty."""
 
     def spare(check: Check) -> Check:
         def find(call: Call) -> str | None:
@@ -453,7 +453,7 @@ def unless_empty(names: Sequence[str], *checks: Check) -> tuple[Check, ...]:
             text = check.complaint(call)
             return None if text is None or any(call[name].size == 0 for name in names) else text
 
-        return Check(f"{check.name} (unless {listing(names)} is empty)", check.code, find)
+        return Check(f"{check.name} (unless {which or listing(names)} is empty)", check.code, find)
 
     return tuple(map(spare, checks))
 

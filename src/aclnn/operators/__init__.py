@@ -25,6 +25,7 @@ from aclnn.operators import (
     hardsigmoid,
     hardswish,
     hardtanh,
+    instance_norm,
     layer_norm,
     leaky_relu,
     log_sigmoid,
