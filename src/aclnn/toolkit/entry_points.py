@@ -85,9 +85,12 @@ def attach(ffi: Any, lib: Any) -> None:
 
 
 def _refusals(marshaller: _Marshaller) -> Entry:
-    def note(function: Any, code: int) -> None:
+    def note(function: Any, op_type: Any, code: int) -> None:
         marshaller.lib.aclnn_begun()
-        errors.record(code, stubs.refusal(marshaller.string(function) or ""))
+        name, operator = marshaller.string(function) or "", marshaller.string(op_type)
+        errors.record(code, stubs.refusal(name, operator))
+        if _trace is not None:
+            _trace.refused(name, operator, code)
 
     return note
 

@@ -10,13 +10,14 @@
 /* What creators give out: no function looks into it. */
 static char aclnn_block;
 
-static int aclnn_refuse(const char *function, int code)
+/* op_type: the operator that was asked for by its name, or NULL. */
+static int aclnn_refuse(const char *function, const char *op_type, int code)
 {
     const aclnn_mode callers = aclnn_take_mode();
     const struct aclnn_entries *entries = aclnn_entries();
 
     if (entries != NULL) {
-        entries->aclnn_note_refusal(function, code);
+        entries->aclnn_note_refusal(function, op_type, code);
     }
     aclnn_give_mode_back(callers);
     return code;

@@ -26,6 +26,10 @@ _C_OF = {
 }
 
 
+#: The parameter that names an operator.
+OP_TYPE = "opType"
+
+
 @dataclass(frozen=True)
 class Stub:
     """A function."""
@@ -65,13 +69,15 @@ class Stub:
     def expression(self) -> str:
         """The C type of the result."""
         if self.answer == REFUSED:
-            return f'aclnn_refuse("{self.name}", {self.code})'
+            operator = OP_TYPE if OP_TYPE in self.parameters else "NULL"
+            return f'aclnn_refuse("{self.name}", {operator}, {self.code})'
         return _C_OF[self.answer]
 
 
-def refusal(name: str) -> str:
-    """The text of a refusal."""
-    text = f"{name}: expected a function that this toolkit implements, got one that it only names"
+def refusal(name: str, operator: str | None = None) -> str:
+    """The text of a refusal; ``operator`` is what the call asked for by its name."""
+    asked = "" if operator is None else f", and the operator {operator}"
+    text = f"{name}: expected a function that this toolkit implements, got one that it only names{asked}"
     return f"{text}; {_WRITTEN_OUT}" if name.startswith(_ATTENTION) else text
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from aclnn.core.products import product_of
 from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import ToolkitError
-from aclnn.toolkit.trace import read
+from aclnn.toolkit.trace import REFUSED, read
 
 #: The release whose functions the toolkit has; its wheel wants PyTorch's of the same number.
 VERSION = "2.13.0"
@@ -24,12 +24,8 @@ _INSTALL = f"pip install torch=={VERSION} (PyTorch's CPU build) pyyaml; pip inst
 _MACHINES = ("x86_64", "aarch64")
 _TRIAL = "import torch, torch_npu; print(torch.npu.is_available(), torch.npu.get_device_name(0))"
 
-# Two of torch_npu's, a function that it looks for and the older way by the operator's name that it then tries, and what
-# a function says that only refuses.
-_MISSING = re.compile(
-    rb"(?P<function>aclnn\w+) or aclnn\w+GetWorkspaceSize not|OPS function error: (?P<name>\w+), error code is 200001"
-    rb"|(?P<refusing>aclnn\w+?)(?:GetWorkspaceSize)?: expected a function that this toolkit implements"
-)
+# torch_npu's error for a function that it looks for; functions that are there and refuse are in the trace.
+_MISSING = re.compile(rb"(aclnn\w+) or aclnn\w+GetWorkspaceSize not")
 _PHASE_ONE = "GetWorkspaceSize"
 
 
@@ -52,7 +48,7 @@ class TracedRun(NamedTuple):
     operators: list[OperatorUse]
     """The longest first."""
     missing: list[str]
-    """Operators that torch_npu's errors, on the standard error output, name as missing."""
+    """Functions and operators that were refused, or that torch_npu's errors, on the standard error output, name."""
 
 
 def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> TracedRun:
@@ -68,11 +64,14 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
             for line in program.stderr:
                 sys.stderr.buffer.write(line)
                 sys.stderr.buffer.flush()
-                missing |= {match[match.lastgroup or 0].decode(): None for match in _MISSING.finditer(line)}
+                missing |= {name.decode(): None for name in _MISSING.findall(line)}
         uses: dict[str, OperatorUse] = {}
         for record in read(file):
             name = record.name.removesuffix(_PHASE_ONE)
-            if name.startswith("aclnn"):
+            refused, _, operator = record.arguments.partition(" ")
+            if refused == REFUSED:
+                missing[operator or name] = None
+            elif name.startswith("aclnn"):
                 used = uses.get(name, OperatorUse(name, 0, 0.0))
                 calls = used.calls + record.name.endswith(_PHASE_ONE)
                 uses[name] = OperatorUse(name, calls, used.microseconds + record.microseconds)

@@ -18,6 +18,9 @@ from aclnn.toolkit.abi import is_text, number_type, returns_text
 
 _SHOWN_ELEMENTS = 16
 
+#: The arguments of a function that is only named, followed by an operator that it asked for by name.
+REFUSED = "refused"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -65,6 +68,10 @@ class Trace:
             return result
 
         return traced
+
+    def refused(self, name: str, operator: str | None, code: int) -> None:
+        """Note the call of a function that only refuses; ``operator`` is what it asked for by its name."""
+        self._append(f"{name}\t{REFUSED if operator is None else f'{REFUSED} {operator}'}\t{code}\t0.0\n")
 
     def _append(self, line: str) -> None:
         if self._file is None:

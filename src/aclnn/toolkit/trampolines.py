@@ -14,7 +14,7 @@ from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
 #: What Python implements beside the functions: noting a refusal that C code makes.
-NOTE_REFUSAL = "void py_note_refusal(const char *function, int code)"
+NOTE_REFUSAL = "void py_note_refusal(const char *function, const char *op_type, int code)"
 
 #: What a call answers when Python cannot serve it, by the C type of its result.
 _FALLBACK = {
@@ -40,7 +40,7 @@ def entries_header(functions: Iterable[CFunction]) -> str:
         "#ifndef ACLNN_ENTRIES_H\n#define ACLNN_ENTRIES_H\n\n"
         "#include <stdatomic.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
         f"struct aclnn_entries {{\n{members}"
-        "    void (*aclnn_note_refusal)(const char *function, int code);\n"
+        "    void (*aclnn_note_refusal)(const char *function, const char *op_type, int code);\n"
         "    /* How many calls have come, of which some may wait for Python's lock. */\n"
         "    atomic_ulong *aclnn_entered;\n};\n\n#endif\n"
     )
