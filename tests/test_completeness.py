@@ -65,6 +65,8 @@ def test_every_required_pointer_has_a_null_call(case: Case) -> None:
     optional = {p.name for p in case.operator.parameters if p.optional and p.kind is not Kind.OUTPUT}
     if "layer_norm" in case.name and "outputMask" not in pointers:  # nothing says which outputs are wanted
         optional |= {p.name for p in case.operator.outputs if p.optional}
+    if case.name == "add_rms_norm":
+        optional.add("rstdOut")  # chooses the mode
     assert pointers - optional == nulls
 
 
@@ -95,7 +97,8 @@ def test_every_case_has_edges(case: Case) -> None:
 def test_backward_operators_have_worked_examples(case: Case) -> None:
     assert case.examples or "backward" not in case.name
     for example in case.examples:
-        assert set(example.printed) == {p.name for p in case.operator.outputs}
+        updated = {p.name for p in case.operator.inputs if p.updated}
+        assert set(example.printed) - updated == {p.name for p in case.operator.outputs}
 
 
 @every_case

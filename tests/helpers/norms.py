@@ -193,6 +193,19 @@ def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str,
     return rounded({"yOut": (y, abs(x * rstd)), "rstdOut": (rstd, rstd)}, outputs)
 
 
+def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """RMSNorm of a sum, the sum and the reciprocal root mean square, in place or not."""
+    x1, x2, y = ("x1Ref", "x2Ref", "x1Ref") if "x1Ref" in arguments else ("x1", "x2", "yOut")
+    if not any(math.prod(output.shape) for output in outputs.values()):
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
+    w = wide(arguments["gamma"], 1, -1)
+    first, second = (wide(arguments[name], -1, w.size) for name in (x1, x2))
+    x, size = first + second, abs(first) + abs(second)
+    _, _, rstd = moments(x, (1,), float32(arguments["epsilon"]), centred=False)
+    found = {y: (x * rstd * w, size * rstd * abs(w)), "rstdOut": (rstd, rstd)}
+    return rounded(found | {"x2Ref" if x2 == "x2Ref" else "xOut": (x, size)}, outputs)
+
+
 def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
     """GroupNorm, then SiLU unless it is switched off."""
     shape, group = arguments["self"].shape, arguments["group"]

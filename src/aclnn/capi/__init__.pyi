@@ -890,6 +890,44 @@ def aclnnAdaLayerNormBackward(
     Phase two: queues the work.
     """
 
+def aclnnAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    epsilon: float,
+    yOut: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of the sum of two tensors over its trailing dimensions, with that sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of the sum of two tensors over its trailing dimensions, with that sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddRmsNormGetWorkspaceSize(
+    x1Ref: int | None, x2Ref: int | None, gamma: int | None, epsilon: float, rstdOut: int | None
+) -> tuple[int, int, int]:
+    """RMSNorm of the sum of two tensors, which are replaced by the result and the sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of the sum of two tensors, which are replaced by the result and the sum.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBatchNormGetWorkspaceSize(
     input: int | None,
     weight: int | None,

@@ -463,7 +463,11 @@ Column = tuple[DataType, ...]
 
 
 def generated(
-    inputs: Sequence[str], outputs: Sequence[str], columns: Callable[[Product], Collection[Column]], *tiling: Check
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    columns: Callable[[Product], Collection[Column]],
+    *tiling: Check,
+    written: Sequence[str] = (),
 ) -> tuple[Check, ...]:
     """Return the checks of an interface that the vendor generates from an operator's definition.
 
@@ -472,6 +476,7 @@ def generated(
         outputs: the output tensors.
         columns: of a product that the definition names, the data types that go together.
         tiling: what the tiling function demands, which is not asked where every output is empty.
+        written: the tensors that count as outputs there, where some are inputs too.
     """
     names = (*inputs, *outputs)
 
@@ -491,7 +496,7 @@ def generated(
         KERNEL_OF_THE_PRODUCT,
         rule(f"data types that go together: {', '.join(names)}", types_match),
         nd_format(*names),
-        *(_unless_empty(check, outputs) for check in tiling),
+        *(_unless_empty(check, written or outputs) for check in tiling),
     )
 
 

@@ -53,9 +53,9 @@ def _epsilon_not_negative(call: Call) -> str | None:
 EPSILON_NOT_NEGATIVE = rule("0 or more: epsilon", _epsilon_not_negative)
 
 
-def rows_and_columns(call: Call) -> tuple[Shape, Shape]:
+def rows_and_columns(call: Call, x: str = "x") -> tuple[Shape, Shape]:
     """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
-    shape = call["x"].shape
+    shape = call[x].shape
     split = max(0, len(shape) - len(call["gamma"].shape))
     return shape[:split], shape[split:]
 
