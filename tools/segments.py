@@ -107,26 +107,44 @@ def _evaluate(a: float, centre: float, c0: float, p: Array) -> float:
 
 
 @numba.njit(cache=True)
-def judge(a: Array, whole: Array, exact: Array, centre: float, c0: float, p: Array) -> tuple[float, float]:
+def _evaluate_sum(a: float, centre: float, c0: float, p: Array) -> float:
+    """a - g(a) by the kernel's steps for a g that does not begin at zero."""
+    r = _float32(a - centre)
+    upper = p[-1]
+    for k in range(p.size - 2, 0, -1):
+        upper = _float32(upper * r + p[k])
+    head = _float32(upper * r + p[0])
+    lost = _float32(upper * r + _float32(p[0] - head))
+    whole = _float32(a - c0)
+    rest = _float32(a - _float32(whole + c0))
+    return _float32(whole - _float32(r * head + _float32(r * lost - rest)))
+
+
+@numba.njit(cache=True)
+def judge(
+    a: Array, whole: Array, exact: Array, summed: bool, centre: float, c0: float, p: Array
+) -> tuple[float, float]:
     """The worst error: in units of g and of whole - g; relative to g."""
     units, relative = 0.0, 0.0
     for i in range(a.size):
         g = _evaluate(a[i], centre, c0, p)
         rest = whole[i] - exact[i]
-        units = max(units, _units(g - exact[i], exact[i]), _units(_float32(whole[i] - g) - rest, rest))
+        other = _evaluate_sum(a[i], centre, c0, p) if summed else _float32(whole[i] - g)
+        units = max(units, _units(g - exact[i], exact[i]), _units(other - rest, rest))
         relative = max(relative, abs(g - exact[i]) / abs(exact[i]))
     return units, relative
 
 
 class Sample(NamedTuple):
-    """Some of a segment's a; 1 or a, from which the other side takes g; and g."""
+    """Some of a segment's a; 1 or a, from which the other side takes g; g; and whether its c0 is taken first."""
 
     a: Array
     whole: Array
     exact: Array
+    summed: bool
 
     def of(self, chosen: Array) -> Sample:
-        return Sample(self.a[chosen], self.whole[chosen], self.exact[chosen])
+        return Sample(self.a[chosen], self.whole[chosen], self.exact[chosen], self.summed)
 
 
 class Segment:
@@ -157,7 +175,7 @@ class Segment:
         These lie beyond the outer tenths, g within 0.02 ULP of a float32.
         """
         if self.low == 0:
-            return [(0.0, float(self.task.g(0.0)))]
+            return [(0.0, nearest(self.task.g(0.0)))]
         if float(self.at_nodes[0]) * float(self.at_nodes[-1]) < 0:
             zero = np.float32(self._zero())
             around = (zero, np.nextafter(zero, np.float32(0)), np.nextafter(zero, np.float32(np.inf)))
@@ -191,7 +209,8 @@ class Segment:
     def fit(self, centre: float, c0: float, emphasis: Callable[[Array], Array], luck: float, rng: Any) -> Column:
         """By least squares reweighted towards the largest error; the later coefficients make up for the roundings."""
         r = np.array([float(arb(a) - centre) for a in self.nodes])
-        wanted = np.array([float((g - c0) / (arb(a) - centre)) for a, g in zip(self.nodes, self.at_nodes, strict=True)])
+        start = c0 if centre else self.task.g(0.0)
+        wanted = np.array([float((g - start) / (arb(a) - centre)) for a, g in zip(self.nodes, self.at_nodes, strict=True)])
         size = np.abs(np.array([float(g) for g in self.at_nodes]))
         place = 2 * (r - r.min()) / np.ptp(r) - 1
         weights = (np.abs(r) / size + 1e-3 / size.max()) * emphasis(place)
@@ -260,7 +279,8 @@ def sample(task: Task, i: int, patterns: Array) -> Sample:
     """The float32 of segment i among those with these bit patterns, with their exact values."""
     a = patterns.astype(np.uint32).view(np.float32).astype(np.float64)
     a = a[(np.rint(a * task.per_unit) == i) & (a <= np.float32(task.bound))]
-    return Sample(a, a if task.symmetry == "x+f" else np.ones_like(a), task.exact(a))
+    of_x = task.symmetry == "x+f"
+    return Sample(a, a if of_x else np.ones_like(a), task.exact(a), of_x and task.g(0.0) != 0)
 
 
 PART = 1 << 20

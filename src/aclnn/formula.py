@@ -209,8 +209,8 @@ class Fitted:
 
     __name__: str
 
-    def __init__(self, function: Callable[[Any], Any], symmetry: Symmetry | None) -> None:
-        self.function, self.symmetry = function, symmetry
+    def __init__(self, function: Callable[[Any], Any], symmetry: Symmetry | None, mirrored: Fitted | None) -> None:
+        self.function, self.symmetry, self.mirrored = function, symmetry, mirrored
         update_wrapper(self, function)
 
     def __call__(self, x: Real) -> Real:
@@ -218,10 +218,13 @@ class Fitted:
         return self.function(x)
 
 
-def fitted(symmetry: Symmetry | None = None) -> Callable[[Callable[[Any], Any]], Fitted]:
+def fitted(
+    symmetry: Symmetry | None = None, mirrored: Fitted | None = None
+) -> Callable[[Callable[[Any], Any]], Fitted]:
     """Ask for fitted versions of the function decorated.
 
     Args:
         symmetry: how negative x give the function for positive ones; None where nothing is fitted by segments.
+        mirrored: h where the function is -h(-x), by whose versions it is computed.
     """
-    return lambda function: Fitted(function, symmetry)
+    return lambda function: Fitted(function, symmetry, mirrored)

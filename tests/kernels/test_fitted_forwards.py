@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from flint import arb
 
-from aclnn.kernels.fitted import Segments, fast_gelu_forward, gelu_erf_forward, gelu_tanh_forward, silu_forward
+from aclnn.kernels.fitted import (
+    Segments,
+    fast_gelu_forward,
+    gelu_erf_forward,
+    gelu_tanh_forward,
+    silu_forward,
+    softplus_of_one,
+)
 from tests.helpers.constants import (
     approximation,
     assert_entries,
@@ -37,6 +44,7 @@ ROWS = {
     "fast_gelu": Row(fast_gelu_forward.FLOAT, lambda a: a / (1 + (arb("1.702") * a).exp())),
     "gelu_erf": Row(gelu_erf_forward.FLOAT, lambda a: a * (a / arb(2).sqrt()).erfc() / 2),
     "gelu_tanh": Row(gelu_tanh_forward.FLOAT, lambda a: a / (1 + tanh_exponent(a).exp())),
+    "softplus": Row(softplus_of_one.FLOAT, lambda a: -(-a).exp().log1p()),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
@@ -51,16 +59,16 @@ def test_each_segment_has_its_entries(row: Row) -> None:
     assert_entries(row.segments)
 
 
-@EVERY
+@pytest.mark.parametrize("row", [row for name, row in ROWS.items() if name != "softplus"])
 def test_values_near_zero_are_half_of_x(row: Row) -> None:
     assert (row.segments.centre[0], row.segments.c0[0], row.segments.p[0][0]) == (0.0, 0.0, 0.5)
 
 
 @EVERY
 def test_c0_is_h_at_the_centre(row: Row) -> None:
-    """The centres are chosen so that hardly anything is rounded away."""
+    """The centres are chosen so that hardly anything is rounded away; ln 2 lies near a float32 by itself."""
     for centre, c0 in zip(row.segments.centre, row.segments.c0, strict=True):
-        assert abs(float(row.h(arb(centre)) - c0)) <= 0.02 * ulp(c0)
+        assert abs(float(row.h(arb(centre)) - c0)) <= (0.02 if centre else 0.033) * ulp(c0)
 
 
 @EVERY

@@ -64,6 +64,20 @@ def test_numbers_of_every_kind(beta: float, threshold: float, x: float, value: f
     np.testing.assert_allclose(aclnn.softplus_backward(f32(1.0), f32(x), beta, threshold), f32(slope), rtol=1e-6)
 
 
+def test_one_and_a_late_threshold_are_within_a_unit_of_float64() -> None:
+    """Fitted segments, their ends, and what lies beyond them; log_sigmoid is the mirror image, bit by bit."""
+    patterns = np.arange(0, 0x42C80000, 4099, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([patterns, -patterns])
+    wide = x.astype(np.float64)
+    exact = np.maximum(wide, 0.0) + np.log1p(np.exp(-np.abs(wide)))
+    found = aclnn.softplus(x)
+    normal = exact >= np.finfo(np.float32).tiny
+    units = np.abs(found - exact)[normal] / np.spacing(exact.astype(np.float32)[normal])
+    assert units.max() <= 1.0
+    np.testing.assert_array_equal(aclnn.log_sigmoid(x), -aclnn.softplus(-x))
+    np.testing.assert_array_equal(aclnn.softplus(x, 1.0, 40.0), found)
+
+
 def test_types_that_differ_meet_in_float32() -> None:
     x = np.array([-3, 0, 2, 100_001], np.int64)
     dy = np.ones(4, np.float16)

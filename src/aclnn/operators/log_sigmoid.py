@@ -8,10 +8,12 @@ from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floatin
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, exp, log1pexp, where
+from aclnn.formula import Gradient, Real, exp, fitted, log1pexp, where
+from aclnn.operators.softplus import softplus_of_one
 from aclnn.typing import Array, ArrayLike
 
 
+@fitted(mirrored=softplus_of_one)
 def log_sigmoid_formula(x: Real) -> Real:
     """-ln(1 + e^(-x)); +0 at inf."""
     return where(x == math.inf, 0.0, -log1pexp(-x))

@@ -21,7 +21,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, exp, log1pexp, where
+from aclnn.formula import Gradient, Real, exp, fitted, log1pexp, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
@@ -35,6 +35,12 @@ def softplus_derivative(x: Real, beta: Real, linear_above: Real) -> Real:
     """1 / (1 + e^(-beta·x)) for beta·x up to ``linear_above``, else 1."""
     z = beta * x
     return where(z > linear_above, 1.0, 1.0 / (1.0 + exp(-z)))
+
+
+@fitted(symmetry="x+f")
+def softplus_of_one(x: Real) -> Real:
+    """ln(1 + e^x), which softplus is for a beta of 1 and a threshold from where it rounds to x."""
+    return log1pexp(x)
 
 
 softplus_gradient = Gradient(softplus_derivative)
@@ -56,8 +62,17 @@ def _numbers(call: Call) -> tuple[float, float]:
 _FLOAT, _INTEGER = struct.Struct("<f"), struct.Struct("<i")
 
 
+_IS_X_FROM = 17.0
+"""ln(1 + e^x) rounds to x in float32 from here."""
+
+
 def _forward_work(call: Call) -> Elementwise | None:
-    return None if call["self"].size == 0 else Elementwise(softplus_forward, ("self",), ("out",), _numbers(call))
+    if call["self"].size == 0:
+        return None
+    beta, linear_above = _numbers(call)
+    if beta == 1.0 and linear_above >= _IS_X_FROM and call["out"].dtype == call["self"].dtype:
+        return Elementwise(softplus_of_one, ("self",), ("out",))
+    return Elementwise(softplus_forward, ("self",), ("out",), (beta, linear_above))
 
 
 def _work(call: Call) -> Elementwise | None:

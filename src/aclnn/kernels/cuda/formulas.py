@@ -18,7 +18,16 @@ from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cuda.launch import table_entry, tl, triton
-from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, SHORT, Row, Segments, ShortSegments, version
+from aclnn.kernels.fitted import (
+    CENTRE_CARRIES,
+    LAST_CARRIES,
+    SHORT,
+    Row,
+    Segments,
+    ShortSegments,
+    adds_to_first,
+    version,
+)
 from aclnn.kernels.trace import trace
 
 
@@ -146,7 +155,7 @@ def _polynomials(upper, r, rows, i, FIRST: tl.constexpr, LAST: tl.constexpr):
 
 
 @triton.jit
-def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr):
+def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr, SUMMED: tl.constexpr):
     """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
     a = tl.abs(x)
     i = bits(tl.fma(a, PER_UNIT, _ROUND))
@@ -154,9 +163,14 @@ def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.
     upper = _polynomials(_entry(rows, _P0 + COUNT - 1, i), r, rows, i, _P0 + 1, _P0 + COUNT - 1)
     p0 = _entry(rows, _P0, i)
     p = tl.fma(upper, r, p0)
-    g = tl.fma(r, p, tl.fma(r, tl.fma(upper, r, p0 - p), _entry(rows, _C0, i)))
     negative = bits(x) < 0
-    if SYMMETRY == "1-f":
+    lost, c0 = tl.fma(upper, r, p0 - p), _entry(rows, _C0, i)
+    whole = a - c0
+    start = tl.where(negative, c0, (whole + c0) - a) if SUMMED else c0
+    g = tl.fma(r, p, tl.fma(r, lost, start))
+    if SUMMED:
+        g = tl.where(negative, -g, whole - g)
+    elif SYMMETRY == "1-f":
         g = tl.where(negative, g, 1.0 - g)
     elif SYMMETRY == "x+f":
         g = tl.where(negative, -g, x - g)
@@ -192,10 +206,16 @@ class Fast(NamedTuple):
 def fast(formula: Formula, dtype: DataType) -> Fast | None:
     """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
-    if not isinstance(function, Fitted) or (found := version(function, dtype)) is None:
+    if not isinstance(function, Fitted):
+        return None
+    if function.mirrored is not None:
+        other = fast(function.mirrored, dtype)
+        return other and other._replace(function=_version("-mirrored(-x, rows)", {"mirrored": other.function}))
+    if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
-        call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {function.symmetry!r})"
+        further = function.symmetry, adds_to_first(found, function.symmetry)
+        call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {further[0]!r}, {further[1]})"
         return Fast(_version(call, {"segments": segments}), found.bound, _widened(found.centre, found.c0, *found.p))
     if isinstance(found, ShortSegments):
         call = f"short_segments(x, rows, {found.per_unit}, {found.shift}, {len(found.c)})"

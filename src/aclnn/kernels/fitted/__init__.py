@@ -40,6 +40,11 @@ class Segments(NamedTuple):
     p: tuple[Row, ...]
 
 
+def adds_to_first(segments: Segments, symmetry: str | None) -> bool:
+    """Whether x + f(-x) is x - c0[i], unrounded, and then the rest: where g does not begin at zero."""
+    return symmetry == "x+f" and segments.c0[0] != 0.0
+
+
 class ShortSegments(NamedTuple):
     """f(x) = c[0][i] + r·(c[1][i] + …) with i = round((x + shift)·per_unit) modulo 32 and r = x - centre[i].
 

@@ -21,7 +21,7 @@ from aclnn.kernels.cpu.simd.vector import (
     select,
     where_negative,
 )
-from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, Segments, ShortSegments, version
+from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, Segments, ShortSegments, adds_to_first, version
 
 _ROUND = 1.5 * 2.0**23
 """Added to a small float32 it leaves the nearest integer in the low bits."""
@@ -39,13 +39,22 @@ class Fast(NamedTuple):
 def fast(formula: Formula, dtype: DataType) -> Fast | None:
     """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
-    if not isinstance(function, Fitted) or (found := version(function, dtype)) is None:
+    if not isinstance(function, Fitted):
+        return None
+    if function.mirrored is not None:
+        other = fast(function.mirrored, dtype)
+        return other and Fast(_mirrored(other.function), other.bound)
+    if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
-        return Fast(_mirrored(_by_segments(found), function.symmetry), found.bound)
+        return Fast(_by_segments(found, function.symmetry or "even"), found.bound)
     if isinstance(found, ShortSegments):
         return Fast(_by_short_segments(found), found.bound)
     return Fast(on_float32(found), math.inf)
+
+
+def _mirrored(function: Any) -> Any:
+    return _inlined(lambda x: -function(-x))
 
 
 _HALVES = {
@@ -56,46 +65,48 @@ _HALVES = {
 }
 
 
-def _mirrored(half: Any, symmetry: str | None) -> Any:
-    """f(x) from g(a) for a = abs(x) (see ``Segments``)."""
-    other_half: Any = _HALVES[symmetry or "even"]
-    return _inlined(lambda x: other_half(x, half(absolute(x))))
-
-
-def _by_segments(segments: Segments) -> Any:
-    """g(a). Where a look-up has eight entries, lanes beyond the eighth segment take a second turn."""
+def _by_segments(segments: Segments, symmetry: str) -> Any:
+    """f(x) (see ``Segments``). Where a look-up has eight entries, lanes beyond the eighth take a second turn."""
     count = len(segments.centre)
-    near, whole = _polynomials(segments, 0, 8), _polynomials(segments, 0, count)
-    far = _polynomials(segments, count - 8, count)
+    summed = adds_to_first(segments, symmetry)
+    near, whole = _polynomials(segments, 0, 8, summed), _polynomials(segments, 0, count, summed)
+    far = _polynomials(segments, count - 8, count, summed)
     per_unit, twice = segments.per_unit, count == 16
+    other_half: Any = _HALVES["even" if summed else symmetry]
 
     @register_jitable(forceinline=True)
-    def by_segments(a: Any) -> Any:
+    def by_segments(x: Any) -> Any:
+        a = absolute(x)
         i = bits(fma(a, per_unit, _ROUND))
         if in_one_register():
-            return whole(a, i)
-        g = near(a, i)
+            return other_half(x, whole(x, a, i))
+        g = near(x, a, i)
         if twice:
             beyond = (i & 8) != 0
             if any_lane(beyond):
-                g = select(beyond, far(a, i), g)
-        return g
+                g = select(beyond, far(x, a, i), g)
+        return other_half(x, g)
 
     return by_segments
 
 
-def _polynomials(segments: Segments, first: int, last: int) -> Any:
-    """g(a) by the segments first … last - 1, for the lanes that lie in one of them."""
+def _polynomials(segments: Segments, first: int, last: int, summed: bool) -> Any:
+    """g(a), or f(x) if ``summed``, by the segments first … last - 1, for the lanes that lie in one of them."""
     centre, c0, p0, *others = (Table(*row[first:last]) for row in (segments.centre, segments.c0, *segments.p))
     rest = Tables(*(table.rows[0] for table in reversed(others)))
 
     @register_jitable(forceinline=True)
-    def polynomial(a: Any, i: Any) -> Any:
+    def polynomial(x: Any, a: Any, i: Any) -> Any:
         r = a - lookup(centre, i)
         upper = horner(rest, i, r)
         p = fma(upper, r, lookup(p0, i))
         lost = fma(upper, r, lookup(p0, i) - p)
-        return fma(r, p, fma(r, lost, lookup(c0, i)))
+        c = lookup(c0, i)
+        if summed:
+            whole, negative = a - c, bits(x) < 0
+            start = select(negative, c, (whole + c) - a)
+            return select(negative, -0.0, whole) - fma(r, p, fma(r, lost, start))
+        return fma(r, p, fma(r, lost, c))
 
     return polynomial
 
