@@ -210,7 +210,8 @@ class Segment:
         """By least squares reweighted towards the largest error; the later coefficients make up for the roundings."""
         r = np.array([float(arb(a) - centre) for a in self.nodes])
         start = c0 if centre else self.task.g(0.0)
-        wanted = np.array([float((g - start) / (arb(a) - centre)) for a, g in zip(self.nodes, self.at_nodes, strict=True)])
+        pairs = zip(self.nodes, self.at_nodes, strict=True)
+        wanted = np.array([float((g - start) / (arb(a) - centre)) for a, g in pairs])
         size = np.abs(np.array([float(g) for g in self.at_nodes]))
         place = 2 * (r - r.min()) / np.ptp(r) - 1
         weights = (np.abs(r) / size + 1e-3 / size.max()) * emphasis(place)

@@ -19,10 +19,19 @@ from aclnn.formula import Gradient
 from aclnn.operators.fast_gelu import fast_gelu_derivative, fast_gelu_forward
 from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tanh_derivative, gelu_tanh_forward
 from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
+from aclnn.operators.log_sigmoid import log_sigmoid_formula, softplus_of_one
 from aclnn.operators.silu import silu_derivative, silu_forward
 
 SLOPES = (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)
-VALUES = (fast_gelu_forward, gelu_erf_forward, gelu_tanh_forward, hardswish_forward, silu_forward)
+VALUES = (
+    fast_gelu_forward,
+    gelu_erf_forward,
+    gelu_tanh_forward,
+    hardswish_forward,
+    log_sigmoid_formula,
+    silu_forward,
+    softplus_of_one,
+)
 
 
 def main(stride: int, *only: str) -> None:

@@ -9,8 +9,13 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, fitted, log1pexp, where
-from aclnn.operators.softplus import softplus_of_one
 from aclnn.typing import Array, ArrayLike
+
+
+@fitted(symmetry="x+f")
+def softplus_of_one(x: Real) -> Real:
+    """ln(1 + e^x); softplus with a beta of 1."""
+    return log1pexp(x)
 
 
 @fitted(mirrored=softplus_of_one)

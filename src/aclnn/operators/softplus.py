@@ -21,7 +21,8 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, exp, fitted, log1pexp, where
+from aclnn.formula import Gradient, Real, exp, log1pexp, where
+from aclnn.operators.log_sigmoid import softplus_of_one
 from aclnn.typing import Array, ArrayLike, Number
 
 
@@ -35,12 +36,6 @@ def softplus_derivative(x: Real, beta: Real, linear_above: Real) -> Real:
     """1 / (1 + e^(-beta·x)) for beta·x up to ``linear_above``, else 1."""
     z = beta * x
     return where(z > linear_above, 1.0, 1.0 / (1.0 + exp(-z)))
-
-
-@fitted(symmetry="x+f")
-def softplus_of_one(x: Real) -> Real:
-    """ln(1 + e^x), which softplus is for a beta of 1 and a threshold from where it rounds to x."""
-    return log1pexp(x)
 
 
 softplus_gradient = Gradient(softplus_derivative)
