@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
@@ -23,10 +22,10 @@ from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
 from aclnn.kernels.trace import REDUCTIONS, trace
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
+from tools.functions import fitted_function
 
 EVERYWHERE = "aa42125eb222962918ca5bc854b3f127dfa87a6b34cf7a913ecfae2b3f3ee999"
 
-OPERATORS = [import_module(f"aclnn.operators.{name}") for name in ("fast_gelu", "gelu", "hardswish", "sigmoid", "silu")]
 
 RANGES = {
     "exp": (-700.0, 700.0),
@@ -180,7 +179,7 @@ def test_what_is_no_formula_is_refused_by_name(formula: Any) -> None:
 
 @pytest.mark.parametrize("name", sorted(name for _, name, _ in iter_modules(fitted.__path__)))
 def test_fitted_versions_are_those_of_their_functions(name: str) -> None:
-    (function,) = (vars(module)[name] for module in OPERATORS if name in vars(module))
+    function = fitted_function(name)
     module = fitted.module_of(function)
     assert module is not None
     assert trace(function, 1).digest == module.DIGEST, f"fit it anew: python -m tools.fit {name}"
