@@ -116,7 +116,9 @@ def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, family: str
     rows = FAMILIES[family]
     source = tmp_path / f"{family}.cpp"
     source.write_text(program(rows))
-    done = run(compiled(source, f"-I{SOURCES}", "-Wall", "-Wextra", "-Werror"))
+    (product,) = {case.product for case in rows}
+    executable = compiled(source, f"-I{SOURCES}", "-Wall", "-Wextra", "-Werror")
+    done = run(executable, env={"ACLNN_SOC_NAME": product.example})
     printed = [
         example.printed[parameter.name]
         for case in rows
