@@ -32,7 +32,13 @@ from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reductio
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real
-from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, Rows, root_mean_square, rows_and_columns
+from aclnn.operators.normalization import (
+    EPSILON_NOT_NEGATIVE,
+    Rows,
+    root_mean_square,
+    rows_and_columns,
+    statistic_shape,
+)
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
@@ -58,39 +64,38 @@ def _trailing(x: str) -> Check:
     return shape_is(f"trailing dimensions of {x}", lambda call: rows_and_columns(call, x)[1], "gamma")
 
 
-def _rstd_shape(call: Call, x: str) -> Shape:
-    rows, columns = rows_and_columns(call, x)
-    return rows + (1,) * len(columns)
-
-
 def _one_a_row(call: Call, name: str) -> str | None:
-    expected, got = _rstd_shape(call, "x1"), call[name]
+    expected, got = statistic_shape(call, "x1"), call[name]
     if got.shape == expected or (math.prod(expected) == 1 and got.size == 1):
         return None
     return f"expected shape {extents(expected)} (one element a row), got {extents(got.shape)}"
 
 
-def _work(call: Call) -> Reduction | None:
-    if call["x1"].size == 0 or call["gamma"].size == 0:
-        return None
-    with_rstd = call["rstdOut"] is not None
-    rows = Rows(call["x1"].shape, len(call["gamma"].shape) if with_rstd else 1)
+def _reduction(call: Call, terms: tuple[str, str], outputs: tuple[str, str, str], normalized: int) -> Reduction:
+    rows, (y, rstd, x) = Rows(call[terms[0]].shape, normalized), outputs
     return Reduction(
         add_norm,
-        (rows.all("x1"), rows.all("x2"), rows.columns("gamma")),
+        (*map(rows.all, terms), rows.columns("gamma")),
         (
-            rows.all("yOut"),
-            rows.statistic("rstdOut") if with_rstd else None,
-            None if call["xOut"] is None else rows.all("xOut"),
+            rows.all(y),
+            None if call[rstd] is None else rows.statistic(rstd),
+            None if call[x] is None else rows.all(x),
         ),
         (1,),
         (float32(call["epsilon"]),),
     )
 
 
+def _work(call: Call) -> Reduction | None:
+    if call["x1"].size == 0 or call["gamma"].size == 0:
+        return None
+    normalized = 1 if call["rstdOut"] is None else len(call["gamma"].shape)
+    return _reduction(call, ("x1", "x2"), ("yOut", "rstdOut", "xOut"), normalized)
+
+
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     x = call["x1"].dtype, call["x1"].shape
-    return {"yOut": x, "rstdOut": (DataType.FLOAT, _rstd_shape(call, "x1")), "xOut": x}
+    return {"yOut": x, "rstdOut": (DataType.FLOAT, statistic_shape(call, "x1")), "xOut": x}
 
 
 def _in_place_columns(product: Product) -> list[Column]:
@@ -100,15 +105,7 @@ def _in_place_columns(product: Product) -> list[Column]:
 def _in_place_work(call: Call) -> Reduction | None:
     if nothing_to_write(call, _IN_PLACE_OUTPUTS):
         return None
-    rows = Rows(call["x1Ref"].shape, len(call["gamma"].shape))
-    x1, x2 = rows.all("x1Ref"), rows.all("x2Ref")
-    return Reduction(
-        add_norm,
-        (x1, x2, rows.columns("gamma")),
-        (x1, rows.statistic("rstdOut"), x2),
-        (1,),
-        (float32(call["epsilon"]),),
-    )
+    return _reduction(call, ("x1Ref", "x2Ref"), ("x1Ref", "rstdOut", "x2Ref"), len(call["gamma"].shape))
 
 
 _GAMMA = Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised")
@@ -178,12 +175,12 @@ INPLACE_ADD_RMS_NORM = Operator(
         no_zero_dims("x1Ref"),
         same_shape("x2Ref", "x1Ref"),
         _trailing("x1Ref"),
-        shape_is("one element a row", lambda call: _rstd_shape(call, "x1Ref"), "rstdOut"),
+        shape_is("one element a row", lambda call: statistic_shape(call, "x1Ref"), "rstdOut"),
         EPSILON_NOT_NEGATIVE,
         written=_IN_PLACE_OUTPUTS,
     ),
     work=_in_place_work,
-    infer=lambda call: {"rstdOut": (DataType.FLOAT, _rstd_shape(call, "x1Ref"))},
+    infer=lambda call: {"rstdOut": (DataType.FLOAT, statistic_shape(call, "x1Ref"))},
 )
 
 

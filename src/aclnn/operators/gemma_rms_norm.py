@@ -23,7 +23,13 @@ from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shap
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real
-from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, Rows, root_mean_square, rows_and_columns
+from aclnn.operators.normalization import (
+    EPSILON_NOT_NEGATIVE,
+    Rows,
+    root_mean_square,
+    rows_and_columns,
+    statistic_shape,
+)
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
@@ -62,8 +68,7 @@ def _work(call: Call) -> Reduction | None:
 
 
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
-    x, (rows, columns) = call["x"], rows_and_columns(call)
-    return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, rows + (1,) * len(columns))}
+    return {"yOut": (call["x"].dtype, call["x"].shape), "rstdOut": (DataType.FLOAT, statistic_shape(call))}
 
 
 GEMMA_RMS_NORM = Operator(

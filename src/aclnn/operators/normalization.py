@@ -60,6 +60,12 @@ def rows_and_columns(call: Call, x: str = "x") -> tuple[Shape, Shape]:
     return shape[:split], shape[split:]
 
 
+def statistic_shape(call: Call, x: str = "x") -> Shape:
+    """The shape of one number for each row, [A…, 1…], as ``rows_and_columns`` splits x."""
+    rows, columns = rows_and_columns(call, x)
+    return rows + (1,) * len(columns)
+
+
 class Masked:
     """The outputs of a gradient that ``outputMask`` switches, in its order."""
 

@@ -10,6 +10,7 @@ from aclnn.core.checks import (
     WITH_BFLOAT16,
     WITHOUT_BFLOAT16,
     Column,
+    dims_between,
     each,
     elsewhere,
     extents,
@@ -23,7 +24,7 @@ from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, rows_and_columns
+from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, rows_and_columns, statistic_shape
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
@@ -33,11 +34,6 @@ def _pairs(product: Product) -> list[tuple[DataType, DataType]]:
     """Data types of x and gamma."""
     mixed = {DataType.FLOAT} if product.has_bfloat16 else set()
     return [(x, gamma) for x in _SUPPORT.get(product, ()) for gamma in {x} | mixed]
-
-
-def _dims(call: Call, name: str) -> str | None:
-    rank = len(call[name].shape)
-    return None if 1 <= rank <= MOST_DIMS else f"expected 1 to {MOST_DIMS} dimensions, got {rank}"
 
 
 def _trailing(call: Call, name: str) -> str | None:
@@ -108,9 +104,8 @@ def _work(call: Call) -> LayerNorm | None:
 
 
 def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
-    rows, columns = rows_and_columns(call)
     x = call["x"]
-    return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, rows + (1,) * len(columns))}
+    return {"yOut": (x.dtype, x.shape), "rstdOut": (DataType.FLOAT, statistic_shape(call))}
 
 
 def _gradient_work(call: Call) -> LayerNormBackward | Library | None:
@@ -151,7 +146,7 @@ RMS_NORM = Operator(
         ("x", "gamma"),
         _OUTPUTS,
         _columns,
-        each(f"1 to {MOST_DIMS} dimensions", ("x", "gamma"), _dims),
+        dims_between(1, MOST_DIMS, "x", "gamma"),
         each("trailing dimensions of x", ("gamma",), _trailing),
         no_zero_dims("gamma", "x"),
         same_shape("yOut", "x"),
@@ -184,7 +179,7 @@ RMS_NORM_GRAD = Operator(
         ("dy", "x", "rstd", "gamma"),
         _GRADIENTS,
         _gradient_columns,
-        each(f"1 to {MOST_DIMS} dimensions", ("x", "gamma"), _dims),
+        dims_between(1, MOST_DIMS, "x", "gamma"),
         same_shape("dy", "x"),
         same_shape("dxOut", "dy"),
         each("a last dimension of 1 or more", ("dy",), _last_not_zero),

@@ -214,8 +214,8 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
-        further = function.symmetry, adds_to_first(found, function.symmetry)
-        call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {further[0]!r}, {further[1]})"
+        symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)
+        call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {symmetry!r}, {summed})"
         return Fast(_version(call, {"segments": segments}), found.bound, _widened(found.centre, found.c0, *found.p))
     if isinstance(found, ShortSegments):
         call = f"short_segments(x, rows, {found.per_unit}, {found.shift}, {len(found.c)})"

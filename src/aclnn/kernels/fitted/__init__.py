@@ -41,7 +41,7 @@ class Segments(NamedTuple):
 
 
 def adds_to_first(segments: Segments, symmetry: str | None) -> bool:
-    """Whether x + f(-x) is x - c0[i], unrounded, and then the rest: where g does not begin at zero."""
+    """Return true if g does not begin at zero, so that x + f(-x) takes x - c0[i], unrounded, before the rest."""
     return symmetry == "x+f" and segments.c0[0] != 0.0
 
 
