@@ -2500,6 +2500,238 @@ def aclnnInplaceDivs(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnPowTensorScalarGetWorkspaceSize(
+    self: int | None, exponent: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Powers of a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPowTensorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplacePowTensorScalarGetWorkspaceSize(selfRef: int | None, exponent: int | None) -> tuple[int, int, int]:
+    """Powers of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplacePowTensorScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Powers of a tensor, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPowScalarTensorGetWorkspaceSize(
+    self: int | None, exponent: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Powers of a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPowScalarTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPowTensorTensorGetWorkspaceSize(
+    self: int | None, exponent: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Powers of a tensor by another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPowTensorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of a tensor by another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRsubsGetWorkspaceSize(
+    self: int | None, other: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Subtract a tensor from a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRsubs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a tensor from a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaximumGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """The greater of two tensors; NaN if one is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaximum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The greater of two tensors; NaN if one is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMinimumGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """The less of two tensors; NaN if one is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMinimum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The less of two tensors; NaN if one is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRemainderTensorScalarGetWorkspaceSize(
+    self: int | None, other: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Remainders by a scalar, of its sign.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRemainderTensorScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Remainders by a scalar, of its sign.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRemainderTensorTensorGetWorkspaceSize(
+    self: int | None, other: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Remainders by a tensor, of its sign.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRemainderTensorTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Remainders by a tensor, of its sign.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFmodScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Remainders by a scalar, of the sign of self.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFmodScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Remainders by a scalar, of the sign of self.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFmodTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Remainders by a tensor, of the sign of self.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFmodTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Remainders by a tensor, of the sign of self.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFloorDivideGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Quotients of tensors, rounded down.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFloorDivide(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients of tensors, rounded down.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFloorDividesGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Quotients by a number, rounded down.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFloorDivides(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients by a number, rounded down.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDivModGetWorkspaceSize(
+    self: int | None, other: int | None, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Quotients by a tensor, rounded on demand.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDivMod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients by a tensor, rounded on demand.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDivModsGetWorkspaceSize(
+    self: int | None, other: int | None, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Quotients by a number, rounded on demand.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDivMods(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients by a number, rounded on demand.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCastGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
     """Convert a tensor to another data type.
 
@@ -2744,6 +2976,104 @@ def aclnnCeil(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnInplaceCeilGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Round up to an integer, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceCeil(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round up to an integer, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFloorGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Round down to an integer.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFloor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round down to an integer.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceFloorGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Round down to an integer, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFloor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round down to an integer, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRoundGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Round to the next integer.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round to the next integer.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTruncGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Round towards zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTrunc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round towards zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSignGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Signs.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Signs.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBitwiseNotGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The other value of each bit; of BOOL not self.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The other value of each bit; of BOOL not self.
+
+    Phase two: queues the work.
+    """
+
 def aclnnNegGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Negate.
 
@@ -2772,6 +3102,48 @@ def aclnnExp(workspace: int | None, workspaceSize: int, executor: int | None, st
     Phase two: queues the work.
     """
 
+def aclnnInplaceExpGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Exponentials, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnExpm1GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials less one, accurate near zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials less one, accurate near zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceExpm1GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Exponentials less one, accurate near zero, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials less one, accurate near zero, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSqrtGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Square roots.
 
@@ -2782,6 +3154,316 @@ def aclnnSqrtGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 
 def aclnnSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Square roots.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceSqrtGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Square roots, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Square roots, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRsqrtGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Reciprocals of square roots.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRsqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reciprocals of square roots.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRsqrtGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Reciprocals of square roots, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRsqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reciprocals of square roots, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Natural logarithms.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Natural logarithms.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLogGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Natural logarithms, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Natural logarithms, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLog2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 2.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 2.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLog2GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 2, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 2, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLog10GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 10.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 10.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLog10GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 10, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 10, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLog1pGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of 1 + x, accurate near zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of 1 + x, accurate near zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLog1pGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Logarithms of 1 + x, accurate near zero, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of 1 + x, accurate near zero, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Sines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceSinGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Sines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCosGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Cosines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cosines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceCosGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Cosines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cosines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAtanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Arctangents.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Arctangents.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAtanGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Arctangents, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Arctangents, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnErfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The error function.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The error function.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceErfGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """The error function, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The error function, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTanhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic tangents.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic tangents.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceTanhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Hyperbolic tangents, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic tangents, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTanhBackwardGetWorkspaceSize(
+    gradOutput: int | None, output: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the hyperbolic tangent, by its result.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTanhBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the hyperbolic tangent, by its result.
 
     Phase two: queues the work.
     """
@@ -2800,6 +3482,48 @@ def aclnnReciprocal(workspace: int | None, workspaceSize: int, executor: int | N
     Phase two: queues the work.
     """
 
+def aclnnInplaceReciprocalGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Reciprocals, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reciprocals, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogicalNotGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Tell zeros from other numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tell zeros from other numbers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLogicalNotGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Tell zeros from other numbers, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tell zeros from other numbers, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEqTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: equal.
 
@@ -2814,6 +3538,62 @@ def aclnnEqTensor(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater or equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater or equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less or equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less or equal.
+
+    Phase two: queues the work.
+    """
+
 def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: not equal.
 
@@ -2824,6 +3604,20 @@ def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: not equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEqScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: equal.
 
     Phase two: queues the work.
     """
@@ -2870,6 +3664,34 @@ def aclnnLtScalar(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnGeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater or equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater or equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less or equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less or equal.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Tell finite numbers from others.
 
@@ -2880,6 +3702,106 @@ def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
 
 def aclnnIsFinite(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tell finite numbers from others.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIsPosInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find positive infinities.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsPosInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find positive infinities.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIsNegInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find negative infinities.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsNegInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find negative infinities.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIsCloseGetWorkspaceSize(
+    self: int | None, other: int | None, rtol: float, atol: float, equal_nan: int, out: int | None
+) -> tuple[int, int, int]:
+    """Tell which elements of two tensors are close to one another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsClose(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tell which elements of two tensors are close to one another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEqualGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Tell whether two tensors are equal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEqual(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tell whether two tensors are equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogicalAndGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """And of what is not zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """And of what is not zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogicalOrGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Or of what is not zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Or of what is not zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogicalXorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exclusive or of what is not zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalXor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exclusive or of what is not zero.
 
     Phase two: queues the work.
     """
@@ -2954,6 +3876,22 @@ def aclnnStack(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnAddcmulGetWorkspaceSize(
+    self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two tensors.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceAddcmulGetWorkspaceSize(
     selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
 ) -> tuple[int, int, int]:
@@ -2966,6 +3904,22 @@ def aclnnInplaceAddcmulGetWorkspaceSize(
 
 def aclnnInplaceAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two tensors, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddcdivGetWorkspaceSize(
+    self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a quotient of two tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a quotient of two tensors.
 
     Phase two: queues the work.
     """
@@ -2986,6 +3940,22 @@ def aclnnInplaceAddcdiv(workspace: int | None, workspaceSize: int, executor: int
     Phase two: queues the work.
     """
 
+def aclnnLerpsGetWorkspaceSize(
+    self: int | None, end: int | None, weight: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Interpolate between two tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
     """Interpolate between two tensors, into the first.
 
@@ -2995,6 +3965,36 @@ def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weig
     """
 
 def aclnnInplaceLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors, into the first.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLerpGetWorkspaceSize(
+    self: int | None, end: int | None, weight: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Interpolate between two tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLerpGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
+    """Interpolate between two tensors, into the first.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Interpolate between two tensors, into the first.
 
     Phase two: queues the work.
@@ -3016,6 +4016,176 @@ def aclnnClamp(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnClampMinGetWorkspaceSize(self: int | None, clipValueMin: int | None, out: int | None) -> tuple[int, int, int]:
+    """Bound a tensor from below.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound a tensor from below.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClampMaxGetWorkspaceSize(self: int | None, clipValueMax: int | None, out: int | None) -> tuple[int, int, int]:
+    """Bound a tensor from above.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound a tensor from above.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceClampMaxGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
+    """Bound a tensor from above, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound a tensor from above, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnHardtanhGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound a tensor from below and above.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound a tensor from below and above.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceHardtanhGetWorkspaceSize(
+    selfRef: int | None, clipValueMin: int | None, clipValueMax: int | None
+) -> tuple[int, int, int]:
+    """Bound a tensor from below and above, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound a tensor from below and above, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClampTensorGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each element from below, above or both.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound each element from below, above or both.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClampMinTensorGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each element from below.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMinTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound each element from below.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceClampMinTensorGetWorkspaceSize(selfRef: int | None, clipValueMin: int | None) -> tuple[int, int, int]:
+    """Bound each element from below, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceClampMinTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each element from below, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClampMaxTensorGetWorkspaceSize(
+    self: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each element from above.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMaxTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound each element from above.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceClampMaxTensorGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
+    """Bound each element from above, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceClampMaxTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each element from above, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSWhereGetWorkspaceSize(
+    condition: int | None, self: int | None, other: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Choose between two tensors by a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSWhere(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose between two tensors by a third.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
     selfRef: int | None, mask: int | None, value: int | None
 ) -> tuple[int, int, int]:
@@ -3027,6 +4197,24 @@ def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
     """
 
 def aclnnInplaceMaskedFillScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Overwrite a tensor where a mask is true.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceMaskedFillTensorGetWorkspaceSize(
+    selfRef: int | None, mask: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Overwrite a tensor where a mask is true.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMaskedFillTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Overwrite a tensor where a mask is true.

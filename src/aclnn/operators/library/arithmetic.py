@@ -1,4 +1,4 @@
-"""aclnnAdd, aclnnSub, aclnnMul, aclnnDiv: of two tensors or of a tensor and a scalar, into a third or in place."""
+"""Sums, products, quotients, powers, extremes: of two tensors or of a tensor and a scalar, into a third or in place."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     dtype_in,
     limited_dims,
     on,
+    one_of,
     present,
     public_format,
     rule,
@@ -22,10 +23,11 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
-from aclnn.core.promotion import castable, is_integer
+from aclnn.core.promotion import castable, is_floating, is_integer
 from aclnn.operators.library.common import (
+    COMPLEX,
     MODERN,
     NUMBERS,
     WITH_TRAINING,
@@ -59,11 +61,11 @@ def _of_tensors(name: str) -> Callable[[Call], D]:
     return lambda call: promoted(call, name, "other")
 
 
-def _with_scalar(name: str, out: str) -> Callable[[Call], D]:
+def _with_scalar(name: str, out: str, scalar: str = "other") -> Callable[[Call], D]:
     """The type of a tensor and scalars; on the 950 class FLOAT where 16 bits do not hold these."""
 
     def dtype(call: Call) -> D:
-        found = type_with_scalar(call, name, out)
+        found = type_with_scalar(call, name, out, scalar)
         assert found is not None
         if found not in (D.FLOAT16, D.BF16) or call.product not in CLASS_950:
             return found
@@ -340,9 +342,215 @@ def _divisive() -> tuple[Operator, ...]:
     )
 
 
+def _power(base: Any, exponent: Any) -> Any:
+    if base.dtype.kind not in "fc":
+        inverse = np.where(np.abs(base) == 1, np.power(base, exponent & 1), 0)
+        return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
+    # NumPy's powers of float32 are off by several units.
+    wide = np.result_type(base, np.float64)
+    return np.power(base.astype(wide), exponent.astype(wide))
+
+
+def _no_reciprocals(dtype: Callable[[Call], D]) -> Check:
+    def complain(call: Call) -> str | None:
+        computed, exponent = dtype(call), call["exponent"].value
+        if is_floating(computed) or computed in COMPLEX or exponent >= 0:
+            return None
+        return f"exponent: expected a number of at least 0 for integers, got {exponent}"
+
+    return rule("at least 0 for integers: exponent", complain)
+
+
+def _powers() -> tuple[Operator, ...]:
+    base, exponent = tensor_in("self", "the base"), tensor_in("exponent", "the exponent")
+    number = scalar("exponent", "the exponent")
+
+    def with_number(first: str, out: str) -> tuple[Check, ...]:
+        dtype = _with_scalar(first, out, "exponent")
+        return (
+            dtype_in(_TAKEN, first, "exponent"),
+            castable_from(dtype, out),
+            limited_dims(first),
+            _no_reciprocals(dtype),
+        )
+
+    return (
+        library_operator(
+            "pow_tensor_scalar",
+            "out = self^exponent",
+            "Powers of a tensor.",
+            (base, number, _OUT),
+            (present("self", "exponent", "out"), *with_number("self", "out"), same_shape("out", "self")),
+            _power,
+            header="pow",
+            dtype=_wide(_with_scalar("self", "out", "exponent")),
+        ),
+        library_operator(
+            "inplace_pow_tensor_scalar",
+            "selfRef = selfRef^exponent",
+            "Powers of a tensor, in place.",
+            (tensor_out("selfRef", "the base, replaced by the result"), number),
+            (present("selfRef", "exponent"), *with_number("selfRef", "selfRef")),
+            _power,
+            header="pow",
+            dtype=_wide(_with_scalar("selfRef", "selfRef", "exponent")),
+        ),
+        library_operator(
+            "pow_scalar_tensor",
+            "out = self^exponent",
+            "Powers of a number.",
+            (scalar("self", "the base"), exponent, _OUT),
+            (
+                present("self", "exponent", "out"),
+                dtype_in(_TAKEN, "self", "exponent"),
+                castable_from(_with_scalar("exponent", "out", "self"), "out"),
+                limited_dims("exponent"),
+                same_shape("out", "exponent"),
+            ),
+            _power,
+            header="pow",
+            dtype=_wide(_with_scalar("exponent", "out", "self")),
+        ),
+        library_operator(
+            "pow_tensor_tensor",
+            "out = self^exponent",
+            "Powers of a tensor by another.",
+            (base, exponent, _OUT),
+            (
+                present("self", "exponent", "out"),
+                dtype_in(_TAKEN, "self", "exponent", "out"),
+                castable_from(lambda call: promoted(call, "self", "exponent"), "out"),
+                limited_dims("self", "exponent"),
+                broadcastable("exponent", "self"),
+                broadcast_shape_of("out", "self", "exponent"),
+            ),
+            _power,
+            header="pow_tensor_tensor",
+            dtype=lambda call: promoted(call, "self", "exponent"),
+        ),
+    )
+
+
+_REAL = tuple(dtype for dtype in NUMBERS if dtype not in COMPLEX)
+_QUOTED = tuple(dtype for dtype in _REAL if dtype != D.BOOL)
+
+
+def _real(
+    name: str,
+    formula: str,
+    summary: str,
+    function: Callable[..., Any],
+    other: Parameter = _OTHER,
+    dtypes: Collection[D] = _QUOTED,
+    mode: tuple[Parameter, ...] = (),
+    header: str | None = None,
+) -> Operator:
+    """A function of a tensor and a tensor or a number, neither complex."""
+    has_number = other.kind is Kind.SCALAR
+    dtype = _wide(_with_scalar("self", "out")) if has_number else _of_tensors("self")
+    return library_operator(
+        name,
+        f"out = {formula}",
+        summary,
+        (_SELF, other, *mode, _OUT),
+        (
+            present("self", "other", "out"),
+            dtype_in(where_supported(dtypes), "self", "other", "out"),
+            castable_from(_with_scalar("self", "out") if has_number else dtype, "out"),
+            *((limited_dims("self"), same_shape("out", "self")) if has_number else (limited_dims("self", "other"),)),
+            *(() if has_number else _shapes("out", "self")),
+            *(one_of(each.name, 0, 1, 2) for each in mode),
+        ),
+        function,
+        header=header or name,
+        dtype=dtype,
+        dtypes=dtypes,
+        attributes=tuple(each.name for each in mode),
+        empty=("self",) if has_number else ("self", "other"),
+    )
+
+
+def _divided(self: Any, other: Any, mode: int) -> Any:
+    """The quotient; 1: rounded towards zero, 2: rounded down."""
+    if mode == 0:
+        return self / other
+    if mode == 2:
+        return _floor_quotient(self, other)
+    if self.dtype.kind == "f":
+        return np.trunc(self / other)
+    quotient, rest = np.divmod(self, other)
+    return quotient + ((rest != 0) & ((self < 0) != (other < 0)))
+
+
+def _floor_quotient(self: Any, other: Any) -> Any:
+    """As PyTorch's, which is infinite where the divisor is 0."""
+    found = np.floor_divide(self, other)
+    return np.where(other == 0, self / other, found) if self.dtype.kind == "f" else found
+
+
+_MODE = (Parameter("mode", "mode", Kind.INT32, "0: as it is, 1: rounded towards zero, 2: rounded down", c_type="int "),)
+_FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / other) * other"
+
 OPERATORS = (
     *_additive("add", "Add", "+", lambda self, other, alpha: self + alpha * other, WITH_TRAINING),
     *_additive("sub", "Subtract", "-", _difference, WITH_TRAINING | {Product.ATLAS_200I_500_A2}),
     *_multiplicative(),
     *_divisive(),
+    *_powers(),
+    library_operator(
+        "rsubs",
+        "out = other - alpha * self",
+        "Subtract a tensor from a number.",
+        (_SELF, _NUMBER, scalar("alpha", "the factor of self"), _OUT),
+        (
+            present("self", "other", "alpha", "out"),
+            dtype_in(_TAKEN, "self"),
+            _has_type("self", "out"),
+            _alpha(_with_scalar("self", "out")),
+            castable_from(_with_scalar("self", "out"), "out"),
+            limited_dims("self"),
+            same_shape("out", "self"),
+        ),
+        lambda self, other, alpha: _difference(other, self, alpha),
+        header="rsub",
+        dtype=_with_scalar("self", "out"),
+    ),
+    _real("maximum", "max(self, other)", "The greater of two tensors; NaN if one is.", np.maximum, dtypes=_REAL),
+    _real("minimum", "min(self, other)", "The less of two tensors; NaN if one is.", np.minimum, dtypes=_REAL),
+    *(
+        _real(
+            f"remainder_tensor_{kind}",
+            _FLOOR,
+            f"Remainders by a {kind}, of its sign.",
+            np.remainder,
+            other,
+            header="remainder",
+        )
+        for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
+    ),
+    *(
+        _real(f"fmod_{kind}", _TRUNC, f"Remainders by a {kind}, of the sign of self.", np.fmod, other)
+        for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
+    ),
+    _real("floor_divide", "floor(self / other)", "Quotients of tensors, rounded down.", _floor_quotient),
+    _real(
+        "floor_divides",
+        "floor(self / other)",
+        "Quotients by a number, rounded down.",
+        _floor_quotient,
+        _NUMBER,
+        header="floor_divide",
+    ),
+    *(
+        _real(
+            name,
+            "self / other, rounded as mode says",
+            f"Quotients by a {kind}, rounded on demand.",
+            _divided,
+            other,
+            mode=_MODE,
+            header="div",
+        )
+        for name, kind, other in (("div_mod", "tensor", _OTHER), ("div_mods", "number", _NUMBER))
+    ),
 )

@@ -51,10 +51,10 @@ def promoted(call: Call, first: str, second: str) -> D:
     return found
 
 
-def type_with_scalar(call: Call, name: str, out: str) -> D | None:
-    """The type in which a tensor and the scalar ``other`` are computed; None when the two have none."""
+def type_with_scalar(call: Call, name: str, out: str, scalar: str = "other") -> D | None:
+    """The type in which a tensor and a scalar are computed; None when the two have none."""
     tensor: D = call[name].dtype
-    number: D = call["other"].dtype
+    number: D = call[scalar].dtype
     if promote(number, number) is None:
         return None
     modern = call.product in CLASS_950

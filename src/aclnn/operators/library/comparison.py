@@ -1,4 +1,4 @@
-"""aclnnEqTensor, aclnnNeTensor, aclnnNeScalar, aclnnGtScalar, aclnnLtScalar, aclnnIsFinite."""
+"""Comparisons of two tensors or of a tensor and a number, what tells numbers from others, and logic."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
     dtype_in,
+    extents,
     limited_dims,
     only_if,
     present,
     promotable,
     rule,
+    same_dtype,
     same_shape,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Operator
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
@@ -58,7 +60,7 @@ def _comparison_type(call: Call) -> D | None:
     """Return arithmetic's type; on older products ordered comparisons promote the pair."""
     tensor: D = call["self"].dtype
     number: D = call["other"].dtype
-    if call.product in CLASS_950 or call.operator.name == "ne_scalar":
+    if call.product in CLASS_950 or call.operator.name in ("eq_scalar", "ne_scalar"):
         return type_with_scalar(call, "self", "out")
     if is_floating(tensor) and number == D.DOUBLE:
         return tensor
@@ -101,27 +103,112 @@ def _equal_types(product: Product) -> Collection[D]:
     return where_supported((*NUMBERS, D.UINT64) if product in CLASS_950 else NUMBERS)(product)
 
 
-OPERATORS = (
-    library_operator(
-        "eq_tensor",
-        "out = self == other",
-        "Compare two tensors: equal.",
+_ORDERED_TYPES = where_supported(_ORDERED)
+_RESULT_TYPES = where_supported((*_ORDERED, *COMPLEX))
+
+
+def _with_tensor(
+    name: str,
+    symbol: str,
+    summary: str,
+    function: Callable[[Any, Any], Any],
+    taken: Callable[[Product], Collection[D]] = _ORDERED_TYPES,
+    results: Callable[[Product], Collection[D]] = _RESULT_TYPES,
+    dtypes: Collection[D] = _ORDERED,
+) -> Operator:
+    return library_operator(
+        name,
+        f"out = self {symbol} other",
+        summary,
         (_SELF, _OTHER, _OUT),
         (
             present("self", "other", "out"),
-            dtype_in(_equal_types, "self", "other", "out"),
+            dtype_in(taken, "self", "other"),
+            dtype_in(results, "out"),
             promotable("self", "other"),
             limited_dims("self", "other"),
             broadcastable("other", "self"),
             broadcast_shape_of("out", "self", "other"),
         ),
-        operator.eq,
-        header="eq_tensor",
+        function,
+        header=name,
         dtype=lambda call: promoted(call, "self", "other"),
-        dtypes=(*NUMBERS, D.UINT64),
-        products=WITH_INFERENCE,
+        dtypes=dtypes,
         empty=("self", "other"),
+    )
+
+
+def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> Operator:
+    words = name.removeprefix("logical_")
+    return library_operator(
+        name,
+        f"out = self is not zero {words} other is not zero",
+        summary,
+        (_SELF, _OTHER, _OUT),
+        (
+            present("self", "other", "out"),
+            dtype_in(where_supported(NUMBERS), "self", "other"),
+            limited_dims("self", "other"),
+            broadcastable("other", "self"),
+            broadcast_shape_of("out", "self", "other"),
+        ),
+        function,
+        header=name,
+        empty=("self", "other"),
+    )
+
+
+_TOLD = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+_BOOLEAN = rule(
+    "data type ACL_BOOL: out",
+    lambda call: (
+        None if call["out"].dtype == D.BOOL else f"out: expected data type ACL_BOOL, got {call['out'].dtype.c_name}"
     ),
+)
+
+
+def _told(name: str, words: str, summary: str, function: Callable[[Any], Any], header: str) -> Operator:
+    return library_operator(
+        name,
+        f"out = self is {words}",
+        summary,
+        (_SELF, _OUT),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(_TOLD), "self"),
+            _BOOLEAN,
+            limited_dims("self"),
+            same_shape("out", "self"),
+        ),
+        function,
+        header=header,
+        dtypes=_TOLD,
+        products=WITH_TRAINING,
+    )
+
+
+def _close(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    return np.isclose(self.astype(np.float64), other.astype(np.float64), rtol, atol, equal_nan)
+
+
+def _same(self: Any, other: Any) -> Any:
+    return np.array_equal(self, other)
+
+
+OPERATORS = (
+    _with_tensor(
+        "eq_tensor",
+        "==",
+        "Compare two tensors: equal.",
+        operator.eq,
+        _equal_types,
+        _equal_types,
+        (*NUMBERS, D.UINT64),
+    ),
+    _with_tensor("gt_tensor", ">", "Compare two tensors: greater.", operator.gt),
+    _with_tensor("ge_tensor", ">=", "Compare two tensors: greater or equal.", operator.ge),
+    _with_tensor("lt_tensor", "<", "Compare two tensors: less.", operator.lt),
+    _with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le),
     library_operator(
         "ne_tensor",
         "out = self != other",
@@ -141,6 +228,16 @@ OPERATORS = (
         dtype=lambda call: promoted(call, "self", "other"),
         products=WITH_TRAINING,
         empty=("self", "other"),
+    ),
+    _with_scalar(
+        "eq_scalar",
+        "==",
+        "Compare a tensor with a number: equal.",
+        operator.eq,
+        NUMBERS,
+        NUMBERS,
+        WITH_TRAINING,
+        "const aclrtStream ",
     ),
     _with_scalar(
         "ne_scalar",
@@ -170,28 +267,77 @@ OPERATORS = (
         _ORDERED,
         WITH_TRAINING | {Product.ATLAS_200I_500_A2},
     ),
+    _with_scalar(
+        "ge_scalar",
+        ">=",
+        "Compare a tensor with a number: greater or equal.",
+        operator.ge,
+        _ORDERED,
+        (*_ORDERED, *COMPLEX),
+        WITH_TRAINING,
+    ),
+    _with_scalar(
+        "le_scalar",
+        "<=",
+        "Compare a tensor with a number: less or equal.",
+        operator.le,
+        _ORDERED,
+        (*_ORDERED, *COMPLEX),
+        WITH_TRAINING,
+    ),
+    _told("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
+    _told("is_pos_inf", "inf", "Find positive infinities.", lambda x: x == np.inf, "isposinf"),
+    _told("is_neg_inf", "-inf", "Find negative infinities.", lambda x: x == -np.inf, "isneginf"),
     library_operator(
-        "is_finite",
-        "out = self is neither infinite nor NaN",
-        "Tell finite numbers from others.",
-        (_SELF, _OUT),
+        "is_close",
+        "out = |self - other| <= atol + rtol * |other|",
+        "Tell which elements of two tensors are close to one another.",
         (
-            present("self", "out"),
-            dtype_in(where_supported((*REAL_FLOATING, *INTEGERS, D.BOOL)), "self"),
+            _SELF,
+            _OTHER,
+            Parameter("rtol", "rtol", Kind.DOUBLE, "the tolerance relative to other"),
+            Parameter("atol", "atol", Kind.DOUBLE, "the absolute tolerance"),
+            Parameter("equal_nan", "equal_nan", Kind.BOOL, "NaN is close to NaN"),
+            _OUT,
+        ),
+        (
+            present("self", "other", "out"),
+            dtype_in(where_supported(_TOLD), "self"),
+            same_dtype("other", "self"),
+            _BOOLEAN,
+            limited_dims("self", "other"),
+            broadcastable("other", "self"),
+            broadcast_shape_of("out", "self", "other"),
+        ),
+        _close,
+        header="isclose",
+        dtypes=_TOLD,
+        attributes=("rtol", "atol", "equal_nan"),
+    ),
+    library_operator(
+        "equal",
+        "out = self and other have one shape and equal elements",
+        "Tell whether two tensors are equal.",
+        (_SELF, _OTHER, tensor_out("out", "true or false, one element")),
+        (
+            present("self", "other", "out"),
+            dtype_in(where_supported(NUMBERS), "self", "other"),
+            same_dtype("other", "self"),
+            _BOOLEAN,
+            limited_dims("self", "other"),
             rule(
-                "data type ACL_BOOL: out",
+                "one element: out",
                 lambda call: (
                     None
-                    if call["out"].dtype == D.BOOL
-                    else f"out: expected data type ACL_BOOL, got {call['out'].dtype.c_name}"
+                    if call["out"].size == 1
+                    else f"out: expected one element, got shape {extents(call['out'].shape)}"
                 ),
             ),
-            limited_dims("self"),
-            same_shape("out", "self"),
         ),
-        np.isfinite,
-        header="isfinite",
-        dtypes=(*REAL_FLOATING, *INTEGERS, D.BOOL),
-        products=WITH_TRAINING,
+        _same,
+        header="equal",
     ),
+    _logical("logical_and", "And of what is not zero.", np.logical_and),
+    _logical("logical_or", "Or of what is not zero.", np.logical_or),
+    _logical("logical_xor", "Exclusive or of what is not zero.", np.logical_xor),
 )

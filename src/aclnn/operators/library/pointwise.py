@@ -1,9 +1,10 @@
-"""aclnnInplaceAddcmul, aclnnInplaceAddcdiv, aclnnInplaceLerps, aclnnClamp, aclnnInplaceMaskedFillScalar."""
+"""Functions of three operands: aclnnAddcmul, aclnnAddcdiv, aclnnLerp, bounds, aclnnSWhere, masked filling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     present,
+    promotable,
     real,
     rule,
     same_dtype,
@@ -26,13 +28,15 @@ from aclnn.core.checks import (
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.promotion import is_floating, promote
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     INTEGERS,
+    NUMBERS,
     REAL_FLOATING,
+    UNSIGNED,
     WITH_INFERENCE,
     WITH_TRAINING,
     camel,
@@ -51,9 +55,9 @@ def _replaced(const: bool = False) -> Parameter:
     return tensor_out("selfRef", "the first operand, replaced by the result", const)
 
 
-def _joint(call: Call) -> D:
-    dtypes: list[D] = [call[name].dtype for name in ("selfRef", "tensor1", "tensor2")]
-    return reduce(_promoted, dtypes)
+def _joint(*names: str) -> Callable[[Call], D]:
+    """The type to which tensors promote, null ones left away; DT_UNDEFINED if there is none."""
+    return lambda call: reduce(_promoted, [call[name].dtype for name in names if call[name] is not None])
 
 
 def _promoted(first: D, second: D) -> D:
@@ -61,42 +65,97 @@ def _promoted(first: D, second: D) -> D:
     return D.DT_UNDEFINED if found is None else found
 
 
-def _fused(name: str, symbol: str, summary: str, function: Callable[..., Any], dtypes: Collection[D]) -> Operator:
+def _broadcast_to(out: str, *names: str) -> Check:
+    """All of the tensors broadcast to the shape of out; null ones are left away."""
+
+    def complain(call: Call) -> str | None:
+        given = [name for name in names if call[name] is not None]
+        shapes = [call[name].shape for name in given]
+        if broadcast_shape(*shapes) == call[out].shape:
+            return None
+        texts = " and ".join(map(extents, shapes))
+        return f"{given[-1]}: expected shapes that broadcast to {extents(call[out].shape)} (that of {out}), got {texts}"
+
+    return rule(f"broadcast to {out}: {names[-1]}", complain)
+
+
+def _fused(
+    name: str, symbol: str, summary: str, function: Callable[..., Any], dtypes: Collection[D]
+) -> Iterator[Operator]:
     taken = where_supported(dtypes)
+    for first, out, words in (("self", "out", ""), ("selfRef", "selfRef", ", in place")):
+        tensors = (first, "tensor1", "tensor2")
+        in_place, joint = out == first, _joint(*tensors)
 
-    def joint(call: Call) -> str | None:
-        if _joint(call) in taken(call.product):
-            return None
-        names = ", ".join(call[name].dtype.c_name for name in ("selfRef", "tensor1", "tensor2"))
-        return f"tensor2: expected data types that promote to one that {call.operator.function} takes, got {names}"
+        def known(call: Call, tensors: tuple[str, ...] = tensors, joint: Callable[[Call], D] = joint) -> str | None:
+            if joint(call) in taken(call.product):
+                return None
+            names = ", ".join(call[name].dtype.c_name for name in tensors)
+            return f"tensor2: expected data types that promote to one that {call.operator.function} takes, got {names}"
 
-    def shape(call: Call) -> str | None:
-        shapes = [call[name].shape for name in ("selfRef", "tensor1", "tensor2")]
-        if broadcast_shape(*shapes) == shapes[0]:
-            return None
-        texts = " and ".join(map(extents, shapes[1:]))
-        return f"tensor2: expected shapes that broadcast to {extents(shapes[0])} (that of selfRef), got {texts}"
+        yield library_operator(
+            f"inplace_{name}" if in_place else name,
+            f"{out} = {first} + value * tensor1 {symbol} tensor2",
+            f"{summary}{words}.",
+            (
+                _replaced(const=True) if in_place else tensor_in("self", "the first operand"),
+                *(_FIRST, _SECOND, _VALUE),
+                *(() if in_place else (tensor_out(),)),
+            ),
+            (
+                present(*dict.fromkeys((*tensors, "value", out))),
+                dtype_in(taken, *tensors),
+                # Of floating types and INT64 any three do.
+                *([rule("promotable to one that is taken: tensor2", known)] if D.UINT8 in dtypes else []),
+                castable_from(joint, out),
+                limited_dims(*tensors),
+                _broadcast_to(out, *tensors),
+            ),
+            function,
+            header=name,
+            dtype=joint,
+            dtypes=dtypes,
+            products=WITH_TRAINING,
+        )
 
-    return library_operator(
-        name,
-        f"selfRef = selfRef + value * tensor1 {symbol} tensor2",
-        summary,
-        (_replaced(const=True), _FIRST, _SECOND, _VALUE),
-        (
-            present("selfRef", "tensor1", "tensor2", "value"),
-            dtype_in(taken, "selfRef", "tensor1", "tensor2"),
-            # Of floating types and INT64 any three do.
-            *([rule("promotable to one that is taken: tensor2", joint)] if D.UINT8 in dtypes else []),
-            castable_from(_joint, "selfRef"),
-            limited_dims("selfRef", "tensor1", "tensor2"),
-            rule("broadcast to selfRef: tensor2", shape),
-        ),
-        function,
-        header=name.removeprefix("inplace_"),
-        dtype=_joint,
-        dtypes=dtypes,
-        products=WITH_TRAINING,
+
+def _lerps() -> Iterator[Operator]:
+    weights = (
+        ("lerps", scalar("weight", "0: the first, 1: end"), "lerp_scalar"),
+        ("lerp", tensor_in("weight", "0: the first, 1: end"), "lerp_tensor"),
     )
+    for (name, weight, header), first in product(weights, ("self", "selfRef")):
+        in_place, is_number = first == "selfRef", weight.kind is Kind.SCALAR
+        out = first if in_place else "out"
+        tensors = (first, "end", *(() if is_number else ("weight",)))
+        yield library_operator(
+            f"inplace_{name}" if in_place else name,
+            f"{out} = {first} + weight * (end - {first})",
+            f"Interpolate between two tensors{', into the first' if in_place else ''}.",
+            (
+                _replaced() if in_place else tensor_in("self", "the first operand"),
+                *(tensor_in("end", "the second operand"), weight),
+                *(() if in_place else (tensor_out(),)),
+            ),
+            (
+                present(*dict.fromkeys((first, "end", "weight", out))),
+                dtype_in(floating, *tensors),
+                *(same_dtype(each, first) for each in dict.fromkeys((*tensors[1:], out)) if each != first),
+                *((real("weight"),) if is_number else ()),
+                limited_dims(*tensors),
+                _broadcast_to(out, *tensors),
+            ),
+            _lerp,
+            header=header,
+            dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+            products=WITH_TRAINING,
+        )
+
+
+def _lerp(self: Any, end: Any, weight: Any) -> Any:
+    """As PyTorch's, which is exact at both ends."""
+    weight = np.float32(weight) if weight.ndim == 0 else weight
+    return np.where(np.abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
 
 
 def _bounded(call: Call) -> str | None:
@@ -105,17 +164,21 @@ def _bounded(call: Call) -> str | None:
     return None
 
 
+def _bounds(call: Call) -> Iterator[Any]:
+    return (call.arguments.get(name) for name in ("clipValueMin", "clipValueMax"))
+
+
 def _clamp_type(call: Call) -> D:
     """On the 950 class integers between floating bounds are compared as FLOAT; elsewhere out's type decides."""
-    dtype: D = call["self"].dtype
+    dtype: D = call[call.operator.parameters[0].name].dtype
     if call.product not in CLASS_950:
-        return call["out"].dtype
-    bounds = [call[name].dtype for name in ("clipValueMin", "clipValueMax") if call[name] is not None]
-    return D.FLOAT if not is_floating(dtype) and any(map(is_floating, bounds)) else dtype
+        return call[call.operator.outputs[0].name].dtype
+    given = [bound.dtype for bound in _bounds(call) if bound is not None]
+    return D.FLOAT if not is_floating(dtype) and any(map(is_floating, given)) else dtype
 
 
 def _clamp(call: Call) -> Callable[..., Any]:
-    low, high = (None if call[name] is None else call[name].value for name in ("clipValueMin", "clipValueMax"))
+    low, high = (None if bound is None else bound.value for bound in _bounds(call))
 
     def clamp(values: Any) -> Any:
         if low is not None:
@@ -127,89 +190,198 @@ def _clamp(call: Call) -> Callable[..., Any]:
     return clamp
 
 
-def _clamp_work(call: Call) -> Library | None:
-    if call["out"].size == 0:
-        return None
-    return Library(_clamp(call), ("self",), ("out",), _clamp_type(call))
+def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: str) -> Operator:
+    """Bounds that are numbers; an operator whose name begins with ``inplace`` replaces its argument."""
+    in_place = name.startswith("inplace")
+    first = "selfRef" if in_place else "self"
+    out = first if in_place else "out"
+    required = [bound.name for bound in bounds if not bound.optional]
 
+    def work(call: Call) -> Library | None:
+        if call[out].size == 0:
+            return None
+        return Library(_clamp(call), (first,), (out,), _clamp_type(call))
 
-_CLAMPED = where_supported((*REAL_FLOATING, *INTEGERS))
-_FUSED = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)
-
-OPERATORS = (
-    _fused(
-        "inplace_addcmul",
-        "*",
-        "Add a multiple of a product of two tensors, in place.",
-        lambda self, first, second, value: self + value * first * second,
-        (*_FUSED, D.INT8, D.UINT8, D.INT32, D.INT64),
-    ),
-    _fused(
-        "inplace_addcdiv",
-        "/",
-        "Add a multiple of a quotient of two tensors, in place.",
-        lambda self, first, second, value: self + value * (first / second),
-        (*_FUSED, D.INT64),
-    ),
-    library_operator(
-        "inplace_lerps",
-        "selfRef = selfRef + weight * (end - selfRef)",
-        "Interpolate between two tensors, into the first.",
-        (_replaced(), tensor_in("end", "the second operand"), scalar("weight", "0: selfRef, 1: end")),
-        (
-            present("selfRef", "end", "weight"),
-            dtype_in(floating, "selfRef", "end"),
-            same_dtype("end", "selfRef"),
-            real("weight"),
-            broadcastable("end", "selfRef"),
-            broadcast_shape_of("selfRef", "selfRef", "end"),
-            limited_dims("selfRef", "end"),
-        ),
-        lambda self, end, weight: self + np.float32(weight) * (end - self),
-        header="lerp_scalar",
-        dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
-        products=WITH_TRAINING,
-    ),
-    Operator(
-        name="clamp",
-        function=camel("clamp"),
-        summary="Bound a tensor from below, above or both.",
-        formula="out = min(max(self, clipValueMin), clipValueMax)",
+    least = f"max({first}, clipValueMin)" if bounds[0].name == "clipValueMin" else first
+    formula = f"min({least}, clipValueMax)" if bounds[-1].name == "clipValueMax" else least
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=f"{out} = {formula}",
         parameters=(
-            tensor_in("self", "the numbers"),
-            Parameter("clipValueMin", "clip_value_min", Kind.SCALAR, "the least; null: none", optional=True),
-            Parameter("clipValueMax", "clip_value_max", Kind.SCALAR, "the greatest; null: none", optional=True),
-            tensor_out(),
+            _replaced() if in_place else tensor_in("self", "the numbers"),
+            *bounds,
+            *(() if in_place else (tensor_out(),)),
         ),
         support=support((*REAL_FLOATING, *INTEGERS), WITH_INFERENCE),
         checks=(
-            present("self", "out"),
-            rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),
-            dtype_in(_CLAMPED, "self", "out"),
-            same_shape("out", "self"),
-            limited_dims("self"),
-            real("clipValueMin", "clipValueMax"),
-            castable_from(lambda call: _clamp_type(call) if call.product in CLASS_950 else call["self"].dtype, "out"),
+            present(*dict.fromkeys((first, *required, out))),
+            *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
+            dtype_in(_CLAMPED, *dict.fromkeys((first, out))),
+            *(() if in_place else (same_shape("out", "self"),)),
+            limited_dims(first),
+            real(*(bound.name for bound in bounds)),
+            castable_from(lambda call: _clamp_type(call) if call.product in CLASS_950 else call[first].dtype, out),
         ),
-        work=_clamp_work,
-        in_header_of="clamp",
-    ),
-    library_operator(
-        "inplace_masked_fill_scalar",
+        work=work,
+        in_header_of=header,
+    )
+
+
+def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) -> Operator:
+    """Bounds that are tensors. The lower one wins where it exceeds the upper."""
+    in_place = name.startswith("inplace")
+    first = "selfRef" if in_place else "self"
+    out = first if in_place else "out"
+    names = tuple(bound.name for bound in bounds)
+    required = [bound.name for bound in bounds if not bound.optional]
+    joint = _joint(first, *names)
+
+    def work(call: Call) -> Library | None:
+        given = [bound for bound in names if call[bound] is not None]
+        if any(call[each].size == 0 for each in (first, *given)):
+            return None
+
+        def clamp(values: Any, *limits: Any) -> Any:
+            found = dict(zip(given, limits, strict=True))
+            if "clipValueMax" in found:
+                values = np.minimum(values, found["clipValueMax"])
+            return np.maximum(values, found["clipValueMin"]) if "clipValueMin" in found else values
+
+        return Library(clamp, (first, *given), (out,), joint(call))
+
+    greatest = f"min({first}, clipValueMax)" if bounds[-1].name == "clipValueMax" else first
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=f"{out} = " + (f"max({greatest}, clipValueMin)" if bounds[0].name == "clipValueMin" else greatest),
+        parameters=(
+            _replaced() if in_place else tensor_in("self", "the numbers"),
+            *bounds,
+            *(() if in_place else (tensor_out(),)),
+        ),
+        support=support((*REAL_FLOATING, *INTEGERS), WITH_INFERENCE),
+        checks=(
+            present(*dict.fromkeys((first, *required, out))),
+            *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
+            dtype_in(_CLAMPED, *dict.fromkeys((first, out))),
+            castable_from(joint, out),
+            limited_dims(first),
+            _broadcast_to(out, first, *names),
+        ),
+        work=work,
+        in_header_of=name.removeprefix("inplace_"),
+    )
+
+
+_CLAMPED = where_supported((*REAL_FLOATING, *INTEGERS))
+_CHOSEN = (*NUMBERS, *UNSIGNED)
+_FUSED = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)
+
+
+def _limit(kind: Kind, name: str, optional: bool = False) -> Parameter:
+    meaning = "the least" if name == "Min" else "the greatest"
+    python_name = f"clip_value_{name.lower()}"
+    return Parameter(f"clipValue{name}", python_name, kind, f"{meaning}{'; null: none' if optional else ''}", optional)
+
+
+_MIN, _MAX = (_limit(Kind.SCALAR, name) for name in ("Min", "Max"))
+_MINIMA, _MAXIMA = (_limit(Kind.INPUT, name) for name in ("Min", "Max"))
+_FILLED = (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT32, D.INT64)
+
+
+def _masked_fill(name: str, value: Parameter) -> Operator:
+    single = rule(
+        "one element: value",
+        lambda call: (
+            None
+            if call["value"].size == 1
+            else f"value: expected one element, got shape {extents(call['value'].shape)}"
+        ),
+    )
+    return library_operator(
+        name,
         "selfRef = value where mask",
         "Overwrite a tensor where a mask is true.",
-        (_replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), scalar("value", "the number")),
+        (_replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), value),
         (
             present("selfRef", "mask", "value"),
-            dtype_in(where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT32, D.INT64)), "selfRef"),
+            dtype_in(where_supported(_FILLED), "selfRef"),
             dtype_in(lambda product: {D.BOOL}, "mask"),
             limited_dims("selfRef", "mask"),
+            *((single,) if value.is_tensor else ()),
             broadcastable("mask", "selfRef"),
             broadcast_shape_of("selfRef", "selfRef", "mask"),
         ),
-        lambda self, mask, value: np.where(mask, convert(np.asarray(value), self.dtype), self),
-        header="masked_fill_scalar",
-        dtypes=(D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT32, D.INT64),
+        lambda self, mask, value: np.where(mask, convert(value.reshape(()), self.dtype), self),
+        header=name.removeprefix("inplace_"),
+        dtypes=_FILLED,
         empty=("mask",),
+    )
+
+
+OPERATORS = (
+    *_fused(
+        "addcmul",
+        "*",
+        "Add a multiple of a product of two tensors",
+        lambda self, first, second, value: self + value * first * second,
+        (*_FUSED, D.INT8, D.UINT8, D.INT32, D.INT64),
     ),
+    *_fused(
+        "addcdiv",
+        "/",
+        "Add a multiple of a quotient of two tensors",
+        lambda self, first, second, value: self + value * (first / second),
+        (*_FUSED, D.INT64),
+    ),
+    *_lerps(),
+    _bounded_by(
+        "clamp",
+        "Bound a tensor from below, above or both.",
+        tuple(_limit(Kind.SCALAR, name, optional=True) for name in ("Min", "Max")),
+        "clamp",
+    ),
+    _bounded_by("clamp_min", "Bound a tensor from below.", (_MIN,), "clamp"),
+    _bounded_by("clamp_max", "Bound a tensor from above.", (_MAX,), "clamp"),
+    _bounded_by("inplace_clamp_max", "Bound a tensor from above, in place.", (_MAX,), "clamp"),
+    _bounded_by("hardtanh", "Bound a tensor from below and above.", (_MIN, _MAX), "hardtanh"),
+    _bounded_by("inplace_hardtanh", "Bound a tensor from below and above, in place.", (_MIN, _MAX), "hardtanh"),
+    _bounded_by_tensors(
+        "clamp_tensor",
+        "Bound each element from below, above or both.",
+        tuple(_limit(Kind.INPUT, name, optional=True) for name in ("Min", "Max")),
+    ),
+    *(
+        _bounded_by_tensors(f"{where}clamp_{name}_tensor", f"Bound each element from {side}{words}.", (bound,))
+        for name, side, bound in (("min", "below", _MINIMA), ("max", "above", _MAXIMA))
+        for where, words in (("", ""), ("inplace_", ", in place"))
+    ),
+    library_operator(
+        "s_where",
+        "out = self where condition, else other",
+        "Choose between two tensors by a third.",
+        (
+            tensor_in("condition", "BOOL or UINT8"),
+            tensor_in("self", "what is chosen where condition is true"),
+            tensor_in("other", "what is chosen elsewhere"),
+            tensor_out(),
+        ),
+        (
+            present("condition", "self", "other", "out"),
+            dtype_in(where_supported(_CHOSEN), "self", "other", "out"),
+            dtype_in(lambda product: {D.BOOL, D.UINT8}, "condition"),
+            promotable("self", "other"),
+            limited_dims("self", "other", "condition"),
+            _broadcast_to("out", "self", "other", "condition"),
+        ),
+        lambda condition, self, other: np.where(condition, self, other),
+        header="s_where",
+        dtypes=_CHOSEN,
+        empty=("condition", "self", "other"),
+    ),
+    _masked_fill("inplace_masked_fill_scalar", scalar("value", "the number")),
+    _masked_fill("inplace_masked_fill_tensor", tensor_in("value", "the number, one element")),
 )

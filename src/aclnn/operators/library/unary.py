@@ -1,13 +1,19 @@
-"""aclnnAbs, aclnnCeil, aclnnNeg, aclnnExp, aclnnSqrt, aclnnReciprocal."""
+"""Functions of one number: aclnnAbs, aclnnNeg, aclnnSign, those that round, exponentials, roots, logarithms, sines …
+
+Most exist in place too.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
+    broadcast_shape_of,
+    broadcastable,
     castable_from,
     dtype_in,
     limited_dims,
@@ -26,6 +32,7 @@ from aclnn.operators.library.common import (
     INTEGERS,
     NUMBERS,
     REAL_FLOATING,
+    UNSIGNED,
     WITH_INFERENCE,
     library_operator,
     tensor_in,
@@ -53,17 +60,34 @@ def _computed(call: Call) -> D:
     return D.DOUBLE if (call.operator.name, dtype) == ("sqrt", D.INT64) else D.FLOAT
 
 
+def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Compute in twice the precision: NumPy's functions of float32 are off by several units on some processors."""
+    return lambda x: function(x.astype(np.result_type(x, np.float64)))
+
+
+def _rounded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Leave integers, which older releases of NumPy would make floating."""
+    return lambda x: function(x) if x.dtype.kind == "f" else x
+
+
+def _sign(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return np.where(x == 0, 0, x / np.abs(x))
+    return x if x.dtype == np.bool_ else np.sign(x)
+
+
 def _function(
     name: str,
     formula: str,
     summary: str,
     dtypes: Collection[D],
     function: Callable[[Any], Any],
-    dtype: Callable[[Call], D],
+    dtype: Callable[[Call], D] = _computed,
+    stream_type: str = "aclrtStream ",
 ) -> Operator:
     return library_operator(
         name,
-        formula,
+        f"out = {formula}",
         summary,
         (_SELF, _OUT),
         (
@@ -77,8 +101,80 @@ def _function(
         header=name,
         dtype=dtype,
         dtypes=dtypes,
+        stream_type=stream_type,
     )
 
+
+def _of_one_type(
+    name: str,
+    formula: str,
+    summary: str,
+    dtypes: Collection[D],
+    function: Callable[[Any], Any],
+    stream_type: str = "aclrtStream ",
+) -> Operator:
+    """A function whose result has the type of its argument."""
+    return library_operator(
+        name,
+        f"out = {formula}",
+        summary,
+        (_SELF, _OUT),
+        (
+            present("self", "out"),
+            same_dtype("out", "self"),
+            dtype_in(where_supported(dtypes), "self"),
+            same_shape("out", "self"),
+            limited_dims("self"),
+        ),
+        function,
+        header=name,
+        dtypes=dtypes,
+        stream_type=stream_type,
+    )
+
+
+def _in_place(forward: Operator, function: Callable[[Any], Any], dtypes: Collection[D] = _FIELDS) -> Operator:
+    """The function that replaces its argument, of those data types of the forward function's."""
+    taken = frozenset[D]().union(*forward.support.values()) & frozenset(dtypes)
+    return library_operator(
+        f"inplace_{forward.name}",
+        forward.formula.replace("self", "selfRef").replace("out", "selfRef"),
+        f"{forward.summary[:-1]}, in place.",
+        (tensor_out("selfRef", "x, replaced by the result"),),
+        (present("selfRef"), dtype_in(where_supported(taken), "selfRef"), limited_dims("selfRef")),
+        function,
+        header=forward.name,
+        dtypes=taken,
+        stream_type=forward.stream_type,
+    )
+
+
+def _elementary(
+    name: str,
+    formula: str,
+    summary: str,
+    function: Callable[[Any], Any],
+    dtypes: Collection[D] = NUMBERS,
+    stream_type: str = "aclrtStream ",
+) -> tuple[Operator, Operator]:
+    """An elementary function, and that in place."""
+    forward = _function(name, formula, summary, dtypes, _wide(function), stream_type=stream_type)
+    return forward, _in_place(forward, _wide(function))
+
+
+def _and_in_place(forward: Operator, function: Callable[[Any], Any], dtypes: Collection[D]) -> tuple[Operator, ...]:
+    return forward, _in_place(forward, function, dtypes)
+
+
+def _tanh_gradient(dy: Any, y: Any) -> Any:
+    return dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64)))
+
+
+_CONST_STREAM = "const aclrtStream "
+_REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+_WITHOUT_DOUBLE = tuple(dtype for dtype in _REAL if dtype != D.DOUBLE)
+_EXACT = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 OPERATORS = (
     library_operator(
@@ -105,50 +201,132 @@ OPERATORS = (
         dtypes=_WITH_MAGNITUDE,
         stream_type="const aclrtStream ",
     ),
-    library_operator(
-        "ceil",
-        "out = least integer not below self",
-        "Round up to an integer.",
-        (_SELF, _OUT),
-        (
-            present("self", "out"),
-            same_dtype("out", "self"),
-            dtype_in(where_supported(REAL_FLOATING), "self"),
-            same_shape("out", "self"),
-            limited_dims("self"),
+    *_and_in_place(
+        _of_one_type(
+            "ceil", "least integer not below self", "Round up to an integer.", REAL_FLOATING, np.ceil, _CONST_STREAM
         ),
         np.ceil,
-        header="ceil",
-        dtypes=REAL_FLOATING,
-        stream_type="const aclrtStream ",
+        REAL_FLOATING,
+    ),
+    *_and_in_place(
+        _of_one_type(
+            "floor", "greatest integer not above self", "Round down to an integer.", _EXACT, _rounded(np.floor)
+        ),
+        _rounded(np.floor),
+        _EXACT,
+    ),
+    _of_one_type(
+        "round",
+        "integer next to self, the even one of two",
+        "Round to the next integer.",
+        (*REAL_FLOATING, D.INT32, D.INT64),
+        np.rint,
+        _CONST_STREAM,
+    ),
+    _of_one_type("trunc", "self without its fraction", "Round towards zero.", (D.FLOAT, D.FLOAT16, D.BF16), np.trunc),
+    _of_one_type(
+        "sign",
+        "1, 0 or -1, as self is positive, zero or negative; self / |self| for a complex one",
+        "Signs.",
+        (*REAL_FLOATING, D.INT32, D.INT64, D.BOOL, *COMPLEX),
+        _sign,
+        _CONST_STREAM,
+    ),
+    _of_one_type(
+        "bitwise_not", "~self", "The other value of each bit; of BOOL not self.", (*INTEGERS, D.BOOL), np.invert
     ),
     _function(
         "neg",
-        "out = -self",
+        "-self",
         "Negate.",
         (*REAL_FLOATING, D.INT8, D.INT32, D.INT64, *COMPLEX),
         np.negative,
         lambda call: call["self"].dtype,
     ),
-    _function("exp", "out = e^self", "Exponentials.", (*_FIELDS, D.BOOL, D.INT64), np.exp, _computed),
-    _function("sqrt", "out = sqrt(self)", "Square roots.", NUMBERS, np.sqrt, _computed),
+    *_elementary("exp", "e^self", "Exponentials.", np.exp, (*_FIELDS, D.BOOL, D.INT64)),
+    *_elementary(
+        "expm1",
+        "e^self - 1",
+        "Exponentials less one, accurate near zero.",
+        np.expm1,
+        (D.FLOAT, D.FLOAT16, D.BF16, D.INT64, D.BOOL),
+        _CONST_STREAM,
+    ),
+    *_and_in_place(_function("sqrt", "sqrt(self)", "Square roots.", NUMBERS, np.sqrt), np.sqrt, _FIELDS),
+    *_elementary("rsqrt", "1 / sqrt(self)", "Reciprocals of square roots.", lambda x: 1 / np.sqrt(x)),
+    *_elementary("log", "ln self", "Natural logarithms.", np.log),
+    *_elementary("log2", "ln self / ln 2", "Logarithms to base 2.", np.log2),
+    *_elementary("log10", "ln self / ln 10", "Logarithms to base 10.", np.log10),
+    *_elementary("log1p", "ln(1 + self)", "Logarithms of 1 + x, accurate near zero.", np.log1p, _REAL),
+    *_elementary("sin", "sin self", "Sines.", np.sin),
+    *_elementary("cos", "cos self", "Cosines.", np.cos, stream_type=_CONST_STREAM),
+    *_elementary("atan", "arctan self", "Arctangents.", np.arctan, _REAL, _CONST_STREAM),
+    *_elementary("erf", "erf self", "The error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
+    *_elementary("tanh", "tanh self", "Hyperbolic tangents.", np.tanh, _WITHOUT_DOUBLE, _CONST_STREAM),
     library_operator(
-        "reciprocal",
-        "out = 1 / self",
-        "Reciprocals.",
-        (_SELF, _OUT),
+        "tanh_backward",
+        "gradInput = gradOutput * (1 - output^2)",
+        "Gradient of the hyperbolic tangent, by its result.",
         (
-            present("self", "out"),
-            dtype_in(where_supported(NUMBERS), "self"),
-            dtype_in(where_supported(_FIELDS), "out"),
-            same_format("out", "self"),
-            limited_dims("self", "out"),
-            same_shape("out", "self"),
+            tensor_in("gradOutput", "the gradient arriving at the output"),
+            tensor_in("output", "the result of the forward function"),
+            tensor_out("gradInput", "the gradient of the argument"),
+        ),
+        (
+            present("gradOutput", "output", "gradInput"),
+            dtype_in(where_supported(REAL_FLOATING), "gradOutput", "output", "gradInput"),
+            same_dtype("output", "gradOutput"),
+            same_dtype("gradInput", "gradOutput"),
+            limited_dims("gradOutput", "output"),
+            broadcastable("output", "gradOutput"),
+            broadcast_shape_of("gradInput", "gradOutput", "output"),
+        ),
+        _tanh_gradient,
+        header="tanh_backward",
+        dtypes=REAL_FLOATING,
+        stream_type=_CONST_STREAM,
+        empty=("gradOutput", "output"),
+    ),
+    *_and_in_place(
+        library_operator(
+            "reciprocal",
+            "out = 1 / self",
+            "Reciprocals.",
+            (_SELF, _OUT),
+            (
+                present("self", "out"),
+                dtype_in(where_supported(NUMBERS), "self"),
+                dtype_in(where_supported(_FIELDS), "out"),
+                same_format("out", "self"),
+                limited_dims("self", "out"),
+                same_shape("out", "self"),
+            ),
+            lambda x: 1 / x,
+            header="reciprocal",
+            dtype=_computed,
+            dtypes=NUMBERS,
+            products=WITH_INFERENCE,
         ),
         lambda x: 1 / x,
-        header="reciprocal",
-        dtype=_computed,
-        dtypes=NUMBERS,
-        products=WITH_INFERENCE,
+        _FIELDS,
+    ),
+    *_and_in_place(
+        library_operator(
+            "logical_not",
+            "out = self is zero",
+            "Tell zeros from other numbers.",
+            (_SELF, _OUT),
+            (
+                present("self", "out"),
+                dtype_in(where_supported(_REAL), "self", "out"),
+                same_shape("out", "self"),
+                limited_dims("self"),
+            ),
+            np.logical_not,
+            header="logical_not",
+            dtypes=_REAL,
+        ),
+        np.logical_not,
+        _REAL,
     ),
 )
