@@ -42,6 +42,8 @@ _lock = lock_across_forks()
 _stopped = False
 # What the first kernel takes with the parts of Numba that come with it (160 MiB), and any other (up to 35 MiB).
 _FIRST_BYTES, _NEXT_BYTES = 192 << 20, 64 << 20
+#: Twice the calls within one another that Numba has taken; Python's limit of 1,000 did not leave them to every caller.
+_FRAMES = 2000
 
 
 class KernelCache(_Cache):
@@ -107,13 +109,20 @@ def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    """Compile where NUMBA_DISABLE_JIT asks for plain Python too: vectors and addresses exist in compiled code only."""
+    """Compile where NUMBA_DISABLE_JIT asks for plain Python too: vectors and addresses exist in compiled code only.
+
+    Also from deep within a program, whatever its limit of recursion.
+    """
     config.reload_config()  # as the compiler would do, undoing this
     before, config.DISABLE_JIT = config.DISABLE_JIT, 0
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + _FRAMES)
     try:
         yield
     finally:
         config.DISABLE_JIT = before
+        if sys.getrecursionlimit() == limit + _FRAMES:  # else another thread's
+            sys.setrecursionlimit(limit)
 
 
 def _require_memory(name: str) -> None:
