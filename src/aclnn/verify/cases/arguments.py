@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.operator import ATTRIBUTES, Call, Kind, Operator
+from aclnn.core.operator import ATTRIBUTES, Call, Kind, Operator, Reduction
 from aclnn.core.products import current_product
 from aclnn.core.tensor import Tensor
 from aclnn.execution.arrays import attribute, view
@@ -100,3 +100,11 @@ def call_of(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping
     call = Call(operator, arguments, current_product())
     outputs = {name: Tensor(*described) for name, described in operator.infer(call).items()}
     return Call(operator, {**arguments, **outputs}, call.product)
+
+
+def left_alone(call: Call, output: str) -> bool:
+    """Whether the attributes of a sound call keep an output, by C name, from being written."""
+    work = call.operator.work(call)
+    if not isinstance(work, Reduction):
+        return False
+    return output not in [o if isinstance(o, str) else o.tensor for o in work.outputs if o is not None]

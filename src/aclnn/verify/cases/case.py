@@ -13,7 +13,7 @@ from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.execution.arrays import in_callers_words, view
 from aclnn.execution.executor import check_arguments
-from aclnn.verify.cases.arguments import arrays_of, attributes_of, operator_named, outputs_of
+from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,8 @@ def make_case(
     Args:
         operator: by name or declaration.
         inputs: arrays by C or Python name.
-        actual: outputs by name, a tuple of all of them (None where masked out), or the array when there is one.
+        actual: outputs by name, a tuple of all of them (None where masked out), or the array when there is one. Those
+            that the attributes leave alone are not judged.
         third: likewise, or None.
         attributes: by C or Python name; layer_norm_backward's mask is by default what ``actual`` holds.
         name: of the case.
@@ -70,7 +71,10 @@ def make_case(
     spelt = found.by_name((key, key) for key in (*inputs, *(attributes or {})))
     if isinstance(actual, Mapping):
         spelt |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
-    return replace(case, call=_validated(case, spelt, roles))
+    call = _validated(case, spelt, roles)
+    left = {p.python_name for p in found.outputs if call[p.name] is not None and left_alone(call, p.name)}
+    judged, third = ({n: a for n, a in of.items() if n not in left} for of in (case.actual, case.third))
+    return replace(case, actual=judged, third=third, call=call)
 
 
 def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> Call:

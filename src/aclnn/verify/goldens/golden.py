@@ -12,7 +12,7 @@ from aclnn.core.operator import ATTRIBUTES, Operator
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
-from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, operator_named
+from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Golden, LayerNorm, Progress, in_order, joined
@@ -78,7 +78,7 @@ def _golden_of_formula(
         raise in_callers_words(error, call, {p.name: p.python_name for p in operator.parameters}) from None
     found = {}
     for parameter in operator.outputs:
-        if call[parameter.name] is None:
+        if call[parameter.name] is None or left_alone(call, parameter.name):
             continue
         shape, target = call[parameter.name].shape, np.dtype(dtype or call[parameter.name].dtype.numpy)
         whole = source_of(call, inputs, parameter.name, target)
