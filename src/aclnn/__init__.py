@@ -19,6 +19,7 @@ from aclnn.operators.gemma_rms_norm import gemma_rms_norm
 from aclnn.operators.glu import glu, glu_backward
 from aclnn.operators.group_norm import group_norm, group_norm_backward
 from aclnn.operators.group_norm_silu import group_norm_silu, group_norm_silu_v2
+from aclnn.operators.group_norm_swish import group_norm_swish, group_norm_swish_grad
 from aclnn.operators.hardshrink import hardshrink, hardshrink_backward
 from aclnn.operators.hardsigmoid import hardsigmoid, hardsigmoid_backward, inplace_hardsigmoid
 from aclnn.operators.hardswish import hardswish, hardswish_backward, hardswish_backward_v2, inplace_hardswish
@@ -74,6 +75,8 @@ __all__ = [
     "group_norm_backward",
     "group_norm_silu",
     "group_norm_silu_v2",
+    "group_norm_swish",
+    "group_norm_swish_grad",
     "hardshrink",
     "hardshrink_backward",
     "hardsigmoid",

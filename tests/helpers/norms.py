@@ -206,6 +206,36 @@ def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[st
     return rounded(found | {"x2Ref" if x2 == "x2Ref" else "xOut": (x, size)}, outputs)
 
 
+def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """GroupNorm, then Swish unless it is switched off."""
+    if not any(math.prod(output.shape) for output in outputs.values()):
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
+    (n, c, *space), group = arguments["x"].shape, arguments["numGroups"]
+    x, w, b = grouped(arguments["x"], n, group, c, math.prod(space), arguments["gamma"], arguments["beta"])
+    mean, _, rstd = moments(x, (2, 3), float32(arguments["eps"]))
+    with np.errstate(all="ignore"):
+        z, size = (x - mean) * rstd * w + b, abs((x - mean) * rstd * w) + abs(b)
+        y = z / (1 + np.exp(-float32(arguments["swishScale"]) * z)) if arguments["activateSwish"] else z
+    return rounded({"yOut": (y, size * 2), **_statistics(mean, rstd)}, outputs)
+
+
+def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """Gradients of GroupNorm and Swish for mean and rstd as given."""
+    if not any(math.prod(output.shape) for output in outputs.values()):
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
+    (n, c, *space), group = arguments["x"].shape, arguments["numGroups"]
+    x, w, b = grouped(arguments["x"], n, group, c, math.prod(space), arguments["gamma"], arguments["beta"])
+    mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
+    with np.errstate(all="ignore"):
+        v = float32(arguments["swishScale"]) * ((x - mean) * rstd * w + b)
+        # By e^-|v|, which does not overflow.
+        e = np.exp(-abs(v))
+        slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
+        dx, size, dw, db = gradients(wide(arguments["dy"], *x.shape) * slope, x, mean, rstd, w, (2, 3))
+    found = {"dxOut": (dx, size), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
+    return rounded(found, outputs)
+
+
 def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
     """GroupNorm, then SiLU unless it is switched off."""
     shape, group = arguments["self"].shape, arguments["group"]

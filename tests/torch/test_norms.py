@@ -96,6 +96,33 @@ def test_second_derivatives_of_group_norm() -> None:
         torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.parametrize(("activated", "scale"), [(True, 1.5), (False, 1.0)])
+def test_derivatives_of_group_norm_and_swish(activated: bool, scale: float) -> None:
+    def derivatives(function: Any, dtype: Any) -> list[Any]:
+        inputs = [given(*shape).to(dtype).requires_grad_() for shape in ((3, 4, 5), (4,), (4,))]
+        y = function(*inputs)
+        first = torch.autograd.grad((y**3).sum(), inputs, create_graph=True)
+        return [y, *first, *torch.autograd.grad(sum((g**2).sum() for g in first), inputs)]
+
+    def expected(x: Any, w: Any, b: Any) -> Any:
+        z = theirs.group_norm(x, 2, w, b)
+        return z * torch.sigmoid(scale * z) if activated else z
+
+    def got(x: Any, w: Any, b: Any) -> Any:
+        return torch.ops.aclnn.group_norm_swish(x, w, b, 2, activate_swish=activated, swish_scale=scale)[0]
+
+    for ours_, theirs_ in zip(derivatives(got, torch.float32), derivatives(expected, torch.float64), strict=True):
+        torch.testing.assert_close(ours_, theirs_.float(), rtol=1e-3, atol=1e-3)
+
+
+def test_group_norm_and_swish_of_16_bit_inputs_beside_float32_parameters() -> None:
+    x, w, b = given(3, 4, 5).half().requires_grad_(), given(4).requires_grad_(), given(4)
+    wide = x.detach().float().requires_grad_()
+    for tensor in (x, wide):
+        torch.ops.aclnn.group_norm_swish(tensor, w, b, 2)[0].float().sum().backward()
+    torch.testing.assert_close(x.grad, wide.grad.half())
+
+
 def test_a_channel_of_one_value_cannot_be_trained() -> None:
     with pytest.raises(ValueError, match="more than one value a channel"):
         ours.batch_norm(given(1, 4), None, None, training=True)

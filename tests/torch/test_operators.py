@@ -40,7 +40,10 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
     if name == "instance_norm":
         set_soc_name(Product.ATLAS_INFERENCE.example)  # the only one that has it
         return [tensor(3, 4, 5, 2), tensor(4), tensor(4)]
-    if "group_norm_silu" in name:
+    if name == "group_norm_swish_grad":
+        rows = [tensor(3, 2).detach(), tensor(3, 2).detach().abs() + 0.5]
+        return [tensor(3, 4, 5), *rows, tensor(3, 4, 5), tensor(4), tensor(4), 2]
+    if re.match("group_norm_(silu|swish)", name):
         return [tensor(3, 4, 5), tensor(4), tensor(4), 2]
     if "group_norm" in name:
         return group_norm_arguments(name, tensor)

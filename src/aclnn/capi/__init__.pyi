@@ -1172,66 +1172,6 @@ def aclnnFastGeluBackward(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
-def aclnnGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Gelu, approximated by tanh.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gelu, approximated by tanh.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGeluV2GetWorkspaceSize(x: int | None, approximate: int, y: int | None) -> tuple[int, int, int]:
-    """Gelu, exact or approximated by tanh.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGeluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gelu, exact or approximated by tanh.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGeluBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGeluBackwardV2GetWorkspaceSize(
-    gradOutput: int | None, self: int | None, approximate: str | bytes | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGeluBackwardV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
-
-    Phase two: queues the work.
-    """
-
 def aclnnGeGluGetWorkspaceSize(
     self: int | None, dim: int, approximate: int, out: int | None, outGelu: int | None
 ) -> tuple[int, int, int]:
@@ -1298,6 +1238,66 @@ def aclnnGeGluV3BackwardGetWorkspaceSize(
 
 def aclnnGeGluV3Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of GeGLU, of either half, with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Gelu, approximated by tanh.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gelu, approximated by tanh.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeluV2GetWorkspaceSize(x: int | None, approximate: int, y: int | None) -> tuple[int, int, int]:
+    """Gelu, exact or approximated by tanh.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gelu, exact or approximated by tanh.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeluBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGeluBackwardV2GetWorkspaceSize(
+    gradOutput: int | None, self: int | None, approximate: str | bytes | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluBackwardV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
 
     Phase two: queues the work.
     """
@@ -1445,6 +1445,61 @@ def aclnnGroupNormSiluV2GetWorkspaceSize(
 
 def aclnnGroupNormSiluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupNormSwishGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    numGroups: int,
+    dataFormatOptional: str | bytes | None,
+    eps: float,
+    activateSwish: int,
+    swishScale: float,
+    yOut: int | None,
+    meanOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupNormSwish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupNormSwishGradGetWorkspaceSize(
+    dy: int | None,
+    mean: int | None,
+    rstd: int | None,
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    numGroups: int,
+    dataFormatOptional: str | bytes | None,
+    swishScale: float,
+    dgammaIsRequire: int,
+    dbetaIsRequire: int,
+    dxOut: int | None,
+    dgammaOut: int | None,
+    dbetaOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of GroupNorm followed by Swish for its input, weight and bias.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupNormSwishGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of GroupNorm followed by Swish for its input, weight and bias.
 
     Phase two: queues the work.
     """

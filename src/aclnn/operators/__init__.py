@@ -22,6 +22,7 @@ from aclnn.operators import (
     glu,
     group_norm,
     group_norm_silu,
+    group_norm_swish,
     hardshrink,
     hardsigmoid,
     hardswish,
@@ -47,7 +48,8 @@ from aclnn.operators.library import LIBRARY_OPERATORS
 
 __all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "function_of", "required_arguments", "signature_of"]
 
-_FAMILIES = [value for value in list(globals().values()) if isinstance(value, ModuleType)]
+# Sorted, as a family may have been imported by one before it.
+_FAMILIES = sorted((v for v in list(globals().values()) if isinstance(v, ModuleType)), key=lambda m: m.__name__)
 _DECLARED: dict[str, tuple[Operator, Callable[..., Any]]] = {
     operator.name: (operator, vars(family)[operator.name])
     for family in _FAMILIES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aclnn.core.checks import (
     MOST_DIMS,
@@ -28,7 +28,7 @@ from aclnn.core.checks import (
     size_is,
 )
 from aclnn.core.dtypes import DataType, Format, float32
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Reduction, Shape, Sums, View
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Reduction, Shape, Sums, View
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.operators.normalization import Masked, centred_norm, centred_norm_gradients, given
@@ -41,20 +41,27 @@ _GRADIENTS = Masked("gradInput", "gradGammaOut", "gradBetaOut")
 _MOST_OF_A_GROUP, _MOST_CHANNELS = 8000, 240000
 
 
-def _group_positive(call: Call) -> str | None:
-    return None if call["group"] > 0 else f"group: expected 1 or more, got {call['group']}"
+def positive_groups(name: str = "group") -> Check:
+    """Require at least one group."""
+    return rule(f"1 or more: {name}", lambda c: None if c[name] > 0 else f"{name}: expected 1 or more, got {c[name]}")
 
 
-def _group_divides(call: Call) -> str | None:
-    c, group = call["C"], call["group"]
-    return None if c % group == 0 else f"group: expected a divisor of {c} (C), got {group}"
+def dividing_groups(channels: Callable[[Call], int], what: str, name: str = "group") -> Check:
+    """Require groups of equally many channels; ``what`` says whose, where a number does not fit."""
+
+    def find(call: Call) -> str | None:
+        c, group = channels(call), call[name]
+        return None if group and c % group == 0 else f"{name}: expected a divisor of {c} ({what}), got {group}"
+
+    return rule(f"divides C: {name}", find)
 
 
 def _eps_above_0(call: Call) -> str | None:
     return None if call["eps"] > 0 else f"eps: expected a number above 0, got {call['eps']}"
 
 
-GROUP_POSITIVE, EPS_ABOVE_0 = rule("1 or more: group", _group_positive), rule("above 0: eps", _eps_above_0)
+EPS_ABOVE_0 = rule("above 0: eps", _eps_above_0)
+_DIVIDES_C = dividing_groups(lambda call: int(call["C"]), "C")
 
 
 def _extents_repeated(call: Call) -> str | None:
@@ -173,8 +180,8 @@ GROUP_NORM = Operator(
         present("self", "out", *_STATISTICS),
         dtype_in(floating, "self"),
         *(same_dtype(name, "self") for name in ("gamma", "beta", "out", *_STATISTICS)),
-        GROUP_POSITIVE,
-        rule("divides C: group", _group_divides),
+        positive_groups(),
+        _DIVIDES_C,
         EPS_ABOVE_0,
         dims_between(2, MOST_DIMS, "self"),
         same_shape("out", "self"),
@@ -221,8 +228,8 @@ GROUP_NORM_BACKWARD = Operator(
         same_dtype("gamma", "mean"),
         _GRADIENTS.where_wanted(same_dtype("gradInput", "gradOut")),
         *(_GRADIENTS.where_wanted(same_dtype(name, "mean")) for name in _GRADIENTS.names[1:]),
-        GROUP_POSITIVE,
-        rule("divides C: group", _group_divides),
+        positive_groups(),
+        _DIVIDES_C,
         *on(A2_CLASS, rule("few channels: C", _few_channels)),
         limited_dims("gradOut"),
         size_is("N·C·HxW", lambda call: call["N"] * call["C"] * call["HxW"], "gradOut", "input"),

@@ -19,7 +19,6 @@ from aclnn.core.checks import (
     floating,
     one_dtype,
     present,
-    rule,
     same_dtype,
     same_shape,
     shape_is,
@@ -29,7 +28,7 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Reduct
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, exp
-from aclnn.operators.group_norm import EPS_ABOVE_0, GROUP_POSITIVE, groups
+from aclnn.operators.group_norm import EPS_ABOVE_0, dividing_groups, groups, positive_groups
 from aclnn.operators.normalization import centred_norm, given
 from aclnn.typing import Array, ArrayLike
 
@@ -61,11 +60,6 @@ def _channels(call: Call) -> Shape:
 def _some_channels(call: Call, name: str) -> str | None:
     shape = call[name].shape
     return f"expected at least one sample and channel, got {extents(shape)}" if 0 in shape[:2] else None
-
-
-def _group_divides(call: Call) -> str | None:
-    (c,), group = _channels(call), call["group"]
-    return None if c % group == 0 else f"group: expected a divisor of {c} (channels of self), got {group}"
 
 
 def _work(call: Call) -> Reduction | Library | None:
@@ -119,10 +113,10 @@ GROUP_NORM_SILU = Operator(
         same_shape("out", "self"),
         shape_is("[N, group]", lambda call: (call["self"].shape[0], call["group"]), *_STATISTICS),
         shape_is("[C]", _channels, "gamma", "beta"),
-        GROUP_POSITIVE,
+        positive_groups(),
         *elsewhere(CLASS_950, each("samples and channels", ("self",), _some_channels)),
         EPS_ABOVE_0,
-        rule("divides C: group", _group_divides),
+        dividing_groups(lambda call: int(call["self"].shape[1]), "channels of self"),
     ),
     work=_work,
     infer=_infer,

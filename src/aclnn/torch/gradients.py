@@ -268,6 +268,34 @@ def _group_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 _register("group_norm", _group_norm, _setup_group_norm)
 
 
+def _setup_group_norm_swish(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, bias, ctx.groups, ctx.format, _, ctx.activated, ctx.scale = inputs
+    _, mean, rstd = output
+    ctx.save_for_backward(x, weight, bias, mean, rstd)
+    ctx.mark_non_differentiable(mean, rstd)
+    ctx.set_materialize_grads(False)
+
+
+def _group_norm_swish(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
+    x, weight, bias, mean, rstd = ctx.saved_tensors
+    _, *needs = ctx.needs_input_grad
+    # One data type, to which 16-bit elements beside float32 parameters are widened.
+    wide, dy = x.to(weight.dtype), grad.to(weight.dtype)
+    if ctx.activated:
+        attributes = ctx.groups, ctx.format, ctx.scale, needs[1], needs[2]
+        gradients = _OURS.group_norm_swish_grad.default(dy, mean, rstd, wide, weight, bias, *attributes)
+    else:
+        extents = x.shape[0], x.shape[1], x.shape[2:].numel(), ctx.groups
+        gradients = _OURS.group_norm_backward.default(dy, wide, mean, rstd, weight, *extents, needs[:3])
+    dx, *of_parameters = (gradient if need else None for gradient, need in zip(gradients, needs, strict=False))
+    return None, dx if dx is None else dx.to(x.dtype), *of_parameters, *[None] * 5
+
+
+_register("group_norm_swish", _group_norm_swish, _setup_group_norm_swish)
+
+
 def _setup_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     x, weight, bias, mean, var, ctx.training, _, ctx.eps = inputs
     saved = output[1:] if ctx.training else (None, None)
@@ -503,6 +531,33 @@ def _hat(x: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
 
 
 _second("group_norm_backward", _group_norm_gradients)
+
+
+def _group_norm_swish_gradients(
+    dy: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    data_format: Any,
+    scale: float,
+    *required: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the gradients of GroupNorm and Swish as those of GroupNorm, with Swish's for dy."""
+    n, c = x.shape[:2]
+    split, parameter = (n, groups, c // groups, -1), (1, groups, c // groups, 1)
+    hat = _hat(x.reshape(split), rstd.reshape(n, groups, 1, 1), [2, 3])
+    z = hat * weight.reshape(parameter) + bias.reshape(parameter)
+    dz = dy.reshape(split) * _silu_derivative(scale * z)
+    extents = n, c, x.shape[2:].numel(), groups
+    dx, *sums = _group_norm_gradients(dz.reshape(x.shape), x, mean, rstd, weight, *extents, [True] * 3)
+    dw, db = (total * wanted for total, wanted in zip(sums, required, strict=True))
+    return dx, dw, db
+
+
+_second("group_norm_swish_grad", _group_norm_swish_gradients)
 
 
 def _batch_norm_gradients(
