@@ -107,12 +107,35 @@ CLAMPS = (
 
 NLL = {"target": T(D.INT64, (2,)), "reduction": 1, "ignoreIndex": -100}
 SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
+#: Losses of pairs of elements: PyTorch's function, what it takes from a call, what the reduction is called.
+PAIRWISE: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "mse_loss": lambda x, a: torch.nn.functional.mse_loss(x, a["target"], reduction=a["reduction"]),
+    "l1_loss": lambda x, a: torch.nn.functional.l1_loss(x, a["target"], reduction=a["reduction"]),
+    "smooth_l1_loss": lambda x, a: torch.nn.functional.smooth_l1_loss(
+        x, a["target"], reduction=a["reduction"], beta=a["beta"]
+    ),
+    "soft_margin_loss": lambda x, a: torch.nn.functional.soft_margin_loss(x, a["target"], reduction=a["reduction"]),
+    "binary_cross_entropy": lambda x, a: torch.nn.functional.binary_cross_entropy(
+        x, a["target"], a["weightOptional"], reduction=a["reduction"]
+    ),
+    "binary_cross_entropy_with_logits": lambda x, a: torch.nn.functional.binary_cross_entropy_with_logits(
+        x, a["target"], a["weightOptional"], reduction=a["reduction"], pos_weight=a["posWeightOptional"]
+    ),
+    # Its mean, of elements, is one that PyTorch warns of.
+    "kl_div": lambda x, a: torch.kl_div(x, a["target"], 1, log_target=a["logTarget"]),
+}
+PROBABILITIES = {("binary_cross_entropy", "self")} | {
+    (name, "target") for name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div")
+}
+SCALAR_LISTS = {"scalars": (scalar(D.FLOAT, 3), scalar(D.DOUBLE, -0.5))}
+
 FOREACH = tuple(operator.name for operator in LIBRARY_OPERATORS if operator.name.startswith("foreach"))
 
 #: Planes of 5 × 4 in two samples of four channels; a kernel of 3 × 2 for two groups of channels.
 IMAGES, KERNELS, FOUND = (2, 4, 5, 4), (6, 2, 3, 2), (2, 6, 2, 5)
 CONVOLUTION = {"stride": (2, 1), "padding": (1, 1), "dilation": (2, 1), "transposed": False, "outputPadding": (0, 0)}
 POOLING = {"kernelSize": (3, 2), "stride": (2,), "padding": (1, 0), "ceilMode": True}
+PIXELS = {"target": T(D.INT64, (2, 5, 4))}
 DILATED, POOLED = POOLING | {"dilation": (1, 2)}, (2, 4, 3, 2)
 AVERAGE = POOLING | {"countIncludePad": False, "divisorOverride": 0, "cubeMathType": 0}
 
@@ -192,8 +215,23 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
         "out": T(D.UINT8, (2, 16)),
     },
     "dropout_do_mask": lambda d: {"mask": T(D.UINT8, (4, 4)), "prob": 0.75},
-    "mse_loss": lambda d: {"target": T(d, (3,)), "reduction": 1, "out": T(d, ())},
-    "mse_loss_backward": lambda d: {"gradOutput": T(d, ()), "reduction": 1},
+    **{
+        name: lambda d: {"target": T(d, (3,)), "reduction": 1, "beta": 1.5, "logTarget": False, "out": T(d, ())}
+        for name in PAIRWISE
+    },
+    **{
+        f"{name}_backward": lambda d: {"gradOutput": T(d, ()), "reduction": 1, "beta": 1.5, "logTarget": False}
+        for name in PAIRWISE
+    },
+    "nll_loss2d": lambda d: (
+        NLL | PIXELS | {"self": T(d, IMAGES), "weight": T(d, (4,)), "out": T(d, ()), "totalWeight": T(d, ())}
+    ),
+    "nll_loss2d_backward": lambda d: (
+        NLL
+        | PIXELS
+        | {name: T(d, IMAGES) for name in ("self", "out")}
+        | {"gradOutput": T(d, ()), "weight": T(d, (4,)), "totalWeight": T(d, ())}
+    ),
     "embedding": lambda d: {"indices": T(D.INT64, (4,)), "out": T(d, (4, 3))},
     "embedding_dense_backward": lambda d: {
         "grad": T(d, (2, 2, 3)),
@@ -204,10 +242,15 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
         "out": T(d, GRID),
     },
     **{name: lambda d: {each: (T(d, GRID), T(d, (4,))) for each in ("x", "x1", "x2", "x3", "out")} for name in FOREACH},
-    "foreach_div_scalar_list": lambda d: {
-        "x": (T(d, GRID), T(d, (4,))),
-        "scalars": (scalar(D.FLOAT, 3), scalar(D.DOUBLE, -0.5)),
-        "out": (T(d, GRID), T(d, (4,))),
+    **{
+        name: lambda d: {each: (T(d, GRID), T(d, (4,))) for each in ("x", "x1", "x2", "x3", "out")} | SCALAR_LISTS
+        for name in FOREACH
+        if name.endswith("scalar_list")
+    },
+    "foreach_non_finite_check_and_unscale": lambda d: {
+        "scaledGrads": (T(d, GRID), T(d, (4,))),
+        "foundInf": T(D.FLOAT, (1,)),
+        "inScale": T(D.FLOAT, (1,)),
     },
     "foreach_norm": lambda d: {
         "x": (T(d, GRID), T(d, (4,))),
@@ -316,8 +359,10 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
             "log_softmax_backward",
             "nll_loss",
             "nll_loss_backward",
-            "mse_loss",
-            "mse_loss_backward",
+            "nll_loss2d",
+            "nll_loss2d_backward",
+            *PAIRWISE,
+            *(f"{name}_backward" for name in PAIRWISE),
             "embedding_dense_backward",
             "apply_adam_w_v2",
             "convolution",
@@ -452,23 +497,52 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "nll_loss_backward": lambda a: torch.ops.aten.nll_loss_backward(
         _wide(a["gradOutput"]), _wide(a["self"]), a["target"], _wide(a["weight"]), 1, -100, _wide(a["totalWeight"])[0]
     ),
-    "mse_loss": lambda a: torch.mean((_wide(a["self"]) - _wide(a["target"])) ** 2),
-    "mse_loss_backward": lambda a: torch.ops.aten.mse_loss_backward(
-        _wide(a["gradOutput"]), _wide(a["self"]), _wide(a["target"]), 1
+    **{name: lambda a, name=name: _loss(name, a) for name in PAIRWISE},
+    **{f"{name}_backward": lambda a, name=name: _slope(name, a) for name in PAIRWISE},
+    "nll_loss2d": lambda a: torch.ops.aten.nll_loss2d_forward(
+        _wide(a["self"]), a["target"], _wide(a["weight"]), 1, -100
+    ),
+    "nll_loss2d_backward": lambda a: torch.ops.aten.nll_loss2d_backward(
+        *(_wide(a["gradOutput"]), _wide(a["self"]), a["target"], _wide(a["weight"])),
+        *(1, -100, _wide(a["totalWeight"])),
     ),
     "embedding": lambda a: a["weight"][a["indices"]],
     "embedding_dense_backward": lambda a: torch.ops.aten.embedding_dense_backward(
         _wide(a["grad"]), a["indices"], 2, -1, True
     ),
     "foreach_add_list_v2": lambda a: torch._foreach_add(_wides(a["x1"]), _wides(a["x2"]), alpha=a["alpha"]),
-    "foreach_add_scalar_v2": lambda a: torch._foreach_add(_wides(a["x"]), a["scalar"]),
-    "foreach_mul_scalar_v2": lambda a: torch._foreach_mul(_wides(a["x"]), a["scalar"]),
-    "foreach_addcmul_scalar_v2": lambda a: torch._foreach_addcmul(
-        _wides(a["x1"]), _wides(a["x2"]), _wides(a["x3"]), a["scalar"]
-    ),
+    "foreach_sub_list_v2": lambda a: torch._foreach_sub(_wides(a["x1"]), _wides(a["x2"]), alpha=a["alpha"]),
+    **{
+        f"foreach_{name}_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
+            _wides(a["x1"]), _wides(a["x2"])
+        )
+        for name in ("mul", "div", "maximum", "minimum")
+    },
+    **{
+        f"foreach_{name}_scalar_v2": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
+            _wides(a["x"]), a["scalar"]
+        )
+        for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow")
+    },
+    **{
+        f"foreach_{name}_scalar_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
+            _wides(a["x"]), [3, -0.5]
+        )
+        for name in ("add", "sub", "mul", "div")
+    },
+    **{
+        f"foreach_{name}_scalar_{kind}": lambda a, name=name, kind=kind: getattr(torch, f"_foreach_{name}")(
+            *(_wides(a[each]) for each in ("x1", "x2", "x3")), a["scalar"] if kind == "v2" else [3.0, -0.5]
+        )
+        for name in ("addcmul", "addcdiv")
+        for kind in ("v2", "list")
+    },
+    "foreach_non_finite_check_and_unscale": lambda a: [_wide(x) * a["inScale"][0] for x in a["scaledGrads"]],
     "foreach_lerp_scalar": lambda a: [_lerp(*pair, a["weight"]) for pair in zip(a["x1"], a["x2"], strict=True)],
-    "foreach_div_scalar_list": lambda a: torch._foreach_div(_wides(a["x"]), [3.0, -0.5]),
-    "foreach_sqrt": lambda a: torch._foreach_sqrt(_wides(a["x"])),
+    **{
+        f"foreach_{name}": lambda a, name=name: getattr(torch, f"_foreach_{name}")(_wides(a["x"]))
+        for name in ("sqrt", "reciprocal", "exp", "abs", "neg", "sign")
+    },
     "foreach_norm": lambda a: torch._foreach_norm(_wides(a["x"]), 1),
     "apply_adam_w_v2": lambda a: _adam(a),
     "convolution": lambda a: torch.ops.aten.convolution(
@@ -520,6 +594,18 @@ def _first(a: Mapping[str, Any]) -> Any:
 def _whole(a: Mapping[str, Any]) -> list[Any]:
     """Two operands; 16-bit ones, for which PyTorch rounds between two steps, as float64."""
     return [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in (a["self"], a["other"])]
+
+
+def _loss(name: str, a: Mapping[str, Any], leaf: Any = None) -> Any:
+    wide = {key: _wide(value) if isinstance(value, torch.Tensor) else value for key, value in a.items()}
+    more = {"reduction": ("none", "mean", "sum")[a["reduction"]], "target": wide["target"].expand(GRID)}
+    return PAIRWISE[name](wide["self"] if leaf is None else leaf, wide | more)
+
+
+def _slope(name: str, a: Mapping[str, Any]) -> Any:
+    leaf = _wide(a["self"]).requires_grad_()
+    _loss(name, a, leaf).backward(_wide(a["gradOutput"]))
+    return leaf.grad
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -607,6 +693,8 @@ def _described(value: Any) -> Any:
 INDICES = {
     ("nll_loss", "target"): 3,
     ("nll_loss_backward", "target"): 3,
+    ("nll_loss2d", "target"): 4,
+    ("nll_loss2d_backward", "target"): 4,
     ("embedding", "indices"): 2,
     ("embedding_dense_backward", "indices"): 2,
     ("max_pool2d_with_indices_backward", "indices"): 20,
@@ -747,6 +835,10 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "exact accumulation": lambda o, name: Break({name: 4}, "less than 4", product=Product.ATLAS_TRAINING),
     "data type of numbers": lambda o, name: Break(dtype(D.STRING, name), "numbers"),
     "0, 1 or 2": lambda o, name: Break({name: 3}, "0, 1 or 2"),
+    "0, 1, 2 or 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
+    "pixels and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
+    "one element, or one a pixel": lambda o, name: Break(shape((2,), name), "shape []"),
+    "as many as in scaledGrads": lambda o, name: Break({name: valid(o, D.FLOAT)[name][:1]}, "2 elements"),
     "samples and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
     "one element, or one a sample": lambda o, name: Break(shape((2,), name), "one element"),
     "classes": lambda o, name: Break(shape((2, 0), name) | shape((0,), "weight"), "classes"),
@@ -862,7 +954,7 @@ def test_every_check_refuses(operator: Operator, check: Any, title: str, name: s
     function, argument, text = caught.value.message.split(": ", 2)
     expected, got = text.rsplit(", got ", 1)
     # The documents of lists leave shapes, and that their data types are one, to the tiling function.
-    is_tiling = operator in map(BY_NAME.get, FOREACH) and title not in ("data type of each", "real number")
+    is_tiling = operator in map(BY_NAME.get, FOREACH) and title not in ("data type", "data type of each", "real number")
     code = CODES.get(title, ACLNN_ERR_INNER_TILING_ERROR if is_tiling else INVALID)
     assert (caught.value.code, function) == (code, operator.function)
     # A relation is told of one of the arguments.
@@ -953,6 +1045,8 @@ def place(operator: Operator, name: str, value: T, layout: str, random: np.rando
         array = array[:1]  # broadcast
     if name == "other" and operator.name in DIVIDING:
         array = array + (array == 0)
+    if (operator.name.removesuffix("_backward"), name) in PROBABILITIES:
+        array = (np.abs(np.sin(array.astype(np.float64))) * 0.9 + 0.05).astype(array.dtype)
     if name == "weight" and "lerp" in operator.name:
         array = np.abs(array) % 1
     if (operator.name, name) in INDICES:
@@ -1038,7 +1132,19 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         "gradOutput": {"shape": ()},
         "totalWeight": {"shape": ()},
     },
-    "mse_loss": {"reduction": 0},
+    **{name: {"reduction": 0} for name in PAIRWISE},
+    **{
+        name: {
+            "self": {"shape": (0, 4, 5, 4)},
+            "target": {"shape": (0, 5, 4)},
+            "weight": {"shape": (4,)},
+            "reduction": 0,
+            "out": {"shape": (0, 5, 4) if name == "nll_loss2d" else (0, 4, 5, 4)},
+            "totalWeight": {"shape": ()},
+        }
+        | ({"gradOutput": {"shape": (0, 5, 4)}} if name.endswith("backward") else {})
+        for name in ("nll_loss2d", "nll_loss2d_backward")
+    },
     "dropout_gen_mask_v2": {"shape": (0, 3), "out": {"shape": (0,)}},
     "dropout_do_mask": {"mask": {"shape": (0,)}},
     "arange": {"end": scalar(D.INT64, 7), "out": {"shape": (0,)}},
@@ -1069,8 +1175,18 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         if "pool" in name
     },
     **{name: {p.name: (T(D.FLOAT, (0, 3)),) for p in BY_NAME[name].parameters if p.kind in LISTS} for name in FOREACH},
-    "foreach_div_scalar_list": {"x": (T(D.FLOAT, (0,)),), "out": (T(D.FLOAT, (0,)),), "scalars": (scalar(D.FLOAT, 1),)},
+    **{
+        name: {p.name: (T(D.FLOAT, (0,)),) for p in BY_NAME[name].parameters if p.kind in LISTS}
+        | {"scalars": (scalar(D.FLOAT, 1),)}
+        for name in FOREACH
+        if name.endswith("scalar_list")
+    },
     "foreach_norm": {"x": (), "out": ()},
+    "foreach_non_finite_check_and_unscale": {
+        "scaledGrads": (T(D.FLOAT, (0, 3)),),
+        "foundInf": {"shape": (1,)},
+        "inScale": {"shape": (1,)},
+    },
 }
 
 

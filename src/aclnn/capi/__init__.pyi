@@ -4500,6 +4500,51 @@ def aclnnNLLLossBackward(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnNLLLoss2dGetWorkspaceSize(
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    out: int | None,
+    totalWeight: int | None,
+) -> tuple[int, int, int]:
+    """Negative log-likelihood of the pixels' classes, weighted.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLoss2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Negative log-likelihood of the pixels' classes, weighted.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNLLLoss2dBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    totalWeight: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the negative log-likelihood of pixels.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLoss2dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the negative log-likelihood of pixels.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMseLossGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -4519,7 +4564,7 @@ def aclnnMseLoss(workspace: int | None, workspaceSize: int, executor: int | None
 def aclnnMseLossBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of the mean of squared differences.
+    """Gradient of mse_loss for its first argument.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -4527,7 +4572,225 @@ def aclnnMseLossBackwardGetWorkspaceSize(
     """
 
 def aclnnMseLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the mean of squared differences.
+    """Gradient of mse_loss for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnL1LossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Distances of two tensors' elements, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of two tensors' elements, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnL1LossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of l1_loss for its first argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnL1LossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of l1_loss for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSmoothL1LossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, beta: float, out: int | None
+) -> tuple[int, int, int]:
+    """Distances of two tensors' elements, squared where they are small, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSmoothL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of two tensors' elements, squared where they are small, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSmoothL1LossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, beta: float, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of smooth_l1_loss for its first argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSmoothL1LossBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of smooth_l1_loss for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftMarginLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Logistic losses of numbers and signs, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftMarginLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logistic losses of numbers and signs, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftMarginLossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of soft_margin_loss for its first argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftMarginLossBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of soft_margin_loss for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBinaryCrossEntropyGetWorkspaceSize(
+    self: int | None, target: int | None, weightOptional: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Cross entropies of probabilities, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cross entropies of probabilities, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    reduction: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of binary_cross_entropy for its first argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropyBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of binary_cross_entropy for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(
+    self: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    posWeightOptional: int | None,
+    reduction: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Cross entropies of the logistic function of numbers, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropyWithLogits(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Cross entropies of the logistic function of numbers, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    posWeightOptional: int | None,
+    reduction: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of binary_cross_entropy_with_logits for its first argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropyWithLogitsBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of binary_cross_entropy_with_logits for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKlDivGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
+) -> tuple[int, int, int]:
+    """Kullback-Leibler divergences of logarithms of probabilities from probabilities, their mean or sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Kullback-Leibler divergences of logarithms of probabilities from probabilities, their mean or sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKlDivBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of kl_div for its first argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of kl_div for its first argument.
 
     Phase two: queues the work.
     """
@@ -4608,10 +4871,26 @@ def aclnnForeachMulScalarV2(workspace: int | None, workspaceSize: int, executor:
     Phase two: queues the work.
     """
 
+def aclnnForeachSubListV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Subtract two lists of tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract two lists of tensors.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add a multiple of the product of two lists to a third.
+    """Add multiples of the product of two lists to a third.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -4621,7 +4900,61 @@ def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
 def aclnnForeachAddcmulScalarV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add a multiple of the product of two lists to a third.
+    """Add multiples of the product of two lists to a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddcmulScalarListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the product of two lists to a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcmulScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the product of two lists to a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddcdivScalarV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the quotient of two lists to a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcdivScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the quotient of two lists to a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddcdivScalarListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the quotient of two lists to a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcdivScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the quotient of two lists to a third.
 
     Phase two: queues the work.
     """
@@ -4674,6 +5007,264 @@ def aclnnForeachSqrt(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnForeachReciprocalGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Reciprocals of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reciprocals of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachExpGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAbsGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Absolute values of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAbs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Absolute values of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachNegGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Negatives of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Negatives of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSignGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Signs of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Signs of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products of two lists.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products of two lists.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMaximumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """The greater of two lists.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMaximumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The greater of two lists.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMinimumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """The less of two lists.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMinimumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The less of two lists.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachDivListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Quotients of two lists.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients of two lists.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSubScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Subtract a number from each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a number from each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Divide each tensor by a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Divide each tensor by a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMaximumScalarV2GetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each tensor from below.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMaximumScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each tensor from below.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMinimumScalarV2GetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each tensor from above.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMinimumScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each tensor from above.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachPowScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Powers of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a number of its own to each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a number of its own to each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSubScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Subtract a number of its own from each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Subtract a number of its own from each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMulScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Multiply each tensor by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply each tensor by a number of its own.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """The norm of each tensor.
 
@@ -4684,6 +5275,24 @@ def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int
 
 def aclnnForeachNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The norm of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachNonFiniteCheckAndUnscaleGetWorkspaceSize(
+    scaledGrads: int | None, foundInf: int | None, inScale: int | None
+) -> tuple[int, int, int]:
+    """Multiply gradients by a number, in place, and tell whether any was infinite or NaN.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachNonFiniteCheckAndUnscale(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply gradients by a number, in place, and tell whether any was infinite or NaN.
 
     Phase two: queues the work.
     """

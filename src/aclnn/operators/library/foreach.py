@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import MOST_DIMS, extents, on, present, real, rule, where_supported
+from aclnn.core.checks import MOST_DIMS, dtype_in, extents, on, present, real, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, camel, scalar, support
+from aclnn.operators.library.common import MODERN, camel, scalar, support, tensor_in, tensor_out
 
 _FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
 _WITH_INT32 = (*_FLOATING, D.INT32)
@@ -191,12 +191,37 @@ def _norm(x: Any, order: Any) -> Any:
     return (magnitudes**order).sum() ** (1 / order)
 
 
+def _power(x: Any, exponent: Any) -> Any:
+    # NumPy's powers of float32 are off by several units.
+    return np.power(x.astype(np.float64) if x.dtype.kind == "f" else x, exponent)
+
+
+def _two_single(call: Call) -> str | None:
+    name = next((name for name in ("foundInf", "inScale") if call[name].size != 1), None)
+    return None if name is None else f"{name}: expected one element, got shape {extents(call[name].shape)}"
+
+
+def _unscale_work(call: Call) -> Library | None:
+    names = tuple(f"scaledGrads[{at}]" for at, tensor in enumerate(call["scaledGrads"]) if tensor.size)
+    if not names:
+        return None
+
+    def unscale(found: Any, scale: Any, *gradients: Any) -> tuple[Any, ...]:
+        finite = all(np.isfinite(gradient).all() for gradient in gradients)
+        return (found if finite else np.ones(found.shape), *(gradient * scale.reshape(()) for gradient in gradients))
+
+    return Library(unscale, ("foundInf", "inScale", *names), ("foundInf", *names))
+
+
 _X, _X1, _X2, _X3 = (
     _list("x", "the tensors"),
     _list("x1", "the first"),
     _list("x2", "the second"),
     _list("x3", "the third"),
 )
+
+
+_NUMBER, _NUMBERS = scalar("scalar", "the number"), Parameter("scalars", "scalars", Kind.SCALAR_LIST, "the numbers")
 
 OPERATORS = (
     _foreach(
@@ -213,7 +238,7 @@ OPERATORS = (
         "Add a number to each tensor.",
         (_X,),
         operator.add,
-        scalar("scalar", "the number"),
+        _NUMBER,
     ),
     _foreach(
         "foreach_mul_scalar_v2",
@@ -221,15 +246,31 @@ OPERATORS = (
         "Multiply each tensor by a number.",
         (_X,),
         operator.mul,
-        scalar("scalar", "the number"),
+        _NUMBER,
     ),
     _foreach(
-        "foreach_addcmul_scalar_v2",
-        "out = x1 + scalar * x2 * x3",
-        "Add a multiple of the product of two lists to a third.",
-        (_X1, _X2, _X3),
-        lambda first, second, third, factor: first + factor * second * third,
-        scalar("scalar", "the factor of the product"),
+        "foreach_sub_list_v2",
+        "out = x1 - alpha * x2",
+        "Subtract two lists of tensors.",
+        (_X1, _X2),
+        lambda first, second, alpha: first - (second if alpha == 1 else alpha * second),
+        scalar("alpha", "the factor of x2"),
+    ),
+    *(
+        _foreach(
+            f"foreach_addc{name}_scalar_{kind}",
+            f"out = x1 + {number.name} * x2 {symbol} x3",
+            f"Add multiples of the {word} of two lists to a third.",
+            (_X1, _X2, _X3),
+            function,
+            number,
+            dtypes,
+        )
+        for name, symbol, word, function, dtypes in (
+            ("mul", "*", "product", lambda x1, x2, x3, factor: x1 + factor * x2 * x3, _WITH_INT32),
+            ("div", "/", "quotient", lambda x1, x2, x3, factor: x1 + factor * (x2 / x3), _FLOATING),
+        )
+        for kind, number in (("v2", scalar("scalar", "the factor")), ("list", _NUMBERS))
     ),
     _foreach(
         "foreach_lerp_scalar",
@@ -246,10 +287,49 @@ OPERATORS = (
         "Divide each tensor by a number of its own.",
         (_X,),
         operator.truediv,
-        Parameter("scalars", "scalars", Kind.SCALAR_LIST, "the numbers"),
+        _NUMBERS,
         dtypes=_FLOATING,
     ),
-    _foreach("foreach_sqrt", "out = sqrt(x)", "Square roots of each tensor.", (_X,), np.sqrt, dtypes=_FLOATING),
+    *(
+        _foreach(f"foreach_{name}", f"out = {formula}", f"{summary} of each tensor.", (_X,), function, dtypes=dtypes)
+        for name, formula, summary, function, dtypes in (
+            ("sqrt", "sqrt(x)", "Square roots", np.sqrt, _FLOATING),
+            ("reciprocal", "1 / x", "Reciprocals", lambda x: 1 / x, _FLOATING),
+            ("exp", "e^x", "Exponentials", lambda x: np.exp(x.astype(np.float64)), _FLOATING),
+            ("abs", "|x|", "Absolute values", np.abs, _FLOATING),
+            ("neg", "-x", "Negatives", np.negative, _WITH_INT32),
+            ("sign", "sign(x)", "Signs", np.sign, _WITH_INT32),
+        )
+    ),
+    *(
+        _foreach(f"foreach_{name}_list", f"out = {formula}", f"{summary} of two lists.", (_X1, _X2), function)
+        for name, formula, summary, function in (
+            ("mul", "x1 * x2", "Products", operator.mul),
+            ("maximum", "max(x1, x2)", "The greater", np.maximum),
+            ("minimum", "min(x1, x2)", "The less", np.minimum),
+        )
+    ),
+    _foreach(
+        "foreach_div_list", "out = x1 / x2", "Quotients of two lists.", (_X1, _X2), operator.truediv, dtypes=_FLOATING
+    ),
+    *(
+        _foreach(f"foreach_{name}_scalar_v2", f"out = {formula}", summary, (_X,), function, _NUMBER, dtypes)
+        for name, formula, summary, function, dtypes in (
+            ("sub", "x - scalar", "Subtract a number from each tensor.", operator.sub, _WITH_INT32),
+            ("div", "x / scalar", "Divide each tensor by a number.", operator.truediv, _FLOATING),
+            ("maximum", "max(x, scalar)", "Bound each tensor from below.", np.maximum, _WITH_INT32),
+            ("minimum", "min(x, scalar)", "Bound each tensor from above.", np.minimum, _WITH_INT32),
+            ("pow", "x^scalar", "Powers of each tensor.", _power, _WITH_INT32),
+        )
+    ),
+    *(
+        _foreach(f"foreach_{name}_scalar_list", f"out = {formula}", summary, (_X,), function, _NUMBERS)
+        for name, formula, summary, function in (
+            ("add", "x + scalars", "Add a number of its own to each tensor.", operator.add),
+            ("sub", "x - scalars", "Subtract a number of its own from each tensor.", operator.sub),
+            ("mul", "x * scalars", "Multiply each tensor by a number of its own.", operator.mul),
+        )
+    ),
     _foreach(
         "foreach_norm",
         "out = (sum of |x|^scalar)^(1/scalar)",
@@ -259,5 +339,27 @@ OPERATORS = (
         scalar("scalar", "the order"),
         dtypes=_FLOATING,
         is_reduced=True,
+    ),
+    Operator(
+        name="foreach_non_finite_check_and_unscale",
+        function=camel("foreach_non_finite_check_and_unscale"),
+        summary="Multiply gradients by a number, in place, and tell whether any was infinite or NaN.",
+        formula="scaledGrads = scaledGrads * inScale; foundInf = 1 if one of scaledGrads is not finite",
+        parameters=(
+            Parameter("scaledGrads", "scaled_grads", Kind.OUTPUT_LIST, "the gradients", c_type="const aclTensorList *"),
+            tensor_out("foundInf", "1 if one is not finite, else left as it is", const=True),
+            tensor_in("inScale", "the number"),
+        ),
+        support=support(_FLOATING, MODERN),
+        checks=(
+            present("scaledGrads", "foundInf", "inScale"),
+            _each("no null among them", ("scaledGrads",), _null, ACLNN_ERR_PARAM_NULLPTR),
+            _each("data type of each", ("scaledGrads",), _listed(_FLOATING), ACLNN_ERR_PARAM_INVALID),
+            dtype_in(lambda product: {D.FLOAT}, "foundInf", "inScale"),
+            _each("one data type", ("scaledGrads",), _alike("scaledGrads"), _TILING),
+            rule("one element: foundInf, inScale", _two_single, _TILING),
+        ),
+        work=_unscale_work,
+        in_header_of="foreach_non_finite_check_and_unscale",
     ),
 )

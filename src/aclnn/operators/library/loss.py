@@ -1,7 +1,9 @@
-"""aclnnNLLLoss, aclnnMseLoss and their gradients."""
+"""Losses and their gradients: the negative log-likelihood of classes, and losses of pairs of elements."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from aclnn.core.checks import (
     extents,
     floating,
     limited_dims,
+    listing,
     present,
     rule,
     same_dtype,
@@ -33,19 +36,25 @@ from aclnn.operators.library.common import (
 )
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
-_NONE, _MEAN, _SUM = 0, 1, 2
+_NONE, _MEAN, _SUM, _BATCH_MEAN = 0, 1, 2, 3
 _REDUCTION = Parameter("reduction", "reduction", Kind.INT64, "0: none, 1: mean, 2: sum")
 _IGNORED = Parameter("ignoreIndex", "ignore_index", Kind.INT64, "the class that counts for nothing")
 _SELF = tensor_in("self", "logarithms of probabilities, one row a sample, one column a class")
 _TARGET = tensor_in("target", "the class of each sample")
 _WEIGHT = tensor_in("weight", "the weight of each class")
 
-_reduction = rule(
-    "0, 1 or 2: reduction",
-    lambda call: (
-        None if call["reduction"] in (_NONE, _MEAN, _SUM) else f"reduction: expected 0, 1 or 2, got {call['reduction']}"
-    ),
-)
+
+def _reduction_to(most: int) -> Check:
+    words = listing(map(str, range(most + 1)))
+    return rule(
+        f"{words}: reduction",
+        lambda call: (
+            None if 0 <= call["reduction"] <= most else f"reduction: expected {words}, got {call['reduction']}"
+        ),
+    )
+
+
+_reduction = _reduction_to(_SUM)
 
 
 def _per_sample(call: Call) -> bool:
@@ -120,15 +129,18 @@ def _nll_backward(gradient: Any, self: Any, target: Any, weight: Any, total: Any
     return result.reshape(self.shape)
 
 
-def _nll_work(call: Call) -> Library | None:
-    if call["self"].size == 0 and call["reduction"] == _NONE:
-        return None
-    reduction, ignored = call["reduction"], call["ignoreIndex"]
-    return Library(
-        lambda self, target, weight: _nll(self, target, weight, reduction, ignored),
-        ("self", "target", "weight"),
-        ("out", "totalWeightOut"),
-    )
+def _likelihood(function: Callable[..., Any], total: str) -> Callable[[Call], Library | None]:
+    def work(call: Call) -> Library | None:
+        if call["self"].size == 0 and call["reduction"] == _NONE:
+            return None
+        reduction, ignored = call["reduction"], call["ignoreIndex"]
+        return Library(
+            lambda self, target, weight: function(self, target, weight, reduction, ignored),
+            ("self", "target", "weight"),
+            ("out", total),
+        )
+
+    return work
 
 
 _NLL_SHAPES = (
@@ -137,39 +149,217 @@ _NLL_SHAPES = (
 )
 
 
-def _mse_shape(call: Call) -> str | None:
-    got, shape = call["out"].shape, broadcast_shape(call["self"].shape, call["target"].shape)
-    assert shape is not None
-    expected = shape if call["reduction"] == _NONE else ()
-    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+def _planes(call: Call) -> str | None:
+    self, target, weight = (call[name].shape for name in ("self", "target", "weight"))
+    if len(self) != 4:
+        return f"self: expected 4 dimensions, got {len(self)}: {extents(self)}"
+    expected = (self[0], *self[2:])
+    if target != expected:
+        return f"target: expected shape {extents(expected)} (the pixels of self), got {extents(target)}"
+    if weight != self[1:2]:
+        return f"weight: expected shape {extents(self[1:2])} (the classes of self), got {extents(weight)}"
+    return None
 
 
-def _mse(self: Any, target: Any, reduction: int) -> Any:
-    squares = np.square(self.astype(np.float64) - target)
-    return (lambda x: x, np.mean, np.sum)[reduction](squares)
+def _one_or_pixels(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected, got = call["target"].shape if call["reduction"] == _NONE else (), call[name].shape
+        return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
+
+    return rule(f"one element, or one a pixel: {name}", complain)
 
 
-def _mse_work(call: Call) -> Library | None:
-    if call["out"].size == 0:
-        return None
-    reduction = call["reduction"]
-    return Library(lambda self, target: _mse(self, target, reduction), ("self", "target"), ("out",))
+def _nll2d(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> tuple[Any, Any]:
+    rows = np.moveaxis(self, 1, -1).reshape(-1, self.shape[1])
+    losses, total = _nll(rows, target.reshape(-1), weight, reduction, ignored)
+    return losses.reshape(target.shape) if reduction == _NONE else losses, total
 
 
-def _mse_backward(gradient: Any, self: Any, target: Any, reduction: int) -> Any:
-    difference = 2.0 * (self.astype(np.float64) - target) * gradient
-    return difference / difference.size if reduction == _MEAN else difference
+def _nll2d_backward(
+    gradient: Any, self: Any, target: Any, weight: Any, total: Any, reduction: int, ignored: int
+) -> Any:
+    pixels = np.moveaxis(self, 1, -1)
+    rows = pixels.reshape(-1, self.shape[1])
+    found = _nll_backward(gradient, rows, target.reshape(-1), weight, total, reduction, ignored)
+    return np.moveaxis(found.reshape(pixels.shape), -1, 1)
 
 
-def _mse_gradient_shape(call: Call) -> str | None:
-    shape = broadcast_shape(call["self"].shape, call["target"].shape)
-    expected = None if shape is None else broadcast_shape(shape, call["gradOutput"].shape)
-    got = call["out"].shape
-    if expected is None:
-        texts = " and ".join(extents(call[name].shape) for name in ("self", "target"))
-        return f"gradOutput: expected a shape that broadcasts with {texts}, got {extents(call['gradOutput'].shape)}"
-    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+def _common(call: Call, names: Sequence[str]) -> tuple[int, ...] | None:
+    return broadcast_shape(*(call[name].shape for name in names if call[name] is not None))
 
+
+def _pairwise(
+    name: str,
+    title: str,
+    formula: str,
+    loss: Callable[..., Any],
+    slope: Callable[..., Any],
+    weights: tuple[Parameter, ...] = (),
+    numbers: tuple[Parameter, ...] = (),
+    most: int = _SUM,
+) -> tuple[Operator, Operator]:
+    """A loss of pairs of elements and its gradient.
+
+    Args:
+        name: of the loss.
+        title: what it is.
+        formula: of one pair.
+        loss: of self and target as float64, then weights (None for absent ones), then numbers.
+        slope: its derivative for self.
+        weights: optional tensors.
+        numbers: after the reduction.
+        most: the greatest reduction: 3, the sum divided by the first extent, for one that has it.
+    """
+    pair = (tensor_in("self", "the first"), tensor_in("target", "the second"))
+    tensors = ("self", "target", *(each.name for each in weights))
+    reduction = _reduction_to(most)
+
+    def values(call: Call, function: Callable[..., Any]) -> tuple[Callable[..., Any], list[str]]:
+        given = [each for each in tensors if call[each] is not None]
+        attributes = [call[each.name] for each in numbers]
+
+        def compute(*arrays: Any) -> Any:
+            found = dict(zip(given, (array.astype(np.float64) for array in arrays), strict=True))
+            return function(*map(found.get, tensors), *attributes)
+
+        return compute, given
+
+    def divisor(call: Call) -> float:
+        shape = _common(call, tensors) or ()
+        return {_MEAN: math.prod(shape), _BATCH_MEAN: (*shape, 1)[0]}.get(call["reduction"], 1)
+
+    def work(call: Call) -> Library | None:
+        if call["out"].size == 0:
+            return None
+        compute, given = values(call, loss)
+        if call["reduction"] == _NONE:
+            return Library(compute, tuple(given), ("out",))
+        count = divisor(call)
+        return Library(lambda *arrays: np.divide(compute(*arrays).sum(), count), tuple(given), ("out",))
+
+    def gradient_work(call: Call) -> Library | None:
+        if call["out"].size == 0:
+            return None
+        compute, given = values(call, slope)
+        count = divisor(call)
+        return Library(lambda gradient, *arrays: compute(*arrays) * gradient / count, ("gradOutput", *given), ("out",))
+
+    def shape(call: Call) -> str | None:
+        got, common = call["out"].shape, _common(call, tensors)
+        expected = common if call["reduction"] == _NONE else ()
+        if common is None:
+            return f"target: expected shapes that broadcast, got {extents(call['target'].shape)}"
+        assert expected is not None
+        return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+
+    def gradient_shape(call: Call) -> str | None:
+        expected, got = _common(call, (*tensors, "gradOutput")), call["out"].shape
+        if expected is None:
+            texts = " and ".join(extents(call[each].shape) for each in ("self", "target"))
+            return f"gradOutput: expected a shape that broadcasts with {texts}, got {extents(call['gradOutput'].shape)}"
+        return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+
+    reduced = Parameter(
+        "reduction", "reduction", Kind.INT64, _REDUCTION.meaning + (", 3: sum / samples" * (most > _SUM))
+    )
+    forward = Operator(
+        name=name,
+        function=camel(name),
+        summary=f"{title}, their mean or sum.",
+        formula=f"out = {formula}; mean or sum of them",
+        parameters=(*pair, *weights, reduced, *numbers, tensor_out("out", "the loss")),
+        support=support(_DTYPES, WITH_INFERENCE),
+        checks=(
+            present("self", "target", "out"),
+            dtype_in(floating, "self", "target", "out"),
+            reduction,
+            limited_dims("self", "target"),
+            broadcastable("target", "self"),
+            rule("shape of the loss: out", shape),
+        ),
+        work=work,
+        in_header_of=name,
+    )
+    backward = Operator(
+        name=f"{name}_backward",
+        function=camel(f"{name}_backward"),
+        summary=f"Gradient of {name} for its first argument.",
+        formula=f"out = gradOutput * derivative of {formula}; mean: divided by the number of elements",
+        parameters=(
+            tensor_in("gradOutput", "the gradient arriving at the loss"),
+            *pair,
+            *weights,
+            reduced,
+            *numbers,
+            tensor_out("out", "the gradient of self"),
+        ),
+        support=support(_DTYPES, MODERN | WITH_TRAINING),
+        checks=(
+            present("gradOutput", "self", "target", "out"),
+            dtype_in(floating, "gradOutput", "self", "target", "out"),
+            reduction,
+            limited_dims("gradOutput", "self", "target"),
+            rule("broadcast shape of all: out", gradient_shape),
+        ),
+        work=gradient_work,
+        in_header_of=f"{name}_backward",
+    )
+    return forward, backward
+
+
+def _weighted(losses: Any, weight: Any) -> Any:
+    return losses if weight is None else losses * weight
+
+
+def _smooth(self: Any, target: Any, beta: float) -> Any:
+    distance = np.abs(self - target)
+    square = np.square(distance) / (2 * beta) if beta else 0.0
+    return np.where(distance < beta, square, distance - beta / 2)
+
+
+def _smooth_slope(self: Any, target: Any, beta: float) -> Any:
+    difference = self - target
+    return np.where(np.abs(difference) < beta, difference / beta, np.sign(difference))
+
+
+def _entropy(self: Any, target: Any, weight: Any) -> Any:
+    """Logarithms of at least -100, as PyTorch's."""
+    yes, no = np.maximum(np.log(self), -100), np.maximum(np.log1p(-self), -100)
+    return _weighted((target - 1) * no - target * yes, weight)
+
+
+def _entropy_slope(self: Any, target: Any, weight: Any) -> Any:
+    return _weighted((self - target) / np.maximum((1 - self) * self, 1e-12), weight)
+
+
+def _logistic(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _logit_entropy(self: Any, target: Any, weight: Any, positive: Any) -> Any:
+    factor = 1.0 if positive is None else positive
+    return _weighted((1 - target) * np.logaddexp(0, self) + factor * target * np.logaddexp(0, -self), weight)
+
+
+def _logit_entropy_slope(self: Any, target: Any, weight: Any, positive: Any) -> Any:
+    factor = 1.0 if positive is None else positive
+    return _weighted((1 - target) * _logistic(self) - factor * target * _logistic(-self), weight)
+
+
+def _divergence(self: Any, target: Any, log_target: bool) -> Any:
+    if log_target:
+        return np.exp(target) * (target - self)
+    positive = target > 0
+    # 0 log 0 is 0.
+    return np.where(positive, target * np.log(np.where(positive, target, 1)), 0 * target) - target * self
+
+
+def _divergence_slope(self: Any, target: Any, log_target: bool) -> Any:
+    return -np.exp(target) + 0 * self if log_target else np.where(target > 0, -target, 0) + 0 * self
+
+
+_WEIGHT_OF_EACH = Parameter("weightOptional", "weight", Kind.INPUT, "the weight of each element", optional=True)
+_POSITIVE = Parameter("posWeightOptional", "pos_weight", Kind.INPUT, "the weight of positive targets", optional=True)
 
 OPERATORS = (
     Operator(
@@ -198,7 +388,7 @@ OPERATORS = (
             _one_element("totalWeightOut"),
             rule("classes: self", _classes),
         ),
-        work=_nll_work,
+        work=_likelihood(_nll, "totalWeightOut"),
         in_header_of="nll_loss",
     ),
     library_operator(
@@ -235,50 +425,120 @@ OPERATORS = (
         attributes=("reduction", "ignoreIndex"),
     ),
     Operator(
-        name="mse_loss",
-        function=camel("mse_loss"),
-        summary="Squared differences of two tensors, their mean or sum.",
-        formula="out = (self - target)^2; mean or sum of them",
+        name="nll_loss2d",
+        function=camel("nll_loss2d"),
+        summary="Negative log-likelihood of the pixels' classes, weighted.",
+        formula="out = -weight[target] * self[target]; mean: their sum / the weights' sum",
         parameters=(
-            tensor_in("self", "the first"),
-            tensor_in("target", "the second"),
+            tensor_in("self", "logarithms of probabilities, (N, C, H, W)"),
+            _TARGET,
+            _WEIGHT,
             _REDUCTION,
+            _IGNORED,
             tensor_out("out", "the loss"),
+            tensor_out("totalWeight", "the sum of the pixels' weights"),
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
-            present("self", "target", "out"),
-            dtype_in(floating, "self", "target", "out"),
+            present("self", "target", "weight", "out", "totalWeight"),
+            same_dtype("weight", "self"),
+            castable_from(lambda call: call["self"].dtype, "out", "totalWeight"),
+            dtype_in(floating, "self"),
+            dtype_in(lambda product: {D.INT64, D.INT32, D.UINT8}, "target"),
             _reduction,
-            limited_dims("self", "target"),
-            broadcastable("target", "self"),
-            rule("shape of the loss: out", _mse_shape),
+            rule("pixels and classes: self, target, weight", _planes),
+            _one_or_pixels("out"),
+            _one_element("totalWeight"),
         ),
-        work=_mse_work,
-        in_header_of="mse_loss",
+        work=_likelihood(_nll2d, "totalWeight"),
+        in_header_of="nll_loss2d",
     ),
     library_operator(
-        "mse_loss_backward",
-        "out = 2 * (self - target) * gradOutput; mean: divided by the number of elements",
-        "Gradient of the mean of squared differences.",
+        "nll_loss2d_backward",
+        "out[n, target[n]] = -weight[target[n]] * gradOutput; mean: divided by totalWeight",
+        "Gradient of the negative log-likelihood of pixels.",
         (
             tensor_in("gradOutput", "the gradient arriving at the loss"),
-            tensor_in("self", "the first"),
-            tensor_in("target", "the second"),
+            tensor_in("self", "logarithms of probabilities, (N, C, H, W)"),
+            _TARGET,
+            _WEIGHT,
             _REDUCTION,
+            _IGNORED,
+            tensor_in("totalWeight", "the sum of the pixels' weights"),
             tensor_out("out", "the gradient of self"),
         ),
         (
-            present("gradOutput", "self", "target", "out"),
-            dtype_in(floating, "gradOutput", "self", "target", "out"),
+            present("gradOutput", "self", "target", "weight", "totalWeight", "out"),
+            same_dtype("gradOutput", "self"),
+            same_dtype("weight", "self"),
+            same_dtype("totalWeight", "self"),
+            castable_from(lambda call: call["self"].dtype, "out"),
+            dtype_in(floating, "self"),
+            dtype_in(lambda product: {D.INT64, D.INT32, D.UINT8}, "target"),
             _reduction,
-            limited_dims("gradOutput", "self", "target"),
-            rule("broadcast shape of all: out", _mse_gradient_shape),
+            rule("pixels and classes: self, target, weight", _planes),
+            _one_or_pixels("gradOutput"),
+            _one_element("totalWeight"),
+            same_shape("out", "self"),
         ),
-        _mse_backward,
-        header="mse_loss_backward",
+        _nll2d_backward,
+        header="nll_loss2d_backward",
         dtypes=_DTYPES,
-        products=MODERN | WITH_TRAINING,
-        attributes=("reduction",),
+        products=WITH_TRAINING,
+        attributes=("reduction", "ignoreIndex"),
+    ),
+    *_pairwise(
+        "mse_loss",
+        "Squared differences of two tensors",
+        "(self - target)^2",
+        lambda self, target: np.square(self - target),
+        lambda self, target: 2.0 * (self - target),
+    ),
+    *_pairwise(
+        "l1_loss",
+        "Distances of two tensors' elements",
+        "|self - target|",
+        lambda self, target: np.abs(self - target),
+        lambda self, target: np.sign(self - target),
+    ),
+    *_pairwise(
+        "smooth_l1_loss",
+        "Distances of two tensors' elements, squared where they are small",
+        "d^2 / (2 beta) where d = |self - target| is less than beta, else d - beta / 2",
+        _smooth,
+        _smooth_slope,
+        numbers=(Parameter("beta", "beta", Kind.FLOAT, "below which distance the square counts; 0: never"),),
+    ),
+    *_pairwise(
+        "soft_margin_loss",
+        "Logistic losses of numbers and signs",
+        "ln(1 + e^(-target * self))",
+        lambda self, target: np.logaddexp(0, -target * self),
+        lambda self, target: -target * _logistic(-target * self),
+    ),
+    *_pairwise(
+        "binary_cross_entropy",
+        "Cross entropies of probabilities",
+        "-weight * (target ln self + (1 - target) ln(1 - self))",
+        _entropy,
+        _entropy_slope,
+        (_WEIGHT_OF_EACH,),
+    ),
+    *_pairwise(
+        "binary_cross_entropy_with_logits",
+        "Cross entropies of the logistic function of numbers",
+        "-weight * (posWeight target ln s + (1 - target) ln(1 - s)), s = 1 / (1 + e^-self)",
+        _logit_entropy,
+        _logit_entropy_slope,
+        (_WEIGHT_OF_EACH, _POSITIVE),
+    ),
+    *_pairwise(
+        "kl_div",
+        "Kullback-Leibler divergences of logarithms of probabilities from probabilities",
+        "target * (ln target - self), or e^target * (target - self) with logTarget",
+        _divergence,
+        _divergence_slope,
+        numbers=(Parameter("logTarget", "log_target", Kind.BOOL, "target has logarithms"),),
+        most=_BATCH_MEAN,
     ),
 )
