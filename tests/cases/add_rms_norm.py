@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
 from tests.cases.table import (
@@ -20,7 +19,6 @@ from tests.cases.table import (
     NO_KERNEL,
     NO_KERNEL_FOUND,
     NULL,
-    TILING,
     Accepted,
     Arguments,
     Case,
@@ -32,9 +30,10 @@ from tests.cases.table import (
     differs,
     dtype,
     every_null,
+    generated,
     not_floating,
-    other,
     shape,
+    tiled,
 )
 from tests.helpers import norms
 
@@ -230,18 +229,7 @@ def _in_place_reshape(rows: Shape, columns: Shape) -> Change:
     return {**shape(rows + columns, "x1Ref", "x2Ref"), **shape(columns, "gamma"), **shape(rstd, "rstdOut")}
 
 
-def _in_place_fault(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
-    return Refusal(
-        f"{check} (unless every output is empty)", change, argument, expected, got, TILING, products=_SUPPORTED
-    )
-
-
-def _wrong_type(name: str) -> tuple[Refusal, ...]:
-    words = name, "data type ACL_"
-    unknown = Refusal(_TYPES, dtype(D.DOUBLE, name), *words, "ACL_DOUBLE", products=_SUPPORTED)
-    if name == "x1Ref":
-        return (unknown,)
-    return unknown, Refusal(_TYPES, dtype(other, name), *words, "ACL_FLOAT", products=_SUPPORTED)
+_in_place_fault = tiled(_SUPPORTED)
 
 
 INPLACE_ADD_RMS_NORM = Case(
@@ -253,22 +241,7 @@ INPLACE_ADD_RMS_NORM = Case(
     reference=norms.add_rms,
     reshape=_in_place_reshape,
     refusals=(
-        *every_null(f"present: {', '.join(_NAMES)}", " ".join(_NAMES)),
-        Refusal(
-            "kernel of the product", {}, "product", "one with a kernel", "Atlas", NO_KERNEL_FOUND, products=_UNSUPPORTED
-        ),
-        *(row for name in _NAMES for row in _wrong_type(name)),
-        *(
-            Refusal(
-                f"format that counts as ND: {', '.join(_NAMES)}",
-                {name: {"format": Format.FORMAT_NDHWC}},
-                name,
-                "counts as ACL_FORMAT_ND",
-                "NDHWC",
-                products=_SUPPORTED,
-            )
-            for name in _NAMES
-        ),
+        *generated(" ".join(_NAMES), _SUPPORTED),
         *(
             _in_place_fault(
                 "1 to 8 dimensions: x1Ref, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got))

@@ -6,47 +6,34 @@ from hypothesis import strategies as st
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
 from tests.cases.table import (
     BF16,
     FLOAT,
-    FLOAT16,
     FLOATS,
     MODERN,
     NINE,
     NO_KERNEL_FOUND,
     OLD,
     ONLY_950,
-    TILING,
     Accepted,
     Arguments,
     Case,
     Change,
     Example,
-    Refusal,
     Shape,
     T,
     dtype,
-    every_null,
+    generated,
     shape,
+    tiled,
 )
 from tests.helpers import norms
 
 _NAMES = ("x", "gamma", "yOut", "rstdOut")
 _TYPES = f"data types that go together: {', '.join(_NAMES)}"
-
-
-def _tiling(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
-    return Refusal(f"{check} (unless every output is empty)", change, argument, expected, got, TILING, MODERN)
-
-
-def _wrong_type(name: str) -> tuple[Refusal, ...]:
-    words = name, "data type ACL_"
-    unknown = Refusal(_TYPES, dtype(D.DOUBLE, name), *words, "ACL_DOUBLE", products=MODERN)
-    alone = Refusal(_TYPES, dtype(FLOAT16, name), *words, "ACL_FLOAT16", products=MODERN, dtypes=(FLOAT, BF16))
-    return (unknown,) if name == "x" else (unknown, alone)
+_tiling = tiled(MODERN)
 
 
 def _call(d: D) -> Arguments:
@@ -80,20 +67,7 @@ GEMMA_RMS_NORM = Case(
     reshape=_reshape,
     mixed=_mixed,
     refusals=(
-        *every_null(f"present: {', '.join(_NAMES)}", " ".join(_NAMES)),
-        Refusal("kernel of the product", {}, "product", "one with a kernel", "Atlas", NO_KERNEL_FOUND, products=OLD),
-        *(row for name in _NAMES for row in _wrong_type(name)),
-        *(
-            Refusal(
-                f"format that counts as ND: {', '.join(_NAMES)}",
-                {name: {"format": Format.FORMAT_NDHWC}},
-                name,
-                "counts as ACL_FORMAT_ND",
-                "NDHWC",
-                products=MODERN,
-            )
-            for name in _NAMES
-        ),
+        *generated(" ".join(_NAMES), MODERN, {"gamma": {MODERN: (FLOAT, BF16)}}),
         *(
             _tiling("1 to 8 dimensions: x, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))
             for name in ("x", "gamma")

@@ -17,19 +17,19 @@ from tests.cases.table import (
     MODERN,
     NINE,
     NO_KERNEL_FOUND,
+    NOT_ON_950,
     ONLY_950,
-    TILING,
     Accepted,
     Arguments,
     Case,
     Change,
     Example,
-    Refusal,
     Shape,
     T,
     dtype,
-    every_null,
+    generated,
     shape,
+    tiled,
 )
 from tests.helpers import normalization
 
@@ -41,43 +41,9 @@ _UNSUPPORTED = dict.fromkeys(_OTHERS, (NO_KERNEL_FOUND, "product"))
 _NOT_EMPTY = " (unless every output is empty)"
 
 
-def _other_type(check: str, name: str) -> tuple[Refusal, ...]:
-    """A type that the tensor may have, but not beside those before it."""
-    words, inference = "data type ACL_", dtype(FLOAT, name)
-    found = Refusal(check, dtype(FLOAT16, name), name, words, "FLOAT16", products=MODERN, dtypes=(FLOAT, BF16))
-    if name != "gamma":
-        return (found,)
-    return found, Refusal(check, inference, name, words, "ACL_FLOAT", products=_INFERENCE, dtypes=(FLOAT16,))
-
-
-def _generated(names: str) -> tuple[Refusal, ...]:
-    """What breaks the checks that every generated interface has."""
-    first, listed = names.split()[0], ", ".join(names.split())
-    types, formats = f"data types that go together: {listed}", f"format that counts as ND: {listed}"
-    return (
-        *every_null(f"present: {listed}", names),
-        Refusal(
-            "kernel of the product", {}, "product", "one with a kernel", "Atlas", NO_KERNEL_FOUND, products=_OTHERS
-        ),
-        *(
-            refusal
-            for name in names.split()
-            for refusal in (
-                Refusal(types, dtype(D.DOUBLE, name), name, "data type ACL_", "ACL_DOUBLE", products=_PRODUCTS),
-                *(_other_type(types, name) if name != first else ()),
-            )
-        ),
-        *(
-            Refusal(formats, {name: {"format": got}}, name, "counts as ACL_FORMAT_ND", got.c_name, products=_PRODUCTS)
-            for name in names.split()
-            for got in (Format.FORMAT_NDHWC, Format.FORMAT_FRACTAL_NZ)
-        ),
-    )
-
-
-def _tiling(check: str, change: Change, argument: str, expected: str, got: str, where: str = "") -> Refusal:
-    products = tuple(product for product in _PRODUCTS if not where or product not in ONLY_950)
-    return Refusal(check + where + _NOT_EMPTY, change, argument, expected, got, TILING, products)
+#: Of gamma's types besides x's: float32 is one of them where there is bfloat16.
+_ALONE = {"gamma": {MODERN: (FLOAT, BF16), _INFERENCE: FLOATS}}
+_tiling = tiled(_PRODUCTS)
 
 
 def _call(d: D) -> Arguments:
@@ -111,7 +77,7 @@ RMS_NORM = Case(
     reshape=_reshape,
     mixed=_mixed,
     refusals=(
-        *_generated("x gamma yOut rstdOut"),
+        *generated("x gamma yOut rstdOut", _PRODUCTS, _ALONE),
         *(
             _tiling("1 to 8 dimensions: x, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))
             for name in ("x", "gamma")
@@ -200,7 +166,7 @@ RMS_NORM_GRAD = Case(
     reshape=_reshape_gradient,
     mixed=_mixed,
     refusals=(
-        *_generated("dy x rstd gamma dxOut dgammaOut"),
+        *generated("dy x rstd gamma dxOut dgammaOut", _PRODUCTS, _ALONE),
         *(
             _tiling("1 to 8 dimensions: x, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))
             for name in ("x", "gamma")
@@ -229,18 +195,17 @@ RMS_NORM_GRAD = Case(
             "2 elements",
             "4",
         ),
-        _tiling(
-            "at least one row: x",
+        tiled(tuple(product for product in _PRODUCTS if product not in ONLY_950))(
+            f"at least one row: x{NOT_ON_950}",
             shape((0, 3), "dy", "x", "dxOut") | shape((0, 1), "rstd"),
             "x",
             "at least one row",
             "[0]",
-            " (not on Ascend 950PR / 950DT)",
         ),
     ),
     # rstd with x's leading dimensions, one of them 0, has no element either.
     never_together=frozenset(
-        {("one element a row: rstd" + _NOT_EMPTY, "at least one row: x (not on Ascend 950PR / 950DT)" + _NOT_EMPTY)}
+        {("one element a row: rstd" + _NOT_EMPTY, f"at least one row: x{NOT_ON_950}{_NOT_EMPTY}")}
     ),
     together={
         ("kernel of the product", "data types that go together: dy, x, rstd, gamma, dxOut, dgammaOut"): dtype(

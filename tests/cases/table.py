@@ -166,6 +166,52 @@ def every_null(check: str, names: str) -> tuple[Refusal, ...]:
     return tuple(Refusal(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
 
 
+def generated(
+    names: str,
+    products: tuple[Product, ...],
+    alone: Mapping[str, Mapping[tuple[Product, ...], tuple[D, ...]]] = {},
+) -> tuple[Refusal, ...]:
+    """What breaks the checks that generated interfaces have before the tiling function's.
+
+    ``alone`` says of which valid calls, by product, another type of a tensor does not go together with those before it;
+    by default of all.
+    """
+    first, *others = names.split()
+    listed = ", ".join((first, *others))
+    together, formats = f"data types that go together: {listed}", f"format that counts as ND: {listed}"
+    without = tuple(product for product in PRODUCTS if product not in products)
+
+    def wrong_types(name: str) -> tuple[Refusal, ...]:
+        words = name, "data type ACL_"
+        changed = {} if name == first else alone.get(name, {products: FLOATS})
+        return (
+            Refusal(together, dtype(D.DOUBLE, name), *words, "ACL_DOUBLE", products=products),
+            *(Refusal(together, dtype(other, name), *words, "ACL_FLOAT", INVALID, *of) for of in changed.items()),
+        )
+
+    return (
+        *every_null(f"present: {listed}", names),
+        Refusal(
+            "kernel of the product", {}, "product", "one with a kernel", "Atlas", NO_KERNEL_FOUND, products=without
+        ),
+        *(row for name in (first, *others) for row in wrong_types(name)),
+        *(
+            Refusal(formats, {name: {"format": got}}, name, "counts as ACL_FORMAT_ND", got.c_name, products=products)
+            for name in (first, *others)
+            for got in (Format.FORMAT_NDHWC, Format.FORMAT_FRACTAL_NZ)
+        ),
+    )
+
+
+def tiled(products: tuple[Product, ...], code: int = TILING) -> Callable[[str, Change, str, str, str], Refusal]:
+    """Return what makes rows of a generated interface's tiling function: check, change, argument, expected, got."""
+
+    def row(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
+        return Refusal(f"{check} (unless every output is empty)", change, argument, expected, got, code, products)
+
+    return row
+
+
 @dataclass(frozen=True)
 class Case:
     """One operator's row."""
