@@ -35,9 +35,10 @@ from aclnn.formula import Real
 from aclnn.operators.normalization import (
     EPSILON_NOT_NEGATIVE,
     Rows,
+    one_a_row,
     root_mean_square,
-    rows_and_columns,
     statistic_shape,
+    trailing_dims,
 )
 from aclnn.typing import Array, ArrayLike
 
@@ -58,10 +59,6 @@ def _with_rstd(check: Check) -> Check:
 
 def _without_rstd(check: Check) -> Check:
     return only_if(check, "without rstdOut", lambda call: call["rstdOut"] is None)
-
-
-def _trailing(x: str) -> Check:
-    return shape_is(f"trailing dimensions of {x}", lambda call: rows_and_columns(call, x)[1], "gamma")
 
 
 def _one_a_row(call: Call, name: str) -> str | None:
@@ -144,7 +141,7 @@ ADD_RMS_NORM = Operator(
         same_shape("xOut", "x1"),
         *unless_empty(
             ("x1", "gamma"),
-            _with_rstd(_trailing("x1")),
+            _with_rstd(trailing_dims("x1", "gamma")),
             _without_rstd(shape_is("[1, N]", lambda call: (1, *call["x1"].shape[-1:]), "gamma")),
             EPSILON_NOT_NEGATIVE,
             each("one element a row", ("rstdOut",), _one_a_row),
@@ -174,8 +171,8 @@ INPLACE_ADD_RMS_NORM = Operator(
         dims_between(1, MOST_DIMS, "x1Ref", "gamma"),
         no_zero_dims("x1Ref"),
         same_shape("x2Ref", "x1Ref"),
-        _trailing("x1Ref"),
-        shape_is("one element a row", lambda call: statistic_shape(call, "x1Ref"), "rstdOut"),
+        trailing_dims("x1Ref", "gamma"),
+        one_a_row("x1Ref", "rstdOut"),
         EPSILON_NOT_NEGATIVE,
         written=_IN_PLACE_OUTPUTS,
     ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from aclnn.core.checks import rule
+from aclnn.core.checks import rule, shape_is
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Shape, View
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
@@ -64,6 +64,16 @@ def statistic_shape(call: Call, x: str = "x") -> Shape:
     """The shape of one number for each row, [A…, 1…], as ``rows_and_columns`` splits x."""
     rows, columns = rows_and_columns(call, x)
     return rows + (1,) * len(columns)
+
+
+def trailing_dims(x: str, *names: str) -> Check:
+    """Require the shape [R…] of x's dimensions that ``rows_and_columns`` normalises."""
+    return shape_is(f"trailing dimensions of {x}", lambda call: rows_and_columns(call, x)[1], *names)
+
+
+def one_a_row(x: str, *names: str) -> Check:
+    """Require the shape [A…, 1…] of one number for each of x's rows."""
+    return shape_is("one element a row", lambda call: statistic_shape(call, x), *names)
 
 
 class Masked:
