@@ -7,6 +7,7 @@ under pyACL's names.
 from aclnn.core.products import set_soc_name, soc_name
 from aclnn.core.status import AclnnError
 from aclnn.operators.ada_layer_norm import ada_layer_norm, ada_layer_norm_backward, ada_layer_norm_v2
+from aclnn.operators.add_layer_norm import add_layer_norm, add_layer_norm_grad
 from aclnn.operators.add_rms_norm import add_rms_norm, inplace_add_rms_norm
 from aclnn.operators.batch_norm import batch_norm, batch_norm_backward, fast_batch_norm_backward
 from aclnn.operators.celu import celu, inplace_celu
@@ -48,6 +49,8 @@ __all__ = [
     "ada_layer_norm",
     "ada_layer_norm_backward",
     "ada_layer_norm_v2",
+    "add_layer_norm",
+    "add_layer_norm_grad",
     "add_rms_norm",
     "batch_norm",
     "batch_norm_backward",

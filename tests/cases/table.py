@@ -197,8 +197,7 @@ def generated(
         *(row for name in (first, *others) for row in wrong_types(name)),
         *(
             Refusal(formats, {name: {"format": got}}, name, "counts as ACL_FORMAT_ND", got.c_name, products=products)
-            for name in (first, *others)
-            for got in (Format.FORMAT_NDHWC, Format.FORMAT_FRACTAL_NZ)
+            for name, got in ((first, Format.FORMAT_FRACTAL_NZ), *((n, Format.FORMAT_NDHWC) for n in (first, *others)))
         ),
     )
 
@@ -210,6 +209,25 @@ def tiled(products: tuple[Product, ...], code: int = TILING) -> Callable[[str, C
         return Refusal(f"{check} (unless every output is empty)", change, argument, expected, got, code, products)
 
     return row
+
+
+def not_trailing(x: str, row: Callable[..., Refusal]) -> tuple[Refusal, ...]:
+    """What breaks ``trailing_dims`` of gamma for x of shape [2, 3] and gamma of [3]."""
+    check = f"shape is trailing dimensions of {x}: gamma"
+    return tuple(
+        row(check, shape(got, "gamma"), "gamma", f"shape {expected}", str([*got]))
+        for got, expected in (((4,), [3]), ((1, 3), [2, 3]), ((1, 2, 3), [2, 3]))
+    )
+
+
+def not_one_a_row(row: Callable[..., Refusal], *names: str) -> tuple[Refusal, ...]:
+    """What breaks ``one_a_row`` of tensors for x of shape [2, 3] and gamma of [3]."""
+    check = f"shape is one element a row: {', '.join(names)}"
+    return tuple(
+        row(check, shape(got, name), name, "shape [2, 1]", str([*got]))
+        for name in names
+        for got in ((2,), (1, 1), (2, 3), (0, 1))
+    )
 
 
 @dataclass(frozen=True)

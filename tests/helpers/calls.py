@@ -9,13 +9,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from aclnn.core.operator import Operator, Reduction
 from aclnn.core.products import Product
 from aclnn.execution.executor import Executor, prepare
 from tests.cases.table import Arguments, Case, T
 from tests.helpers.guarded import Guarded
 from tests.helpers.reference import expected
+from tools.works import works_of
 
 Array = np.ndarray[Any, Any]
+
+
+def compiles_long(operator: Operator) -> bool:
+    """Kernels of formulas over rows take seconds to compile, one for each data type and choice of operands."""
+    return any(isinstance(work, Reduction) for work in works_of(operator))
 
 
 def wanted(case: Case, arguments: Arguments) -> dict[str, T]:

@@ -206,6 +206,38 @@ def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[st
     return rounded(found | {"x2Ref" if x2 == "x2Ref" else "xOut": (x, size)}, outputs)
 
 
+def _of_sum(terms: Sequence[Array], w: Array, b: Array, eps: Any) -> tuple[tuple[Array, Array], ...]:
+    """LayerNorm of the rows of a sum: the result, mean, reciprocal deviation and the sum, each with its size."""
+    x, size = sum(terms), sum(map(abs, terms))
+    mean, _, rstd = moments(x, (1,), eps)
+    with np.errstate(all="ignore"):
+        largest = (size + size.mean(1, keepdims=True)) * rstd * abs(w) + abs(b)
+        return ((x - mean) * rstd * w + b, largest), (mean, size.mean(1, keepdims=True)), (rstd, rstd), (x, size)
+
+
+def add_layer(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """LayerNorm of a sum, and the sum; NaN for statistics of no elements."""
+    if not (arguments["x1"].size and math.prod(outputs["yOut"].shape)):
+        return rounded({name: (np.full(output.shape, np.nan), 0) for name, output in outputs.items()}, outputs)
+    w, b = (wide(arguments[name], 1, -1) for name in ("gamma", "beta"))
+    terms = [wide(arguments[name], -1, w.size) for name in ("x1", "x2", "biasOptional") if arguments[name] is not None]
+    found = _of_sum(terms, w, b, float32(arguments["epsilon"]))
+    return rounded(dict(zip(("yOut", "meanOut", "rstdOut", "xOut"), found, strict=True)), outputs)
+
+
+def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """The gradients of LayerNorm of a sum for mean and rstd as given."""
+    if not math.prod(outputs["dxOut"].shape):
+        return rounded({name: (np.empty(0), 0) for name in outputs}, outputs)
+    w = wide(arguments["gamma"], 1, -1)
+    dy, x1, x2 = (wide(arguments[name], -1, w.size) for name in ("dy", "x1", "x2"))
+    mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
+    dx, size, dw, db = gradients(dy, x1 + x2, mean, rstd, w, (1,))
+    dsum = 0 if arguments["dsumOptional"] is None else wide(arguments["dsumOptional"], *dy.shape)
+    found = {"dxOut": (dx + dsum, size + abs(dsum)), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
+    return rounded(found, outputs)
+
+
 def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
     """GroupNorm, then Swish unless it is switched off."""
     if not any(math.prod(output.shape) for output in outputs.values()):

@@ -8,17 +8,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Kind, Reduction
+from aclnn.core.operator import Kind
 from aclnn.core.products import Product, set_soc_name
 from aclnn.core.tensor import Tensor
 from aclnn.execution import arrays
 from aclnn.execution.executor import prepare
 from tests.cases import CASES
 from tests.cases.table import Accepted, Case, Example, T, changed
-from tests.helpers.calls import bound, check, memory, run, wanted
+from tests.helpers.calls import bound, check, compiles_long, memory, run, wanted
 from tests.helpers.exact import NUMPY
 from tests.helpers.guarded import SHAPES, Guarded, layouts
-from tools.works import works_of
 
 EDGES = [
     pytest.param(case, accepted, id=f"{case.name}-{accepted.name}") for case in CASES for accepted in case.accepted
@@ -28,13 +27,8 @@ EXAMPLES = [
 ]
 
 
-def compiles_long(case: Case) -> bool:
-    """Kernels of formulas over rows take seconds to compile, one for each data type and choice of operands."""
-    return any(isinstance(work, Reduction) for work in works_of(case.operator))
-
-
 BY_LAYOUT = [
-    pytest.param(case, marks=[pytest.mark.long] if compiles_long(case) else [], id=case.name) for case in CASES
+    pytest.param(case, marks=[pytest.mark.long] if compiles_long(case.operator) else [], id=case.name) for case in CASES
 ]
 
 
@@ -44,7 +38,7 @@ def test_edges_are_computed(case: Case, accepted: Accepted, float16: bool) -> No
     rng = np.random.default_rng(4)
     for product in accepted.products[:1] + accepted.products[-1:]:
         for dtype in case.dtypes.get(product, ()):
-            if float16 != (dtype != DataType.FLOAT if compiles_long(case) else dtype == DataType.FLOAT16):
+            if float16 != (dtype != DataType.FLOAT if compiles_long(case.operator) else dtype == DataType.FLOAT16):
                 continue
             arguments = changed(case.call(dtype), accepted.change)
             check(case, arguments, memory(case, arguments, rng), product)
@@ -152,7 +146,7 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
 @pytest.mark.parametrize("more_types", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "more types"])
 def test_an_output_may_be_an_input(case: Case, size: int, more_types: bool) -> None:
     for dtype in case.dtypes[case.product]:
-        if more_types != (compiles_long(case) and dtype != DataType.FLOAT):
+        if more_types != (compiles_long(case.operator) and dtype != DataType.FLOAT):
             continue
         arguments = changed(case.call(dtype), case.shaped((max(size // 100, 1),), (min(size, 100),)))
         target, value = next(iter(wanted(case, arguments).items()))

@@ -20,6 +20,7 @@ import aclnn.torch  # noqa: E402
 from aclnn.core.products import Product, set_soc_name  # noqa: E402
 from aclnn.operators import BY_NAME, OPERATORS  # noqa: E402
 from aclnn.torch import registration  # noqa: E402
+from tests.helpers.calls import compiles_long  # noqa: E402
 
 A, N = torch.ops.aclnn, torch.ops.aten
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -55,6 +56,12 @@ def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, g
             return given
         mean, rstd = tensor(3, 4, 1).detach(), tensor(3, 4, 1).detach().abs() + 0.5
         return [tensor(3, 4, 5), x, [5], rstd, mean, *given[1:]]
+    if "add_layer_norm" in name:
+        given = [tensor(3, 4, 5), x, tensor(4, 5), tensor(4, 5), tensor(4, 5)]
+        if "grad" not in name:
+            return given
+        mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
+        return [tensor(3, 4, 5), *given[:2], rstd, mean, given[2], tensor(3, 4, 5)]
     if name.startswith("layer_norm_backward"):
         mean, rstd = torch.randn(3, 1, 1, generator=generator), torch.rand(3, 1, 1, generator=generator) + 0.5
         return [tensor(3, 4, 5), x, [4, 5], mean, rstd, tensor(4, 5), tensor(4, 5)]
@@ -178,12 +185,26 @@ PEERS: dict[str, Callable[..., Any]] = {
     "fast_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     "layer_norm": lambda x, shape, weight, bias: torch.nn.functional.layer_norm(x, shape, weight, bias),
     "swi_glu": swi_glu,
+    "add_layer_norm": lambda x1, x2, weight, bias, added: torch.nn.functional.layer_norm(
+        x1 + x2 + added, weight.shape, weight, bias
+    ),
     "rms_norm": lambda x, weight: torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-6),
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(
+            name,
+            dtype,
+            id=f"{name}-{dtype}",
+            marks=[pytest.mark.long] if dtype is not torch.float32 and compiles_long(BY_NAME[name]) else [],
+        )
+        for name in PEERS
+        for dtype in DTYPES
+    ],
+)
 def test_gradients(name: str, dtype: Any) -> None:
     ours, theirs = arguments(name, dtype=dtype, gradient=True), arguments(name, dtype=torch.float64, gradient=True)
     with torch.no_grad():
@@ -200,6 +221,38 @@ def test_gradients(name: str, dtype: Any) -> None:
     for mine, other in zip(ours, theirs, strict=True):
         if isinstance(mine, torch.Tensor):
             torch.testing.assert_close(mine.grad.double(), other.grad, rtol=tolerance, atol=4 * tolerance)
+
+
+@pytest.mark.parametrize("added", [None, (5,), (12, 5)], ids=str)
+def test_gradients_of_layer_norm_of_a_sum_reach_every_term(added: tuple[int, ...] | None) -> None:
+    """Through the sum that it returns, too, and of terms of two types."""
+    generator = torch.Generator().manual_seed(5)
+    half = torch.float16 if added is None else torch.float32
+    given = [((3, 4, 5), torch.float32), ((3, 4, 5), half), ((5,), torch.float32), ((5,), torch.float32)]
+    given += [] if added is None else [(added, torch.float32)]
+    ours = [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape, dtype in given]
+    theirs = [tensor.detach().double().requires_grad_() for tensor in ours]
+    x1, x2, weight, bias, *more = theirs
+    x = sum((term.expand(12, 5).reshape(3, 4, 5) for term in more), x1 + x2)
+    expected = torch.nn.functional.layer_norm(x, (5,), weight, bias), x
+    y, _, _, total = A.add_layer_norm(*ours, additional_output=added is not None)
+    dy, dsum = torch.randn(2, 3, 4, 5, generator=generator)
+    for weights in ((dy, None), (None, dsum), (dy, dsum)) if added else ((dy, None),):
+        pairs = [
+            torch.autograd.grad(
+                [result for result, grad in zip(results, weights, strict=True) if grad is not None],
+                tensors,
+                [grad.to(results[0]) for grad in weights if grad is not None],
+                retain_graph=True,
+                allow_unused=True,
+            )
+            for results, tensors in (((y, total), ours), (expected, theirs))
+        ]
+        for mine, got, want in zip(ours, *pairs, strict=True):
+            want = torch.zeros_like(got) if want is None else want
+            assert got.dtype == mine.dtype
+            tolerance = 8 * torch.finfo(got.dtype).eps
+            torch.testing.assert_close(got.double(), want.double(), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -6,13 +6,20 @@ import pytest
 from aclnn.core.products import set_soc_name
 from aclnn.verify import check
 from aclnn.verify.cases.arguments import JUDGED, operator_named
+from aclnn.verify.goldens.golden import golden
 from aclnn.verify.number_formats import FORMATS
 from tests.cases import CASES
 from tests.cases.table import changed
+from tests.helpers.calls import compiles_long
 
-ROWS, COLUMNS = (4, 16), (16,)
+ROWS, COLUMNS = (2, 8), (48,)
 FAMILY = [
-    pytest.param(case, dtype, id=f"{case.name}-{dtype}")
+    pytest.param(
+        case,
+        dtype,
+        id=f"{case.name}-{dtype}",
+        marks=[pytest.mark.long] if dtype != "float32" and compiles_long(case.operator) else [],
+    )
     for case in CASES
     if case.name in JUDGED
     for dtype in FORMATS
@@ -62,3 +69,16 @@ def test_right_results_pass_and_faults_in_any_output_fail(case, dtype):
             report = check(case.name, inputs, {**results, name: fault(right)}, **attributes)
             verdicts = {output["name"]: output["verdict"] for output in report.data["cases"][0]["outputs"]}
             assert verdicts == {**dict.fromkeys(results, "pass"), name: "fail"}
+
+
+def test_an_output_that_the_call_leaves_alone_is_not_judged():
+    rng = np.random.default_rng(2)
+    inputs = {name: rng.normal(size=(3, 40)).astype(np.float32) for name in ("x1", "x2")}
+    inputs |= {name: rng.normal(size=40).astype(np.float32) for name in ("weight", "bias")}
+    found = golden("add_layer_norm", inputs, additional_output=False)
+    assert list(found) == ["out", "mean", "rstd"]
+    results = {name: one.rounded for name, one in found.items()} | {"x": np.full((3, 40), np.nan, np.float32)}
+    report = check("add_layer_norm", inputs, results, additional_output=False)
+    assert report.passed
+    assert [output["name"] for output in report.data["cases"][0]["outputs"]] == list(found)
+    assert not check("add_layer_norm", inputs, results).passed

@@ -890,6 +890,57 @@ def aclnnAdaLayerNormBackward(
     Phase two: queues the work.
     """
 
+def aclnnAddLayerNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    beta: int | None,
+    biasOptional: int | None,
+    epsilon: float,
+    additionalOutput: int,
+    yOut: int | None,
+    meanOut: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """LayerNorm of a sum over its trailing dimensions, with the statistics of each row and the sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """LayerNorm of a sum over its trailing dimensions, with the statistics of each row and the sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddLayerNormGradGetWorkspaceSize(
+    dy: int | None,
+    x1: int | None,
+    x2: int | None,
+    rstd: int | None,
+    mean: int | None,
+    gamma: int | None,
+    dsumOptional: int | None,
+    dxOut: int | None,
+    dgammaOut: int | None,
+    dbetaOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of LayerNorm of a sum for its terms, weight and bias.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddLayerNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of LayerNorm of a sum for its terms, weight and bias.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddRmsNormGetWorkspaceSize(
     x1: int | None,
     x2: int | None,

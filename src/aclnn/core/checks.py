@@ -468,6 +468,7 @@ def generated(
     columns: Callable[[Product], Collection[Column]],
     *tiling: Check,
     written: Sequence[str] = (),
+    optional: Sequence[Check] = (),
 ) -> tuple[Check, ...]:
     """Return the checks of an interface that the vendor generates from an operator's definition.
 
@@ -477,6 +478,7 @@ def generated(
         columns: of a product that the definition names, the data types that go together.
         tiling: what the tiling function demands, which is not asked where every output is empty.
         written: the tensors that count as outputs there, where some are inputs too.
+        optional: what is demanded of optional tensors' data types, after those of the others.
     """
     names = (*inputs, *outputs)
 
@@ -496,6 +498,7 @@ def generated(
         KERNEL_OF_THE_PRODUCT,
         rule(f"data types that go together: {', '.join(names)}", types_match),
         nd_format(*names),
+        *optional,
         *(_unless_empty(check, written or outputs) for check in tiling),
     )
 

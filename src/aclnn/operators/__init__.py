@@ -10,6 +10,7 @@ from typing import Any
 from aclnn.core.operator import Operator
 from aclnn.operators import (
     ada_layer_norm,
+    add_layer_norm,
     add_rms_norm,
     batch_norm,
     celu,

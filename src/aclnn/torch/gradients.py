@@ -95,6 +95,7 @@ def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
 _hardswish_backward, _gelu_backward = _OURS.hardswish_backward.default, _OURS.gelu_backward_v2.default
 _layer_norm_backward, _swi_glu_grad = _OURS.layer_norm_backward.default, _OURS.swi_glu_grad.default
 _elu_backward, _rms_norm_grad = _OURS.elu_backward.default, _OURS.rms_norm_grad.default
+_add_layer_norm_grad = _OURS.add_layer_norm_grad.default
 _log_sigmoid_backward = _OURS.log_sigmoid_backward.default
 
 _first("fast_gelu", _OURS.fast_gelu_backward.default)
@@ -244,6 +245,37 @@ def _rms_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 
 
 _register("rms_norm", _rms_norm, _setup_rms_norm)
+
+
+def _setup_add_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x1, x2, weight, bias, added, _, ctx.has_sum = inputs
+    _, mean, rstd, x = output
+    ctx.save_for_backward(x1, x2, weight, added, mean, rstd)
+    ctx.bias = bias.dtype
+    ctx.mark_non_differentiable(mean, rstd, *([] if ctx.has_sum else [x]))
+    ctx.set_materialize_grads(False)
+
+
+def _add_layer_norm(ctx: Any, grad: Tensor | None, _mean: Any, _rstd: Any, grad_sum: Tensor | None) -> Any:
+    if grad is None and grad_sum is None:
+        return (None,) * len(ctx.needs_input_grad)
+    x1, x2, weight, added, mean, rstd = ctx.saved_tensors
+    # The gradient takes one data type, and knows two terms: what both must hold is computed in float32.
+    dtype = torch.float32 if added is not None or weight.dtype != x1.dtype or x2.dtype != x1.dtype else x1.dtype
+    grad, grad_sum = (None if g is None else g.to(dtype) for g in (grad, grad_sum))
+    first = x1.to(dtype)
+    if added is not None:
+        first = first + added.to(dtype).reshape(x1.shape if added.numel() == x1.numel() else weight.shape)
+    dy = torch.zeros_like(first) if grad is None else grad
+    dx, dw, db = _add_layer_norm_grad(dy, first, x2.to(dtype), rstd, mean, weight.to(dtype), grad_sum)
+    dadded = None
+    if added is not None:
+        rows = dx.reshape(-1, *weight.shape)
+        dadded = (rows if added.numel() == x1.numel() else rows.sum(0)).reshape(added.shape).to(added.dtype)
+    return None, dx.to(x1.dtype), dx.to(x2.dtype), dw.to(weight.dtype), db.to(ctx.bias), dadded, None, None
+
+
+_register("add_layer_norm", _add_layer_norm, _setup_add_layer_norm)
 
 
 def _setup_group_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -484,6 +516,17 @@ def _layer_norm_gradients(
 
 
 _second("layer_norm_backward", _layer_norm_gradients)
+
+
+def _add_layer_norm_gradients(
+    dy: Tensor, x1: Tensor, x2: Tensor, rstd: Tensor, mean: Tensor, gamma: Tensor, dsum: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the gradients of LayerNorm of a sum like ``_layer_norm_gradients``."""
+    dx, dw, db = _layer_norm_gradients(dy, x1 + x2, gamma.shape, mean, rstd, gamma, None, (True,) * 3)
+    return (dx if dsum is None else dx + dsum).to(dy.dtype), dw.to(rstd.dtype), db.to(rstd.dtype)
+
+
+_second("add_layer_norm_grad", _add_layer_norm_gradients)
 
 
 def _rms_norm_gradients(dy: Tensor, x: Tensor, rstd: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
