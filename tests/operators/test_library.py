@@ -105,6 +105,8 @@ CLAMPS = (
     *(f"{where}clamp_{name}_tensor" for name in ("min", "max") for where in ("", "inplace_")),
 )
 
+SPREADS = ("std", "var_correction", "std_mean_correction", "var_mean")
+
 NLL = {"target": T(D.INT64, (2,)), "reduction": 1, "ignoreIndex": -100}
 SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
 #: Losses of pairs of elements: PyTorch's function, what it takes from a call, what the reduction is called.
@@ -181,7 +183,26 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
         "dtype": d,
         "out": T(d, (2, 1)),
     },
-    "arg_max": lambda d: {"dim": -1, "keepdim": False, "out": T(D.INT64, GRID[:1])},
+    **{name: lambda d: {"dim": -1, "keepdim": False, "out": T(D.INT64, GRID[:1])} for name in ("arg_max", "arg_min")},
+    **{name: lambda d: {"dim": (1,), "keepDim": False, "out": T(d, GRID[:1])} for name in ("amax", "amin")},
+    **{name: lambda d: {"dim": (-2,), "keepdim": True, "out": T(D.BOOL, (1, 3))} for name in ("any", "all")},
+    **{
+        name: lambda d: {"dim": -1, "keepdim": False, "out": T(d, GRID[:1]), "indices": T(D.INT64, GRID[:1])}
+        for name in ("max_dim", "min_dim")
+    },
+    "log_sum_exp": lambda d: {"dim": (1,), "keepDim": True, "out": T(d if d in FLOATING else D.FLOAT, (2, 1))},
+    "norm": lambda d: {"pScalar": scalar(D.DOUBLE, 1.5), "dim": (1,), "keepdim": False, "out": T(d, GRID[:1])},
+    **{
+        name: lambda d: (
+            {"dim": (1,), "correction": 1, "keepdim": False}
+            | {name: T(d, GRID[:1]) for name in ("out", "stdOut", "meanOut", "varOut")}
+        )
+        for name in SPREADS
+    },
+    "prod": lambda d: {"dtype": d, "out": T(d, ())},
+    "prod_dim": lambda d: {"dim": 0, "keepDim": False, "dtype": d, "out": T(d, GRID[1:])},
+    "cumsum": lambda d: {"dim": 1, "dtype": d},
+    "cumprod": lambda d: {"axis": scalar(D.INT64, 0), "dtype": d},
     "mm": lambda d: {"mat2": T(d, (3, 4)), "cubeMathType": 1, "out": T(d, (2, 4))},
     "matmul": lambda d: {"self": T(d, (5, 2, 3)), "mat2": T(d, (3, 4)), "cubeMathType": 1, "out": T(d, (5, 2, 4))},
     "batch_mat_mul": lambda d: {
@@ -345,7 +366,10 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(("addcdiv", "inplace_addcdiv"), FLOATING),
     **{f"inplace_masked_fill_{kind}": (*TRAINED, D.INT8, D.INT32, D.INT64, D.BOOL) for kind in ("scalar", "tensor")},
     **{f"{where}{name}": (*REAL, D.BOOL) for name in ("triu", "tril") for where in ("", "inplace_")},
-    "arg_max": REAL,
+    **dict.fromkeys(("arg_max", "arg_min"), REAL),
+    **dict.fromkeys(("amax", "amin", "max_dim", "min_dim", "log_sum_exp"), (*REAL, D.BOOL)),
+    **dict.fromkeys((*SPREADS, "norm"), FLOATING),
+    **dict.fromkeys(("cumsum", "cumprod"), (*REAL, *COMPLEX)),
     **dict.fromkeys(("softmax", "log_softmax"), FLOATING),
     **dict.fromkeys(
         (
@@ -479,6 +503,25 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "inplace_tril": lambda a: a["selfRef"].tril(1),
     "linalg_vector_norm": lambda a: torch.linalg.vector_norm(a["self"], 2, -1, keepdim=True),
     "arg_max": lambda a: a["self"].argmax(-1),
+    "arg_min": lambda a: a["self"].argmin(-1),
+    "amax": lambda a: a["self"].amax(1),
+    "amin": lambda a: a["self"].amin(1),
+    "any": lambda a: a["self"].any(-2, keepdim=True),
+    "all": lambda a: a["self"].all(-2, keepdim=True),
+    "max_dim": lambda a: tuple(a["self"].max(-1)),
+    "min_dim": lambda a: tuple(a["self"].min(-1)),
+    "log_sum_exp": lambda a: _wide(a["self"]).logsumexp(1, keepdim=True),
+    "norm": lambda a: _wide(a["self"]).norm(1.5, 1),
+    "std": lambda a: _wide(a["self"]).std(1),
+    "var_correction": lambda a: _wide(a["self"]).var(1),
+    "std_mean_correction": lambda a: torch.std_mean(_wide(a["self"]), 1),
+    "var_mean": lambda a: torch.var_mean(_wide(a["self"]), 1),
+    "prod": lambda a: a["self"].all() if a["self"].dtype == torch.bool else a["self"].prod(dtype=a["self"].dtype),
+    "prod_dim": lambda a: (
+        a["self"].all(0) if a["self"].dtype == torch.bool else a["self"].prod(0, dtype=a["self"].dtype)
+    ),
+    "cumsum": lambda a: a["self"].cumsum(1, dtype=a["self"].dtype),
+    "cumprod": lambda a: a["input"].cumprod(0, dtype=a["input"].dtype),
     "mm": lambda a: _wide(a["self"]) @ _wide(a["mat2"]),
     "matmul": lambda a: _wide(a["self"]) @ _wide(a["mat2"]),
     "batch_mat_mul": lambda a: torch.matmul(_wide(a["self"]), _wide(a["mat2"])),
@@ -809,6 +852,8 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "a bound": lambda o, name: Break({"clipValueMin": None, "clipValueMax": None}, "an object"),
     "at least 2 dimensions": lambda o, name: Break(shape((3,), *_tensors(o)), "at least 2"),
     "dimension of self": lambda o, name: Break({name: 2}, "from -2 to 1"),
+    "dimension": lambda o, name: Break({name: scalar(D.INT64, 2) if name == "axis" else 2}, "from -2 to 1"),
+    "same shape as input": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "dimension of gradOutput": lambda o, name: Break({name: -3}, "from -2 to 1"),
     "FLOAT or that of self": lambda o, name: Break({name: D.BF16} | dtype(D.BF16, "out"), "ACL_FLOAT"),
     "from start to end": lambda o, name: Break({name: scalar(D.INT64, 1)}, "from 7 to -2"),
@@ -1090,7 +1135,7 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
         )
         # One rounding of each; PyTorch fuses some products and sums of float32, and rounds alpha to the type before.
         unit = {D.FLOAT: 2.0**-22, D.FLOAT16: 2.0**-9, D.BF16: 2.0**-6, D.COMPLEX64: 2.0**-20}
-        divides = "div" in operator.name or operator.name in (*ELEMENTARY, "reciprocal")
+        divides = "div" in operator.name or operator.name in (*ELEMENTARY, "reciprocal", "log_sum_exp")
         tolerance = unit.get(d, 2.0**-22 if divides and d in (*INTEGERS, D.BOOL) else 2.0**-50)
         tolerance = tolerance if d in (*FLOATING, *COMPLEX) or divides else 0
         tolerance *= 8 if d == D.FLOAT and operator.name.startswith("convolution") else 1  # sums of up to 60, to 100
@@ -1113,7 +1158,14 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "equal": {"out": {"shape": ()}},
     "inplace_masked_fill_tensor": {"value": {"shape": ()}},
     "stack": {"tensors": (T(D.FLOAT, (0, 3)),), "out": {"shape": (0, 1, 3)}},
-    "arg_max": {"out": {"shape": (0,)}},
+    **{
+        name: {each: {"shape": (0,)} for each in [p.name for p in BY_NAME[name].parameters if p.kind is Kind.OUTPUT]}
+        for name in ("arg_max", "arg_min", "amax", "amin", "max_dim", "min_dim", "norm", *SPREADS)
+    },
+    **{name: {"out": {"shape": (1, 3)}} for name in ("any", "all")},
+    "log_sum_exp": {"out": {"shape": (0, 1)}},
+    "prod": {"out": {"shape": ()}},
+    "prod_dim": {"out": {"shape": (3,)}},
     "linalg_vector_norm": {"out": {"shape": (0, 1)}},
     "mm": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
     "matmul": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},

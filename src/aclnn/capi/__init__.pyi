@@ -3054,6 +3054,264 @@ def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queues the work.
     """
 
+def aclnnArgMinGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Where the least elements along a dimension are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where the least elements along a dimension are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
+    """Greatest elements over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
+    """Least elements over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxDimGetWorkspaceSize(
+    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+) -> tuple[int, int, int]:
+    """Greatest elements along a dimension, and where they are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements along a dimension, and where they are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMinDimGetWorkspaceSize(
+    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+) -> tuple[int, int, int]:
+    """Least elements along a dimension, and where they are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMinDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least elements along a dimension, and where they are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAnyGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Whether any element is not zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAny(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Whether any element is not zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAllGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Whether all elements are not zero.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Whether all elements are not zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSumExpGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Logarithms of sums of exponentials.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSumExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of sums of exponentials.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNormGetWorkspaceSize(
+    self: int | None, pScalar: int | None, dim: int | None, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Norms of the vectors along some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Norms of the vectors along some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnStdGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Standard deviations over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Standard deviations over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnVarCorrectionGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Variances over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnVarCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Variances over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnStdMeanCorrectionGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, stdOut: int | None, meanOut: int | None
+) -> tuple[int, int, int]:
+    """Standard deviations and means over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStdMeanCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Standard deviations and means over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnVarMeanGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, varOut: int | None, meanOut: int | None
+) -> tuple[int, int, int]:
+    """Variances and means over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnVarMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Variances and means over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnProdGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
+    """Product of all elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnProd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Product of all elements.
+
+    Phase two: queues the work.
+    """
+
+def aclnnProdDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Products along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnProdDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCumsumGetWorkspaceSize(self: int | None, dim: int, dtype: int, out: int | None) -> tuple[int, int, int]:
+    """Running sums along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCumsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running sums along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCumprodGetWorkspaceSize(
+    input: int | None, axis: int | None, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Running products along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running products along a dimension.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAbsGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Absolute value.
 
