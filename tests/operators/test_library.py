@@ -107,6 +107,19 @@ CLAMPS = (
 
 SPREADS = ("std", "var_correction", "std_mean_correction", "var_mean")
 
+PADS = tuple(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3))
+#: Five dimensions before padding and after, from the second to the last; those that a padding of rank 1 to 3 has.
+UNPADDED, MARGINS = (2, 1, 4, 3, 5), (1, 2, 0, 1, 3, 2)
+
+
+def padded(name: str, d: D) -> dict[str, Any]:
+    rank = int(name[-2])
+    shape = UNPADDED[-rank - 1 :]
+    grown = [n + sum(MARGINS[2 * at : 2 * at + 2]) for at, n in enumerate(shape[:0:-1])]
+    after = (shape[0], *grown[::-1])
+    return {"self": T(d, shape), "padding": MARGINS[: 2 * rank], "out": T(d, after)}
+
+
 NLL = {"target": T(D.INT64, (2,)), "reduction": 1, "ignoreIndex": -100}
 SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
 #: Losses of pairs of elements: PyTorch's function, what it takes from a call, what the reduction is called.
@@ -253,6 +266,47 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
         | {name: T(d, IMAGES) for name in ("self", "out")}
         | {"gradOutput": T(d, ()), "weight": T(d, (4,)), "totalWeight": T(d, ())}
     ),
+    "index": lambda d: {
+        "self": T(d, IMAGES),
+        "indices": (None, T(D.INT64, (3, 1)), T(D.INT32, (2,))),
+        "out": T(d, (2, 3, 2, 4)),
+    },
+    "index_put_impl": lambda d: {
+        "indices": (T(D.INT64, (4,)),),
+        "values": T(d, (4, 3)),
+        "accumulate": d not in (D.FLOAT16, D.BF16),
+        "unsafe": False,
+    },
+    "index_select": lambda d: {"dim": -1, "index": T(D.INT64, (4,)), "out": T(d, (2, 4))},
+    "gather": lambda d: {"dim": 1, "index": T(D.INT64, (2, 5)), "out": T(d, (2, 5))},
+    **{
+        name: lambda d: {"dim": -1, "index": T(D.INT64, (1, 3)), "reduce": int(d in (D.FLOAT, D.INT32))}
+        for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value", "scatter_add")
+    },
+    "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
+    "sort": lambda d: {"stable": True, "dim": 0, "descending": True, "indicesOut": T(D.INT64, GRID)},
+    "topk": lambda d: {
+        "k": 2,
+        "dim": -1,
+        "largest": False,
+        "sorted": True,
+        "valuesOut": T(d, (2, 2)),
+        "indicesOut": T(D.INT64, (2, 2)),
+    },
+    "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
+    "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
+    "flip": lambda d: {"dims": (-1, 0)},
+    "roll": lambda d: {"shifts": (2, -1), "dims": (1, 0)},
+    "repeat": lambda d: {"repeats": (2, 1, 2), "out": T(d, (2, 2, 6))},
+    "repeat_interleave_int_with_dim": lambda d: {"repeats": 2, "dim": -1, "outputSize": 6, "out": T(d, (2, 6))},
+    "constant_pad_nd": lambda d: {"pad": (-1, 2, 1, 0), "out": T(d, (3, 4))},
+    **{name: lambda d, name=name: padded(name, d) for name in PADS},
+    **{
+        f"{name}_backward": lambda d, name=name: (
+            {"gradOutput": padded(name, d)["out"], "gradInput": padded(name, d)["self"]} | padded(name, d)
+        )
+        for name in PADS
+    },
     "embedding": lambda d: {"indices": T(D.INT64, (4,)), "out": T(d, (4, 3))},
     "embedding_dense_backward": lambda d: {
         "grad": T(d, (2, 2, 3)),
@@ -367,6 +421,9 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **{f"inplace_masked_fill_{kind}": (*TRAINED, D.INT8, D.INT32, D.INT64, D.BOOL) for kind in ("scalar", "tensor")},
     **{f"{where}{name}": (*REAL, D.BOOL) for name in ("triu", "tril") for where in ("", "inplace_")},
     **dict.fromkeys(("arg_max", "arg_min"), REAL),
+    **dict.fromkeys(("sort", "topk"), (*REAL, D.BOOL)),
+    **dict.fromkeys(PADS, (*REAL, *COMPLEX)),
+    **{f"{name}_backward": (*FLOATING, *COMPLEX) for name in PADS},
     **dict.fromkeys(("amax", "amin", "max_dim", "min_dim", "log_sum_exp"), (*REAL, D.BOOL)),
     **dict.fromkeys((*SPREADS, "norm"), FLOATING),
     **dict.fromkeys(("cumsum", "cumprod"), (*REAL, *COMPLEX)),
@@ -503,6 +560,36 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "inplace_tril": lambda a: a["selfRef"].tril(1),
     "linalg_vector_norm": lambda a: torch.linalg.vector_norm(a["self"], 2, -1, keepdim=True),
     "arg_max": lambda a: a["self"].argmax(-1),
+    "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
+    "index_put_impl": lambda a: a["selfRef"].index_put((a["indices"][0],), a["values"], a["accumulate"]),
+    "index_select": lambda a: a["self"].index_select(-1, a["index"]),
+    "gather": lambda a: a["self"].gather(1, a["index"]),
+    **{
+        name: lambda a: _scattered(_first(a), a["index"], a["src"] if "src" in a else a["value"], a["reduce"])
+        for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value")
+    },
+    "scatter_add": lambda a: _scattered(a["self"], a["index"], a["src"], adds=True),
+    "index_add": lambda a: (
+        a["self"] | torch.zeros_like(a["self"]).index_put((a["index"].long(),), a["source"], True)
+        if a["self"].dtype == torch.bool
+        else _precise_number(a["self"]).index_add(0, a["index"], _precise_number(a["source"]), alpha=a["alpha"])
+    ),
+    "sort": lambda a: tuple(a["self"].sort(dim=0, descending=True, stable=True)),
+    "topk": lambda a: tuple(each[:, :2] for each in a["self"].sort(dim=1, stable=True)),
+    "nonzero": lambda a: a["self"].nonzero(),
+    "nonzero_v2": lambda a: a["self"].nonzero().T,
+    "flip": lambda a: a["self"].flip((-1, 0)),
+    "roll": lambda a: a["self"].roll((2, -1), (1, 0)),
+    "repeat": lambda a: a["self"].repeat(2, 1, 2),
+    "repeat_interleave_int_with_dim": lambda a: a["self"].repeat_interleave(2, -1),
+    "constant_pad_nd": lambda a: torch.constant_pad_nd(a["self"], (-1, 2, 1, 0), a["value"]),
+    **{name: lambda a, name=name: getattr(torch.ops.aten, name)(a["self"], a["padding"]) for name in PADS},
+    **{
+        f"{name}_backward": lambda a, name=name: getattr(torch.ops.aten, f"{name}_backward")(
+            _precise(a["gradOutput"]), _precise(a["self"]), a["padding"]
+        )
+        for name in PADS
+    },
     "arg_min": lambda a: a["self"].argmin(-1),
     "amax": lambda a: a["self"].amax(1),
     "amin": lambda a: a["self"].amin(1),
@@ -660,6 +747,18 @@ def _power(base: Any, exponent: Any) -> Any:
     )
 
 
+def _precise_number(values: Any) -> Any:
+    return _precise(values) if values.is_floating_point() or values.is_complex() else values
+
+
+def _scattered(values: Any, index: Any, source: Any, adds: bool) -> Any:
+    """Of indices that occur once."""
+    if not adds:
+        return values.scatter(-1, index, source)
+    more = torch.zeros_like(values).scatter(-1, index, source)
+    return values | more if values.dtype == torch.bool else values + more
+
+
 def _clamped(a: Mapping[str, Any]) -> Any:
     """The lower bound wins."""
     values, low, high = _first(a), a.get("clipValueMin"), a.get("clipValueMax")
@@ -739,6 +838,10 @@ INDICES = {
     ("nll_loss2d", "target"): 4,
     ("nll_loss2d_backward", "target"): 4,
     ("embedding", "indices"): 2,
+    ("index", "indices"): 4,
+    ("index_put_impl", "indices"): 2,
+    ("index_add", "index"): 2,
+    **{(name, "index"): 3 for name in ("index_select", "gather")},
     ("embedding_dense_backward", "indices"): 2,
     ("max_pool2d_with_indices_backward", "indices"): 20,
 }
@@ -845,6 +948,21 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "broadcasts with gradOutput": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of gradOutput and output": lambda o, name: Break(shape((4, 2, 3), name), "shape [2, 3]"),
     "same shape as exponent": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "tensors of indices": lambda o, name: Break({name: (T(D.FLOAT, (2,)),)}, "ACL_INT32"),
+    "shape of the selection": lambda o, name: Break(shape((2, 3, 2, 5), name), "shape [2, 3, 2, 4]"),
+    "one dimension": lambda o, name: Break(shape((2, 2), name), "at most 1"),
+    "shape is the result": lambda o, name: Break(shape((7, 7), name), "the result"),
+    "shape is a row for each index": lambda o, name: Break(shape((2, 2), name), "a row for each"),
+    "within self": lambda o, name: Break(shape((3, 3), name), "within [2, 3]"),
+    "within selfRef": lambda o, name: Break(shape((3, 3), name), "within [2, 3]"),
+    "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
+    "elements along dim": lambda o, name: Break({name: 4}, "from 0 to 3"),
+    "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
+    "dimensions of self": lambda o, name: Break({name: (2, 0)}, "from -2 to 1"),
+    "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
+    "one for each dimension": lambda o, name: Break({name: (2,)}, "at least 2"),
+    "pairs, no more than dimensions": lambda o, name: Break({name: (1,)}, "even number"),
+    "fits self": lambda o, name: Break({name: (1,)}, "numbers"),
     "broadcasts with exponent": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),
@@ -854,6 +972,7 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "dimension of self": lambda o, name: Break({name: 2}, "from -2 to 1"),
     "dimension": lambda o, name: Break({name: scalar(D.INT64, 2) if name == "axis" else 2}, "from -2 to 1"),
     "same shape as input": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
     "dimension of gradOutput": lambda o, name: Break({name: -3}, "from -2 to 1"),
     "FLOAT or that of self": lambda o, name: Break({name: D.BF16} | dtype(D.BF16, "out"), "ACL_FLOAT"),
     "from start to end": lambda o, name: Break({name: scalar(D.INT64, 1)}, "from 7 to -2"),
@@ -866,7 +985,7 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "same shape": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, (3, 3)))}, "shape [2, 3]"),
     "2 dimensions": lambda o, name: Break(shape((1, 3, 4), name), "2 dimensions"),
     "3 dimensions": lambda o, name: Break(shape(GRID, name), "3 dimensions"),
-    "allowed value": lambda o, name: Break({name: 5}, "0, 1 or 2" if name == "mode" else "0, 1, 2, 3 or 4"),
+    "allowed value": lambda o, name: Break({name: 5}, "0, 1 or 2" if name in ("mode", "reduce") else "0, 1, 2, 3 or 4"),
     "keeps the data type": lambda o, name: Break({"cubeMathType": 0} | dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "as many rows as self has columns": lambda o, name: Break(
         shape((1, 5, 4) if o.name == "batch_mat_mul" else (5, 4), name), "3 rows"
@@ -1096,13 +1215,17 @@ def place(operator: Operator, name: str, value: T, layout: str, random: np.rando
         array = np.abs(array) % 1
     if (operator.name, name) in INDICES:
         array = array % INDICES[operator.name, name]
+    if name == "index" and "scatter" in operator.name:
+        array = np.array([[2, 0, 1]], array.dtype)
     if (operator.name, name) == ("max_pool2d_with_mask_backward", "indices"):
         array = np.tile(np.array([2, 0], np.int8), array.size // 2).reshape(array.shape)
     if value.dtype not in COMPLEX and (
         name in NOT_NEGATIVE or operator.name.endswith(("sqrt", "log", "log2", "log10", "log1p"))
     ):
         array = np.abs(array)
-    is_plain = operator.name == "masked_select" or (operator.name == "cat" and array.ndim == 1)
+    is_plain = operator.name in ("masked_select", "nonzero", "nonzero_v2") or (
+        operator.name == "cat" and array.ndim == 1
+    )
     return Placed(array, "contiguous" if is_plain else layout)
 
 
@@ -1117,11 +1240,11 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
             if isinstance(value, T):
                 placed[name] = place(operator, name, value, layout, random)
                 arguments[name], expected_of[name] = placed[name].tensor, to_torch(placed[name].view)
-            elif type(value) is tuple and value and isinstance(value[0], T):
-                listed = [place(operator, name, each, layout, random) for each in value]
-                placed |= {f"{name}[{at}]": each for at, each in enumerate(listed)}
-                arguments[name] = tuple(each.tensor for each in listed)
-                expected_of[name] = [to_torch(each.view) for each in listed]
+            elif type(value) is tuple and any(isinstance(each, T) for each in value):
+                listed = [each and place(operator, name, each, layout, random) for each in value]
+                placed |= {f"{name}[{at}]": each for at, each in enumerate(listed) if each}
+                arguments[name] = tuple(each and each.tensor for each in listed)
+                expected_of[name] = [each and to_torch(each.view) for each in listed]
             else:
                 arguments[name] = value
                 expected_of[name] = value.value.item() if isinstance(value, Scalar) else value
@@ -1141,7 +1264,8 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
         tolerance *= 8 if d == D.FLOAT and operator.name.startswith("convolution") else 1  # sums of up to 60, to 100
         for name, result in zip(outs, expected if isinstance(expected, (tuple, list)) else [expected], strict=True):
             out = placed[name]
-            got = out.view[tuple(map(slice, out.tensor.shape))]
+            # A selection takes the first part of its memory.
+            got = out.view if out.tensor.shape == out.view.shape else out.view.flatten()[: math.prod(out.tensor.shape)]
             wanted = result.to(torch.complex128 if result.is_complex() else torch.float64).numpy()
             np.testing.assert_allclose(
                 got.astype(wanted.dtype).reshape(wanted.shape),
@@ -1156,6 +1280,24 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
 #: Empty calls that are not of tensors of shape (0, 3).
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "equal": {"out": {"shape": ()}},
+    "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
+    "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
+    "index_add": {"index": {"shape": (0,)}},
+    "topk": {"valuesOut": {"shape": (0, 2)}, "indicesOut": {"shape": (0, 2)}},
+    "nonzero": {"out": {"shape": (0, 2)}},
+    "nonzero_v2": {"out": {"shape": (2, 0)}},
+    "repeat": {"out": {"shape": (2, 0, 6)}},
+    "repeat_interleave_int_with_dim": {"out": {"shape": (0, 6)}},
+    "constant_pad_nd": {"out": {"shape": (1, 4)}},
+    **{
+        name: {
+            p.name: {"shape": (0, *valid(BY_NAME[name], D.FLOAT)[p.name].shape[1:])}
+            for p in BY_NAME[name].parameters
+            if p.is_tensor
+        }
+        for name in BY_NAME
+        if "_pad" in name and "constant" not in name
+    },
     "inplace_masked_fill_tensor": {"value": {"shape": ()}},
     "stack": {"tensors": (T(D.FLOAT, (0, 3)),), "out": {"shape": (0, 1, 3)}},
     **{

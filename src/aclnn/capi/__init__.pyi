@@ -5136,6 +5136,506 @@ def aclnnEmbeddingDenseBackward(
     Phase two: queues the work.
     """
 
+def aclnnIndexGetWorkspaceSize(self: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
+    """Select elements by tensors of indices, or rows by a mask.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select elements by tensors of indices, or rows by a mask.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIndexPutImplGetWorkspaceSize(
+    selfRef: int | None, indices: int | None, values: int | None, accumulate: int, unsafe: int
+) -> tuple[int, int, int]:
+    """Replace elements selected by tensors of indices, or add to them, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexPutImpl(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements selected by tensors of indices, or add to them, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIndexSelectGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Select rows along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select rows along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGatherGetWorkspaceSize(self: int | None, dim: int, index: int | None, out: int | None) -> tuple[int, int, int]:
+    """Select elements along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGather(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select elements along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnScatterGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, src: int | None, reduce: int, out: int | None
+) -> tuple[int, int, int]:
+    """Replace elements along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceScatterGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int
+) -> tuple[int, int, int]:
+    """Replace elements along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements along a dimension, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnScatterValueGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, value: int | None, reduce: int, out: int | None
+) -> tuple[int, int, int]:
+    """Replace elements along a dimension by a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterValue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements along a dimension by a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceScatterValueGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, value: int | None, reduce: int
+) -> tuple[int, int, int]:
+    """Replace elements along a dimension by a number, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatterValue(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace elements along a dimension by a number, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnScatterAddGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, src: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add to elements along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to elements along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIndexAddGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add to rows along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to rows along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSortGetWorkspaceSize(
+    self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Sort along a dimension; equal elements keep their order, NaN is the greatest.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sort along a dimension; equal elements keep their order, NaN is the greatest.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTopkGetWorkspaceSize(
+    self: int | None, k: int, dim: int, largest: int, sorted: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """The greatest or least elements along a dimension, sorted.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTopk(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The greatest or least elements along a dimension, sorted.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNonzeroGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNonzero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlipGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
+    """Reverse some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlip(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reverse some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRollGetWorkspaceSize(
+    self: int | None, shifts: int | None, dims: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Shift elements along some dimensions, those that leave an end to the other.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift elements along some dimensions, those that leave an end to the other.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatGetWorkspaceSize(self: int | None, repeats: int | None, out: int | None) -> tuple[int, int, int]:
+    """Copy a tensor several times along each dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy a tensor several times along each dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(
+    self: int | None, repeats: int, dim: int, outputSize: int, out: int | None
+) -> tuple[int, int, int]:
+    """Copy each element several times along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleaveIntWithDim(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Copy each element several times along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnConstantPadNdGetWorkspaceSize(
+    self: int | None, pad: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad dimensions by a number; negative margins cut.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad dimensions by a number; negative margins cut.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReflectionPad1dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last dimension by its mirror image.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last dimension by its mirror image.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReflectionPad1dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of reflection_pad1d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of reflection_pad1d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReflectionPad2dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 2 dimensions by its mirror image.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 2 dimensions by its mirror image.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReflectionPad2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of reflection_pad2d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of reflection_pad2d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReflectionPad3dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 3 dimensions by its mirror image.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 3 dimensions by its mirror image.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReflectionPad3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of reflection_pad3d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of reflection_pad3d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReplicationPad1dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last dimension by its border.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last dimension by its border.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReplicationPad1dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of replication_pad1d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of replication_pad1d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReplicationPad2dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 2 dimensions by its border.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 2 dimensions by its border.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReplicationPad2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of replication_pad2d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of replication_pad2d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReplicationPad3dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 3 dimensions by its border.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 3 dimensions by its border.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReplicationPad3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of replication_pad3d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of replication_pad3d.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachAddListV2GetWorkspaceSize(
     x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from aclnn.core.operator import Operator
 from aclnn.operators.library import (
     arithmetic,
+    arrangement,
     bitwise,
     comparison,
     conversion,
     convolution,
     dropout,
     foreach,
+    indexing,
     joining,
     lookup,
     loss,
@@ -47,6 +49,8 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         softmax,
         loss,
         lookup,
+        indexing,
+        arrangement,
         foreach,
         optimizer,
         convolution,

@@ -1,0 +1,282 @@
+"""Elements in another arrangement: aclnnFlip, aclnnRoll, aclnnRepeat, padding and its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    axis,
+    dtype_in,
+    extents,
+    limited_dims,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+)
+from aclnn.core.conversion import convert
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.operators.library.common import (
+    COMPLEX,
+    INTEGERS,
+    NUMBERS,
+    REAL_FLOATING,
+    UNSIGNED,
+    library_operator,
+    scalar,
+    tensor_in,
+    tensor_out,
+)
+
+_SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
+_MOVED = (*NUMBERS, *UNSIGNED)
+Shape = tuple[int, ...]
+
+
+def _numbers(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.INT_ARRAY, meaning)
+
+
+def _moved(
+    name: str,
+    formula: str,
+    summary: str,
+    parameters: tuple[Parameter, ...],
+    checks: tuple[Check, ...],
+    shape: Callable[[Call], Sequence[int]],
+    function: Callable[..., Any],
+    header: str | None = None,
+    number: tuple[Parameter, ...] = (),
+) -> Operator:
+    """A function that only moves elements."""
+    arrays = [each.name for each in parameters if each.kind is Kind.INT_ARRAY]
+    return library_operator(
+        name,
+        formula,
+        summary,
+        (_SELF, *parameters, *number, _OUT),
+        (
+            present("self", *arrays, *(each.name for each in number), "out"),
+            dtype_in(where_supported(_MOVED), "self"),
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            *checks,
+            shape_is("the result", shape, "out"),
+        ),
+        function,
+        header=header or name,
+        dtypes=_MOVED,
+        attributes=tuple(each.name for each in parameters),
+        empty=() if number else ("self",),
+    )
+
+
+def _dimensions(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        rank = max(len(call["self"].shape), 1)
+        wrong = next((dim for dim in call[name] if not -rank <= dim < rank), None)
+        return None if wrong is None else f"{name}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
+
+    return rule(f"dimensions of self: {name}", complain)
+
+
+def _shift_for_each(call: Call) -> str | None:
+    shifts, dims = len(call["shifts"]), len(call["dims"])
+    if shifts == (dims or 1):
+        return None
+    return f"shifts: expected {dims or 1} (one for each of dims, one for none), got {shifts}"
+
+
+def _as_many(call: Call) -> str | None:
+    rank, got = len(call["self"].shape), call["repeats"]
+    if len(got) >= rank and all(n >= 0 for n in got):
+        return None
+    return f"repeats: expected at least {rank} numbers of at least 0 (the dimensions of self), got {extents(got)}"
+
+
+def _tiled(call: Call) -> Shape:
+    shape, repeats = call["self"].shape, call["repeats"]
+    whole = (*(1,) * (len(repeats) - len(shape)), *shape)
+    return tuple(n * times for n, times in zip(whole, repeats, strict=True))
+
+
+def _stretched(call: Call) -> Shape:
+    shape, times = call["self"].shape or (1,), call["repeats"]
+    along = call["dim"] % len(shape)
+    return (*shape[:along], shape[along] * times, *shape[along + 1 :])
+
+
+def _margins(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
+    """What stands before and after each dimension; the list has the last dimension first."""
+    pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    return [(0, 0)] * (rank - len(pairs)) + pairs
+
+
+def _padded(shape: Sequence[int], pad: Sequence[int]) -> Shape:
+    margins = _margins(pad, len(shape))
+    return tuple(n + before + after for n, (before, after) in zip(shape, margins, strict=True))
+
+
+def _even(call: Call) -> str | None:
+    shape, pad = call["self"].shape, call["pad"]
+    if len(pad) % 2 or len(pad) > 2 * len(shape):
+        return f"pad: expected an even number of at most {2 * len(shape)} numbers, got {len(pad)}"
+    least = min(_padded(shape, pad), default=0)
+    return None if least >= 0 else f"pad: expected a result of no negative extent, got {list(pad)}"
+
+
+def _constant(self: Any, value: Any, pad: Sequence[int]) -> Any:
+    margins = _margins(pad, self.ndim)
+    kept = tuple(
+        slice(max(-before, 0), n + min(after, 0)) for n, (before, after) in zip(self.shape, margins, strict=True)
+    )
+    positive = [(max(before, 0), max(after, 0)) for before, after in margins]
+    return np.pad(self[kept], positive, constant_values=convert(np.asarray(value), self.dtype))
+
+
+_REAL_FIELDS = (*REAL_FLOATING, *COMPLEX)
+
+
+def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
+    """Padding of the last dimensions by what is there, and its gradient."""
+    dtypes = (*REAL_FLOATING, *INTEGERS, *COMPLEX, D.BOOL)
+    padding = _numbers("padding", "what stands before and after each dimension, the last first")
+
+    def valid(call: Call) -> str | None:
+        shape, got = call["self"].shape, call["padding"]
+        if len(shape) not in (rank + 1, rank + 2):
+            return f"self: expected {rank + 1} or {rank + 2} dimensions, got {len(shape)}: {extents(shape)}"
+        if len(got) != 2 * rank:
+            return f"padding: expected {2 * rank} numbers, got {len(got)}"
+        for n, pair in zip(shape[-rank:], _margins(got, rank), strict=True):
+            most = n - 1 if mode == "reflect" else math.inf
+            if any(not 0 <= each <= most for each in pair):
+                return f"padding: expected numbers from 0 to {most} in a dimension of {n}, got {list(pair)}"
+        return None
+
+    def pad(self: Any, numbers: Sequence[int]) -> Any:
+        return np.pad(self, _margins(numbers, self.ndim), mode=mode)  # type: ignore[call-overload]
+
+    def spread(gradient: Any, self: Any, numbers: Sequence[int]) -> Any:
+        places = pad(np.arange(self.size).reshape(self.shape), numbers).reshape(-1)
+        total = np.zeros(self.size, np.result_type(gradient, np.float64))
+        np.add.at(total, places, gradient.reshape(-1))
+        return total.reshape(self.shape)
+
+    name, words = f"{kind}_pad{rank}d", f"padded by {'its mirror image' if mode == 'reflect' else 'its border'}"
+    fits = rule("fits self: padding", valid)
+
+    def shape(call: Call) -> Shape:
+        return _padded(call["self"].shape, call["padding"])
+
+    forward = library_operator(
+        name,
+        f"out = self, {words}",
+        f"Pad the last {f'{rank} dimensions' if rank > 1 else 'dimension'} by {words.removeprefix('padded by ')}.",
+        (_SELF, padding, _OUT),
+        (
+            present("self", "padding", "out"),
+            dtype_in(where_supported(dtypes), "self"),
+            same_dtype("out", "self"),
+            fits,
+            shape_is("the result", shape, "out"),
+        ),
+        pad,
+        header=name,
+        dtypes=dtypes,
+        attributes=("padding",),
+        empty=("self",),
+    )
+    backward = library_operator(
+        f"{name}_backward",
+        "gradInput = sum of gradOutput where each element of self went",
+        f"Gradient of {name}.",
+        (
+            tensor_in("gradOutput", "the gradient arriving at the output"),
+            _SELF,
+            padding,
+            tensor_out("gradInput", "the gradient of self"),
+        ),
+        (
+            present("gradOutput", "self", "padding", "gradInput"),
+            dtype_in(where_supported(_REAL_FIELDS), "gradOutput"),
+            same_dtype("self", "gradOutput"),
+            same_dtype("gradInput", "gradOutput"),
+            fits,
+            shape_is("the result", shape, "gradOutput"),
+            same_shape("gradInput", "self"),
+        ),
+        spread,
+        header=f"{name}_backward",
+        dtypes=_REAL_FIELDS,
+        attributes=("padding",),
+    )
+    return forward, backward
+
+
+OPERATORS = (
+    _moved(
+        "flip",
+        "out = self, backwards along dims",
+        "Reverse some dimensions.",
+        (_numbers("dims", "the dimensions"),),
+        (_dimensions("dims"),),
+        lambda call: call["self"].shape,
+        lambda self, dims: np.flip(self, tuple(dims)),
+    ),
+    _moved(
+        "roll",
+        "out[i + shifts] = self[i], around the end",
+        "Shift elements along some dimensions, those that leave an end to the other.",
+        (_numbers("shifts", "how far"), _numbers("dims", "the dimensions; none: all as one")),
+        (_dimensions("dims"), rule("one for each of dims: shifts", _shift_for_each)),
+        lambda call: call["self"].shape,
+        lambda self, shifts, dims: np.roll(self, tuple(shifts), tuple(dims)) if dims else np.roll(self, shifts[0]),
+    ),
+    _moved(
+        "repeat",
+        "out = repeats copies of self along each dimension",
+        "Copy a tensor several times along each dimension.",
+        (_numbers("repeats", "how often, for each dimension; more than self has: new ones first"),),
+        (rule("one for each dimension: repeats", _as_many),),
+        _tiled,
+        lambda self, repeats: np.tile(self, tuple(repeats)),
+    ),
+    _moved(
+        "repeat_interleave_int_with_dim",
+        "out = repeats copies of each element of self along dim, beside one another",
+        "Copy each element several times along a dimension.",
+        (
+            Parameter("repeats", "repeats", Kind.INT64, "how often"),
+            Parameter("dim", "dim", Kind.INT64, "the dimension"),
+            Parameter("outputSize", "output_size", Kind.INT64, "the extent of out along dim"),
+        ),
+        (axis("dim", "self"),),
+        _stretched,
+        lambda self, repeats, dim, size: np.repeat(np.atleast_1d(self), repeats, dim),
+        header="repeat_interleave",
+    ),
+    _moved(
+        "constant_pad_nd",
+        "out = self, value around it",
+        "Pad dimensions by a number; negative margins cut.",
+        (_numbers("pad", "what stands before and after each dimension, the last first"),),
+        (rule("pairs, no more than dimensions: pad", _even),),
+        lambda call: _padded(call["self"].shape, call["pad"]),
+        _constant,
+        number=(scalar("value", "the number"),),
+    ),
+    *(
+        each
+        for kind, mode in (("reflection", "reflect"), ("replication", "edge"))
+        for rank in (1, 2, 3)
+        for each in _mirror(kind, mode, rank)
+    ),
+)

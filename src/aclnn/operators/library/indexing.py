@@ -1,0 +1,474 @@
+"""Elements by their indices, read and written (aclnnIndex, aclnnGather …); sorting; where a tensor is not zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    axis,
+    dtype_in,
+    extents,
+    limited_dims,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+)
+from aclnn.core.conversion import convert
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import (
+    INTEGERS,
+    NUMBERS,
+    REAL_FLOATING,
+    camel,
+    library_operator,
+    scalar,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+_SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
+_REPLACED = tensor_out("selfRef", "the elements, some replaced")
+_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
+_INDEX = tensor_in("index", "indices along dim; INT32 or INT64")
+_INDICES = Parameter("indices", "indices", Kind.INPUT_LIST, "one for each dimension; null or of shape [0]: all of it")
+_REDUCE = Parameter("reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied")
+_TAKEN = where_supported(NUMBERS)
+
+
+def _integers(product: Any) -> frozenset[D]:
+    return frozenset({D.INT32, D.INT64})
+
+
+def _given(call: Call) -> dict[int, Any]:
+    """The index tensors by dimension."""
+    listed = enumerate(call["indices"])
+    return {at: tensor for at, tensor in listed if tensor is not None and tensor.shape != (0,)}
+
+
+def _known_indices(call: Call) -> str | None:
+    name, rank = call.operator.parameters[0].name, len(call[call.operator.parameters[0].name].shape)
+    if len(call["indices"]) > rank:
+        return f"indices: expected at most {rank} tensors (the dimensions of {name}), got {len(call['indices'])}"
+    for at, tensor in _given(call).items():
+        if tensor.dtype not in (D.INT32, D.INT64, D.BOOL, D.UINT8):
+            return f"indices[{at}]: expected data type ACL_INT32, ACL_INT64 or ACL_BOOL, got {tensor.dtype.c_name}"
+    return None
+
+
+_INDEX_TENSORS = rule("tensors of indices: indices", _known_indices)
+
+
+def _selector(call: Call) -> Callable[..., tuple[Any, ...]]:
+    """From the arrays of indices what NumPy selects by, as PyTorch does."""
+    places, count = list(_given(call)), len(call["indices"])
+
+    def select(*arrays: Any) -> tuple[Any, ...]:
+        masks = (array != 0 if array.dtype == np.uint8 else array for array in arrays)
+        found = dict(zip(places, masks, strict=True))
+        return tuple(found.get(at, slice(None)) for at in range(count))
+
+    return select
+
+
+def _names(call: Call) -> tuple[str, ...]:
+    return tuple(f"indices[{at}]" for at in _given(call))
+
+
+def _index_work(call: Call) -> Library | None:
+    if call["out"].size == 0 or call["self"].size == 0:
+        return None
+    select, shape = _selector(call), call["out"].shape
+    return Library(lambda self, *arrays: self[select(*arrays)].reshape(shape), ("self", *_names(call)), ("out",))
+
+
+def _selected_shape(call: Call) -> str | None:
+    given = _given(call)
+    if any(tensor.dtype in (D.BOOL, D.UINT8) for tensor in given.values()):
+        return None  # how many there are depends on data
+    try:
+        # Views of one element have the shape that NumPy gives the selection.
+        arrays = {at: np.broadcast_to(np.intp(0), tensor.shape) for at, tensor in given.items()}
+        chosen = tuple(arrays.get(at, slice(None)) for at in range(len(call["indices"])))
+        expected = np.broadcast_to(np.int8(0), tuple(n or 1 for n in call["self"].shape))[chosen].shape
+    except IndexError:
+        texts = " and ".join(extents(tensor.shape) for tensor in given.values())
+        return f"indices: expected shapes that broadcast, got {texts}"
+    got = call["out"].shape
+    if got == expected or not call["self"].size:
+        return None
+    return f"out: expected shape {extents(expected)} (selected from self), got {extents(got)}"
+
+
+def _put_work(call: Call) -> Library | None:
+    if call["selfRef"].size == 0 or call["values"].size == 0:
+        return None
+    select, accumulate = _selector(call), call["accumulate"]
+
+    def put(self: Any, values: Any, *arrays: Any) -> Any:
+        chosen = select(*arrays)
+        if not accumulate:
+            result = np.array(self)
+            result[chosen] = values
+            return result
+        total = self.astype(np.float64 if self.dtype == np.float32 else self.dtype)
+        np.add.at(total, chosen, values)
+        return total
+
+    return Library(put, ("selfRef", "values", *_names(call)), ("selfRef",))
+
+
+def _within(name: str, *others: str) -> Check:
+    """An index has as many dimensions as the tensor, and no greater extents than it but along dim, nor than others."""
+
+    def complain(call: Call) -> str | None:
+        shape, got = call[name].shape or (1,), call["index"].shape or (1,)
+        if len(got) != len(shape):
+            return f"index: expected {len(shape)} dimensions (as {name}), got {len(got)}: {extents(got)}"
+        along = call["dim"] % len(shape)
+        limits = [[n if at != along else math.inf for at, n in enumerate(shape)]]
+        limits += [list(call[other].shape or (1,)) for other in others]
+        if call["index"].size == 0 or all(n <= most for each in limits for n, most in zip(got, each, strict=True)):
+            return None
+        return f"index: expected extents within {extents(shape)} (those of {name}), got {extents(got)}"
+
+    return rule(f"within {name}: index", complain)
+
+
+def _corner(values: Any, shape: tuple[int, ...], along: int | None = None) -> Any:
+    """The first elements along each dimension but one."""
+    return values[tuple(slice(None) if at == along else slice(n) for at, n in enumerate(shape))]
+
+
+def _gather(self: Any, index: Any, dim: int) -> Any:
+    values, places = np.atleast_1d(self), np.atleast_1d(index)
+    along = dim % values.ndim
+    return np.take_along_axis(_corner(values, places.shape, along), places, along).reshape(index.shape)
+
+
+def _open(index: Any, dim: int) -> tuple[Any, ...]:
+    """Indices of all dimensions, those along one given."""
+    grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[dim % index.ndim] = index
+    return tuple(grid)
+
+
+def _scattered(self: Any, index: Any, source: Any, dim: int, reduce: int) -> Any:
+    places = np.atleast_1d(index)
+    wide = np.float64 if reduce and self.dtype == np.float32 else self.dtype
+    result = np.array(np.atleast_1d(self), dtype=wide)
+    source = np.atleast_1d(source)
+    values = convert(_corner(source, places.shape) if source.size != 1 else source, result.dtype)
+    at = _open(places, dim)
+    if reduce == 1:
+        np.add.at(result, at, values)
+    elif reduce == 2:
+        np.multiply.at(result, at, values)
+    else:
+        result[at] = values
+    return result.reshape(self.shape)
+
+
+def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header: str) -> Operator:
+    first = _REPLACED if in_place else _SELF
+    adds, is_tensor = name == "scatter_add", source.is_tensor
+    function = (lambda self, index, src, dim: _scattered(self, index, src, dim, 1)) if adds else _scattered
+    return library_operator(
+        name,
+        f"{'selfRef' if in_place else 'out'}[index[i] along dim] {'+' if adds else ''}= {source.name}[i]",
+        summary,
+        (first, _DIM, _INDEX, source, *(() if adds else (_REDUCE,)), *(() if in_place else (_OUT,))),
+        (
+            present(first.name, "index", source.name, *(() if in_place else ("out",))),
+            dtype_in(_TAKEN, first.name),
+            dtype_in(_integers, "index"),
+            *((same_dtype(source.name, first.name),) if is_tensor else ()),
+            *(() if in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
+            limited_dims(first.name),
+            axis("dim", first.name),
+            _within(first.name, *((source.name,) if is_tensor else ())),
+            *(() if adds else (one_of("reduce", 0, 1, 2),)),
+        ),
+        function,
+        header=header,
+        inputs=(first.name, "index", source.name),
+        attributes=("dim",) if adds else ("dim", "reduce"),
+    )
+
+
+def _added(self: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
+    wide = np.float64 if self.dtype == np.float32 else self.dtype
+    result = np.array(np.atleast_1d(self), dtype=wide)
+    along = dim % result.ndim
+    # The scalar has a type of its own.
+    factor = convert(np.asarray(alpha), result.dtype)
+    values = np.atleast_1d(source).astype(wide) * factor if result.dtype != np.bool_ else np.atleast_1d(source) & factor
+    np.add.at(result, (slice(None),) * along + (index.reshape(-1),), values)
+    return result.reshape(self.shape)
+
+
+def _one_index(call: Call) -> str | None:
+    shape = call["index"].shape
+    return None if len(shape) <= 1 else f"index: expected at most 1 dimension, got {len(shape)}: {extents(shape)}"
+
+
+_VECTOR = rule("one dimension: index", _one_index)
+
+
+def _along(call: Call, count: int) -> tuple[int, ...]:
+    shape = call["self"].shape
+    if not shape:
+        return ()
+    at = call["dim"] % len(shape)
+    return (*shape[:at], count, *shape[at + 1 :])
+
+
+def _order(values: Any, along: int, descending: bool) -> Any:
+    """Indices that sort, equal elements in their order, NaN the greatest."""
+    if not descending:
+        return np.argsort(values, along, kind="stable")
+    backwards = np.argsort(np.flip(values, along), along, kind="stable")
+    return values.shape[along] - 1 - np.flip(backwards, along)
+
+
+def _sorted(values: Any, along: int, descending: bool, count: int | None = None) -> tuple[Any, Any]:
+    if values.ndim == 0:
+        return values, np.zeros((), np.int64)
+    order = _order(values, along, descending).take(range(values.shape[along] if count is None else count), along)
+    return np.take_along_axis(values, order, along), order
+
+
+def _sort_work(call: Call) -> Library | None:
+    if call["valuesOut"].size == 0:
+        return None
+    if call.operator.name == "sort":
+        along, descending, count = call["dim"], call["descending"], None
+    else:
+        along, descending, count = call["dim"], call["largest"], call["k"]
+    return Library(lambda self: _sorted(self, along, descending, count), ("self",), ("valuesOut", "indicesOut"))
+
+
+def _flag(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.BOOL, meaning)
+
+
+_ORDERED = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+
+
+def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: Callable[[Call], int]) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula="valuesOut, indicesOut = elements of self in order along dim, their indices",
+        parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
+        support=support(_ORDERED),
+        checks=(
+            present("self", "valuesOut", "indicesOut"),
+            dtype_in(where_supported(_ORDERED), "self"),
+            same_dtype("valuesOut", "self"),
+            dtype_in(lambda product: {D.INT64}, "indicesOut"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            *([rule("elements along dim: k", _enough)] if name == "topk" else []),
+            shape_is("the result", lambda call: _along(call, count(call)), "valuesOut", "indicesOut"),
+        ),
+        work=_sort_work,
+        in_header_of=name,
+    )
+
+
+def _length(call: Call) -> int:
+    shape = call["self"].shape or (1,)
+    return int(shape[call["dim"] % len(shape)])
+
+
+def _enough(call: Call) -> str | None:
+    most = _length(call)
+    return None if 0 <= call["k"] <= most else f"k: expected from 0 to {most} (the elements along dim), got {call['k']}"
+
+
+def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], transposed: bool) -> Operator:
+    def room(call: Call) -> str | None:
+        expected, got = (call["self"].size, len(call["self"].shape)), call["out"].shape
+        expected = expected[::-1] if transposed else expected
+        return (
+            None if got == expected else f"out: expected shape {extents(expected)} (room for all), got {extents(got)}"
+        )
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=f"out = the indices of elements of self that are not 0, a {words} each",
+        parameters=(_SELF, tensor_out("out", f"INT64; as many {words}s as self has elements")),
+        support=support(NUMBERS),
+        checks=(
+            present("self", "out"),
+            dtype_in(_TAKEN, "self"),
+            dtype_in(lambda product: {D.INT64}, "out"),
+            limited_dims("self"),
+            rule("room for all: out", room),
+        ),
+        work=lambda call: Library(find, ("self",), ("out",), sized_by_result=True) if call["out"].size else None,
+        in_header_of=name,
+    )
+
+
+_WHERE = "Where a tensor is not zero; the view of out takes their number."
+
+OPERATORS = (
+    Operator(
+        name="index",
+        function=camel("index"),
+        summary="Select elements by tensors of indices, or rows by a mask.",
+        formula="out = self[indices]",
+        parameters=(_SELF, _INDICES, _OUT),
+        support=support(NUMBERS),
+        checks=(
+            present("self", "indices", "out"),
+            dtype_in(_TAKEN, "self"),
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            _INDEX_TENSORS,
+            rule("shape of the selection: out", _selected_shape),
+        ),
+        work=_index_work,
+        in_header_of="index",
+    ),
+    Operator(
+        name="index_put_impl",
+        function=camel("index_put_impl"),
+        summary="Replace elements selected by tensors of indices, or add to them, in place.",
+        formula="selfRef[indices] = values, or += values",
+        parameters=(
+            _REPLACED,
+            _INDICES,
+            tensor_in("values", "the new values; broadcast to the selection"),
+            _flag("accumulate", "add to what is there"),
+            _flag("unsafe", "indices are not checked"),
+        ),
+        support=support(NUMBERS),
+        checks=(
+            present("selfRef", "indices", "values"),
+            dtype_in(_TAKEN, "selfRef"),
+            same_dtype("values", "selfRef"),
+            limited_dims("selfRef"),
+            _INDEX_TENSORS,
+        ),
+        work=_put_work,
+        in_header_of="index_put_impl",
+    ),
+    library_operator(
+        "index_select",
+        "out = self[index] along dim",
+        "Select rows along a dimension.",
+        (_SELF, _DIM, _INDEX, _OUT),
+        (
+            present("self", "index", "out"),
+            dtype_in(_TAKEN, "self"),
+            dtype_in(_integers, "index"),
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            _VECTOR,
+            shape_is("the result", lambda call: _along(call, call["index"].size), "out"),
+        ),
+        lambda self, index, dim: self if self.ndim == 0 else np.take(self, index.reshape(-1), dim),
+        header="index_select",
+        attributes=("dim",),
+        empty=("self",),
+    ),
+    library_operator(
+        "gather",
+        "out[i] = self[index[i] along dim]",
+        "Select elements along a dimension.",
+        (_SELF, _DIM, _INDEX, _OUT),
+        (
+            present("self", "index", "out"),
+            dtype_in(_TAKEN, "self"),
+            dtype_in(_integers, "index"),
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            _within("self"),
+            same_shape("out", "index"),
+        ),
+        _gather,
+        header="gather",
+        attributes=("dim",),
+        empty=("self",),
+    ),
+    _scatter("scatter", "Replace elements along a dimension.", tensor_in("src", "the values"), False, "scatter"),
+    _scatter(
+        "inplace_scatter",
+        "Replace elements along a dimension, in place.",
+        tensor_in("src", "the values"),
+        True,
+        "scatter",
+    ),
+    _scatter(
+        "scatter_value",
+        "Replace elements along a dimension by a number.",
+        scalar("value", "the number"),
+        False,
+        "scatter",
+    ),
+    _scatter(
+        "inplace_scatter_value",
+        "Replace elements along a dimension by a number, in place.",
+        scalar("value", "the number"),
+        True,
+        "scatter",
+    ),
+    _scatter("scatter_add", "Add to elements along a dimension.", tensor_in("src", "the values"), False, "scatter_add"),
+    library_operator(
+        "index_add",
+        "out = self; out[index] += alpha * source along dim",
+        "Add to rows along a dimension.",
+        (_SELF, _DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "their factor"), _OUT),
+        (
+            present("self", "index", "source", "alpha", "out"),
+            dtype_in(_TAKEN, "self"),
+            dtype_in(_integers, "index"),
+            same_dtype("source", "self"),
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            _VECTOR,
+            same_shape("out", "self"),
+            shape_is("a row for each index", lambda call: _along(call, call["index"].size), "source"),
+        ),
+        _added,
+        header="index_add",
+        attributes=("dim",),
+    ),
+    _sorting(
+        "sort",
+        "Sort along a dimension; equal elements keep their order, NaN is the greatest.",
+        (_flag("stable", "equal elements keep their order"), _DIM, _flag("descending", "the greatest first")),
+        _length,
+    ),
+    _sorting(
+        "topk",
+        "The greatest or least elements along a dimension, sorted.",
+        (
+            Parameter("k", "k", Kind.INT64, "how many"),
+            _DIM,
+            _flag("largest", "the greatest; false: the least"),
+            _flag("sorted", "they are always"),
+        ),
+        lambda call: int(call["k"]),
+    ),
+    _places("nonzero", _WHERE, "row", np.argwhere, transposed=False),
+    _places("nonzero_v2", _WHERE, "column", lambda self: np.argwhere(self).T, transposed=True),
+)
