@@ -12,6 +12,7 @@ from aclnn.operators.add_rms_norm import add_rms_norm, inplace_add_rms_norm
 from aclnn.operators.batch_norm import batch_norm, batch_norm_backward, fast_batch_norm_backward
 from aclnn.operators.celu import celu, inplace_celu
 from aclnn.operators.clipped_swiglu import clipped_swiglu, clipped_swiglu_grad
+from aclnn.operators.deep_norm import deep_norm, deep_norm_grad
 from aclnn.operators.elu import elu, elu_backward, inplace_elu
 from aclnn.operators.fast_gelu import fast_gelu, fast_gelu_backward
 from aclnn.operators.ge_glu import ge_glu, ge_glu_backward, ge_glu_v3, ge_glu_v3_backward
@@ -57,6 +58,8 @@ __all__ = [
     "celu",
     "clipped_swiglu",
     "clipped_swiglu_grad",
+    "deep_norm",
+    "deep_norm_grad",
     "elu",
     "elu_backward",
     "fast_batch_norm_backward",

@@ -325,6 +325,7 @@ ADD_LAYER_NORM_GRAD = Case(
         Accepted("empty outputs of any shape", shape((7, 0), "dxOut", *_PARAMETER_GRADIENTS), _SUPPORTED),
         Accepted("no leading dimensions", _reshape_gradient((), (3,)), _SUPPORTED),
         Accepted("8 dimensions", _reshape_gradient((2, 1, 2, 1), (2, 1, 1, 3)), _SUPPORTED),
+        Accepted("one column", _reshape_gradient((4,), (1,)), _SUPPORTED),
         Accepted("no dsum", {"dsumOptional": None}, _SUPPORTED),
     ),
     examples=(

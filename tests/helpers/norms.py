@@ -228,7 +228,7 @@ def add_layer(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[
 def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
     """The gradients of LayerNorm of a sum for mean and rstd as given."""
     if not math.prod(outputs["dxOut"].shape):
-        return rounded({name: (np.empty(0), 0) for name in outputs}, outputs)
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     w = wide(arguments["gamma"], 1, -1)
     dy, x1, x2 = (wide(arguments[name], -1, w.size) for name in ("dy", "x1", "x2"))
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
@@ -236,6 +236,28 @@ def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]
     dsum = 0 if arguments["dsumOptional"] is None else wide(arguments["dsumOptional"], *dy.shape)
     found = {"dxOut": (dx + dsum, size + abs(dsum)), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
     return rounded(found, outputs)
+
+
+def deep(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """LayerNorm of a weighted sum."""
+    if not math.prod(outputs["yOut"].shape):
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
+    w, b = (wide(arguments[name], 1, -1) for name in ("gamma", "beta"))
+    alpha, x, gx = float32(arguments["alpha"]), *(wide(arguments[name], -1, w.size) for name in ("x", "gx"))
+    y, mean, rstd, _ = _of_sum((alpha * x, gx), w, b, float32(arguments["epsilon"]))
+    return rounded({"meanOut": mean, "rstdOut": rstd, "yOut": y}, outputs)
+
+
+def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """The gradients of LayerNorm of a weighted sum for mean and rstd as given."""
+    if not math.prod(outputs["dxOut"].shape):
+        return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
+    w, alpha = wide(arguments["gamma"], 1, -1), float32(arguments["alpha"])
+    dy, x, gx = (wide(arguments[name], -1, w.size) for name in ("dy", "x", "gx"))
+    mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
+    dgx, size, dw, db = gradients(dy, alpha * x + gx, mean, rstd, w, (1,))
+    found = {"dxOut": (alpha * dgx, abs(alpha) * size), "dgxOut": (dgx, size)}
+    return rounded(found | {"dbetaOut": total(db, w.shape), "dgammaOut": total(dw, w.shape)}, outputs)
 
 
 def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:

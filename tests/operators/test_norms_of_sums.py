@@ -1,4 +1,4 @@
-"""LayerNorm of a sum and its gradients on rows that float32 arithmetic would spoil: exact, each for itself."""
+"""LayerNorm of sums and its gradients on rows that float32 arithmetic would spoil: exact, each for itself."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.helpers.calls import assert_close
 
 Array = np.ndarray[Any, Any]
 F32, N = np.float32, 40
+NAMES = ("add_layer_norm", "deep_norm")
 NORMAL = np.random.default_rng(12).normal(size=N)
 
 
@@ -54,46 +55,45 @@ def judged(name: str, given: dict[str, Any]) -> dict[str, Array]:
     return found
 
 
-def terms(rows: dict[str, Array]) -> tuple[Array, Array]:
-    """Two terms of sums that are such rows."""
+def terms(rows: dict[str, Array]) -> dict[str, Array]:
+    """The terms, by both operators' names, of sums that are such rows."""
     x = np.stack([*rows.values()]).astype(F32)
-    return x, (x * F32(0.5)).astype(F32)
+    return dict.fromkeys(("x1", "x"), x) | dict.fromkeys(("x2", "gx"), (x * F32(0.5)).astype(F32)) | {"alpha": 0.5}
 
 
-def forward(name: str, rows: dict[str, Array], eps: float) -> dict[str, Any]:
-    x1, x2 = terms(rows)
+def forward(rows: dict[str, Array], eps: float) -> dict[str, Any]:
+    """Arguments of both operators."""
     w, b = np.random.default_rng(1).normal(size=(2, N)).astype(F32)
-    parameters = {"gamma": w, "beta": b, "epsilon": eps}
-    return {"x1": x1, "x2": x2, "biasOptional": np.zeros(N, F32), "additionalOutput": True, **parameters}
+    others = {"biasOptional": np.zeros(N, F32), "additionalOutput": True, "epsilon": eps}
+    return {**terms(rows), "gamma": w, "beta": b, **others}
 
 
 @pytest.mark.parametrize("eps", [1e-5, 0.0])
-@pytest.mark.parametrize("name", ["add_layer_norm"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_row_is_normalised_for_itself(name: str, eps: float) -> None:
-    given = forward(name, FINITE | OTHERS, eps)
+    given = forward(FINITE | OTHERS, eps)
     found = judged(name, given)
     spoilt = ["equal elements", "zeros", *OTHERS] if eps == 0.0 else [*OTHERS]
     places = [(*FINITE, *OTHERS).index(key) for key in spoilt]
     assert np.isnan(found["yOut"][places]).all()
     assert np.isfinite(np.delete(found["yOut"], places, 0)).all()
-    alone = judged(name, given | {key: given[key][1:2] for key in ("x1", "x2")})
+    alone = judged(name, given | {key: given[key][1:2] for key in ("x1", "x2", "x", "gx")})
     assert (alone["yOut"] == found["yOut"][1]).all()
 
 
-def gradient(name: str, rows: dict[str, Array], statistics: dict[str, Array]) -> dict[str, Any]:
-    x1, x2 = terms(rows)
+def gradient(rows: dict[str, Array], statistics: dict[str, Array]) -> dict[str, Any]:
+    """Arguments of both gradients."""
     rng = np.random.default_rng(2)
-    dy, dsum = rng.normal(size=(2, *x1.shape)).astype(F32)
-    mean, rstd = statistics["meanOut"], statistics["rstdOut"]
-    given = {"dy": dy, "mean": mean, "rstd": rstd, "gamma": rng.normal(size=N).astype(F32)}
-    return {**given, "x1": x1, "x2": x2, "dsumOptional": dsum}
+    dy, dsum = rng.normal(size=(2, len(rows), N)).astype(F32)
+    given = {"dy": dy, "dsumOptional": dsum, "gamma": rng.normal(size=N).astype(F32)}
+    return {**terms(rows), **given, "mean": statistics["meanOut"], "rstd": statistics["rstdOut"]}
 
 
-@pytest.mark.parametrize("name", ["add_layer_norm"])
+@pytest.mark.parametrize("name", NAMES)
 def test_gradients_of_a_row_depend_on_that_row(name: str) -> None:
     for rows in (FINITE, FINITE | OTHERS):
-        statistics = judged(name, forward(name, rows, 1e-5))
-        found = judged(f"{name}_grad", gradient(name, rows, statistics))
+        statistics = judged(name, forward(rows, 1e-5))
+        found = judged(f"{name}_grad", gradient(rows, statistics))
         assert np.isfinite(found["dxOut"][: len(FINITE)]).all()
         assert np.isnan(found["dxOut"][len(FINITE) :]).all()
         assert np.isfinite(found["dbetaOut"]).all()

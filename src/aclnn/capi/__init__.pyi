@@ -1139,6 +1139,56 @@ def aclnnClippedSwigluGrad(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnDeepNormGetWorkspaceSize(
+    x: int | None,
+    gx: int | None,
+    beta: int | None,
+    gamma: int | None,
+    alpha: float,
+    epsilon: float,
+    meanOut: int | None,
+    rstdOut: int | None,
+    yOut: int | None,
+) -> tuple[int, int, int]:
+    """LayerNorm of a weighted residual sum over its trailing dimensions, with the statistics of each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDeepNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """LayerNorm of a weighted residual sum over its trailing dimensions, with the statistics of each row.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDeepNormGradGetWorkspaceSize(
+    dy: int | None,
+    x: int | None,
+    gx: int | None,
+    gamma: int | None,
+    mean: int | None,
+    rstd: int | None,
+    alpha: float,
+    dxOut: int | None,
+    dgxOut: int | None,
+    dbetaOut: int | None,
+    dgammaOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of LayerNorm of a weighted residual sum for its terms, bias and weight.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDeepNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of LayerNorm of a weighted residual sum for its terms, bias and weight.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEluGetWorkspaceSize(
     self: int | None, alpha: int | None, scale: int | None, inputScale: int | None, out: int | None
 ) -> tuple[int, int, int]:

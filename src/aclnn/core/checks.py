@@ -469,6 +469,7 @@ def generated(
     *tiling: Check,
     written: Sequence[str] = (),
     optional: Sequence[Check] = (),
+    code: int = ACLNN_ERR_INNER_TILING_ERROR,
 ) -> tuple[Check, ...]:
     """Return the checks of an interface that the vendor generates from an operator's definition.
 
@@ -479,6 +480,7 @@ def generated(
         tiling: what the tiling function demands, which is not asked where every output is empty.
         written: the tensors that count as outputs there, where some are inputs too.
         optional: what is demanded of optional tensors' data types, after those of the others.
+        code: of what the tiling function finds.
     """
     names = (*inputs, *outputs)
 
@@ -499,17 +501,17 @@ def generated(
         rule(f"data types that go together: {', '.join(names)}", types_match),
         nd_format(*names),
         *optional,
-        *(_unless_empty(check, written or outputs) for check in tiling),
+        *(_unless_empty(check, written or outputs, code) for check in tiling),
     )
 
 
-def _unless_empty(check: Check, outputs: Sequence[str]) -> Check:
+def _unless_empty(check: Check, outputs: Sequence[str], code: int) -> Check:
     def find(call: Call) -> str | None:
         # In this order, because of a symbolic size it may not be known whether it is 0.
         text = check.complaint(call)
         return None if text is None or nothing_to_write(call, outputs) else text
 
-    return Check(f"{check.name} (unless every output is empty)", ACLNN_ERR_INNER_TILING_ERROR, find)
+    return Check(f"{check.name} (unless every output is empty)", code, find)
 
 
 def nothing_to_write(call: Call, outputs: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ from aclnn.operators import (
     batch_norm,
     celu,
     clipped_swiglu,
+    deep_norm,
     elu,
     fast_gelu,
     ge_glu,

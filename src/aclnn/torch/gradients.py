@@ -96,6 +96,7 @@ _hardswish_backward, _gelu_backward = _OURS.hardswish_backward.default, _OURS.ge
 _layer_norm_backward, _swi_glu_grad = _OURS.layer_norm_backward.default, _OURS.swi_glu_grad.default
 _elu_backward, _rms_norm_grad = _OURS.elu_backward.default, _OURS.rms_norm_grad.default
 _add_layer_norm_grad = _OURS.add_layer_norm_grad.default
+_deep_norm_grad = _OURS.deep_norm_grad.default
 _log_sigmoid_backward = _OURS.log_sigmoid_backward.default
 
 _first("fast_gelu", _OURS.fast_gelu_backward.default)
@@ -276,6 +277,24 @@ def _add_layer_norm(ctx: Any, grad: Tensor | None, _mean: Any, _rstd: Any, grad_
 
 
 _register("add_layer_norm", _add_layer_norm, _setup_add_layer_norm)
+
+
+def _setup_deep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, gx, _, weight, ctx.alpha, _ = inputs
+    mean, rstd, _ = output
+    ctx.save_for_backward(x, gx, weight, mean, rstd)
+    ctx.mark_non_differentiable(mean, rstd)
+    ctx.set_materialize_grads(False)
+
+
+def _deep_norm(ctx: Any, _mean: Any, _rstd: Any, grad: Tensor | None) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
+    dx, dgx, *sums = _deep_norm_grad(grad, *ctx.saved_tensors, ctx.alpha)
+    return None, dx, dgx, *(total.to(dx.dtype) for total in sums), None, None
+
+
+_register("deep_norm", _deep_norm, _setup_deep_norm)
 
 
 def _setup_group_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -527,6 +546,17 @@ def _add_layer_norm_gradients(
 
 
 _second("add_layer_norm_grad", _add_layer_norm_gradients)
+
+
+def _deep_norm_gradients(
+    dy: Tensor, x: Tensor, gx: Tensor, gamma: Tensor, mean: Tensor, rstd: Tensor, alpha: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the gradients of LayerNorm of a weighted sum like ``_layer_norm_gradients``."""
+    dgx, dw, db = _layer_norm_gradients(dy, alpha * x + gx, gamma.shape, mean, rstd, gamma, None, (True,) * 3)
+    return (alpha * dgx).to(dy.dtype), dgx.to(dy.dtype), db.to(rstd.dtype), dw.to(rstd.dtype)
+
+
+_second("deep_norm_grad", _deep_norm_gradients)
 
 
 def _rms_norm_gradients(dy: Tensor, x: Tensor, rstd: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
