@@ -86,7 +86,8 @@ OF_ONE_TYPE: Mapping[str, tuple[D, ...]] = {
     "logical_not": (*REAL, D.BOOL),
 }
 COMPARISONS = {f"{name}_{kind}": name for name in ("eq", "ne", "gt", "ge", "lt", "le") for kind in ("tensor", "scalar")}
-LOGIC = ("logical_and", "logical_or", "logical_xor")
+BITWISE = {f"bitwise_{name}_{kind}": name for name in ("and", "or", "xor") for kind in ("tensor", "scalar")}
+LOGIC = ("logical_and", "logical_or", "logical_xor", "inplace_logical_and", "inplace_logical_or")
 #: Functions of two operands that exclude complex ones, by PyTorch's name.
 OF_TWO = {
     "maximum": "maximum",
@@ -119,6 +120,8 @@ def padded(name: str, d: D) -> dict[str, Any]:
     after = (shape[0], *grown[::-1])
     return {"self": T(d, shape), "padding": MARGINS[: 2 * rank], "out": T(d, after)}
 
+
+DRAWN = {"seed": 5, "offset": 3}
 
 NLL = {"target": T(D.INT64, (2,)), "reduction": 1, "ignoreIndex": -100}
 SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
@@ -248,6 +251,31 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
         "probDataType": D.FLOAT,
         "out": T(D.UINT8, (2, 16)),
     },
+    "dropout_v3": lambda d: (
+        DRAWN | {"input": T(d, GRID), "optionalNoiseShape": None, "p": 0.0, "maskOut": T(D.UINT8, (16,))}
+    ),
+    "inplace_normal": lambda d: DRAWN | {"mean": 1.5, "std": 0.0},
+    "inplace_uniform": lambda d: DRAWN | {"low": 2.0, "high": 2.0},
+    "inplace_bernoulli": lambda d: DRAWN | {"prob": scalar(D.DOUBLE, 1)},
+    "inplace_random": lambda d: DRAWN | {"low": 3, "high": 4},
+    "randperm": lambda d: DRAWN | {"n": 1, "out": T(d, (1,))},
+    "inplace_fill_tensor": lambda d: {"value": T(d, (1,))},
+    "linspace": lambda d: {"start": scalar(D.DOUBLE, 1), "end": scalar(D.INT64, 8), "steps": 8, "out": T(d, (8,))},
+    "eye": lambda d: {"n": 2, "m": 3},
+    "baddbmm": lambda d: {
+        "self": T(d, (2, 4)),
+        "batch1": T(d, (5, 2, 3)),
+        "batch2": T(d, (5, 3, 4)),
+        "cubeMathType": 1,
+        "out": T(d, (5, 2, 4)),
+    },
+    "mv": lambda d: {"vec": T(d, (3,)), "cubeMathType": 1, "out": T(d, (2,))},
+    "dot": lambda d: {"self": T(d, (4,)), "tensor": T(d, (4,)), "out": T(d, ())},
+    "amp_update_scale": lambda d: (
+        {name: T(d, (1,)) for name in ("currentScale", "foundInf", "updatedScale")}
+        | {name: T(D.INT32, (1,)) for name in ("growthTracker", "updatedGrowthTracker")}
+        | {"growthFactor": 2.0, "backoffFactor": 0.5, "growthInterval": 1}
+    ),
     "dropout_do_mask": lambda d: {"mask": T(D.UINT8, (4, 4)), "prob": 0.75},
     **{
         name: lambda d: {"target": T(d, (3,)), "reduction": 1, "beta": 1.5, "logTarget": False, "out": T(d, ())}
@@ -382,7 +410,7 @@ SPECIAL: Mapping[str, Callable[[D], Arguments]] = {
     },
     **{
         name: lambda d: {"out": T(D.BOOL, GRID)}
-        for name in (*COMPARISONS, *LOGIC, "is_finite", "is_pos_inf", "is_neg_inf")
+        for name in (*COMPARISONS, *LOGIC[:3], "is_finite", "is_pos_inf", "is_neg_inf")
     },
 }
 
@@ -460,8 +488,11 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
         ),
         TRAINED,
     ),
-    "bitwise_and_tensor": (*INTEGERS, D.BOOL),
-    "bitwise_and_scalar": (*INTEGERS, D.BOOL),
+    **dict.fromkeys(BITWISE, (*INTEGERS, D.BOOL)),
+    **dict.fromkeys(("baddbmm", "mv", "dot", "amp_update_scale", "dropout_v3"), TRAINED),
+    "inplace_normal": FLOATING,
+    **dict.fromkeys(("inplace_uniform", "randperm", "linspace"), REAL),
+    **dict.fromkeys(("inplace_bernoulli", "inplace_random", "eye"), (*REAL, D.BOOL)),
     "masked_select": (*REAL, D.BOOL),
     "cat": (*REAL, D.BOOL, D.COMPLEX64),
     # PyTorch subtracts no booleans.
@@ -511,7 +542,10 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "round": lambda a: a["self"].double().round(),
     "tanh_backward": lambda a: torch.ops.aten.tanh_backward(_wide(a["gradOutput"]), _wide(a["output"])),
     **{name: lambda a, word=word: getattr(torch, word)(a["self"], a["other"]) for name, word in COMPARISONS.items()},
-    **{name: lambda a, name=name: getattr(torch, name)(a["self"], a["other"]) for name in LOGIC},
+    **{
+        name: lambda a, name=name: getattr(torch, name.removeprefix("inplace_"))(_first(a), a["other"])
+        for name in LOGIC
+    },
     "is_finite": lambda a: a["self"].isfinite(),
     "is_pos_inf": lambda a: a["self"].isposinf(),
     "is_neg_inf": lambda a: a["self"].isneginf(),
@@ -526,8 +560,25 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for kind in ("tensor_scalar", "tensor_tensor", "scalar_tensor")
         for where in ("", "inplace_")
     },
-    "bitwise_and_tensor": lambda a: a["self"] & a["other"],
-    "bitwise_and_scalar": lambda a: a["self"] & a["other"],
+    **{
+        name: lambda a, word=word: getattr(torch, f"bitwise_{word}")(a["self"], a["other"])
+        for name, word in BITWISE.items()
+    },
+    "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
+    "inplace_normal": lambda a: torch.full(GRID, 1.5),
+    "inplace_uniform": lambda a: torch.full(GRID, 2.0),
+    "inplace_bernoulli": lambda a: torch.ones(GRID),
+    "inplace_random": lambda a: torch.full_like(a["selfRef"], 3),
+    "randperm": lambda a: torch.zeros(1),
+    "inplace_fill_tensor": lambda a: a["value"].expand(GRID),
+    "linspace": lambda a: torch.arange(1, 9),
+    "eye": lambda a: torch.eye(2, 3),
+    "baddbmm": lambda a: torch.baddbmm(
+        *(_wide(a[each]) for each in ("self", "batch1", "batch2")), beta=a["beta"], alpha=a["alpha"]
+    ),
+    "mv": lambda a: _wide(a["self"]) @ _wide(a["vec"]),
+    "dot": lambda a: _wide(a["self"]) @ _wide(a["tensor"]),
+    "amp_update_scale": lambda a: (a["currentScale"] * 0.5, torch.zeros(1)),
     "masked_select": lambda a: torch.masked_select(a["self"], a["mask"]),
     "cat": lambda a: torch.cat(a["tensors"], -1),
     "arange": lambda a: torch.arange(7, -2, -3),
@@ -673,6 +724,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         f"foreach_{name}": lambda a, name=name: getattr(torch, f"_foreach_{name}")(_wides(a["x"]))
         for name in ("sqrt", "reciprocal", "exp", "abs", "neg", "sign")
     },
+    "foreach_copy": lambda a: a["x"],
     "foreach_norm": lambda a: torch._foreach_norm(_wides(a["x"]), 1),
     "apply_adam_w_v2": lambda a: _adam(a),
     "convolution": lambda a: torch.ops.aten.convolution(
@@ -897,7 +949,9 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "converts to dtype": lambda o, name: Break({"dtype": D.INT32}, "converts to ACL_INT32"),
     "holds the result": lambda o, name: _too_narrow(o, name),
     "at most 8 dimensions": lambda o, name: Break(_nine(o, name), "at most 8 dimensions"),
-    "same shape as self": lambda o, name: Break(shape((3, 2), name), f"shape {[*valid(o, D.FLOAT)['self'].shape]}"),
+    "same shape as self": lambda o, name: Break(
+        shape((5,) if o.name == "dot" else (3, 2), name), f"shape {[*valid(o, D.FLOAT)['self'].shape]}"
+    ),
     "broadcasts with self": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcasts with selfRef": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of self and other": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
@@ -977,7 +1031,9 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "FLOAT or that of self": lambda o, name: Break({name: D.BF16} | dtype(D.BF16, "out"), "ACL_FLOAT"),
     "from start to end": lambda o, name: Break({name: scalar(D.INT64, 1)}, "from 7 to -2"),
     "as many as there are": lambda o, name: Break(shape((4,), name), "shape [3]"),
-    "from 0 to 1": lambda o, name: Break({name: 1.5}, "from 0 to 1"),
+    "from 0 to 1": lambda o, name: Break(
+        {name: scalar(D.DOUBLE, 1.5) if o.name == "inplace_bernoulli" else 1.5}, "from 0 to 1"
+    ),
     "a bit for each element": lambda o, name: Break(shape((15,), name), "elements"),
     "known order": lambda o, name: Break({name: scalar(D.FLOAT, 4)}, "2, 3"),
     "some": lambda o, name: Break({name: ()}, "at least one"),
@@ -988,10 +1044,25 @@ BREAKS: Mapping[str, Callable[[Operator, str], Break]] = {
     "allowed value": lambda o, name: Break({name: 5}, "0, 1 or 2" if name in ("mode", "reduce") else "0, 1, 2, 3 or 4"),
     "keeps the data type": lambda o, name: Break({"cubeMathType": 0} | dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "as many rows as self has columns": lambda o, name: Break(
-        shape((1, 5, 4) if o.name == "batch_mat_mul" else (5, 4), name), "3 rows"
+        shape({"batch_mat_mul": (1, 5, 4), "mv": (5,)}.get(o.name, (5, 4)), name), "3 rows"
     ),
+    "as many rows as batch1 has columns": lambda o, name: Break(shape((5, 5, 4), name), "3 rows"),
+    "as many matrices as batch1": lambda o, name: Break(shape((4, 3, 4), name), "5 matrices"),
+    "broadcasts to the products": lambda o, name: Break(shape((3, 4), name), "[5, 2, 4]"),
+    "1 dimensions": lambda o, name: Break(shape((2, 2), name), "1 dimensions"),
+    "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
+    "at least 0": lambda o, name: Break({name: -1.0}, "at least 0"),
+    "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
+    "less than high": lambda o, name: Break({name: 4}, "less than high"),
+    "at most high": lambda o, name: Break({name: 3.0}, "at most high"),
+    "as many as n": lambda o, name: Break(shape((2,), name), "shape [1]"),
+    "as many as steps": lambda o, name: Break(shape((4,), name), "shape [8]"),
+    "n by m": lambda o, name: Break(shape((3, 3), name), "shape [2, 3]"),
+    "no shape of noise": lambda o, name: Break({name: T(D.INT64, (2,))}, "null"),
+    "same data type as input": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "same data type as currentScale": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "as many rows as mat1 has columns": lambda o, name: Break(shape((5, 4), name), "3 rows"),
-    "shape of the product": lambda o, name: Break(shape((2, 5), name), "2, 4]"),
+    "shape of the product": lambda o, name: Break(shape((2, 5), name), "shape [2]" if o.name == "mv" else "2, 4]"),
     "1 to 6 dimensions": lambda o, name: Break(shape((1,) * 7 if name == "self" else (), name), "1 to 6"),
     "leading dimensions that broadcast": lambda o, name: Break(shape((3, 3, 4), name), "[5]"),
     "as many matrices as self": lambda o, name: Break(shape((3, 3, 4), name), "5 matrices"),
@@ -1139,8 +1210,9 @@ def test_products_without_a_kernel_refuse_after_all_checks(operator: Operator) -
         with pytest.raises(AclnnError, match="product with a kernel") as caught:
             prepare(operator, arguments, product)
         assert caught.value.code == NO_KERNEL
+        required = operator.checks[0].name.removeprefix("present: ").split(", ")[0]
         with pytest.raises(AclnnError, match="got null"):
-            prepare(operator, arguments | {operator.parameters[0].name: None}, product)
+            prepare(operator, arguments | {required: None}, product)
 
 
 @every_operator
@@ -1205,7 +1277,7 @@ class Placed:
 def place(operator: Operator, name: str, value: T, layout: str, random: np.random.Generator) -> Placed:
     """Values for an argument, in memory."""
     array = values(value.dtype, value.shape, random)
-    if name == "other" and operator.name in ("add", "mul", "maximum", "bitwise_and_tensor", *COMPARISONS):
+    if name == "other" and operator.name in ("add", "mul", "maximum", *BITWISE, *COMPARISONS):
         array = array[:1]  # broadcast
     if name == "other" and operator.name in DIVIDING:
         array = array + (array == 0)
@@ -1279,6 +1351,23 @@ def test_values_are_pytorchs(operator: Operator, layout: str) -> None:
 
 #: Empty calls that are not of tensors of shape (0, 3).
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "dropout_v3": {"optionalNoiseShape": None, "maskOut": {"shape": (0,)}},
+    "randperm": {"n": 0, "out": {"shape": (0,)}},
+    "inplace_fill_tensor": {"value": {"shape": (1,)}},
+    "linspace": {"steps": 0, "out": {"shape": (0,)}},
+    "eye": {"n": 0},
+    "baddbmm": {
+        "self": {"shape": (4,)},
+        "batch1": {"shape": (0, 2, 3)},
+        "batch2": {"shape": (0, 3, 4)},
+        "out": {"shape": (0, 2, 4)},
+    },
+    "mv": {"vec": {"shape": (3,)}, "out": {"shape": (0,)}},
+    "dot": {"self": {"shape": (0,)}, "tensor": {"shape": (0,)}, "out": {"shape": ()}},
+    "amp_update_scale": {
+        name: {"shape": (1,)}
+        for name in ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
+    },
     "equal": {"out": {"shape": ()}},
     "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
     "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
@@ -1553,6 +1642,39 @@ def test_a_dropout_keeps_as_many_as_its_probability_says() -> None:
         assert abs(masks[-1].mean() - 0.75) < 0.007  # five standard deviations
     assert (masks[0] == masks[1]).all()
     assert abs(np.corrcoef(masks[1:])[~np.eye(3, dtype=bool)]).max() < 0.016
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "mean", "deviation"),
+    [
+        ("inplace_normal", {"mean": 1.0, "std": 2.0}, 1.0, 2.0),
+        ("inplace_uniform", {"low": -1.0, "high": 3.0}, 1.0, 4 / math.sqrt(12)),
+        ("inplace_bernoulli", {"prob": scalar(D.DOUBLE, 0.25)}, 0.25, math.sqrt(3) / 4),
+        ("inplace_random", {"low": -2, "high": 3}, 0.0, math.sqrt(2)),
+    ],
+)
+def test_random_numbers_have_their_distribution(
+    name: str, attributes: Mapping[str, Any], mean: float, deviation: float
+) -> None:
+    drawn = []
+    for seed, offset in ((1, 0), (1, 0), (1, 4), (2, 0)):
+        out = Placed(np.zeros(100_000, np.float32), "contiguous")
+        arguments = {"selfRef": out.tensor, "seed": seed, "offset": offset, **attributes}
+        prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
+        drawn.append(out.view.copy())
+        assert abs(drawn[-1].mean() - mean) < 5 * deviation / math.sqrt(100_000)
+        assert abs(drawn[-1].std() / deviation - 1) < 0.02
+    assert (drawn[0] == drawn[1]).all()
+    # Nor does one stream begin later in another.
+    assert not np.isin(drawn[0][:3], drawn[2]).all() or name in ("inplace_bernoulli", "inplace_random")
+    assert abs(np.corrcoef(drawn[1:])[~np.eye(3, dtype=bool)]).max() < 0.016
+
+
+def test_a_permutation_has_every_number_once() -> None:
+    out = Placed(np.zeros(1000, np.int64), "contiguous")
+    prepare(BY_NAME["randperm"], {"n": 1000, "seed": 1, "offset": 0, "out": out.tensor}, Product.ATLAS_A2).run()
+    assert sorted(out.view) == [*range(1000)]
+    assert (out.view != np.arange(1000)).any()
 
 
 @pytest.mark.usefixtures("device")

@@ -2930,6 +2930,20 @@ def aclnnInplaceFillScalar(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnInplaceFillTensorGetWorkspaceSize(selfRef: int | None, value: int | None) -> tuple[int, int, int]:
+    """Fill a tensor with the number in another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFillTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a tensor with the number in another.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceOneGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Fill a tensor with ones.
 
@@ -4192,6 +4206,20 @@ def aclnnLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | N
     Phase two: queues the work.
     """
 
+def aclnnInplaceLogicalAndGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """And of what is not zero, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """And of what is not zero, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLogicalOrGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Or of what is not zero.
 
@@ -4202,6 +4230,20 @@ def aclnnLogicalOrGetWorkspaceSize(self: int | None, other: int | None, out: int
 
 def aclnnLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Or of what is not zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLogicalOrGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Or of what is not zero, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Or of what is not zero, in place.
 
     Phase two: queues the work.
     """
@@ -4244,6 +4286,62 @@ def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, o
 
 def aclnnBitwiseAndScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """And of the bits of a tensor and a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBitwiseOrTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Or of the bits of two tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseOrTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Or of the bits of two tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Or of the bits of a tensor and a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseOrScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Or of the bits of a tensor and a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBitwiseXorTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of two tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseXorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exclusive or of the bits of two tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of a tensor and a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exclusive or of the bits of a tensor and a number.
 
     Phase two: queues the work.
     """
@@ -4652,6 +4750,36 @@ def aclnnArange(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queues the work.
     """
 
+def aclnnLinspaceGetWorkspaceSize(
+    start: int | None, end: int | None, steps: int, out: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with numbers from one to another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with numbers from one to another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
+    """Fill a matrix with ones on its diagonal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEye(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a matrix with ones on its diagonal.
+
+    Phase two: queues the work.
+    """
+
 def aclnnDropoutGenMaskV2GetWorkspaceSize(
     shape: int | None, prob: float, seed: int, offset: int, probDataType: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -4680,6 +4808,106 @@ def aclnnDropoutDoMaskGetWorkspaceSize(
 
 def aclnnDropoutDoMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Apply the mask of a dropout.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDropoutV3GetWorkspaceSize(
+    input: int | None,
+    optionalNoiseShape: int | None,
+    p: float,
+    seed: int,
+    offset: int,
+    out: int | None,
+    maskOut: int | None,
+) -> tuple[int, int, int]:
+    """Dropout, with its mask.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Dropout, with its mask.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceNormalGetWorkspaceSize(
+    selfRef: int | None, mean: float, std: float, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with normally distributed numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNormal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a tensor with normally distributed numbers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceUniformGetWorkspaceSize(
+    selfRef: int | None, low: float, high: float, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with uniformly distributed numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceUniform(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a tensor with uniformly distributed numbers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceBernoulliGetWorkspaceSize(
+    selfRef: int | None, prob: int | None, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with ones and zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBernoulli(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a tensor with ones and zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRandomGetWorkspaceSize(
+    selfRef: int | None, low: int, high: int, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with random integers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRandom(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a tensor with random integers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRandpermGetWorkspaceSize(n: int, seed: int, offset: int, out: int | None) -> tuple[int, int, int]:
+    """The integers below n in random order.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRandperm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The integers below n in random order.
 
     Phase two: queues the work.
     """
@@ -4750,6 +4978,58 @@ def aclnnAddmmGetWorkspaceSize(
 
 def aclnnAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two matrices to a multiple of a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBaddbmmGetWorkspaceSize(
+    self: int | None,
+    batch1: int | None,
+    batch2: int | None,
+    beta: int | None,
+    alpha: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add multiples of products of two batches of matrices to multiples of a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of products of two batches of matrices to multiples of a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMvGetWorkspaceSize(
+    self: int | None, vec: int | None, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Multiply a matrix and a vector.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply a matrix and a vector.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDotGetWorkspaceSize(self: int | None, tensor: int | None, out: int | None) -> tuple[int, int, int]:
+    """Multiply two vectors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply two vectors.
 
     Phase two: queues the work.
     """
@@ -5936,6 +6216,20 @@ def aclnnForeachSign(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """A copy of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A copy of each tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
     """Products of two lists.
 
@@ -6180,6 +6474,29 @@ def aclnnApplyAdamWV2GetWorkspaceSize(
 
 def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """A step of AdamW, the state and the parameters in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAmpUpdateScaleGetWorkspaceSize(
+    currentScale: int | None,
+    growthTracker: int | None,
+    foundInf: int | None,
+    growthFactor: float,
+    backoffFactor: float,
+    growthInterval: int,
+    updatedScale: int | None,
+    updatedGrowthTracker: int | None,
+) -> tuple[int, int, int]:
+    """The scale of losses for the next step, less after infinite gradients, more after many finite ones.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmpUpdateScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The scale of losses for the next step, less after infinite gradients, more after many finite ones.
 
     Phase two: queues the work.
     """

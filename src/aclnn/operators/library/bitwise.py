@@ -1,8 +1,10 @@
-"""aclnnBitwiseAndTensor, aclnnBitwiseAndScalar."""
+"""And, or, exclusive or of the bits of two tensors or of a tensor and a number."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 from aclnn.core.checks import (
     broadcast_shape_of,
@@ -17,7 +19,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call
+from aclnn.core.operator import Call, Operator
 from aclnn.core.products import CLASS_950
 from aclnn.core.promotion import promote
 from aclnn.operators.library.common import (
@@ -49,11 +51,11 @@ def _checked_type(call: Call) -> D:
     return found
 
 
-OPERATORS = (
-    library_operator(
-        "bitwise_and_tensor",
-        "out = self & other",
-        "And of the bits of two tensors.",
+def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any]) -> Operator:
+    return library_operator(
+        f"bitwise_{name}_tensor",
+        f"out = self {symbol} other",
+        f"{words} of the bits of two tensors.",
         (_SELF, _OTHER, _OUT),
         (
             present("self", "other", "out"),
@@ -65,15 +67,18 @@ OPERATORS = (
             broadcastable("other", "self"),
             broadcast_shape_of("out", "self", "other"),
         ),
-        operator.and_,
-        header="bitwise_and_tensor",
+        function,
+        header=f"bitwise_{name}_tensor",
         dtype=lambda call: promoted(call, "self", "other"),
         dtypes=(*INTEGERS, *UNSIGNED, D.BOOL),
-    ),
-    library_operator(
-        "bitwise_and_scalar",
-        "out = self & other",
-        "And of the bits of a tensor and a number.",
+    )
+
+
+def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any]) -> Operator:
+    return library_operator(
+        f"bitwise_{name}_scalar",
+        f"out = self {symbol} other",
+        f"{words} of the bits of a tensor and a number.",
         (_SELF, _NUMBER, _OUT),
         (
             present("self", "other", "out"),
@@ -84,9 +89,19 @@ OPERATORS = (
             limited_dims("self"),
             same_shape("out", "self"),
         ),
-        operator.and_,
-        header="bitwise_and_scalar",
+        function,
+        header=f"bitwise_{name}_scalar",
         dtype=_checked_type,
         dtypes=_BITS,
-    ),
+    )
+
+
+OPERATORS = tuple(
+    make(name, symbol, words, function)
+    for name, symbol, words, function in (
+        ("and", "&", "And", operator.and_),
+        ("or", "|", "Or", operator.or_),
+        ("xor", "^", "Exclusive or", operator.xor),
+    )
+    for make in (_of_tensors, _with_number)
 )

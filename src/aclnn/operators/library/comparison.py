@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -138,24 +138,28 @@ def _with_tensor(
     )
 
 
-def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> Operator:
+def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> Iterator[Operator]:
     words = name.removeprefix("logical_")
-    return library_operator(
-        name,
-        f"out = self is not zero {words} other is not zero",
-        summary,
-        (_SELF, _OTHER, _OUT),
-        (
-            present("self", "other", "out"),
-            dtype_in(where_supported(NUMBERS), "self", "other"),
-            limited_dims("self", "other"),
-            broadcastable("other", "self"),
-            broadcast_shape_of("out", "self", "other"),
-        ),
-        function,
-        header=name,
-        empty=("self", "other"),
-    )
+    for first, out in (("self", "out"), ("selfRef", "selfRef")):
+        in_place = first == out
+        yield library_operator(
+            f"inplace_{name}" if in_place else name,
+            f"{out} = {first} is not zero {words} other is not zero",
+            f"{summary[:-1]}, in place." if in_place else summary,
+            (tensor_out("selfRef", "the first operand, replaced by the result"), _OTHER)
+            if in_place
+            else (_SELF, _OTHER, _OUT),
+            (
+                present(*dict.fromkeys((first, "other", out))),
+                dtype_in(where_supported(NUMBERS), first, "other"),
+                limited_dims(first, "other"),
+                broadcastable("other", first),
+                broadcast_shape_of(out, first, "other"),
+            ),
+            function,
+            header=name,
+            empty=(first, "other"),
+        )
 
 
 _TOLD = (*REAL_FLOATING, *INTEGERS, D.BOOL)
@@ -337,7 +341,7 @@ OPERATORS = (
         _same,
         header="equal",
     ),
-    _logical("logical_and", "And of what is not zero.", np.logical_and),
-    _logical("logical_or", "Or of what is not zero.", np.logical_or),
-    _logical("logical_xor", "Exclusive or of what is not zero.", np.logical_xor),
+    *_logical("logical_and", "And of what is not zero.", np.logical_and),
+    *_logical("logical_or", "Or of what is not zero.", np.logical_or),
+    next(_logical("logical_xor", "Exclusive or of what is not zero.", np.logical_xor)),
 )

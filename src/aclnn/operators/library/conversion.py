@@ -69,6 +69,10 @@ def _matrices(call: Call) -> str | None:
     return f"{name}: expected at least 2 dimensions, got {len(shape)}: {extents(shape)}"
 
 
+def _one_value(call: Call) -> str | None:
+    return None if call["value"].size == 1 else f"value: expected one element, got shape {extents(call['value'].shape)}"
+
+
 def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: bool) -> Operator:
     diagonal = Parameter("diagonal", "diagonal", Kind.INT64, "where the kept part begins, from the main diagonal")
     first = "selfRef" if is_in_place else "self"
@@ -148,6 +152,21 @@ OPERATORS = (
         header="fill_scalar",
         inputs=("value",),
         dtypes=_CONVERTED,
+    ),
+    library_operator(
+        "inplace_fill_tensor",
+        "selfRef = value",
+        "Fill a tensor with the number in another.",
+        (_REPLACED, tensor_in("value", "the number, one element")),
+        (
+            present("selfRef", "value"),
+            dtype_in(where_supported(NUMBERS), "selfRef", "value"),
+            limited_dims("selfRef"),
+            rule("one element: value", _one_value),
+        ),
+        lambda value: value.reshape(()),
+        header="fill_tensor",
+        inputs=("value",),
     ),
     library_operator(
         "inplace_one",

@@ -1,4 +1,4 @@
-"""aclnnMm, aclnnMatmul, aclnnBatchMatMul, aclnnAddmm: products of matrices.
+"""Products of matrices and vectors: aclnnMm, aclnnMatmul, aclnnBatchMatMul, aclnnAddmm, aclnnMv, aclnnDot …
 
 NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-bit types are rounded once, at the end.
 """
@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import broadcast_shape, dtype_in, extents, floating, listing, present, public_format, rule
+from aclnn.core.checks import (
+    broadcast_shape,
+    dtype_in,
+    extents,
+    floating,
+    listing,
+    present,
+    public_format,
+    rule,
+    same_shape,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -131,6 +141,18 @@ def _broadcasts_to_out(call: Call) -> str | None:
     return f"self: expected a shape that broadcasts to {extents(out)} (of the product), got {extents(mine)}"
 
 
+def _batches_alike(call: Call) -> str | None:
+    expected, got = call["batch1"].shape[0], call["batch2"].shape[0]
+    return None if got == expected else f"batch2: expected {expected} matrices (as many as batch1), got {got}"
+
+
+def _broadcasts_to_batches(call: Call) -> str | None:
+    mine, out = call["self"].shape, _result_shape(call["batch1"].shape, call["batch2"].shape)
+    if broadcast_shape(mine, out) == out:
+        return None
+    return f"self: expected a shape that broadcasts to {extents(out)} (of the products), got {extents(mine)}"
+
+
 def _level2(call: Call) -> str | None:
     if call["cubeMathType"] != _USE_FP32_ADD or call.product in A2_CLASS | CLASS_950:
         return None
@@ -233,5 +255,71 @@ OPERATORS = (
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
         attributes=("cubeMathType",),
+    ),
+    library_operator(
+        "baddbmm",
+        "out = beta * self + alpha * (batch1 @ batch2)",
+        "Add multiples of products of two batches of matrices to multiples of a third.",
+        (
+            tensor_in("self", "what is added; broadcasts to the products"),
+            tensor_in("batch1", "the left operands"),
+            tensor_in("batch2", "the right operands"),
+            scalar("beta", "the factor of self"),
+            scalar("alpha", "the factor of the products"),
+            _OUT,
+            _CUBE,
+        ),
+        (
+            present("self", "batch1", "batch2", "beta", "alpha", "out"),
+            dtype_in(floating, "self", "batch1", "batch2", "out"),
+            _rank(3, "batch1", "batch2"),
+            _inner("batch1", "batch2"),
+            rule("as many matrices as batch1: batch2", _batches_alike),
+            rule("broadcasts to the products: self", _broadcasts_to_batches),
+            _shape_of_product("batch1", "batch2"),
+            _cube("batch1", "batch2"),
+            _keeps_dtype("batch1"),
+        ),
+        _sum,
+        header="baddbmm",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("cubeMathType",),
+    ),
+    library_operator(
+        "mv",
+        "out = self @ vec",
+        "Multiply a matrix and a vector.",
+        (tensor_in("self", "the matrix"), tensor_in("vec", "the vector"), _OUT, _CUBE),
+        (
+            present("self", "vec", "out"),
+            *_types("self", "vec"),
+            _rank(2, "self"),
+            _rank(1, "vec"),
+            _inner("self", "vec"),
+            _shape_of_product("self", "vec"),
+        ),
+        _product,
+        header="mv",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("cubeMathType",),
+    ),
+    library_operator(
+        "dot",
+        "out = sum of self * tensor",
+        "Multiply two vectors.",
+        (tensor_in("self", "the first vector"), tensor_in("tensor", "the second"), _OUT),
+        (
+            present("self", "tensor", "out"),
+            dtype_in(floating, "self", "tensor", "out"),
+            _rank(1, "self", "tensor"),
+            same_shape("tensor", "self"),
+            _rank(0, "out"),
+        ),
+        lambda self, tensor: np.dot(self.astype(np.float64), tensor.astype(np.float64)),
+        header="dot",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
     ),
 )

@@ -1,4 +1,4 @@
-"""aclnnApplyAdamWV2: a step of AdamW."""
+"""aclnnApplyAdamWV2: a step of AdamW; aclnnAmpUpdateScale: the scale of losses for the next one."""
 
 from __future__ import annotations
 
@@ -55,6 +55,33 @@ def _number(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.FLOAT, meaning)
 
 
+_SINGLE = ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
+
+
+def _all_single(call: Call) -> str | None:
+    wrong = next((name for name in _SINGLE if call[name].size != 1), None)
+    return None if wrong is None else f"{wrong}: expected one element, got shape {extents(call[wrong].shape)}"
+
+
+def _interval(call: Call) -> str | None:
+    got = call["growthInterval"]
+    return None if got >= 1 else f"growthInterval: expected at least 1, got {got}"
+
+
+def _scale_work(call: Call) -> Library:
+    growth, backoff, interval = (call[name] for name in ("growthFactor", "backoffFactor", "growthInterval"))
+
+    def update(scale: Any, tracker: Any, found: Any) -> tuple[Any, Any]:
+        if found.any():
+            return scale * np.float32(backoff), np.zeros_like(tracker)
+        if (tracker + 1 != interval).all():
+            return scale, tracker + 1
+        more = scale * np.float32(growth)
+        return more if np.isfinite(more).all() else scale, np.zeros_like(tracker)
+
+    return Library(update, ("currentScale", "growthTracker", "foundInf"), ("updatedScale", "updatedGrowthTracker"))
+
+
 OPERATORS = (
     Operator(
         name="apply_adam_w_v2",
@@ -88,5 +115,33 @@ OPERATORS = (
         ),
         work=_work,
         in_header_of="apply_adam_w_v2",
+    ),
+    Operator(
+        name="amp_update_scale",
+        function=camel("amp_update_scale"),
+        summary="The scale of losses for the next step, less after infinite gradients, more after many finite ones.",
+        formula="updatedScale = currentScale * backoffFactor if foundInf, * growthFactor after growthInterval steps",
+        parameters=(
+            tensor_in("currentScale", "the scale of this step"),
+            tensor_in("growthTracker", "steps since it changed; INT32"),
+            tensor_in("foundInf", "not 0 if a gradient was not finite"),
+            Parameter("growthFactor", "growth_factor", Kind.DOUBLE, "how much more"),
+            Parameter("backoffFactor", "backoff_factor", Kind.DOUBLE, "how much less"),
+            Parameter("growthInterval", "growth_interval", Kind.INT64, "steps without infinite gradients to the next"),
+            tensor_out("updatedScale", "the scale of the next step", const=True),
+            tensor_out("updatedGrowthTracker", "steps since it changed; INT32", const=True),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        checks=(
+            present("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker"),
+            dtype_in(floating, "currentScale"),
+            same_dtype("foundInf", "currentScale"),
+            same_dtype("updatedScale", "currentScale"),
+            dtype_in(lambda product: {D.INT32}, "growthTracker", "updatedGrowthTracker"),
+            rule(f"one element: {', '.join(_SINGLE)}", _all_single),
+            rule("at least 1: growthInterval", _interval),
+        ),
+        work=_scale_work,
+        in_header_of="amp_update_scale",
     ),
 )

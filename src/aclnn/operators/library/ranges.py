@@ -1,4 +1,4 @@
-"""aclnnArange: equally spaced numbers."""
+"""aclnnArange, aclnnLinspace, aclnnEye: numbers that a formula gives."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from aclnn.core.checks import dtype_in, extents, present, real, rule, where_supported
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call
-from aclnn.operators.library.common import library_operator, scalar, tensor_out
+from aclnn.core.operator import Call, Kind, Parameter
+from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, library_operator, scalar, tensor_out
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 
@@ -34,6 +34,8 @@ def _numbers(start: Any, end: Any, step: Any) -> Any:
     return start + np.arange(math.ceil((float(end) - float(start)) / float(step))) * step
 
 
+_DIAGONAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+
 OPERATORS = (
     library_operator(
         "arange",
@@ -55,5 +57,55 @@ OPERATORS = (
         _numbers,
         header="arange",
         dtypes=_DTYPES,
+    ),
+    library_operator(
+        "linspace",
+        "out[i] = start + i * (end - start) / (steps - 1)",
+        "Fill a vector with numbers from one to another.",
+        (
+            scalar("start", "the first number"),
+            scalar("end", "the last"),
+            Parameter("steps", "steps", Kind.INT64, "how many"),
+            tensor_out(),
+        ),
+        (
+            present("start", "end", "out"),
+            dtype_in(where_supported((*_DTYPES, D.INT8, D.UINT8, D.INT16)), "out"),
+            real("start", "end"),
+            rule(
+                "as many as steps: out",
+                lambda call: (
+                    None
+                    if call["out"].shape == (call["steps"],)
+                    else f"out: expected shape [{call['steps']}], got {extents(call['out'].shape)}"
+                ),
+            ),
+        ),
+        lambda start, end, steps: np.linspace(float(start), float(end), steps),
+        header="linspace",
+        dtypes=(*_DTYPES, D.INT8, D.UINT8, D.INT16),
+        attributes=("steps",),
+    ),
+    library_operator(
+        "eye",
+        "out[i, i] = 1, 0 elsewhere",
+        "Fill a matrix with ones on its diagonal.",
+        (Parameter("n", "n", Kind.INT64, "its rows"), Parameter("m", "m", Kind.INT64, "its columns"), tensor_out()),
+        (
+            present("out"),
+            dtype_in(where_supported(_DIAGONAL), "out"),
+            rule(
+                "n by m: out",
+                lambda call: (
+                    None
+                    if call["out"].shape == (call["n"], call["m"])
+                    else f"out: expected shape [{call['n']}, {call['m']}], got {extents(call['out'].shape)}"
+                ),
+            ),
+        ),
+        lambda n, m: np.eye(n, m),
+        header="eye",
+        dtypes=_DIAGONAL,
+        attributes=("n", "m"),
     ),
 )

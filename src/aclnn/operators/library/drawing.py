@@ -1,0 +1,323 @@
+"""Random numbers: aclnnInplaceNormal, aclnnInplaceUniform …, dropouts and their masks of one bit an element.
+
+The documents do not say which numbers a seed gives: here they are those of NumPy's Philox generator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    castable_from,
+    dtype_in,
+    extents,
+    floating,
+    limited_dims,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import (
+    INTEGERS,
+    REAL_FLOATING,
+    WITH_INFERENCE,
+    camel,
+    library_operator,
+    scalar,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+# Masks are whole vectors of 128 bits.
+_VECTOR_BYTES = 16
+_PROBABILITY = Parameter("prob", "prob", Kind.DOUBLE, "of an element to become 0")
+
+
+def _seeds(kind: Kind) -> tuple[Parameter, Parameter]:
+    return (
+        Parameter("seed", "seed", kind, "the generator's seed"),
+        Parameter("offset", "offset", kind, "another stream of it"),
+    )
+
+
+def _mask_bytes(elements: int) -> int:
+    return -(-elements // (8 * _VECTOR_BYTES)) * _VECTOR_BYTES
+
+
+def _probability(call: Call) -> str | None:
+    return None if 0 <= call["prob"] <= 1 else f"prob: expected a number from 0 to 1, got {call['prob']}"
+
+
+_between = rule("from 0 to 1: prob", _probability)
+
+
+def _uint8(name: str) -> Check:
+    return dtype_in(lambda product: {D.UINT8}, name)
+
+
+def _whole_mask(call: Call) -> str | None:
+    expected = _mask_bytes(math.prod(call["shape"]))
+    if call["out"].size == expected:
+        return None
+    return f"out: expected {expected} elements (a bit for each element of shape), got {extents(call['out'].shape)}"
+
+
+def _large_mask(call: Call) -> str | None:
+    expected = _mask_bytes(call["self"].size)
+    if call["mask"].size >= expected:
+        return None
+    return f"mask: expected at least {expected} elements, got shape {extents(call['mask'].shape)}"
+
+
+def _generator(call: Call) -> Callable[[], np.random.Generator]:
+    """One stream of numbers for each seed and offset: those of two offsets of one stream would recur."""
+    key = [call[name] % 2**64 for name in ("seed", "offset")]
+    return lambda: np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
+
+
+def _mask(generator: np.random.Generator, size: int, prob: float) -> Any:
+    return np.packbits(generator.random(8 * size, np.float32) >= np.float32(prob), bitorder="little")
+
+
+def _drawing(call: Call) -> Library | None:
+    shape, prob, generator = call["out"].shape, call["prob"], _generator(call)
+    size = math.prod(shape)
+    return Library(lambda: _mask(generator(), size, prob).reshape(shape), (), ("out",)) if size else None
+
+
+def _apply(self: Any, mask: Any, prob: float) -> Any:
+    if prob == 0:
+        return self
+    if prob == 1:
+        return np.zeros_like(self)
+    kept = np.unpackbits(np.ravel(mask), count=self.size, bitorder="little").reshape(self.shape)
+    return np.where(kept, self / np.float32(1 - prob), np.float32(0))
+
+
+def _dropout_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    prob, shape, generator = call["p"], call["maskOut"].shape, _generator(call)
+
+    def drop(x: Any) -> tuple[Any, Any]:
+        mask = _mask(generator(), math.prod(shape), prob)
+        return _apply(x, mask, prob), mask.reshape(shape)
+
+    return Library(drop, ("input",), ("out", "maskOut"))
+
+
+def _known_mask(call: Call) -> str | None:
+    expected = _mask_bytes(call["input"].size)
+    if call["maskOut"].size >= expected:
+        return None
+    return f"maskOut: expected at least {expected} elements, got shape {extents(call['maskOut'].shape)}"
+
+
+def _drawn(
+    name: str,
+    summary: str,
+    formula: str,
+    parameters: tuple[Parameter, ...],
+    checks: tuple[Check, ...],
+    draw: Callable[[np.random.Generator, Call, tuple[int, ...]], Any],
+    dtypes: Collection[D],
+    seed: Kind = Kind.INT64,
+) -> Operator:
+    """A tensor filled with random numbers."""
+    out = next((each.name for each in parameters if each.kind is Kind.OUTPUT), "selfRef")
+    given = tuple(each.name for each in parameters if each.kind is Kind.SCALAR)
+    inplace = out == "selfRef"
+
+    def work(call: Call) -> Library | None:
+        generator, shape = _generator(call), call[out].shape
+        return Library(lambda: draw(generator(), call, shape), (), (out,)) if call[out].size else None
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=(
+            *([tensor_out("selfRef", "what is overwritten", const=True)] if inplace else ()),
+            *(each for each in parameters if each.kind is not Kind.OUTPUT),
+            *_seeds(seed),
+            *(each for each in parameters if each.kind is Kind.OUTPUT),
+        ),
+        support=support(dtypes, WITH_INFERENCE),
+        checks=(present(out, *given), dtype_in(where_supported(dtypes), out), limited_dims(out), *checks),
+        work=work,
+        in_header_of=name.removeprefix("inplace_"),
+    )
+
+
+def _attribute(name: str, kind: Kind, meaning: str) -> Parameter:
+    return Parameter(name, name, kind, meaning)
+
+
+def _limits(kind: Kind) -> tuple[Parameter, Parameter]:
+    """The documents call them from and to; from is no name in Python."""
+    return _attribute("low", kind, "the least"), _attribute("high", kind, "what they stay below")
+
+
+def _deviation(call: Call) -> str | None:
+    return None if call["std"] >= 0 else f"std: expected a number of at least 0, got {call['std']}"
+
+
+def _ordered(strictly: bool) -> Check:
+    words = "less than high" if strictly else "at most high"
+
+    def complain(call: Call) -> str | None:
+        low, high = call["low"], call["high"]
+        fits = low < high if strictly else low <= high
+        return None if fits else f"low: expected {words}, {high}, got {low}"
+
+    return rule(f"{words}: low", complain)
+
+
+def _chance(call: Call) -> str | None:
+    got = call["prob"].value
+    return None if 0 <= got <= 1 else f"prob: expected a number from 0 to 1, got {got}"
+
+
+def _count(call: Call) -> str | None:
+    expected, got = (call["n"],), call["out"].shape
+    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+
+
+_NUMBERS = (*REAL_FLOATING, *INTEGERS)
+
+
+OPERATORS = (
+    Operator(
+        name="dropout_gen_mask_v2",
+        function=camel("dropout_gen_mask_v2"),
+        summary="Draw the mask of a dropout.",
+        formula="out = bits, each 1 with probability 1 - prob",
+        parameters=(
+            Parameter("shape", "shape", Kind.INT_ARRAY, "of what is to be masked"),
+            _PROBABILITY,
+            *_seeds(Kind.INT64),
+            Parameter("probDataType", "prob_data_type", Kind.DTYPE, "that of what is to be masked"),
+            tensor_out("out", "the bits; UINT8"),
+        ),
+        support=support((D.UINT8,), WITH_INFERENCE),
+        checks=(present("shape", "out"), _uint8("out"), _between, rule("a bit for each element: out", _whole_mask)),
+        work=_drawing,
+        in_header_of="dropout_gen_mask",
+    ),
+    library_operator(
+        "dropout_do_mask",
+        "out = self / (1 - prob) where mask, 0 elsewhere",
+        "Apply the mask of a dropout.",
+        (tensor_in("self", "x"), tensor_in("mask", "a bit for each element; UINT8"), _PROBABILITY, tensor_out()),
+        (
+            present("self", "mask", "out"),
+            dtype_in(floating, "self"),
+            castable_from(lambda call: call["self"].dtype, "out"),
+            _uint8("mask"),
+            _between,
+            limited_dims("self"),
+            same_shape("out", "self"),
+            rule("a bit for each element: mask", _large_mask),
+        ),
+        _apply,
+        header="dropout_do_mask",
+        dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+        products=WITH_INFERENCE,
+        attributes=("prob",),
+    ),
+    Operator(
+        name="dropout_v3",
+        function=camel("dropout_v3"),
+        summary="Dropout, with its mask.",
+        formula="out = input / (1 - p) where maskOut, 0 elsewhere",
+        parameters=(
+            tensor_in("input", "x"),
+            Parameter("optionalNoiseShape", "noise_shape", Kind.INPUT, "must be null", optional=True),
+            Parameter("p", "p", Kind.DOUBLE, "of an element to become 0"),
+            *_seeds(Kind.INT64),
+            tensor_out(),
+            tensor_out("maskOut", "a bit for each element; UINT8"),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), WITH_INFERENCE),
+        checks=(
+            present("input", "out", "maskOut"),
+            dtype_in(floating, "input"),
+            same_dtype("out", "input"),
+            _uint8("maskOut"),
+            rule(
+                "from 0 to 1: p",
+                lambda call: None if 0 <= call["p"] <= 1 else f"p: expected a number from 0 to 1, got {call['p']}",
+            ),
+            rule(
+                "no shape of noise: optionalNoiseShape",
+                lambda call: (
+                    None
+                    if call["optionalNoiseShape"] is None
+                    else f"optionalNoiseShape: expected null, got {extents(call['optionalNoiseShape'].shape)}"
+                ),
+            ),
+            limited_dims("input"),
+            same_shape("out", "input"),
+            rule("a bit for each element: maskOut", _known_mask),
+        ),
+        work=_dropout_work,
+        in_header_of="dropout_v3",
+    ),
+    _drawn(
+        "inplace_normal",
+        "Fill a tensor with normally distributed numbers.",
+        "selfRef = numbers of mean and standard deviation std",
+        (_attribute("mean", Kind.FLOAT, "their mean"), _attribute("std", Kind.FLOAT, "their standard deviation")),
+        (rule("at least 0: std", _deviation),),
+        lambda generator, call, shape: call["mean"] + call["std"] * generator.standard_normal(shape),
+        REAL_FLOATING,
+    ),
+    _drawn(
+        "inplace_uniform",
+        "Fill a tensor with uniformly distributed numbers.",
+        "selfRef = numbers from low, below high",
+        _limits(Kind.DOUBLE),
+        (_ordered(strictly=False),),
+        # Rounded to 24 bits as float32 numbers are, so that none becomes high.
+        lambda generator, call, shape: call["low"] + (call["high"] - call["low"]) * generator.random(shape, np.float32),
+        _NUMBERS,
+        Kind.UINT64,
+    ),
+    _drawn(
+        "inplace_bernoulli",
+        "Fill a tensor with ones and zeros.",
+        "selfRef = 1 with probability prob, else 0",
+        (scalar("prob", "of a one"),),
+        (rule("from 0 to 1: prob", _chance),),
+        lambda generator, call, shape: generator.random(shape) < float(call["prob"].value),
+        (*_NUMBERS, D.BOOL),
+    ),
+    _drawn(
+        "inplace_random",
+        "Fill a tensor with random integers.",
+        "selfRef = integers from low, below high",
+        _limits(Kind.INT64),
+        (_ordered(strictly=True),),
+        lambda generator, call, shape: generator.integers(call["low"], call["high"], shape),
+        (*_NUMBERS, D.BOOL),
+    ),
+    _drawn(
+        "randperm",
+        "The integers below n in random order.",
+        "out = a permutation of 0 to n - 1",
+        (_attribute("n", Kind.INT64, "how many"), tensor_out()),
+        (rule("as many as n: out", _count),),
+        lambda generator, call, shape: generator.permutation(call["n"]),
+        _NUMBERS,
+    ),
+)
