@@ -21,7 +21,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.elementwise import general, lut16
+from aclnn.kernels.cpu.elementwise import lut16
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
 from aclnn.kernels.cpu.structs import call_pointer
@@ -370,12 +370,12 @@ def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pyt
         except BaseException as error:
             failures.append(error)
 
-    monkeypatch.setattr(general, "register_jitable", slowly)
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    threads[0].start()
+    monkeypatch.setattr(threads, "register_jitable", slowly)
+    callers = [threading.Thread(target=ask) for _ in range(2)]
+    callers[0].start()
     assert begun.wait(60)
-    threads[1].start()
-    for thread in threads:
+    callers[1].start()
+    for thread in callers:
         thread.join(120)
     assert not failures
 

@@ -1,4 +1,7 @@
-"""Any formula over contiguous elements: float64 lanes, rounded once to each output's data type.
+"""Any formula over elements side by side: float64 lanes, rounded once to each output's data type.
+
+A kernel's source is written for its operands and compiled as one function: Numba takes 20 ms for each function that it
+would call instead.
 
 Where a register holds sixteen float32 a wide vector is computed at a time (see ``vector``): of Swish's gradient, in the
 cache, sixteen elements take 6.7 instead of 9 ns on Zen 5.
@@ -6,8 +9,13 @@ cache, sixteen elements take 6.7 instead of 9 ns on Zen 5.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels import Formula
@@ -22,87 +30,19 @@ from aclnn.kernels.cpu.simd.memory import (
     copy,
     copy_in,
     copy_out,
+    load_each_bfloat16,
+    load_each_float16,
     store_rounded_bfloat16,
     stream_rounded_bfloat16,
 )
 from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
-from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits, side_by_side
-from aclnn.kernels.cpu.strided import NONTEMPORAL, Operands
-from aclnn.kernels.cpu.structs import address, load_one_float64, pointer_to, stack_alloc
+from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits, lane, side_by_side
+from aclnn.kernels.cpu.strided import Operands
+from aclnn.kernels.cpu.structs import address, load_one_float32, load_one_float64, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.trace import trace
-
-_operands_at = pointer_to(Operands)
+from aclnn.kernels.trace import Step, trace
 
 LINE = 64
-ROUNDED_FORMATS = FORMATS | {
-    DataType.BF16: FORMATS[DataType.BF16]._replace(store=store_rounded_bfloat16, stream=stream_rounded_bfloat16)
-}
-
-
-def loads(count: int, wide: bool) -> Any:
-    """A function of an address giving ``count`` float64 from there on as a tuple, each in every lane."""
-    if count == 0:
-        return register_jitable(lambda address: ())
-    others, in_lanes = loads(count - 1, wide), widen_wide if wide else widen
-    return register_jitable(lambda address: (in_lanes(load_one_float64(address)), *others(address + 8)))
-
-
-def first_of(count: int) -> Any:
-    """A function giving the first ``count`` of several addresses as a tuple."""
-    if count == 0:
-        return register_jitable(lambda addresses: ())
-    others = first_of(count - 1)
-    return register_jitable(lambda addresses: (addresses[0], *others(addresses + 1)))
-
-
-def loading(dtype: DataType, wide: bool) -> Any:
-    """A function of an address giving the elements of a data type from there on."""
-    load, step = FORMATS[dtype].load, LANES * dtype.itemsize
-    if not wide:
-        return load
-
-    @register_jitable
-    def load_wide(address: Any) -> Any:
-        first, second = load(address), load(address + step)
-        return side_by_side(first, second, load(address + 2 * step), load(address + 3 * step))
-
-    return load_wide
-
-
-def storing(store: Any, dtype: DataType, wide: bool) -> Any:
-    """A function that stores lanes from an address on."""
-    step = LANES * dtype.itemsize
-    if not wide:
-        return store
-    first, second, third, fourth = QUARTERS
-
-    @register_jitable
-    def store_wide(address: Any, value: Any) -> None:
-        store(address, first(value))
-        store(address + step, second(value))
-        store(address + 2 * step, third(value))
-        store(address + 3 * step, fourth(value))
-
-    return store_wide
-
-
-def reader(dtypes: tuple[DataType, ...], wide: bool) -> Any:
-    """A function giving the elements of each input from number ``at`` on."""
-    if not dtypes:
-        return register_jitable(lambda addresses, at: ())
-    load, size, others = loading(dtypes[0], wide), dtypes[0].itemsize, reader(dtypes[1:], wide)
-    prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
-    nbytes = (WIDE if wide else 1) * LANES * size
-
-    @register_jitable
-    def inputs(addresses: Any, at: int) -> Any:
-        address = addresses[0] + at * size
-        for line in range(0, nbytes, LINE):
-            prefetch_ahead(address + line)
-        return widen(load(address)), *others(addresses[1:], at)
-
-    return inputs
 
 
 @register_jitable
@@ -117,107 +57,201 @@ def _narrow_for_bfloat16(value: Any) -> Any:
     return nearest
 
 
-ROUNDINGS = {
+_ROUNDINGS = {
     DataType.DOUBLE: widen,
     DataType.FLOAT: narrow,
     DataType.FLOAT16: narrow_to_odd,
     DataType.BF16: _narrow_for_bfloat16,
 }
 """Float64 lanes as those to store as a data type."""
+_FORMATS = FORMATS | {
+    DataType.BF16: FORMATS[DataType.BF16]._replace(store=store_rounded_bfloat16, stream=stream_rounded_bfloat16)
+}
+SINGLES = {
+    DataType.DOUBLE: "load_one_float64({})",
+    DataType.FLOAT: "float64(load_one_float32({}))",
+    DataType.FLOAT16: "float64(lane(load_each_float16({}), 0))",
+    DataType.BF16: "float64(lane(load_each_bfloat16({}), 0))",
+}
+"""The element at an address."""
+
+_NAMES = WORDS | {
+    "address": address,
+    "copy": copy,
+    "copy_in": copy_in,
+    "copy_out": copy_out,
+    "finish_streams": finish_streams,
+    "float64": np.float64,
+    "inf": math.inf,
+    "lane": lane,
+    "load_each_bfloat16": load_each_bfloat16,
+    "load_each_float16": load_each_float16,
+    "load_one_float32": load_one_float32,
+    "load_one_float64": load_one_float64,
+    "nan": math.nan,
+    "operands_at": pointer_to(Operands),
+    "side_by_side": side_by_side,
+    "stack_alloc": stack_alloc,
+    "widen": widen,
+    "widen_wide": widen_wide,
+}
+for _dtype, _form in _FORMATS.items():
+    _NAMES |= {
+        f"load_{_dtype.name}": _form.load,
+        f"prefetch_{_dtype.name}": prefetch_ahead_16 if _form.size == 2 else prefetch_ahead_32,
+        f"rounded_{_dtype.name}": _ROUNDINGS[_dtype],
+        f"store_{_dtype.name}": _form.store,
+        f"stream_{_dtype.name}": _form.stream,
+    }
+_NAMES |= {f"quarter_{number}": quarter for number, quarter in enumerate(QUARTERS)}
 
 
-def writer(dtypes: tuple[DataType, ...], wide: bool) -> Any:
-    """A function that writes the elements of each output from number ``at`` on."""
-    if not dtypes:
-        return register_jitable(lambda addresses, at, policy, values: None)
-    dtype, others, in_lanes = dtypes[0], writer(dtypes[1:], wide), widen_wide if wide else widen
-    form = ROUNDED_FORMATS[dtype]
-    store, stream = storing(form.store, dtype, wide), storing(form.stream, dtype, wide)
-    size, rounded = dtype.itemsize, ROUNDINGS[dtype]
+class Elements(NamedTuple):
+    """An operand's elements side by side."""
 
-    @register_jitable
-    def outputs(addresses: Any, at: int, policy: int, values: Any) -> None:
-        value = rounded(in_lanes(values[0]))
-        if policy:
-            stream(addresses[0] + at * size, value)
-        else:
-            store(addresses[0] + at * size, value)
-        others(addresses[1:], at, policy, values[1:])
-
-    return outputs
+    value: str
+    """The variable of lanes."""
+    dtype: DataType
+    first: str
+    """The variable of the first element's address."""
 
 
-def copier(dtypes: tuple[DataType, ...], back: bool, wide: bool) -> Any:
-    """A function that copies what does not fill the lanes of each operand to consecutive rooms, or back."""
-    if not dtypes:
-        return register_jitable(lambda addresses, at, count, lines: None)
-    size, others, fit_a_line = (
-        dtypes[0].itemsize,
-        copier(dtypes[1:], back, wide),
-        not wide and dtypes[0] != DataType.DOUBLE,
-    )
+class Source:
+    """The source of a kernel that computes with vectors or with wide ones, line by line."""
 
-    @register_jitable
-    def copies(addresses: Any, at: int, count: int, lines: Any) -> None:
-        address = addresses[0] + at * size
-        if not fit_a_line:
-            copy(address if back else lines[0], lines[0] if back else address, count * size)
-        elif back:
-            copy_out(lines[0], count * size, address)
-        else:
-            copy_in(address, count * size, lines[0])
-        others(addresses[1:], at, count, lines[1:])
+    def __init__(self, wide: bool) -> None:
+        self.lanes = WIDE * LANES if wide else LANES
+        self.splat = "widen_wide" if wide else "widen"
+        """The function that puts a number into all lanes."""
+        self._wide, self._lines, self._margin = wide, list[str](), ""
 
-    return copies
+    def __call__(self, *lines: str) -> None:
+        """Add lines to the block."""
+        self._lines += [self._margin + line for line in lines]
 
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Begin a block."""
+        self(head)
+        self._margin += "    "
+        yield
+        self._margin = self._margin[4:]
 
-def rooms(count: int, room: int) -> Any:
-    """A function of an address giving ``count`` addresses, ``room`` bytes apart."""
-    if count == 0:
-        return register_jitable(lambda address: ())
-    others = rooms(count - 1, room)
-    return register_jitable(lambda address: (address, *others(address + room)))
+    def function(self, name: str, **names: Any) -> Any:
+        """Return the function of a name, with meanings of names beside those of this module."""
+        namespace = _NAMES | names
+        exec(compile("\n".join(self._lines) + "\n", f"<{name}>", "exec"), namespace)
+        return namespace[name]
+
+    def steps(self, steps: Iterable[Step], named: Callable[[str], str] = str) -> None:
+        """Add operations of a program, their variables under the names that a function gives them."""
+        self(*(f"{named(step.result)} = {step.template.format(*map(named, step.operands))}" for step in steps))
+
+    def vectors(self, value: str) -> list[str]:
+        """Name the vectors of lanes."""
+        return [f"quarter_{number}({value})" for number in range(WIDE)] if self._wide else [value]
+
+    def single(self, dtype: DataType, place: str) -> str:
+        """Name the element at an address, in all lanes."""
+        return f"{self.splat}({SINGLES[dtype].format(place)})"
+
+    def load(self, value: str, dtype: DataType, place: str) -> None:
+        """Load lanes from an address on."""
+        loads = [f"load_{dtype.name}({place} + {at})" for at in range(0, self._bytes(dtype), LANES * dtype.itemsize)]
+        lanes = f"side_by_side({', '.join(loads)})" if self._wide else loads[0]
+        self(f"{value} = widen({lanes})")
+
+    def store(self, value: str, dtype: DataType, place: str, way: str = "store") -> None:
+        """Store rounded lanes from an address on."""
+        for number, part in enumerate(self.vectors(value)):
+            self(f"{way}_{dtype.name}({place} + {number * LANES * dtype.itemsize}, {part})")
+
+    def _bytes(self, dtype: DataType) -> int:
+        return self.lanes * dtype.itemsize
+
+    def room(self, dtypes: Iterable[DataType]) -> int:
+        """Return the bytes of lanes of any of these data types, whole lines."""
+        return max((LINE, *map(self._bytes, dtypes)))
+
+    def bring(self, dtype: DataType, at: str, to: str, count: str) -> None:
+        """Copy so many elements from an address on, less than fill the lanes."""
+        nbytes = f"{count} * {dtype.itemsize}"
+        self(f"copy_in({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
+
+    def take_back(self, dtype: DataType, at: str, to: str, count: str) -> None:
+        """Copy so many elements to an address."""
+        nbytes = f"{count} * {dtype.itemsize}"
+        self(f"copy_out({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
+
+    @contextmanager
+    def stretch(self, read: Sequence[Elements], written: Sequence[Elements], streams: bool) -> Iterator[None]:
+        """Loop over the elements from the first up to ``end``; what is added meanwhile computes the results.
+
+        There the first ``limit`` lanes count, from element ``at + i`` on. Up to the first output's first whole line,
+        where there is a ``policy``, whole vectors, what is left: parts of vectors go through a ``buffer``.
+        """
+        operands = (*read, *written)
+        size = written[0].dtype.itemsize if written else 1
+        room = self.room(one.dtype for one in operands)
+        places = [f"{one.first} + at * {one.dtype.itemsize}" for one in operands]
+        parts = [f"part{k}" for k in range(len(operands))]
+        here = [f"{part} + i * {one.dtype.itemsize}" for part, one in zip(parts, operands, strict=True)]
+        self("at = 0")
+        with self.block("while at < end:"):
+            self(
+                f"head = (-address({places[len(read)]}) & {LINE - 1}) // {size} if policy else 0"
+                if streams
+                else "head = 0"
+            )
+            self(f"whole = head == 0 and end - at >= {self.lanes}")
+            with self.block("if whole:"):
+                self(f"count, limit = (end - at) & {-self.lanes}, {self.lanes}")
+                self(*(f"{part} = {place}" for part, place in zip(parts, places, strict=True)))
+            with self.block("else:"):
+                self(f"count = min(end - at, {self.lanes - 1}, head) if head else end - at", "limit = count")
+                self(*(f"{part} = buffer + {room * k}" for k, part in enumerate(parts)))
+                for one, place, part in zip(read, places, parts, strict=False):
+                    self.bring(one.dtype, place, part, "count")
+            with self.block(f"for i in range(0, count, {self.lanes}):"):
+                for (value, dtype, _), place in zip(read, here, strict=False):
+                    self(f"place = {place}")
+                    self(*(f"prefetch_{dtype.name}(place + {line})" for line in range(0, self._bytes(dtype), LINE)))
+                    self.load(value, dtype, "place")
+                yield
+                for (value, dtype, _), place in zip(written, here[len(read) :], strict=True):
+                    self(f"place = {place}", f"rounded = rounded_{dtype.name}({self.splat}({value}))")
+                    if streams:
+                        with self.block("if policy and whole:"):
+                            self.store("rounded", dtype, "place", "stream")
+                        with self.block("else:"):
+                            self.store("rounded", dtype, "place")
+                    else:
+                        self.store("rounded", dtype, "place")
+            with self.block("if not whole:"):
+                self("pass")
+                for one, place, part in zip(written, places[len(read) :], parts[len(read) :], strict=True):
+                    self.take_back(one.dtype, part, place, "count")
+            self("at += count")
 
 
 def loop(formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType, ...], numbers: int) -> Loop:
     """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types."""
-    function, several = on_float64(formula, len(inputs) + numbers), len(outputs) > 1
-    wide = target.has_wide_registers()
-    take, put, lanes = reader(inputs, wide), writer(outputs, wide), WIDE * LANES if wide else LANES
-    bring, take_back = copier(inputs, False, wide), copier(outputs, True, wide)
-    read_numbers, first_inputs, first_outputs = loads(numbers, wide), first_of(len(inputs)), first_of(len(outputs))
-    room = max(LINE, *(lanes * dtype.itemsize for dtype in (*inputs, *outputs)))
-    input_lines, output_lines = rooms(len(inputs), room), rooms(len(outputs), room)
-    input_bytes, lines, size = room * len(inputs), room * (len(inputs) + len(outputs)), outputs[0].itemsize
-    output_count = len(outputs)
-
-    def part(arguments: int, first: int, last: int) -> None:
-        operands = _operands_at(arguments)
-        policy, given = operands.policy, read_numbers(operands.constants)
-        written, read = first_outputs(operands.addresses), first_inputs(operands.addresses + output_count)
-        buffer = stack_alloc(lines)
-        read_lines, written_lines = input_lines(buffer), output_lines(buffer + input_bytes)
-        at = first
-        while at < last:
-            # Up to the first output's first whole line, whole vectors, what is left: parts go through a buffer.
-            head = (-address(written[0] + at * size) & (LINE - 1)) // size if policy else 0
-            whole = head == 0 and last - at >= lanes
-            if whole:
-                count, begin, nontemporal, source, target = (last - at) & -lanes, at, policy, read, written
-            else:
-                count = min(last - at, lanes - 1, head) if head else last - at
-                bring(read, at, count, read_lines)
-                begin, nontemporal, source, target = 0, 0, read_lines, written_lines
-            for i in range(begin, begin + count, lanes):
-                values = function(*(take(source, i) + given))
-                put(target, i, nontemporal, values if several else (values,))
-            if not whole:
-                take_back(written, at, count, written_lines)
-            at += count
-        if policy == NONTEMPORAL:
-            finish_streams()
-
-    return chunked(part)
+    program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers())
+    read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
+    pairs = zip(program.results, outputs, strict=True)
+    written = [Elements(result, dtype, f"output{k}") for k, (result, dtype) in enumerate(pairs)]
+    with source.block("def part(arguments, begin, last):"):
+        source("operands = operands_at(arguments)", "policy, end = operands.policy, last - begin")
+        for k, elements in enumerate((*written, *read)):
+            source(f"{elements.first} = operands.addresses[{k}] + begin * {elements.dtype.itemsize}")
+        for k in range(numbers):
+            source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
+        source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
+        with source.stretch(read, written, streams=True):
+            source.steps(program.steps)
+        with source.block("if policy:"):
+            source("finish_streams()")
+    return chunked(source.function("part"))
 
 
 _FLOAT32_WORDS = {"where": vector.select, "absolute": vector.absolute, "fma": vector.fma}

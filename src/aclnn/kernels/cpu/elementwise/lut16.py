@@ -18,16 +18,14 @@ from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
-from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
-from aclnn.kernels.cpu.elementwise.general import loads, on_float64
+from aclnn.kernels.cpu.elementwise.general import Source
 from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
-from aclnn.kernels.cpu.simd.doubles import widen
 from aclnn.kernels.cpu.simd.memory import FORMATS, load_entries, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
 from aclnn.kernels.cpu.structs import optimization_barrier
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs
-from aclnn.kernels.trace import trace
+from aclnn.kernels.trace import Program, trace
 
 _MOST = 64
 """Tables kept, of half a mebibyte each: attributes may take any number of values."""
@@ -62,18 +60,19 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
     return product
 
 
-def _evaluation(formula: Formula, dtype: DataType, numbers: int) -> Any:
-    function, load = on_float64(formula, 1 + numbers), FORMATS[dtype].load
-    read_numbers = loads(numbers, wide=False)
-
-    def evaluate(x: int, given: int, out: int) -> None:
-        values = read_numbers(given)
-        for i in range(0, 65536, LANES):
-            value = widen(function(widen(load(x + 2 * i)), *values))
-            store_float32(out + 4 * i, narrow_to_odd(value))
-            store_float32(out + _SECOND + 4 * i, narrow_to_odd(value * 2.0**150))
-
-    return evaluate
+def _evaluation(program: Program, dtype: DataType) -> Any:
+    """A kernel that writes both tables' values at the 65,536 x at one address, with numbers at another, to a third."""
+    source, entry = Source(wide=False), f"rounded_{DataType.FLOAT16.name}"
+    with source.block("def evaluate(x, given, out):"):
+        for k in range(program.arity - 1):
+            source(f"x{1 + k} = {source.single(DataType.DOUBLE, f'given + {8 * k}')}")
+        with source.block(f"for i in range(0, 65536, {LANES}):"):
+            source.load("x0", dtype, "x + 2 * i")
+            source.steps(program.steps)
+            source(f"value = widen({program.results[0]})")
+            source.store(f"{entry}(value)", DataType.FLOAT, "out + 4 * i")
+            source.store(f"{entry}(value * {2.0**150})", DataType.FLOAT, f"out + 4 * i + {_SECOND}")
+    return source.function("evaluate")
 
 
 def _served(fast: Fast, dtype: DataType) -> Any:
@@ -98,24 +97,24 @@ def _take_fitted(entries: NDArray[np.float32], fitted: Fast, dtype: DataType, ru
 def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
     """The two tables, 2 × 65,536 values by bit pattern, of a function of x or of a gradient's derivative."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
-    digest = trace(function, 1 + len(numbers)).digest
+    program = trace(function, 1 + len(numbers))
     fitted = fast(formula, dtype)
-    key = (digest, fitted is not None, dtype, numbers)
+    key = (program.digest, fitted is not None, dtype, numbers)
     with _lock:
         if key in _tables:
             _tables.move_to_end(key)
             return _tables[key]
         run = kernel(
             f"table-{function.__name__}-{dtype.name}",
-            (digest, len(numbers)),
-            lambda: _evaluation(function, dtype, len(numbers)),
+            (program.digest, len(numbers)),
+            lambda: _evaluation(program, dtype),
         )
         patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
         found = np.empty((2, 65536), np.float32)
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
             name = f"entries-{function.__name__}-{dtype.name}"
-            _take_fitted(found[0], fitted, dtype, kernel(name, (digest,), lambda: _served(fitted, dtype)))
+            _take_fitted(found[0], fitted, dtype, kernel(name, (program.digest,), lambda: _served(fitted, dtype)))
         _tables[key] = found
         if len(_tables) > _MOST:
             _tables.popitem(last=False)

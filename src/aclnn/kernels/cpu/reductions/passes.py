@@ -1,4 +1,4 @@
-"""The passes over a row that a program takes, as functions of lanes.
+"""The passes over a row that a program takes, operation by operation.
 
 A reduction needs every element of the row before anything can depend on it, so there are as many passes as reductions
 depend on one another, or one more where elements of the result depend on the last. What depends on the row alone is
@@ -9,11 +9,8 @@ needs it, which is cheaper than keeping it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from aclnn.kernels.cpu.elementwise.functions import WORDS
-from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.trace import REDUCTIONS, Program
+from aclnn.kernels.trace import REDUCTIONS, Program, Step
 
 _CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
 
@@ -43,7 +40,7 @@ class Passes:
             if step.result in needed:
                 needed |= {*step.operands}
         levels = dict.fromkeys((*elements, *rows), 0)
-        varying, reductions, between = {*elements}, dict[int, list[Any]](), dict[int, list[str]]()
+        varying, reductions, between = {*elements}, dict[int, list[Step]](), dict[int, list[str]]()
         for step in program.steps:
             level = max(levels.get(operand, 0) for operand in step.operands)
             reduces = step.template in REDUCTIONS.values()
@@ -71,26 +68,22 @@ class Passes:
             known += computed
             self.states.append(known)
 
-    def between(self, number: int) -> Any:
-        """Return the function that computes, before a pass or after the last, what follows from a row's state."""
-        return self._function(*self.stages[number])
+    def between(self, number: int) -> list[Step]:
+        """Return what computes, before a pass or after the last, what follows from a row's state."""
+        return self._needed(*self.stages[number])
 
-    def terms(self, number: int) -> Any:
-        """Return the function of elements and a row's state that gives what a pass reduces, the last also results."""
-        wanted = tuple(step.operands[0] for step in self.reductions[number])
+    def terms(self, number: int) -> list[Step]:
+        """Return what computes, of elements and a row's state, what a pass reduces, and in the last the results."""
+        wanted = [step.operands[0] for step in self.reductions[number]]
         if number == self.count - 1:
             wanted += self.results
-        return self._function((*self._elements, *self.states[number]), wanted)
+        return self._needed((*self._elements, *self.states[number]), wanted)
 
-    def _function(self, given: Iterable[str], wanted: tuple[str, ...]) -> Any:
-        names = tuple(given)
-        missing, lines = {*wanted} - {*names}, list[str]()
+    def _needed(self, given: Iterable[str], wanted: Iterable[str]) -> list[Step]:
+        names, needed = {*given}, list[Step]()
+        missing = {*wanted} - names
         for step in reversed(self._steps):
             if step.result in missing:
-                lines.append(f"    {step.result} = {step.template.format(*step.operands)}\n")
-                missing |= {*step.operands} - {*names}
-        results = "".join(f"{name}, " for name in wanted)
-        source = f"def terms({', '.join(names)}):\n{''.join(reversed(lines))}    return ({results})\n"
-        namespace = {"inf": float("inf"), "nan": float("nan")} | WORDS
-        exec(compile(source, "<passes>", "exec"), namespace)
-        return register_jitable(namespace["terms"])
+                needed.append(step)
+                missing |= {*step.operands} - names
+        return needed[::-1]

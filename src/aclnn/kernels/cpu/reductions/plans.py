@@ -309,18 +309,18 @@ class _Rows:
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
         types = rows.Types(
-            tuple(walked[name].dtype for name in vectors),
-            tuple(walked[name].dtype for name in splats),
-            tuple(walked[name].dtype for name in of_rows),
-            tuple(output.layout.dtype for _, output in written),
+            tuple((name, walked[name].dtype) for name in vectors),
+            tuple((name, walked[name].dtype) for name in splats),
+            tuple((name, walked[name].dtype) for name in of_rows),
+            tuple((result, output.layout.dtype) for result, output in written),
             tuple((result, output.layout.dtype) for result, output in row_outputs),
-            len(totals),
-            len(sums) - len(totals),
-            len(numbers),
+            tuple(result for result, _ in totals),
+            tuple(result for result, _ in sums[len(totals) :]),
+            (*number_names, COLUMNS),
             across,
             wide,
         )
-        key = (program.digest, tuple(order), tuple(result for result, _ in wanted), *map(str, types))
+        key = (program.digest, *map(str, types))
         name = f"rows-{program.name}-{'across' if across else 'along'}"
         self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
 

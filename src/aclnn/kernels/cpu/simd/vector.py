@@ -330,8 +330,8 @@ def absolute(typingctx: Any, value: Any) -> Any:
 
 @intrinsic
 def lane(typingctx: Any, value: Any, index: Any) -> Any:
-    """One lane of a vector, as a float32, int32 or boolean."""
-    scalars = {FLOATS: types.float32, INTS: types.int32, MASK: types.boolean}
+    """One lane of a vector, as a float32, float64, int32 or boolean."""
+    scalars: dict[Any, Any] = {FLOATS: types.float32, DOUBLES: types.float64, INTS: types.int32, MASK: types.boolean}
     if value not in scalars or not isinstance(index, types.Integer):
         return None
 
