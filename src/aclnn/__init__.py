@@ -36,6 +36,7 @@ from aclnn.operators.rms_norm import rms_norm, rms_norm_grad
 from aclnn.operators.selu import inplace_selu, selu, selu_backward
 from aclnn.operators.sigmoid import inplace_sigmoid, sigmoid, sigmoid_backward
 from aclnn.operators.silu import silu, silu_backward
+from aclnn.operators.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 from aclnn.operators.softplus import softplus, softplus_backward
 from aclnn.operators.softshrink import shrink, softshrink, softshrink_backward
 from aclnn.operators.squared_relu import squared_relu
@@ -111,6 +112,8 @@ __all__ = [
     "log_sigmoid",
     "log_sigmoid_backward",
     "log_sigmoid_forward",
+    "log_softmax",
+    "log_softmax_backward",
     "mish",
     "mish_backward",
     "prelu",
@@ -127,6 +130,8 @@ __all__ = [
     "silu",
     "silu_backward",
     "soc_name",
+    "softmax",
+    "softmax_backward",
     "softplus",
     "softplus_backward",
     "softshrink",

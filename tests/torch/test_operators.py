@@ -26,7 +26,7 @@ A, N = torch.ops.aclnn, torch.ops.aten
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 FUNCTIONAL = [operator.name for operator in OPERATORS if registration.is_functional(operator)]
 
-SLOPES = [name for name in FUNCTIONAL if "backward" in name and not re.match(".*norm|prelu|.*glu", name)]
+SLOPES = [name for name in FUNCTIONAL if "backward" in name and not re.match(".*norm|prelu|.*glu|.*softmax", name)]
 
 
 def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, gradient: bool = False) -> list[Any]:

@@ -4,13 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from aclnn.core.operator import Call
-from aclnn.core.products import current_product
-from aclnn.core.tensor import Tensor
-from aclnn.execution.arrays import view
-from aclnn.operators.library.softmax import OPERATORS as SOFTMAX
 from aclnn.verify import golden
-from aclnn.verify.cases.arguments import operator_named
+from aclnn.verify.cases.arguments import call_of, operator_named
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.number_formats import FORMATS
 
@@ -111,10 +106,8 @@ def test_rms_norm_and_its_gradients(dtype):
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_rows_along_any_dimension(dim):
     """Blocks and single elements alike, also where a row is no stretch of memory."""
-    softmax = next(operator for operator in SOFTMAX if operator.name == "softmax")
     x = np.random.default_rng(5).normal(size=(5, 6, 7)).astype(np.float32)
-    out = Tensor(view(x).dtype, x.shape)
-    call = Call(softmax, {"self": view(x), "dim": dim, "out": out}, current_product())
+    call = call_of(operator_named("softmax"), {"self": x}, {"dim": dim})
     whole = source_of(call, {"self": x}, "out", x.dtype)
     rows = np.moveaxis(x, dim, 2)
     values = np.empty(rows.shape, object)

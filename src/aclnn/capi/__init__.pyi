@@ -2196,6 +2196,66 @@ def aclnnSiluBackward(workspace: int | None, workspaceSize: int, executor: int |
     Phase two: queues the work.
     """
 
+def aclnnSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """Exponentials along a dimension, divided by their sum.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials along a dimension, divided by their sum.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None, output: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of softmax by its result.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of softmax by its result.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
+    """Logarithm of softmax along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm of softmax along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogSoftmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None, output: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the logarithm of softmax by its result.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the logarithm of softmax by its result.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSoftplusGetWorkspaceSize(
     self: int | None, beta: int | None, threshold: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -5030,66 +5090,6 @@ def aclnnDotGetWorkspaceSize(self: int | None, tensor: int | None, out: int | No
 
 def aclnnDot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply two vectors.
-
-    Phase two: queues the work.
-    """
-
-def aclnnSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
-    """Exponentials along a dimension, divided by their sum.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials along a dimension, divided by their sum.
-
-    Phase two: queues the work.
-    """
-
-def aclnnSoftmaxBackwardGetWorkspaceSize(
-    gradOutput: int | None, output: int | None, dim: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of softmax.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of softmax.
-
-    Phase two: queues the work.
-    """
-
-def aclnnLogSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
-    """Logarithm of softmax.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithm of softmax.
-
-    Phase two: queues the work.
-    """
-
-def aclnnLogSoftmaxBackwardGetWorkspaceSize(
-    gradOutput: int | None, output: int | None, dim: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of the logarithm of softmax.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the logarithm of softmax.
 
     Phase two: queues the work.
     """

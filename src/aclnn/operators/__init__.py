@@ -39,6 +39,7 @@ from aclnn.operators import (
     selu,
     sigmoid,
     silu,
+    softmax,
     softplus,
     softshrink,
     squared_relu,

@@ -55,8 +55,8 @@ def _is_deep(in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> boo
     return any(isinstance(a, torch.Tensor) and a.dim() - (d is not None) >= MOST_DIMS for a, d in pairs)
 
 
-def _halves(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the rule of operators whose first attribute is the dimension of the halves, which the last tensor has."""
+def _along(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the rule of operators along the dimension that is their first attribute, one of the last tensor's."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
@@ -115,8 +115,9 @@ _RULES = {
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
-    **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward", "ge_glu", "ge_glu_backward"), _halves),
-    **dict.fromkeys(("ge_glu_v3", "ge_glu_v3_backward"), _halves),
+    **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward", "ge_glu", "ge_glu_backward"), _along),
+    **dict.fromkeys(("ge_glu_v3", "ge_glu_v3_backward"), _along),
+    **dict.fromkeys(("softmax", "softmax_backward", "log_softmax", "log_softmax_backward"), _along),
     "rms_norm": _rms_norm,
     "clipped_swiglu": _each,
     "clipped_swiglu_grad": _each,

@@ -90,6 +90,24 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return torch.ops.aclnn.gelu_v2(input, _APPROXIMATE[approximate])
 
 
+def _softmax(name: str) -> Callable[..., Tensor]:
+    """Return the function of a softmax, with the signature of PyTorch's."""
+    run = getattr(torch.ops.aclnn, name)
+
+    def function(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+        if dim is None:  # which PyTorch chooses, and warns of
+            dim = torch.nn.functional._get_softmax_dim(name, input.dim(), _stacklevel)
+        return run(input if dtype is None else input.to(dtype), dim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{BY_NAME[name].summary} As ``torch.nn.functional.{name}``."
+    return function
+
+
+softmax = _softmax("softmax")
+log_softmax = _softmax("log_softmax")
+
+
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],

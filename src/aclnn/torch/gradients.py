@@ -122,19 +122,28 @@ _first("gelu_v2", lambda grad, x, mode: _gelu_backward(grad, x, "tanh" if mode =
 
 
 def _by_result(name: str, differentiate: Callable[..., Tensor]) -> None:
-    """Register the gradient of a function of x alone that is told by its result."""
+    """Register the gradient of a forward operator of x and, perhaps, a number that is told by its result."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, *ctx.attributes = inputs
+        ctx.save_for_backward(output)
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         (y,) = ctx.saved_tensors
-        if y.dim() <= MOST_DIMS:
-            return None, differentiate(grad, y)
-        return None, differentiate(grad.flatten(0, -MOST_DIMS), y.flatten(0, -MOST_DIMS)).reshape(y.shape)
+        if y.dim() > MOST_DIMS:  # of elementwise operators alone
+            flat = grad.flatten(0, -MOST_DIMS), y.flatten(0, -MOST_DIMS)
+            dx = differentiate(*flat, *ctx.attributes).reshape(y.shape)
+        else:
+            dx = differentiate(grad, y, *ctx.attributes)
+        return None, dx, *[None] * len(ctx.attributes)
 
-    _register(name, backward, lambda ctx, inputs, output: ctx.save_for_backward(output))
+    _register(name, backward, setup)
 
 
 _by_result("selu", _OURS.selu_backward.default)
 _by_result("sigmoid", _OURS.sigmoid_backward.default)
+_by_result("softmax", _OURS.softmax_backward.default)
+_by_result("log_softmax", _OURS.log_softmax_backward.default)
 
 
 def _setup_swi_glu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -489,6 +498,8 @@ _second("hardshrink_backward", lambda dy, x, lambd: torch.where(x.abs() > max(la
 _second("softshrink_backward", lambda dy, x, lambd: torch.where(x.abs() > lambd, dy, 0.0))
 _second("selu_backward", lambda dy, y: dy * torch.where(y > 0.0, float(SCALE), y + float(SCALED_ALPHA)))
 _second("sigmoid_backward", lambda dy, y: dy * ((1.0 - y) * y))
+_second("softmax_backward", lambda dy, y, dim: y * (dy - (dy * y).sum(dim, keepdim=True)))
+_second("log_softmax_backward", lambda dy, y, dim: dy - y.exp() * dy.sum(dim, keepdim=True))
 _second("mish_backward", lambda dy, x: dy * _mish_derivative(x))
 _second("threshold_backward", lambda dy, x, threshold: torch.where(x > threshold, dy, 0.0))
 _second("hardsigmoid_backward", lambda dy, x: torch.where(x.abs() < 3.0, dy / 6.0, 0.0))

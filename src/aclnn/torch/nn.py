@@ -59,6 +59,21 @@ class GELU(torch.nn.GELU):  # type: ignore[misc]
         return functional.gelu(input, self.approximate)
 
 
+def _softmax(theirs: Any, function: Any) -> Any:
+    """Return a subclass of one of PyTorch's modules along a dimension."""
+
+    def forward(self: Any, input: Tensor) -> Tensor:
+        """Apply it."""
+        return function(input, self.dim, _stacklevel=5)
+
+    attributes = {"__doc__": f"``torch.nn.{theirs.__name__}``.", "__module__": __name__, "forward": forward}
+    return type(theirs.__name__, (theirs,), attributes)
+
+
+Softmax = _softmax(torch.nn.Softmax, functional.softmax)
+LogSoftmax = _softmax(torch.nn.LogSoftmax, functional.log_softmax)
+
+
 class LayerNorm(torch.nn.LayerNorm):  # type: ignore[misc]
     """``torch.nn.LayerNorm``."""
 

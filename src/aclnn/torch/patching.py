@@ -15,10 +15,10 @@ _THEIRS = {ours: theirs for theirs, ours in nn.OURS.items()}
 def patch(model: Model) -> Model:
     """Make a model's modules of the classes that ``aclnn.torch.nn`` extends compute with our operators, in place.
 
-    Those are activations such as SiLU, GELU and PReLU, and norms (LayerNorm, RMSNorm, GroupNorm, BatchNorm1d to 3d and
-    InstanceNorm1d to 3d). Each module stays the same object with the same
-    parameters, hooks and state dict; only its class changes. Subclasses of those modules, modules with a ``forward`` of
-    their own, and functions that a model calls itself (``F.gelu``), are left alone.
+    Those are activations such as SiLU, GELU and PReLU, Softmax and LogSoftmax, LayerNorm, RMSNorm, GroupNorm,
+    BatchNorm1d to 3d and InstanceNorm1d to 3d. Each module stays the same object with the same parameters, hooks and
+    state dict; only its class changes. Subclasses of those modules, modules with a ``forward`` of their own, and
+    functions that a model calls itself (``F.gelu``), are left alone.
 
     Returns:
         The model.

@@ -1,7 +1,7 @@
 """DTensor rules: how each operator runs on tensors that are spread over several processes.
 
-Elementwise operators take any sharding, the same for all arguments; gated ones any but along the dimension of the
-halves. LayerNorm and RMSNorm take any over their rows: results follow the rows, the gradients of weight and bias are
+Elementwise operators take any sharding, the same for all arguments; gated ones and softmax any but along their
+dimension. LayerNorm and RMSNorm take any over their rows: results follow the rows, the gradients of weight and bias are
 partial sums, and the normalised dimensions are whole everywhere. The other norms take whole tensors.
 """
 
@@ -35,8 +35,8 @@ def _elementwise(*arguments: Any) -> list[Rule]:
     return whole + [([Shard(dim)], [placement(a, dim) for a in arguments]) for dim in range(len(shape))]
 
 
-def _halves(*arguments: Any, outputs: int = 1) -> list[Rule]:
-    """Rules of operators whose tensors are, or have, halves along one dimension: whole along it, which comes last."""
+def _along(*arguments: Any, outputs: int = 1) -> list[Rule]:
+    """Rules of operators along one dimension, the first attribute: whole along it."""
     from torch.distributed.tensor import Replicate, Shard
 
     tensors = [argument for argument in arguments if _is_tensor(argument)]
@@ -139,9 +139,10 @@ _RULES: dict[str, Callable[..., list[Rule]]] = {
     "layer_norm_with_impl_mode": _layer_norm,
     "fast_layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
-    **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward"), _halves),
-    **dict.fromkeys(("ge_glu_backward", "ge_glu_v3_backward"), _halves),
-    **dict.fromkeys(("ge_glu", "ge_glu_v3"), partial(_halves, outputs=2)),
+    **dict.fromkeys(("swi_glu", "swi_glu_grad", "glu", "glu_backward"), _along),
+    **dict.fromkeys(("ge_glu_backward", "ge_glu_v3_backward"), _along),
+    **dict.fromkeys(("ge_glu", "ge_glu_v3"), partial(_along, outputs=2)),
+    **dict.fromkeys(("softmax", "softmax_backward", "log_softmax", "log_softmax_backward"), _along),
     **dict.fromkeys(("clipped_swiglu", "clipped_swiglu_grad"), _whole),
     "prelu": _prelu,
     "prelu_backward": _prelu,

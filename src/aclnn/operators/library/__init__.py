@@ -26,7 +26,6 @@ from aclnn.operators.library import (
     ranges,
     reduction,
     selection,
-    softmax,
     unary,
 )
 
@@ -46,7 +45,6 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         ranges,
         drawing,
         matrix,
-        softmax,
         loss,
         lookup,
         indexing,

@@ -1,0 +1,174 @@
+"""Softmax, its logarithm and their gradients on nasty numbers, against rational arithmetic and mpmath."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import aclnn
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product, set_soc_name
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare
+from aclnn.operators import softmax as declared
+from tests.helpers.exact import ulp_of
+
+Array = np.ndarray[Any, Any]
+
+LARGEST = float(np.finfo(np.float32).max)
+FORWARD = [aclnn.softmax, aclnn.log_softmax]
+EVERY = [*FORWARD, aclnn.softmax_backward, aclnn.log_softmax_backward]
+
+
+def normal(*shape: int, seed: int = 1) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+ROWS: dict[str, list[float]] = {
+    "largest and smallest": [LARGEST, -LARGEST, 0.0, 1.0],
+    "largest alone": [LARGEST] * 4,
+    "smallest alone": [-LARGEST] * 4,
+    "far from 0": [1e30, 1e30, 0.99999e30, -1e30],
+    "subnormal": [1e-45, -1e-45, 1e-40, 0.0],
+    "equal": [0.3] * 4,
+    "one far above": [0.0, -40.0, -50.0, -90.0],
+    "two far above": [7.0, 7.0, -30.0, -200.0],
+    "at the end of float32": [0.0, -87.5, -103.0, -104.5],
+    "minus infinity": [1.0, -math.inf, 2.0, -math.inf],
+    "minus infinity and one": [-math.inf, -math.inf, -3.0, -math.inf],
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_nasty_rows_are_rounded_once(name: str) -> None:
+    """No overflow, and no cancellation."""
+    x = np.array([ROWS[name]], np.float32)
+    with mpmath.workdps(400):
+        top = mpmath.mpf(float(x.max()))
+        powers = [mpmath.exp(mpmath.mpf(float(value)) - top) for value in x[0]]
+        total = mpmath.fsum(powers)
+        exact = [[power / total for power in powers]]
+        exact += [[mpmath.mpf(float(value)) - top - mpmath.log(total) for value in x[0]]]
+        for function, values in zip(FORWARD, exact, strict=True):
+            expected = np.array([float(value) for value in values])
+            got = function(x)[0].astype(np.float64)
+            finite = np.abs(expected) <= LARGEST
+            assert np.all(np.abs(got[finite] - expected[finite]) <= 0.501 * ulp_of(expected[finite], D.FLOAT))
+            assert np.all(got[~finite] == -math.inf)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 1000, 65_536])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e4, LARGEST / 8])
+def test_rows_add_up_to_one(columns: int, scale: float) -> None:
+    y = aclnn.softmax(normal(3, columns) * np.float32(scale))
+    assert np.all(np.abs(y.sum(1, dtype=np.float64) - 1.0) <= columns * 2.0**-24)
+
+
+KINDS = ["softmax", "constant dy", "any y", "cancelling"]
+
+
+@pytest.mark.parametrize(("kind", "columns"), [*itertools.product(KINDS, (1, 2, 700)), ("cancelling", 65_536)])
+def test_gradients_are_within_their_bound(kind: str, columns: int) -> None:
+    """(N/16 + 8)·2^-53 of the terms, which shows where they cancel (docs/numerics-rows.md), and half a unit."""
+    dy, y = normal(columns), aclnn.softmax(3 * normal(columns, seed=2))
+    if kind == "constant dy":
+        dy[:] = np.float32(0.7)
+    elif kind == "any y":
+        y = np.exp2(np.random.default_rng(3).uniform(-60, 30, columns)).astype(np.float32)
+    elif kind == "cancelling":
+        dy *= np.where(np.arange(columns) % 2, 1, -1) * np.float32(1e30)
+    left, right = ([Fraction(value) for value in array.tolist()] for array in (dy, y))
+    products = [a * b for a, b in zip(left, right, strict=True)]
+    total, size = sum(products), sum(map(abs, products))
+    some = range(0, columns, max(1, columns // 50))
+    lost = (columns / 16 + 8) * 2.0**-53
+    got = aclnn.softmax_backward(dy, y)
+    for at in some:
+        exact = products[at] - right[at] * total
+        allowed = lost * float(abs(products[at]) + right[at] * size) + 0.501 * ulp_of(np.float64(exact), D.FLOAT)
+        assert abs(float(exact - Fraction(float(got[at])))) <= allowed
+    y = np.log(y) if kind != "any y" else -np.abs(normal(columns, seed=4)) * 30
+    got, sum_, size = aclnn.log_softmax_backward(dy, y), sum(left), sum(map(abs, left))
+    with mpmath.workdps(60):
+        sums = [mpmath.mpf(value.numerator) / value.denominator for value in (sum_, size)]
+        for at in some:
+            power = mpmath.exp(mpmath.mpf(float(y[at])))
+            exact = mpmath.mpf(float(dy[at])) - power * sums[0]
+            allowed = (lost + 2.0**-42) * (abs(float(dy[at])) + float(power * sums[1]))
+            assert abs(exact - float(got[at])) <= allowed + 0.501 * ulp_of(np.float64(float(exact)), D.FLOAT)
+
+
+@pytest.mark.parametrize("function", FORWARD)
+@pytest.mark.parametrize("spoilt", [[math.nan], [math.inf], [-math.inf] * 50], ids=["nan", "inf", "all -inf"])
+def test_what_is_not_finite_stays_in_its_row(function: Callable[..., Array], spoilt: list[float]) -> None:
+    x = normal(4, 50)
+    clean = function(x)
+    x[2, : len(spoilt)] = spoilt
+    got = function(x)
+    assert np.isnan(got[2]).all()
+    assert got[[0, 1, 3]].tobytes() == clean[[0, 1, 3]].tobytes()
+
+
+INF, NAN, LEAST = math.inf, math.nan, 2.0**-149
+GRADIENTS: list[tuple[Any, list[float], list[float], list[float]]] = [
+    (aclnn.softmax_backward, [1, NAN, 2], [0.5, 0.25, 0.25], [NAN, NAN, NAN]),
+    (aclnn.softmax_backward, [1, 3, 2], [0.5, NAN, 0.25], [NAN, NAN, NAN]),
+    (aclnn.softmax_backward, [1, INF, 2], [0.5, 0.25, 0.0], [-INF, NAN, NAN]),
+    (aclnn.softmax_backward, [1, -INF, 2], [0.5, 0.0, 0.5], [NAN, NAN, NAN]),
+    (aclnn.softmax_backward, [LARGEST, -LARGEST], [0.75, 0.25], [0.375 * LARGEST, -0.375 * LARGEST]),
+    (aclnn.log_softmax_backward, [1, NAN, 2], [-1, -1, -INF], [NAN, NAN, NAN]),
+    (aclnn.log_softmax_backward, [1, 2, -3], [-1, NAN, -INF], [1, NAN, -3]),
+    (aclnn.log_softmax_backward, [1, 2, 3], [INF, -INF, 88.9], [-INF, 2, -INF]),
+    (aclnn.log_softmax_backward, [1, 2, -3], [INF, -INF, 0], [NAN, 2, -3]),
+    (aclnn.log_softmax_backward, [1, INF, 3], [-1, 0, -INF], [-INF, NAN, NAN]),
+    (aclnn.log_softmax_backward, [1, INF, -INF], [-1, 0, -2], [NAN, NAN, NAN]),
+    (aclnn.log_softmax_backward, [1, 2, -3], [800, 90, 0], [1, 2, -3]),
+    (aclnn.log_softmax_backward, [LEAST, 0, 0], [100, 0, -INF], [-math.exp(100) * LEAST, -LEAST, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "dy", "y", "expected"), GRADIENTS)
+def test_gradients_of_what_is_not_finite(
+    function: Callable[..., Array], dy: list[float], y: list[float], expected: list[float]
+) -> None:
+    """By IEEE arithmetic; but a finite y, however large, has no share in a sum of 0."""
+    got = function(np.array([dy], np.float32), np.array([y], np.float32))
+    np.testing.assert_allclose(got[0], np.array(expected, np.float32), rtol=2.0**-24)
+
+
+@pytest.mark.parametrize("function", EVERY)
+def test_any_dimension_is_as_the_last_one(function: Callable[..., Array]) -> None:
+    given = [normal(5, 40, 3, seed=seed) for seed in range(1 + ("backward" in function.__name__))]
+    whole = function(*given, 1)
+    moved = function(*(np.moveaxis(array, 1, 2) for array in given), -1)
+    np.testing.assert_array_max_ulp(np.moveaxis(moved, 2, 1), whole, 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "complex64"])
+def test_a_gradient_is_converted_to_any_numbers(dtype: str) -> None:
+    dy, y = np.array([[0.0, 1.0, 2.0, -3.9]], np.float32), np.zeros((1, 4), np.float32)
+    got = aclnn.log_softmax_backward(dy + 100, np.full_like(y, -math.inf), out=np.empty((1, 4), dtype))
+    np.testing.assert_array_equal(got, np.array([[100, 101, 102, 96.1]], np.float32).astype(dtype))
+    assert not aclnn.softmax_backward(dy, y, out=np.empty((1, 4), dtype)).any()
+
+
+@pytest.mark.parametrize("operator", [declared.SOFTMAX, declared.SOFTMAX_BACKWARD, declared.LOG_SOFTMAX_BACKWARD])
+def test_nothing_but_emptiness_is_looked_at(operator: Operator) -> None:
+    """Of the gradients, not on Ascend 950."""
+    empty, out = Tensor(D.COMPLEX64, (2, 0)), Tensor(D.STRING, (1,) * 9)
+    arguments = {**{p.name: empty for p in operator.inputs}, "dim": 77, "out": out}
+    assert prepare(operator, arguments, Product.ATLAS_A2).prepared.plan is None
+
+
+def test_products_without_bfloat16_refuse_it() -> None:
+    set_soc_name("Ascend310P3")
+    with pytest.raises(aclnn.AclnnError, match="self: expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_DOUBLE on"):
+        aclnn.softmax(normal(2, 3).astype(D.BF16.numpy))
