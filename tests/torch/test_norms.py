@@ -141,16 +141,19 @@ def test_rms_norm_names_dimensions_that_do_not_fit() -> None:
         ours.rms_norm(given(3, 4), [5])
 
 
+def example(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("model", ["transformer", "resnet"])
 def test_the_example_trains_with_pytorchs_losses(model: str) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    path = Path(__file__).parents[2] / "examples" / "torch_norms.py"
-    spec = importlib.util.spec_from_file_location("torch_norms", path)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    losses = example.compare(model, 12)
+    losses = example("torch_norms").compare(model, 12)
     assert losses["PyTorch"][-1] < losses["PyTorch"][0] - 0.05
     assert losses["PyTorch"] == pytest.approx(losses["aclnn"], rel=1e-3)
 
@@ -170,24 +173,6 @@ class Steps:
 
 def new(like: Any) -> Any:
     return np.empty_like(like)
-
-
-def transformer_step(run: Steps, x: Any, gamma: Any, w: Any, dy: Any) -> tuple[Any, ...]:
-    """GELU(softmax(RMSNorm(x)·W)) and its gradients for x, gamma and W."""
-    h, rstd, dgamma = new(x), np.empty((len(x), 1), np.float32), new(gamma)
-    run("aclnnRmsNorm", x, gamma, 1e-6, h, rstd)
-    scores = np.empty((len(x), w.shape[1]), np.float32)
-    run("aclnnMatmul", h, w, scores, 1)
-    p, y, dp, ds = (new(scores) for _ in range(4))
-    run("aclnnSoftmax", scores, -1, p)
-    run("aclnnGeluV2", p, 0, y)
-    run("aclnnGeluBackwardV2", dy, p, "none", dp)
-    run("aclnnSoftmaxBackward", dp, p, -1, ds)
-    dw, dh, dx = new(w), new(h), new(x)
-    run("aclnnMatmul", np.ascontiguousarray(h.T), ds, dw, 1)
-    run("aclnnMatmul", ds, np.ascontiguousarray(w.T), dh, 1)
-    run("aclnnRmsNormGrad", dh, x, rstd, gamma, dx, dgamma)
-    return y, dx, dgamma, dw
 
 
 def resnet_step(run: Steps, x: Any, bn: list[Any], gn: list[Any], running: list[Any], dy: Any) -> tuple[Any, ...]:
@@ -223,15 +208,20 @@ def resnet_step(run: Steps, x: Any, bn: list[Any], gn: list[Any], running: list[
     return y, gradients[3], *parameters[0], *parameters[1]
 
 
-def test_a_transformers_step_through_the_c_functions_is_pytorchs() -> None:
-    x, gamma, w, dy = (given(*shape) for shape in ((6, 8), (8,), (8, 5), (6, 5)))
-    with Program() as program:
-        found = transformer_step(Steps(program), *(tensor.numpy() for tensor in (x, gamma, w, dy)))
-    leaves = [tensor.clone().requires_grad_() for tensor in (x, gamma, w)]
-    y = theirs.gelu(torch.softmax(theirs.rms_norm(leaves[0], (8,), leaves[1], 1e-6) @ leaves[2], -1))
-    y.backward(dy)
-    for got, expected in zip(found, (y, *(leaf.grad for leaf in leaves)), strict=True):
-        np.testing.assert_allclose(got, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+def test_two_steps_of_a_transformer_through_the_c_functions_are_pytorchs() -> None:
+    steps, model = example("transformer_steps"), example("torch_norms").Transformer()
+    images, labels = given(8, 1, 8, 8).abs(), torch.arange(8)
+    weights = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), steps.RATE)
+    with steps.Device() as device:
+        for _ in range(2):
+            loss = theirs.cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            assert steps.step(device, weights, images.numpy(), labels.numpy()) == pytest.approx(loss.item(), rel=1e-5)
+    for name, tensor in model.state_dict().items():
+        np.testing.assert_allclose(weights[name], tensor.numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_a_resnets_step_through_the_c_functions_is_pytorchs() -> None:
