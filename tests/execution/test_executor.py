@@ -226,9 +226,6 @@ def test_the_whole_extent_of_a_view_is_judged() -> None:
     seen: list[tuple[int, int, int]] = []
 
     class Recording:
-        def __init__(self) -> None:
-            self.validated: BoundedCache[Any, Any] = BoundedCache()
-
         def resolve(self, address: int, nbytes: int, base: int) -> object:
             seen.append((address, nbytes, base))
             return None
@@ -246,39 +243,6 @@ def test_the_whole_extent_of_a_view_is_judged() -> None:
         (x.first, 2, x.address),
         (dx.first - 16 * 4, (16 + 3 + 1) * 4, dx.address),
     ]
-
-
-def test_executors_of_one_call_judge_an_address_once_while_nothing_is_freed() -> None:
-    class Counting:
-        def __init__(self) -> None:
-            self.validated: BoundedCache[Any, Any] = BoundedCache()
-            self.resolved = 0
-
-        def resolve(self, address: int, nbytes: int, base: int) -> object:
-            self.resolved += 1
-            return None
-
-    case, live = CASE_BY_NAME["silu_backward"], Counting()
-    results = []
-    for seed, freed, expected in ((7, False, 3), (7, False, 3), (7, True, 6)):
-        executor, guarded = prepared(case, seed=seed)
-        if results:
-            for name, tensor in executor.tensors.items():
-                tensor.address = results[0][0][name].tensor.address
-        for tensor in executor.tensors.values():
-            tensor.owner = None
-        if freed:
-            live.validated = BoundedCache()
-        executor.run(memory=live)
-        results.append((guarded, expected))
-        assert live.resolved == expected
-    # Another offset into the same memory is another task.
-    executor, _ = prepared(case)
-    for name, tensor in executor.tensors.items():
-        tensor.address, tensor.owner = results[0][0][name].tensor.address, None
-    executor._offsets[0] += 4
-    executor.run(memory=live)
-    assert live.resolved == 9
 
 
 @BACKWARDS

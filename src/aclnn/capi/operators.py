@@ -72,7 +72,7 @@ def _enter_second_phase(operator: Operator) -> None:
         missing = workspaceSize > 0 and not workspace
         ready = _take_executor(operator, executor, destroy=missing)
         if missing:
-            ready.check_workspace(workspace, workspaceSize)  # which refuses it, whatever the stream is
+            ready.prepared.check_workspace(workspace, workspaceSize)  # which refuses it, whatever the stream is
         queue = devices.stream_of(stream)
         ready.run(workspace, workspaceSize, queue, queue.context.device)
 

@@ -57,9 +57,6 @@ class Memory(Protocol):
     def resolve(self, address: int, nbytes: int, base: int) -> object:
         """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
 
-    validated: BoundedCache[Any, Any]
-    """Conclusions from live allocations; another, empty dictionary once any allocation has ended."""
-
 
 class Prepared:
     """Decisions of phase one about one set of argument descriptors, shared by every executor prepared from them."""
@@ -93,7 +90,7 @@ class Prepared:
         self.sizes_outputs = sizes_outputs
         tensors = dict(call.tensors())
         names = (*self.inputs, *self.outputs)
-        self.operands = [_BoundTensor(name or "", _ABSENT if name is None else tensors[name]) for name in names]
+        self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
     def address_selectors(self, names: Sequence[str]) -> tuple[Selector, Selector]:
@@ -103,6 +100,107 @@ class Prepared:
         """
         places = {name: place for place, name in enumerate(names, 1)} | {None: 0}
         return _selector([places[name] for name in self.inputs]), _selector([places[name] for name in self.outputs])
+
+    def enqueue(
+        self,
+        addresses: Sequence[int],
+        firsts: Sequence[int],
+        workspace: int,
+        workspace_size: int,
+        stream: Stream,
+        memory: Memory,
+    ) -> None:
+        """Queue the work on device memory.
+
+        Args:
+            addresses: of the operands.
+            firsts: the addresses of their first elements.
+            workspace: address of at least ``asked_bytes`` bytes.
+            workspace_size: bytes that the caller put there.
+            stream: the queue.
+            memory: judges every address; what it returns is kept alive until the work is done.
+
+        Raises:
+            AclnnError: see ``Executor.run``.
+        """
+        if workspace_size or self.asked_bytes:
+            self.check_workspace(workspace, workspace_size)
+        if self.plan is None:
+            return
+        held = self.resolve(addresses, firsts, workspace, workspace_size, memory)
+        compute = self.bind(firsts, workspace)
+
+        def task(held: object = held) -> None:
+            compute()
+
+        stream.enqueue(task, self.short)
+
+    def bind(self, firsts: Sequence[int], workspace: int) -> Callable[[], Sequence[tuple[int, ...]] | None]:
+        """Return the plan's work on operands whose first elements are there.
+
+        Raises:
+            AclnnError: 161002, the workspace overlaps an operand.
+        """
+        assert self.plan is not None
+        if self.workspace_bytes:
+            self._check_apart(firsts, workspace)
+        arity = len(self.inputs)
+        return kernels.bind(self.plan, firsts[:arity], firsts[arity:], workspace)
+
+    def check_workspace(self, workspace: int, workspace_size: int) -> None:
+        """Judge the workspace that a run is given.
+
+        Raises:
+            AclnnError: 161001, its bytes have no address; 161002, they are fewer than phase one asked for.
+        """
+        if workspace_size > 0 and not workspace:
+            raise self.error(
+                ACLNN_ERR_PARAM_NULLPTR, f"workspace: expected the address of {workspace_size} bytes, got null"
+            )
+        if workspace_size < self.asked_bytes:
+            raise self.error(
+                ACLNN_ERR_PARAM_INVALID,
+                f"workspaceSize: expected at least the {self.asked_bytes} bytes that phase one asked for, "
+                f"got {workspace_size}",
+            )
+
+    def _check_apart(self, firsts: Sequence[int], workspace: int) -> None:
+        """Refuse a workspace whose use would overwrite a tensor, or be overwritten with one."""
+        end = workspace + self.workspace_bytes
+        for operand, first in zip(self.operands, firsts, strict=True):
+            begin = first + operand.begin
+            if begin < end and workspace < begin + operand.nbytes and operand.nbytes:
+                raise self.error(
+                    ACLNN_ERR_PARAM_INVALID,
+                    f"workspace: expected memory apart from the tensors, got [{workspace:#x}, {end:#x}), "
+                    f"which overlaps {operand.name}'s [{begin:#x}, {begin + operand.nbytes:#x})",
+                )
+
+    def resolve(
+        self, addresses: Sequence[int], firsts: Sequence[int], workspace: int, workspace_size: int, memory: Memory
+    ) -> list[object]:
+        """Return the allocations that hold the operands and the workspace.
+
+        Raises:
+            AclnnError: the runtime's code, an address is outside live memory.
+        """
+        held = []
+        name = ""
+        try:
+            for operand, address, first in zip(self.operands, addresses, firsts, strict=True):
+                if operand.nbytes:
+                    name = operand.name
+                    held.append(memory.resolve(first + operand.begin, operand.nbytes, address))
+            if workspace_size > 0:
+                name = "workspace"
+                held.append(memory.resolve(workspace, workspace_size, workspace))
+        except AclnnError as error:
+            raise self.error(error.code, f"{name}: {error.message}") from None
+        return held
+
+    def error(self, code: int, text: str) -> AclnnError:
+        """A refusal by the operator's second phase."""
+        return AclnnError(code, text, self.operator.function)
 
 
 def _selector(places: Sequence[int]) -> Selector:
@@ -121,28 +219,20 @@ class Executor:
 
     GONE = "has run, was destroyed or never existed"
 
-    __slots__ = (
-        "_bound",
-        "_identity",
-        "_offsets",
-        "_runs",
-        "_validated",
-        "prepared",
-        "repeatable",
-        "tensors",
-        "workspace_bytes",
-    )  # fmt: skip
+    __slots__ = ("_bound", "_offsets", "_runs", "prepared", "repeatable", "tensors")
 
     def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
         self.prepared = prepared
         self.repeatable = False
         self._runs = count()
-        self._identity = object()
-        self._validated: BoundedCache[tuple[object, ...], Task] = BoundedCache()
         self.tensors: dict[str, Tensor] = dict(prepared.operator.tensors(arguments))
         self._bound = [self.tensors.get(operand.name, _ABSENT) for operand in prepared.operands]
         self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
-        self.workspace_bytes = prepared.asked_bytes
+
+    @property
+    def workspace_bytes(self) -> int:
+        """How many bytes of workspace a run needs."""
+        return self.prepared.asked_bytes
 
     def run(
         self, workspace: int = 0, workspace_size: int = 0, stream: Stream | None = None, memory: Memory | None = None
@@ -153,133 +243,42 @@ class Executor:
             workspace: address of at least ``workspace_bytes`` bytes.
             workspace_size: bytes that the caller put there.
             stream: the queue; None computes before returning.
-            memory: judges every address of tensors without an owner, and the workspace; what it returns is kept alive
-                until the work is done.
+            memory: of the stream's device, which judges every address; None for tensors over arrays.
 
         Raises:
             AclnnError: 161001 for a second use of a single-use executor or a missing workspace, 161002 for a workspace
                 that is too small or overlaps a tensor, the runtime's code for an address outside live memory. Nothing
                 has been touched then.
         """
+        prepared = self.prepared
         # Counted in one step: of two threads with one single-use executor, one is refused.
         if next(self._runs) and not self.repeatable:
-            raise self._error(
+            raise prepared.error(
                 ACLNN_ERR_PARAM_NULLPTR, "executor: already used; call aclSetAclOpExecutorRepeatable to run it again"
             )
-        if workspace_size or self.workspace_bytes:
-            self.check_workspace(workspace, workspace_size)
-        plan = self.prepared.plan
-        if plan is None:
-            return
         addresses = [tensor.address for tensor in self._bound]
         firsts = list(map(add, addresses, self._offsets))
-        # The task is the same again while the addresses are and nothing has been freed: for a repeatable executor, and
-        # for every one of the same call where the tensors are recognised by their addresses alone.
-        is_shared = memory is not None and not self.prepared.sizes_outputs and self._is_unowned()
-        if is_shared or self.repeatable:
-            validated = self._validated if memory is None else memory.validated
-            whose = self.prepared if is_shared else self._identity
-            key = (whose, memory, workspace, workspace_size, *addresses, *firsts)
-            task = validated.get(key)
-            if task is None:
-                task = self._task(plan, addresses, firsts, workspace, workspace_size, memory, is_shared)
-                validated[key] = task
-        else:
-            task = self._task(plan, addresses, firsts, workspace, workspace_size, memory)
+        if stream is not None and memory is not None and not prepared.sizes_outputs:
+            prepared.enqueue(addresses, firsts, workspace, workspace_size, stream, memory)
+            return
+        if workspace_size or prepared.asked_bytes:
+            prepared.check_workspace(workspace, workspace_size)
+        if prepared.plan is None:
+            return
+        held = [] if memory is None else prepared.resolve(addresses, firsts, workspace, workspace_size, memory)
+        compute = prepared.bind(firsts, workspace)
+
+        def task(held: object = held) -> None:
+            shapes = compute()
+            if prepared.sizes_outputs:
+                for tensor, shape in zip(self._bound[len(prepared.inputs) :], shapes or (), strict=True):
+                    tensor.shape, tensor.strides = shape, contiguous_strides(shape)
+
         if stream is None:
             task()
         else:
-            stream.enqueue(task, self.prepared.short)
-            if self.prepared.sizes_outputs:  # which callers look at next
-                stream.synchronize()
-
-    def _is_unowned(self) -> bool:
-        for tensor in self._bound:  # noqa: SIM110  (any() takes 0.5 µs longer)
-            if tensor.owner is not None:
-                return False
-        return True
-
-    def _task(
-        self,
-        plan: kernels.Plan,
-        addresses: list[int],
-        firsts: list[int],
-        workspace: int,
-        workspace_size: int,
-        memory: Memory | None,
-        is_shared: bool = False,
-    ) -> Task:
-        """Judge the addresses, and what to do with them; without this executor's tensors if it is shared."""
-        arity = len(self.prepared.inputs)
-        held = [] if memory is None else self._resolve(memory, addresses, firsts, workspace, workspace_size)
-        if self.prepared.workspace_bytes:
-            self._check_apart(firsts, workspace)
-        compute = kernels.bind(plan, firsts[:arity], firsts[arity:], workspace)
-        if not self.prepared.sizes_outputs:
-
-            def task(held: object = (held, None if is_shared else self.tensors)) -> None:
-                compute()
-
-            return task
-        sized = self._bound[arity:]
-
-        def sizing(held: object = (held, self.tensors)) -> None:
-            for tensor, shape in zip(sized, compute() or (), strict=True):
-                tensor.shape, tensor.strides = shape, contiguous_strides(shape)
-
-        return sizing
-
-    def check_workspace(self, workspace: int, workspace_size: int) -> None:
-        """Judge the workspace that a run is given.
-
-        Raises:
-            AclnnError: 161001, its bytes have no address; 161002, they are fewer than phase one asked for.
-        """
-        if workspace_size > 0 and not workspace:
-            raise self._error(
-                ACLNN_ERR_PARAM_NULLPTR, f"workspace: expected the address of {workspace_size} bytes, got null"
-            )
-        if workspace_size < self.workspace_bytes:
-            raise self._error(
-                ACLNN_ERR_PARAM_INVALID,
-                f"workspaceSize: expected at least the {self.workspace_bytes} bytes that phase one asked for, "
-                f"got {workspace_size}",
-            )
-
-    def _check_apart(self, firsts: list[int], workspace: int) -> None:
-        """Refuse a workspace whose use would overwrite a tensor, or be overwritten with one."""
-        end = workspace + self.prepared.workspace_bytes
-        for operand, first in zip(self.prepared.operands, firsts, strict=True):
-            begin = first + operand.span[0]
-            if begin < end and workspace < begin + operand.nbytes and operand.nbytes:
-                raise self._error(
-                    ACLNN_ERR_PARAM_INVALID,
-                    f"workspace: expected memory apart from the tensors, got [{workspace:#x}, {end:#x}), "
-                    f"which overlaps {operand.name}'s [{begin:#x}, {begin + operand.nbytes:#x})",
-                )
-
-    def _resolve(
-        self, memory: Memory, addresses: list[int], firsts: list[int], workspace: int, workspace_size: int
-    ) -> list[object]:
-        held = [
-            self._resolve_one(memory, operand.name, first + operand.span[0], operand.nbytes, address)
-            for operand, tensor, address, first in zip(
-                self.prepared.operands, self._bound, addresses, firsts, strict=True
-            )
-            if operand.nbytes and tensor.owner is None
-        ]
-        if workspace_size > 0:
-            held.append(self._resolve_one(memory, "workspace", workspace, workspace_size, workspace))
-        return held
-
-    def _resolve_one(self, memory: Memory, name: str, begin: int, nbytes: int, address: int) -> object:
-        try:
-            return memory.resolve(begin, nbytes, address)
-        except AclnnError as error:
-            raise self._error(error.code, f"{name}: {error.message}") from None
-
-    def _error(self, code: int, text: str) -> AclnnError:
-        return AclnnError(code, text, self.prepared.operator.function)
+            stream.enqueue(task, prepared.short)
+            stream.synchronize()  # callers look at the shapes next
 
 
 # A task of this many elements takes 0.1 to 0.2 ms. Where others use the processors too, waking a stream's thread, which
@@ -287,16 +286,16 @@ class Executor:
 _SHORT_ELEMENTS = 1 << 19
 
 
-class _BoundTensor:
+class _Operand:
     """A tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
 
-    __slots__ = ("name", "nbytes", "size", "span")
+    __slots__ = ("begin", "name", "nbytes", "size")
 
     def __init__(self, name: str, tensor: Tensor) -> None:
         self.name = name
         self.size = tensor.size
-        self.span = tensor.layout.span
-        self.nbytes = self.span[1] - self.span[0]
+        self.begin, end = tensor.layout.span
+        self.nbytes = end - self.begin
 
 
 _ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))

@@ -20,16 +20,24 @@ Array = np.ndarray[Any, Any]
 _SIXTEEN_BITS = (DataType.FLOAT16.numpy, DataType.BF16.numpy)
 
 
+# Every address that a process can have, as one buffer: one for each array would take three times as long to make.
+_LOWEST = 4096
+_MEMORY = memoryview((ctypes.c_char * ((1 << 56) - _LOWEST)).from_address(_LOWEST))
+
+
+def viewer(layout: Layout) -> Callable[[int], Array]:
+    """Return a function that makes an array over the memory of a view of a tensor at an address."""
+    shape, dtype = layout.shape, layout.dtype.numpy
+    if 0 in shape:
+        return lambda address: np.empty(shape, dtype)
+    start = layout.offset * dtype.itemsize - _LOWEST
+    strides = tuple(stride * dtype.itemsize for stride in layout.strides)
+    return lambda address: np.ndarray(shape, dtype, _MEMORY, address + start, strides)
+
+
 def view(layout: Layout, address: int) -> Array:
     """Return an array over the memory of a view of a tensor at an address."""
-    dtype = layout.dtype.numpy
-    if 0 in layout.shape:
-        return np.empty(layout.shape, dtype)
-    begin, end = layout.span
-    memory = (ctypes.c_char * (end - begin)).from_address(address + begin)
-    strides = [stride * dtype.itemsize for stride in layout.strides]
-    array: Array = np.ndarray(layout.shape, dtype, memoryview(memory), layout.offset * dtype.itemsize - begin, strides)
-    return array
+    return viewer(layout)(address)
 
 
 def write(layout: Layout, address: int, values: Array) -> None:
@@ -55,9 +63,15 @@ class LibraryPlan:
         self._dtype = None if dtype is None else dtype.numpy
         with np.errstate(all="ignore"):
             self._inputs = [
-                given if isinstance(given, Layout) else self._operand(np.asarray(given)) for given in inputs
+                viewer(given) if isinstance(given, Layout) else self._operand(np.asarray(given)) for given in inputs
             ]
+        self._as_they_are = all(
+            given.dtype.numpy not in _SIXTEEN_BITS and (dtype is None or given.dtype == dtype)
+            for given in inputs
+            if isinstance(given, Layout)
+        )
         self._outputs = outputs
+        self._views = [*map(viewer, outputs)]
         self._sized_by_result = sized_by_result
 
     def _operand(self, values: Array) -> Array:
@@ -72,10 +86,10 @@ class LibraryPlan:
     def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], Sequence[tuple[int, ...]] | None]:
         """See ``aclnn.kernels.bind``: arrays over memory take longer to make than small ones to compute."""
         addresses = iter(inputs)
-        operands = [view(given, next(addresses)) if isinstance(given, Layout) else given for given in self._inputs]
+        operands = [given(next(addresses)) if callable(given) else given for given in self._inputs]
         if self._sized_by_result:
             return lambda: self._compute_sized(operands, outputs)
-        written = [view(layout, address) for layout, address in zip(self._outputs, outputs, strict=True)]
+        written = [at(address) for at, address in zip(self._views, outputs, strict=True)]
 
         def compute() -> None:
             with np.errstate(all="ignore"):
@@ -93,7 +107,8 @@ class LibraryPlan:
         return [result.shape for result in results]
 
     def _results(self, operands: Sequence[Array]) -> list[Array]:
-        found = self._function(*map(self._operand, operands))
+        given = operands if self._as_they_are else map(self._operand, operands)
+        found = self._function(*given)
         results = [np.asarray(result) for result in (found if isinstance(found, tuple) else (found,))]
         return results if self._dtype is None else [convert(result, self._dtype) for result in results]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
-from typing import Any
 
 from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
@@ -19,7 +18,6 @@ from aclnn.runtime import handles, memory
 from aclnn.runtime.arena import memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
-from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 from aclnn.support.process import PerProcess
 
@@ -77,11 +75,6 @@ class Device:
             AclnnError: 107000, there is none; the text says what the range is.
         """
         return memory.resolve(address, nbytes, base, self.budget)
-
-    @property
-    def validated(self) -> BoundedCache[Any, Any]:
-        """Conclusions about live ranges (see ``memory.validated``)."""
-        return memory.validated()
 
     def new_context(self) -> Context:
         """A context on this device."""

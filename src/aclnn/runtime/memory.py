@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
-from typing import Any
 
 from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime.arena import Arenas, memory_bytes
 from aclnn.runtime.locks import Lock
-from aclnn.support.bounded import BoundedCache
 from aclnn.support.process import PerProcess
 
 _FREED_REMEMBERED = 4096
@@ -67,7 +65,6 @@ class _Table:
         """The live ones by their addresses."""
         self.starts: list[int] = []
         """The addresses of the live ones, sorted; an interrupt may leave one too many."""
-        self.validated: BoundedCache[Any, Any] = BoundedCache()
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
 
     def find(self, address: int) -> Allocation | None:
@@ -93,27 +90,17 @@ class _Table:
 
     def remove(self, allocation: Allocation) -> None:
         self.freed.append((allocation.address, allocation.end, allocation.kind))
-        afresh: BoundedCache[Any, Any] = BoundedCache()
         budget = allocation.budget
         # No call until all of this is done.
         del self.allocations[allocation.address]
         if budget is not None:
             budget.used -= allocation.charged
-        self.validated = afresh
         at = bisect_right(self.starts, allocation.address) - 1
         if self.starts[at] == allocation.address:
             del self.starts[at]
 
 
 _table = PerProcess(_Table, keep_parents=True)  # a child may still look at what its parent allocated
-
-
-def validated() -> BoundedCache[Any, Any]:
-    """Return a cache for conclusions about live ranges: another, empty one once anything has been freed.
-
-    It is not cleared: a thread that asked before the change would enter its answer after it.
-    """
-    return _table.current.validated
 
 
 def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> Allocation:
