@@ -2,7 +2,8 @@
 
 ``aclnn torch-npu run -m benchmarks.npu_steps`` times the models of examples/torch_npu/training.py: batch to the device,
 forward, loss, gradients, clipping, optimiser, and the loss back. Both devices take turns, ROUNDS times STEPS steps; a
-round's time is the median of its steps, and what is printed the median of the rounds.
+round's time is the median of its steps, and what is printed the median of the rounds: elapsed time, and the processors'
+time, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -38,27 +39,34 @@ def stepper(name: str, device: str) -> Callable[[], float]:
     return step
 
 
-def step_ms(step: Callable[[], float], steps: int) -> float:
-    """Return the median of so many steps, in milliseconds."""
-    times = []
+def step_ms(step: Callable[[], float], steps: int = STEPS) -> tuple[float, float]:
+    """Return the medians of so many steps in milliseconds: elapsed, and of the processors."""
+    elapsed, spent = [], []
     for _ in range(steps):
-        begin = time.perf_counter_ns()
+        began, had = time.perf_counter_ns(), time.process_time_ns()
         step()
-        times.append(time.perf_counter_ns() - begin)
-    return median(times) / 1e6
+        elapsed.append(time.perf_counter_ns() - began)
+        spent.append(time.process_time_ns() - had)
+    return median(elapsed) / 1e6, median(spent) / 1e6
 
 
 def main() -> None:
     """Print a line for each model."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", default=[*MODELS], help=f"of {', '.join(MODELS)}; all by default")
-    for name in parser.parse_args().models:
+    parser.add_argument("--threads", type=int, help="of PyTorch's operators")
+    given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    for name in given.models:
         steps = [stepper(name, device) for device in ("cpu", "npu")]
         for step in steps:
-            step_ms(step, STEPS)  # compiles, fills caches
-        cpu, npu = zip(*([step_ms(step, STEPS) for step in steps] for _ in range(ROUNDS)), strict=True)
-        ratio = median(mine / theirs for mine, theirs in zip(npu, cpu, strict=True))
-        print(f"{name}: cpu {median(cpu):.2f} ms, npu {median(npu):.2f} ms, {ratio:.1f} times")
+            step_ms(step)  # compiles, fills caches
+        rounds = [[step_ms(step) for step in steps] for _ in range(ROUNDS)]
+        for at, title in enumerate(("elapsed", "processors")):
+            cpu, npu = (median(times[device][at] for times in rounds) for device in (0, 1))
+            ratio = median(on_npu[at] / on_cpu[at] for on_cpu, on_npu in rounds)
+            print(f"{name}, {title}: cpu {cpu:.2f} ms, npu {npu:.2f} ms, {ratio:.1f} times")
 
 
 if __name__ == "__main__":
