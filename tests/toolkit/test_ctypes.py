@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aclnn import acl
+from aclnn import acl, cann
+from aclnn.capi import operators
 from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind
@@ -317,6 +318,81 @@ def test_the_stream_is_synchronised_after_a_refused_second_phase(lib: ctypes.CDL
     assert "workspace" in refusal(lib)
     assert lib.aclrtSynchronizeStream(None) == 0
     assert lib.aclnnHardswishBackward(None, 0, executor, None) == 161001, "the first refusal destroyed it"
+
+
+class TestAnswersInC:
+    """A phase one that repeats another's arguments is answered without Python, and cannot be told from one by it."""
+
+    @pytest.fixture(autouse=True)
+    def answered(self, lib: ctypes.CDLL, buffers: Buffers, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have the answer for eight elements of float32 kept, and no other one given."""
+        executor_over(lib, *(buffers.put(DY) for _ in range(3)))
+
+        def prepare(*arguments: object) -> None:
+            raise RuntimeError("Python was asked")
+
+        monkeypatch.setattr(operators, "prepare", prepare)
+
+    def test_the_same_again(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        dy, x, dx = (buffers.put(array, 16) for array in (DY, X, np.zeros_like(X)))
+        assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, dy, x, dx), None) == 0
+        assert lib.aclrtSynchronizeStream(None) == 0
+        np.testing.assert_array_equal(buffers.get(dx, DY), DY)
+
+    @pytest.mark.parametrize(
+        ("dtype", "shape", "strides", "format"),
+        [(1, (8,), (1,), 2), (0, (4,), (1,), 2), (0, (8, 1), (1, 1), 2), (0, (8,), (2,), 2), (0, (8,), (1,), 0)],
+        ids=["dtype", "extent", "rank", "strides", "format"],
+    )
+    def test_other_descriptions(
+        self, lib: ctypes.CDLL, dtype: int, shape: tuple[int, ...], strides: tuple[int, ...], format: int
+    ) -> None:
+        given = [tensor(lib, dtype, shape, strides=strides, format=format) for _ in range(3)]
+        assert first_phase(lib, HARDSWISH, given) == (561000, 0, None)
+        assert "Python was asked" in refusal(lib)
+
+    def test_another_product(self, lib: ctypes.CDLL) -> None:
+        set_soc_name(SOC_NAMES[Product.ATLAS_TRAINING])
+        assert first_phase(lib, HARDSWISH, [tensor(lib, 0, (8,)) for _ in range(3)])[0] == 561000
+        assert "Python was asked" in refusal(lib)
+
+    def test_addresses_set_between_the_phases(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        dy, x, dx = (buffers.put(array) for array in (DY, X, np.zeros_like(X)))
+        tensors = [tensor(lib, 0, (8,)) for _ in range(3)]
+        executors = [first_phase(lib, HARDSWISH, tensors)[2] for _ in range(2)]
+        for handle, address in zip(tensors, (dy, x, dx), strict=True):
+            assert lib.aclSetRawTensorAddr(handle, address) == 0
+        assert lib.aclDestroyTensor(tensors[0]) == 0
+        for executor in executors:
+            assert lib.aclrtMemset(dx, 32, 0xFF, 32) == 0
+            assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0
+            assert lib.aclrtSynchronizeStream(None) == 0
+            np.testing.assert_array_equal(buffers.get(dx, DY), DY)
+
+    def test_another_operators_executor_can_still_run(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
+        assert lib.aclnnSiluBackward(None, 0, executor, None) == 161002
+        assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0
+        assert lib.aclnnHardswishBackward(None, 0, executor, None) == 161001
+
+    def test_python_sees_what_lives_in_c(self, lib: ctypes.CDLL) -> None:
+        handle = tensor(lib, 0, (2, 3), 64, offset=5)
+        assert cann.aclGetViewShape(handle) == (0, [2, 3], 2)
+        assert cann.aclGetViewStrides(handle) == (0, [3, 1], 2)
+        assert cann.aclGetStorageShape(handle) == (0, [2, 3], 2)
+        assert cann.aclGetViewOffset(handle) == (0, 5)
+        assert cann.aclGetRawTensorAddr(handle) == (0, 64)
+        assert lib.aclDestroyTensor(handle) == 0
+        assert lib.aclDestroyTensor(handle) == 161001
+        assert "which was destroyed" in refusal(lib)
+
+    def test_a_list_ends_its_tensors_wherever_they_live(self, lib: ctypes.CDLL) -> None:
+        here, there = tensor(lib, 0, (1,)), tensor(lib, 0, (1,))
+        assert cann.aclGetViewOffset(there) == (0, 0)  # Python's from now on
+        both = lib.aclCreateTensorList((ctypes.c_void_p * 2)(here, there), 2)
+        assert lib.aclDestroyTensorList(both) == 0
+        for handle in (here, there):
+            assert lib.aclDestroyTensor(handle) == 161001
 
 
 class TestMisuse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable
 from enum import Enum
 
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
@@ -78,6 +79,9 @@ def product_of(soc_name: str) -> Product:
     )
 
 
+#: Called when another product may have been chosen.
+when_chosen: list[Callable[[], object]] = []
+
 _selected: tuple[str, Product] | None = None
 _lock = threading.RLock()
 
@@ -102,6 +106,8 @@ def set_soc_name(name: str) -> None:
     chosen = name, product_of(name)
     with _lock:
         _selected = chosen
+        for tell in when_chosen:
+            tell()
 
 
 def soc_name() -> str:

@@ -64,6 +64,7 @@ class Prepared:
     __slots__ = (
         "asked_bytes",
         "inputs",
+        "names",
         "operands",
         "operator",
         "outputs",
@@ -89,6 +90,7 @@ class Prepared:
         self.asked_bytes = 0 if plan is None else max(plan.workspace_bytes, _least_workspace())
         self.sizes_outputs = sizes_outputs
         tensors = dict(call.tensors())
+        self.names = tuple(tensors)
         names = (*self.inputs, *self.outputs)
         self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
@@ -221,11 +223,11 @@ class Executor:
 
     __slots__ = ("_bound", "_offsets", "_runs", "prepared", "repeatable", "tensors")
 
-    def __init__(self, prepared: Prepared, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, prepared: Prepared, tensors: Mapping[str, Tensor]) -> None:
         self.prepared = prepared
         self.repeatable = False
         self._runs = count()
-        self.tensors: dict[str, Tensor] = dict(prepared.operator.tensors(arguments))
+        self.tensors = tensors
         self._bound = [self.tensors.get(operand.name, _ABSENT) for operand in prepared.operands]
         self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
 
@@ -312,7 +314,8 @@ def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product |
     Raises:
         AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
     """
-    return Executor(prepare_layouts(operator, arguments, product or current_product()), arguments)
+    prepared = prepare_layouts(operator, arguments, product or current_product())
+    return Executor(prepared, dict(operator.tensors(arguments)))
 
 
 def prepare_layouts(

@@ -8,7 +8,7 @@ a program that dereferences one faults at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from aclnn.support.process import PerProcess
@@ -26,6 +26,15 @@ _serial = itertools.count(_FIRST, _STEP)
 _objects: PerProcess[dict[int, Any]] = PerProcess(dict)
 
 
+#: Look for an object that lives elsewhere (``toolkit.native``), and enter it under its handle.
+adopt: Callable[[int], Any] | None = None
+
+
+def _find(handle: int | None) -> Any:
+    item = _objects.current.get(handle)  # type: ignore[arg-type]  # None is never a key
+    return item if item is not None or adopt is None or not handle else adopt(handle)
+
+
 def insert(item: object) -> int:
     """Enter an object; its handle stays valid until ``pop``."""
     handle = next(_serial)
@@ -35,8 +44,18 @@ def insert(item: object) -> int:
 
 def get(handle: int | None, kind: type[T]) -> T | None:
     """Return the live object of that class, or None."""
-    item = _objects.current.get(handle)  # type: ignore[arg-type]  # None is never a key
+    item = _find(handle)
     return item if isinstance(item, kind) else None
+
+
+def enter(handle: int, item: object) -> None:
+    """Enter an object that had its handle elsewhere."""
+    _objects.current[handle] = item
+
+
+def here(handle: int) -> Any:
+    """Return the object of a handle that is in this table."""
+    return _objects.current.get(handle)
 
 
 def pop(handle: int, kind: type[T]) -> T | None:
@@ -56,7 +75,7 @@ def describe(handle: int | None, gone: str = GONE) -> str:
     """Describe a handle in an error text: ``null``, ``a live Tensor``, ``which was destroyed`` …; ``gone`` says how."""
     if not handle:
         return "null"
-    item = _objects.current.get(handle)
+    item = _find(handle)
     if item is not None:
         # Of the package's classes the first in line: callers ask for streams, whichever device has them.
         kind = next((cls for cls in reversed(type(item).__mro__) if cls.__module__.startswith("aclnn")), type(item))

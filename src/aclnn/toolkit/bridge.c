@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "entries.h"
+#include "objects.h"
 #include "start.h"
 
 /* Calls that have come from C, and those of them that Python has begun, while ``watch`` looks. */

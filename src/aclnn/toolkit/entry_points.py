@@ -18,6 +18,7 @@ from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
 from aclnn.toolkit.abi import is_text, result_type
+from aclnn.toolkit.native import Native
 from aclnn.toolkit.trace import Trace
 
 Entry = Callable[..., Any]
@@ -80,6 +81,10 @@ def attach(ffi: Any, lib: Any) -> None:
         ffi.def_extern(name=f"py_{function.name}", error=error, onerror=_onerror(function))(entry)
     ffi.def_extern(name="py_leave")(_leave)
     ffi.def_extern(name="py_note_refusal")(_refusals(marshaller))
+    objects = Native(ffi, lib)
+    ffi.def_extern(name="py_keep", error=0)(objects.keep)
+    if _trace is None:  # which has every call
+        objects.attach()
     kernels.when_compiler_is_up.append(lib.aclnn_leave_first)
     lib.aclnn_leave_first()
 

@@ -14,7 +14,7 @@ import aclnn
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
 from aclnn.support.optional import import_or_raise
-from aclnn.toolkit import abi, trampolines
+from aclnn.toolkit import abi, native, trampolines
 from aclnn.toolkit.compiler import c_compiler, cxx_compiler, python_headers, python_library, run_compiler
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
@@ -67,12 +67,12 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
         _write(work, {f"{library.name}.c": source, f"{library.name}.map": exports})
 
     folders = [f"-I{folder}" for folder in (work, include, python_headers())]
-    for name in ("start", "bridge", *(library.name for library in libraries)):
+    for name in ("start", "objects", "bridge", *(library.name for library in libraries)):
         run_compiler([*c, *_COMPILE, *folders, "-o", work / f"{name}.o", work / f"{name}.c"])
     start = inner / "libaclnn_start.so"
-    _link(cxx, start, work / "start", "-ldl", "-lpthread")
+    _link(cxx, start, work / "start", work / "objects.o", "-ldl", "-lpthread")
     # The bridge's undefined symbols are Python's: whichever Python the process has.
-    _link(cxx, inner / "bridge.so", work / "bridge", *_NEEDED)
+    _link(cxx, inner / "bridge.so", work / "bridge", *_NEEDED, start)
     # All of them need one another, so that a symbol is found through any of their handles. Linked twice, for the first
     # time there is nothing to need yet.
     files = [lib / library.file for library in libraries]
@@ -92,10 +92,8 @@ def _shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
     return {
         "config.h": trampolines.config(_machine()),
         "entries.h": trampolines.entries_header(functions),
-        "start.h": trampolines.source("start.h"),
-        "start.c": trampolines.source("start.c"),
-        "stubs.h": trampolines.source("stubs.h"),
-        "start.map": trampolines.exports(["aclnn_entries"]),
+        **{name: trampolines.source(name) for name in trampolines.SHARED},
+        "start.map": trampolines.exports(["aclnn_*"]),
         "bridge.map": trampolines.exports(["aclnn_bridge_open"]),
     }
 
@@ -128,10 +126,12 @@ def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     cffi = import_or_raise("cffi", "toolkit")
     ffi = cffi.FFI()
     entries = [f"{abi.entry_declaration(function)};" for function in functions]
-    ffi.embedding_api("\n".join([*entries, f"{trampolines.NOTE_REFUSAL};", "void py_leave(void);"]))
+    ffi.embedding_api(
+        "\n".join([*entries, f"{trampolines.NOTE_REFUSAL};", f"{trampolines.KEEP};", "void py_leave(void);"])
+    )
     ffi.cdef(
         "void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);\n"
-        "void aclnn_watch(void);\nvoid aclnn_begun(void);"
+        "void aclnn_watch(void);\n" + native.DECLARATIONS
     )
     ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
     ffi.embedding_init_code(

@@ -14,6 +14,7 @@
 
 #include "config.h"
 #include "entries.h"
+#include "objects.h"
 #include "start.h"
 
 enum { PATH_BYTES = PATH_MAX + 32, REASON_BYTES = 1024 };
@@ -32,6 +33,7 @@ static void forked(void)
     int working = 0;
 
     lock = fresh;
+    aclnn_objects_forked();
     if (atomic_load(&ours)) {
         atomic_store(&entries, NULL);
         atomic_compare_exchange_strong(&failed, &working, 2);
@@ -159,9 +161,6 @@ const struct aclnn_entries *aclnn_entries(void)
     } else if (!python_is_initialized()) {
         /* Exit handlers and destructors may still call when the interpreter of a Python program has ended. */
         found = NULL;
-    }
-    if (found != NULL) {
-        atomic_fetch_add_explicit(found->aclnn_entered, 1, memory_order_relaxed);
     }
     return found;
 }

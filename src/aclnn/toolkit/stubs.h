@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "entries.h"
+#include "objects.h"
 #include "start.h"
 
 /* What creators give out: no function looks into it. */
@@ -17,7 +18,7 @@ static int aclnn_refuse(const char *function, const char *op_type, int code)
     const struct aclnn_entries *entries = aclnn_entries();
 
     if (entries != NULL) {
-        entries->aclnn_note_refusal(function, op_type, code);
+        aclnn_asked(entries)->aclnn_note_refusal(function, op_type, code);
     }
     aclnn_give_mode_back(callers);
     return code;

@@ -8,13 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.core.dtypes import DataType
 from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
-from aclnn.toolkit.abi import entry_declaration, parameter_type, result_type
+from aclnn.toolkit.abi import entry_declaration, is_text, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
+#: Files of this package that the libraries share.
+SHARED = ("start.c", "start.h", "objects.c", "objects.h", "stubs.h")
+
 #: What Python implements beside the functions: noting a refusal that C code makes.
 NOTE_REFUSAL = "void py_note_refusal(const char *function, const char *op_type, int code)"
+#: Numbering phase one's answer, of which an executor is left, once another's number is out of use; 0 keeps none.
+KEEP = "int64_t py_keep(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count)"
+
+# What C does itself where nothing is out of the ordinary (objects.h).
+_IN_C = re.compile(r"acl(?P<verb>Create|Destroy)(?P<noun>Tensor|Scalar|IntArray|BoolArray|TensorList|ScalarList)")
+_OBJECTS = ("aclTensor*", "aclTensorList*", "aclScalar*", "aclScalarList*", "aclIntArray*", "aclBoolArray*")
+PHASE_ONE = "GetWorkspaceSize"
 
 #: What a call answers when Python cannot serve it, by the C type of its result.
 _FALLBACK = {
@@ -41,6 +52,7 @@ def entries_header(functions: Iterable[CFunction]) -> str:
         "#include <stdatomic.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
         f"struct aclnn_entries {{\n{members}"
         "    void (*aclnn_note_refusal)(const char *function, const char *op_type, int code);\n"
+        "    int64_t (*aclnn_keep)(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count);\n"
         "    /* How many calls have come, of which some may wait for Python's lock. */\n"
         "    atomic_ulong *aclnn_entered;\n};\n\n#endif\n"
     )
@@ -50,8 +62,10 @@ def table(functions: Sequence[CFunction]) -> str:
     """C code of the bridge: declares what Python implements and fills the table with it."""
     declarations = "".join(f"{entry_declaration(function)};\n" for function in functions)
     members = "".join(f"    .{function.name} = py_{function.name},\n" for function in functions)
-    declarations += f"{NOTE_REFUSAL};\n"
-    members += "    .aclnn_note_refusal = py_note_refusal,\n    .aclnn_entered = &entered,\n"
+    declarations += f"{NOTE_REFUSAL};\n{KEEP};\n"
+    members += (
+        "    .aclnn_note_refusal = py_note_refusal,\n    .aclnn_keep = py_keep,\n    .aclnn_entered = &entered,\n"
+    )
     return f"{declarations}\nstatic const struct aclnn_entries aclnn_table = {{\n{members}}};\n"
 
 
@@ -59,7 +73,7 @@ def library(functions: Iterable[CFunction | Alias | Stub], headers: Iterable[str
     """The C source of one library."""
     includes = "".join(f'#include "{header}"\n' for header in headers)
     bodies = "\n".join(map(_body, functions))
-    ours = "".join(f'#include "{name}"\n' for name in ("entries.h", "start.h", "stubs.h"))
+    ours = "".join(f'#include "{name}"\n' for name in ("entries.h", "objects.h", "start.h", "stubs.h"))
     return f"#define _GNU_SOURCE\n#include <math.h>\n{includes}{ours}\n{bodies}"
 
 
@@ -78,31 +92,79 @@ def _unused(names: Iterable[str]) -> str:
 
 
 def _trampoline(function: CFunction) -> str:
+    if function.name.startswith("aclnn") and function.name.endswith(PHASE_ONE):
+        return _phase_one(function)
+    served = _IN_C.fullmatch(function.name)
+    return _definition(function.prototype, fallback(function), _call(function), _served(function, served))
+
+
+def _call(function: CFunction) -> str:
+    """C code that asks Python."""
     arguments = ", ".join(_border_argument(parameter.name, parameter) for parameter in function.parameters)
-    call = f"entries->{function.name}({arguments})"
-    if result_type(function) == "uintptr_t":
-        call = f"({function.returns}){call}"
-    return _definition(function.prototype, fallback(function), call)
+    call = f"aclnn_asked(entries)->{function.name}({arguments})"
+    return f"({function.returns}){call}" if result_type(function) == "uintptr_t" else call
+
+
+def _served(function: CFunction, matched: re.Match[str] | None) -> str:
+    """C code that tries to serve a call without Python, with a place for what asks it; none for most functions."""
+    if matched is None:
+        return "{}"
+    name = (
+        "aclnn_" + matched["verb"].lower() + re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", matched["noun"])
+    )
+    arguments = ", ".join(
+        f"(const void *const *){parameter.name}" if parameter.c_type.count("*") > 1 else parameter.name
+        for parameter in function.parameters
+    )
+    if matched["verb"] == "Destroy":
+        return f"{name}({arguments}) ? 0 : {{}}"
+    # GNU's C, as clang's: a ?: b is a ? a : b.
+    return f"({function.returns}){name}({arguments}) ?: {{}}"
+
+
+def _phase_one(function: CFunction) -> str:
+    """Phase one: the answer that is kept for these arguments, or Python's, which is kept."""
+    described = "".join(f"        {_key(parameter)};\n" for parameter in function.inputs)
+    size, executor = (parameter.name for parameter in function.outputs)
+    return (
+        f"{function.prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
+        f"    const struct aclnn_entries *entries = aclnn_entries();\n    struct aclnn_key aclnn_key;\n"
+        f"    aclnnStatus aclnn_result = {fallback(function)};\n\n    if (entries != NULL) {{\n"
+        f'        aclnn_key_begin(&aclnn_key, "{function.name.removesuffix(PHASE_ONE)}");\n{described}'
+        f"        aclnn_result = 0;\n        if (!aclnn_key_find(&aclnn_key, {size}, {executor})) {{\n"
+        f"            aclnn_result = {_call(function)};\n            if (aclnn_result == 0) {{\n"
+        f"                aclnn_key_keep(&aclnn_key, entries, *{size}, *{executor});\n            }}\n        }}\n"
+        f"    }}\n    aclnn_give_mode_back(callers);\n    return aclnn_result;\n}}\n"
+    )
+
+
+def _key(parameter: CParameter) -> str:
+    if parameter.c_type.removeprefix("const ") in _OBJECTS:
+        return f"aclnn_key_object(&aclnn_key, {parameter.name})"
+    if is_text(parameter):
+        return f"aclnn_key_text(&aclnn_key, {parameter.name})"
+    return f"aclnn_key_value(&aclnn_key, &{parameter.name}, sizeof {parameter.name})"
 
 
 def _forward(forward: Alias) -> str:
     given = [name.strip() for name in forward.arguments.split(",")]
     arguments = ", ".join(map(_border_argument, given, FUNCTIONS[forward.to].parameters))
     unused = _unused(name for name in forward.parameters if name not in given)
-    return _definition(forward.prototype, _FALLBACK["rtError_t"], f"entries->{forward.to}({arguments})", unused)
+    call = f"aclnn_asked(entries)->{forward.to}({arguments})"
+    return _definition(forward.prototype, _FALLBACK["rtError_t"], call, before=unused)
 
 
 def _border_argument(name: str, parameter: CParameter) -> str:
     return f"({parameter_type(parameter)}){name}"
 
 
-def _definition(prototype: str, fallback: str, call: str, before: str = "") -> str:
+def _definition(prototype: str, fallback: str, call: str, served: str = "{}", before: str = "") -> str:
     # The prefix is that of no parameter's name: aclnnSeluBackward has one called result.
     result = re.sub(r"\w+\(.*", "", prototype) + "aclnn_result"
     return (
         f"{prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
         f"    const struct aclnn_entries *entries = aclnn_entries();\n"
-        f"    {result} = entries == NULL ? {fallback} : {call};\n\n{before}"
+        f"    {result} = entries == NULL ? {fallback} : {served.format(call)};\n\n{before}"
         f"    aclnn_give_mode_back(callers);\n    return aclnn_result;\n}}\n"
     )
 
@@ -113,8 +175,10 @@ def exports(names: Iterable[str]) -> str:
 
 
 def config(values: Mapping[str, str]) -> str:
-    """``config.h``: where this machine's Python is."""
+    """``config.h``: where this machine's Python is, and how long elements are."""
     lines = "".join(f"#define {name} {_literal(value)}\n" for name, value in values.items())
+    sizes = ", ".join(f"[{dtype.value}] = {dtype.itemsize}" for dtype in DataType if dtype >= 0)
+    lines += f"#define ACLNN_ITEMSIZES {{{sizes}}}\n"
     return f"#ifndef ACLNN_CONFIG_H\n#define ACLNN_CONFIG_H\n\n{lines}\n#endif\n"
 
 

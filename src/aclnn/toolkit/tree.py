@@ -15,7 +15,7 @@ from aclnn.capi.prototype import CFunction
 from aclnn.kernels.cpu.cache import temporary_cache, user_cache
 from aclnn.support.atomic import locked, replaced
 from aclnn.support.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
-from aclnn.toolkit import compiler, headers, libraries, trampolines
+from aclnn.toolkit import compiler, headers, libraries, native, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.rt_aliases import ALIASES, Alias
 from aclnn.toolkit.stubs import STUBS, Stub, refusing
@@ -170,8 +170,8 @@ def fingerprint() -> str:
     """A digest of everything that the tree is made from."""
     parts = [__version__, sys.version, sys.executable, *headers.texts().values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.source(name) for name in ("start.c", "start.h", "stubs.h", "bridge.c", "valgrind.supp")]
-    parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, __file__)]
+    parts += [trampolines.source(name) for name in (*trampolines.SHARED, "bridge.c", "valgrind.supp")]
+    parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, native.__file__, __file__)]
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 

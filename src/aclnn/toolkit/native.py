@@ -1,0 +1,143 @@
+"""What lives in C (objects.c) as Python sees it: objects that it takes over, executors that run, answers that are kept.
+
+An object lives in one place. Python takes over what it is asked about: with a tensor the executors that have it, with
+an executor its tensors.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from aclnn.capi import operators
+from aclnn.capi.objects import BoolArray, IntArray, ScalarList, TensorList
+from aclnn.core import products
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution.executor import Executor, Prepared
+from aclnn.runtime import handles
+from aclnn.runtime.locks import Lock
+
+#: Functions and types of objects.h, for cffi.
+DECLARATIONS = """
+enum { ACLNN_TENSOR = 1, ACLNN_SCALAR, ACLNN_INTS, ACLNN_BOOLS, ACLNN_TENSORS, ACLNN_SCALARS, ACLNN_EXECUTOR };
+struct aclnn_taken {
+    int kind;
+    bool destroyed;
+    int dtype, format;
+    int64_t offset;
+    uintptr_t address;
+    int64_t answer;
+    uint64_t count, storage_count;
+    int64_t *values;
+};
+void aclnn_live_here(bool yes);
+void aclnn_forget_answers(void);
+bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken);
+void aclnn_drop(uintptr_t executor);
+uintptr_t aclnn_user_of(uintptr_t tensor);
+int64_t aclnn_take_call(uintptr_t executor, const char *function, uintptr_t *addresses, size_t *count);
+void aclnn_begun(void);
+void free(void *);
+"""
+
+_MOST_OPERANDS = 256
+# Another thread may be about to run what has just gone.
+_LINGERING = 64
+
+
+class Native:
+    """The objects of C, through cffi's two."""
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        self._ffi, self._lib = ffi, lib
+        self._lock = Lock()
+        self._kept: dict[int, Prepared] = {}
+        self._gone: deque[int] = deque()
+        self._number = 0
+        self._names: dict[str, Any] = {}
+
+    def attach(self) -> None:
+        """Let objects live in C from now on."""
+        handles.adopt = self.adopt
+        operators.take_call = self.take_call
+        products.when_chosen.append(self._lib.aclnn_forget_answers)
+        self._lib.aclnn_live_here(True)
+
+    def keep(self, executor: int, gone: int, operands: Any, count: Any) -> int:
+        """Number an executor's ``Prepared``, and say which of the call's tensors its operands are; 0 keeps none."""
+        self._lib.aclnn_begun()
+        self._gone.append(gone)
+        if len(self._gone) > _LINGERING:
+            self._kept.pop(self._gone.popleft(), None)
+        found = handles.get(executor, Executor)
+        if found is None or found.prepared.sizes_outputs or len(found.prepared.operands) > count[0]:
+            return 0
+        places = {name: place for place, name in enumerate(found.tensors)}
+        for at, operand in enumerate(found.prepared.operands):
+            operands[at] = places.get(operand.name, -1)
+        count[0] = len(found.prepared.operands)
+        with self._lock:
+            self._number += 1
+            self._kept[self._number] = found.prepared
+            return self._number
+
+    def take_call(self, executor: int, function: str) -> tuple[Prepared, list[int], list[int]] | None:
+        """End an executor of a function that lives in C: what it runs, its operands' addresses and first elements'."""
+        name = self._names.get(function)
+        if name is None:
+            name = self._names.setdefault(function, self._ffi.new("char[]", function.encode()))
+        addresses = self._ffi.new("uintptr_t[]", 2 * _MOST_OPERANDS)
+        count = self._ffi.new("size_t *")
+        number = self._lib.aclnn_take_call(executor, name, addresses, count)
+        if not number:
+            return None
+        values = self._ffi.unpack(addresses, 2 * count[0])
+        return self._kept[number], values[: count[0]], values[count[0] :]
+
+    def adopt(self, handle: int) -> Any:
+        """Take a live object over; None if there is none of this handle."""
+        with self._lock:
+            return self._adopt(handle, even_destroyed=False)
+
+    def _adopt(self, handle: int, even_destroyed: bool) -> Any:
+        if (found := handles.here(handle)) is not None:  # another thread has come first
+            return found
+        taken = self._ffi.new("struct aclnn_taken *")
+        if not self._lib.aclnn_take(handle, even_destroyed, taken):
+            return None
+        item = self._item(handle, taken)
+        self._lib.free(taken.values)
+        if not taken.destroyed:
+            handles.enter(handle, item)
+        while taken.kind == self._lib.ACLNN_TENSOR and (user := self._lib.aclnn_user_of(handle)):
+            self._adopt(user, even_destroyed=False)
+        return item
+
+    def _item(self, handle: int, taken: Any) -> Any:
+        lib, values = self._lib, tuple(self._ffi.unpack(taken.values, self._length(taken)))
+        match taken.kind:
+            case lib.ACLNN_TENSOR:
+                rank = taken.count
+                shape, strides, storage = values[:rank], values[rank : 2 * rank], values[2 * rank :]
+                dtype, label = DataType(taken.dtype), Format(taken.format)
+                return Tensor(dtype, shape, strides, taken.offset, label, storage, taken.address)
+            case lib.ACLNN_SCALAR:
+                dtype = DataType(taken.dtype)
+                return Scalar(dtype, bytes(self._ffi.buffer(taken.values, dtype.itemsize)))
+            case lib.ACLNN_INTS:
+                return IntArray(values)
+            case lib.ACLNN_BOOLS:
+                return BoolArray(map(bool, values))
+            case lib.ACLNN_TENSORS:
+                return TensorList(values)
+            case lib.ACLNN_SCALARS:
+                return ScalarList(values)
+        prepared = self._kept[taken.answer]
+        tensors = [self._adopt(tensor, even_destroyed=True) for tensor in values]
+        lib.aclnn_drop(handle)
+        return Executor(prepared, dict(zip(prepared.names, tensors, strict=True)))
+
+    def _length(self, taken: Any) -> int:
+        twice = taken.kind == self._lib.ACLNN_TENSOR
+        return int(taken.count * (1 + twice) + taken.storage_count)
