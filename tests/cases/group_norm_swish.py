@@ -14,7 +14,6 @@ from aclnn.operators import BY_NAME
 from tests.cases.table import (
     BF16,
     FLOAT,
-    FLOAT16,
     FLOATS,
     INFINITE,
     MODERN,
@@ -32,62 +31,16 @@ from tests.cases.table import (
     Shape,
     T,
     dtype,
-    every_null,
+    generated,
     shape,
 )
 from tests.helpers import norms
 
 _SHAPE = (2, 4, 3)
+_TOGETHER = "data types that go together: "
 _NOT_EMPTY = " (unless every output is empty)"
-_NAMES = ("x", "gamma", "beta", "yOut", "meanOut", "rstdOut")
-_GRADIENT_NAMES = ("dy", "mean", "rstd", "x", "gamma", "beta", "dxOut", "dgammaOut", "dbetaOut")
-
-
-def _types(names: tuple[str, ...]) -> str:
-    return f"data types that go together: {', '.join(names)}"
-
-
-def _generated(names: tuple[str, ...], alone: dict[str, tuple[D, ...]]) -> tuple[Refusal, ...]:
-    """What breaks the checks that every generated interface has.
-
-    Args:
-        names: the tensors.
-        alone: of these those that may not be FLOAT16, FLOAT where they are, while the others are of these types.
-    """
-    return (
-        *every_null(f"present: {', '.join(names)}", " ".join(names)),
-        Refusal("kernel of the product", {}, "product", "one with a kernel", "Atlas", NO_KERNEL_FOUND, products=OLD),
-        *(
-            refusal
-            for name in names
-            for refusal in (
-                Refusal(_types(names), dtype(D.DOUBLE, name), name, "data type ACL_", "ACL_DOUBLE", products=MODERN),
-                *(
-                    Refusal(
-                        _types(names),
-                        dtype(FLOAT if d == FLOAT16 else FLOAT16, name),
-                        name,
-                        "data type ACL_",
-                        "ACL_FLOAT",
-                        products=MODERN,
-                        dtypes=(d,),
-                    )
-                    for d in alone.get(name, ())
-                ),
-            )
-        ),
-        *(
-            Refusal(
-                f"format that counts as ND: {', '.join(names)}",
-                {name: {"format": Format.FORMAT_NDHWC}},
-                name,
-                "counts as ACL_FORMAT_ND",
-                "NDHWC",
-                products=MODERN,
-            )
-            for name in names
-        ),
-    )
+_NAMES = "x gamma beta yOut meanOut rstdOut"
+_GRADIENT_NAMES = "dy mean rstd x gamma beta dxOut dgammaOut dbetaOut"
 
 
 def _tiling(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
@@ -164,9 +117,7 @@ GROUP_NORM_SWISH = Case(
     reshape=lambda rows, columns: _of_shape(norms.channels(rows, columns)),
     mixed=_mixed,
     refusals=(
-        *_generated(
-            _NAMES, {"gamma": (FLOAT, BF16), "beta": FLOATS, "yOut": FLOATS, "meanOut": FLOATS, "rstdOut": FLOATS}
-        ),
+        *generated(_NAMES, MODERN, {"gamma": {MODERN: (FLOAT, BF16)}}),
         *(
             _tiling("2 to 8 dimensions: x", shape(got, "x"), "x", "2 to 8 dimensions", str(len(got)))
             for got in ((), (4,), NINE)
@@ -187,7 +138,7 @@ GROUP_NORM_SWISH = Case(
         _tiling("same shape as x: yOut", shape((2, 12), "yOut"), "yOut", "shape [2, 4, 3]", "[2, 12]"),
         *_missized("N·numGroups", (2,), 4, "meanOut", "rstdOut"),
     ),
-    together={("kernel of the product", _types(_NAMES)): dtype(D.DOUBLE, "x")},
+    together={("kernel of the product", _TOGETHER + _NAMES.replace(" ", ", ")): dtype(D.DOUBLE, "x")},
     accepted=(
         Accepted("no rows", _of_shape((0, 4, 3)), MODERN),
         Accepted("no columns", _of_shape((0, 0, 3)), MODERN),
@@ -309,7 +260,7 @@ GROUP_NORM_SWISH_GRAD = Case(
     mixed=_gradient_mixed,
     unwritten=_unwritten,
     refusals=(
-        *_generated(_GRADIENT_NAMES, dict.fromkeys(_GRADIENT_NAMES[1:], FLOATS)),
+        *generated(_GRADIENT_NAMES, MODERN),
         *(
             _tiling("2 to 8 dimensions: x", shape(got, "x"), "x", "2 to 8 dimensions", str(len(got)))
             for got in ((), (4,), NINE)
@@ -346,7 +297,7 @@ GROUP_NORM_SWISH_GRAD = Case(
         *_missized("C", (3,), 4, "dgammaOut", "dbetaOut"),
     ),
     together={
-        ("kernel of the product", _types(_GRADIENT_NAMES)): dtype(D.DOUBLE, "dy"),
+        ("kernel of the product", _TOGETHER + _GRADIENT_NAMES.replace(" ", ", ")): dtype(D.DOUBLE, "dy"),
         ("no dimension of 0: x" + _NOT_EMPTY, "few channels: x" + _NOT_EMPTY): shape((2, 8002, 0), "x", "dy")
         | shape((8002,), "gamma", "beta"),
     },
