@@ -29,6 +29,7 @@ from aclnn.operators.normalization import (
     Rows,
     centred_norm,
     centred_norm_gradients,
+    const_output,
     given,
     one_a_row,
     rows_and_columns,
@@ -82,7 +83,7 @@ def _gradient_columns(product: Product) -> list[Column]:
 
 
 def _bias_rows(call: Call) -> int:
-    """How many rows of N elements biasOptional has."""
+    """Return the number of rows of N elements that biasOptional has."""
     shape = call["biasOptional"].shape
     return math.prod(shape[: len(shape) - len(call["gamma"].shape)])
 
@@ -148,10 +149,6 @@ def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     return dict(zip(_GRADIENTS, ((dy.dtype, dy.shape), parameter, parameter), strict=True))
 
 
-def _output(name: str, python_name: str, meaning: str) -> Parameter:
-    return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
-
-
 ADD_LAYER_NORM = Operator(
     name="add_layer_norm",
     function="aclnnAddLayerNorm",
@@ -168,10 +165,10 @@ ADD_LAYER_NORM = Operator(
         Parameter("biasOptional", "input_bias", Kind.INPUT, "added to x: (R…) or (A…, R…)", optional=True),
         Parameter("epsilon", "eps", Kind.DOUBLE, "added to the variance; rounded to float32"),
         Parameter("additionalOutput", "additional_output", Kind.BOOL, "whether xOut is written"),
-        _output("yOut", "out", "y: (A…, R…)"),
-        _output("meanOut", "mean", "mean of each row: (A…, 1…)"),
-        _output("rstdOut", "rstd", "reciprocal standard deviation of each row: (A…, 1…)"),
-        _output("xOut", "x", "x: (A…, R…); required, and left as it is where it is not wanted"),
+        const_output("yOut", "out", "y: (A…, R…)"),
+        const_output("meanOut", "mean", "mean of each row: (A…, 1…)"),
+        const_output("rstdOut", "rstd", "reciprocal standard deviation of each row: (A…, 1…)"),
+        const_output("xOut", "x", "x: (A…, R…); required, and left as it is where it is not wanted"),
     ),
     support=_SUPPORT,
     checks=generated(
@@ -210,9 +207,9 @@ ADD_LAYER_NORM_GRAD = Operator(
         Parameter("mean", "mean", Kind.INPUT, "mean of each row: (A…, 1…)"),
         Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
         Parameter("dsumOptional", "grad_sum", Kind.INPUT, "dsum, arriving at x1 + x2: (A…, R…)", optional=True),
-        _output("dxOut", "grad_input", "dx, of x1 and of x2: (A…, R…)"),
-        _output("dgammaOut", "grad_weight", "dw: (R…), float32"),
-        _output("dbetaOut", "grad_bias", "db: (R…), float32"),
+        const_output("dxOut", "grad_input", "dx, of x1 and of x2: (A…, R…)"),
+        const_output("dgammaOut", "grad_weight", "dw: (R…), float32"),
+        const_output("dbetaOut", "grad_bias", "db: (R…), float32"),
     ),
     support=_SUPPORT,
     checks=generated(

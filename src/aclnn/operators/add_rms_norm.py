@@ -35,6 +35,7 @@ from aclnn.formula import Real
 from aclnn.operators.normalization import (
     EPSILON_NOT_NEGATIVE,
     Rows,
+    const_output,
     one_a_row,
     root_mean_square,
     statistic_shape,
@@ -161,7 +162,7 @@ INPLACE_ADD_RMS_NORM = Operator(
         Parameter("x2Ref", "x2", Kind.INPUT, "(A…, R…), replaced by the sum", c_type="aclTensor *", updated=True),
         _GAMMA,
         _EPSILON,
-        Parameter("rstdOut", "rstd", Kind.OUTPUT, "of each row: (A…, 1…)", c_type="const aclTensor *"),
+        const_output("rstdOut", "rstd", "of each row: (A…, 1…)"),
     ),
     support=_SUPPORT,
     checks=generated(

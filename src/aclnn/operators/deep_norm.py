@@ -27,6 +27,7 @@ from aclnn.formula import Real
 from aclnn.operators.normalization import (
     Rows,
     centred_norm,
+    const_output,
     input_gradient,
     one_a_row,
     rows_and_columns,
@@ -117,10 +118,6 @@ def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     return dict(zip(_GRADIENTS, (whole, whole, parameter, parameter), strict=True))
 
 
-def _output(name: str, python_name: str, meaning: str) -> Parameter:
-    return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
-
-
 _X = Parameter("x", "x", Kind.INPUT, "(A…, R…), M rows of N columns")
 _GX = Parameter("gx", "gx", Kind.INPUT, "(A…, R…)")
 _GAMMA = Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised")
@@ -141,9 +138,9 @@ DEEP_NORM = Operator(
         _GAMMA,
         _ALPHA,
         Parameter("epsilon", "eps", Kind.DOUBLE, "added to the variance; rounded to float32"),
-        _output("meanOut", "mean", "mean of each row: (A…, 1…)"),
-        _output("rstdOut", "rstd", "reciprocal standard deviation of each row: (A…, 1…)"),
-        _output("yOut", "out", "y: (A…, R…)"),
+        const_output("meanOut", "mean", "mean of each row: (A…, 1…)"),
+        const_output("rstdOut", "rstd", "reciprocal standard deviation of each row: (A…, 1…)"),
+        const_output("yOut", "out", "y: (A…, R…)"),
     ),
     support=_SUPPORT,
     checks=generated(
@@ -182,10 +179,10 @@ DEEP_NORM_GRAD = Operator(
         Parameter("mean", "mean", Kind.INPUT, "mean of each row: (A…, 1…)"),
         Parameter("rstd", "rstd", Kind.INPUT, "reciprocal standard deviation of each row: (A…, 1…)"),
         _ALPHA,
-        _output("dxOut", "grad_x", "dx: (A…, R…)"),
-        _output("dgxOut", "grad_gx", "dgx: (A…, R…)"),
-        _output("dbetaOut", "grad_bias", "db: (R…), float32"),
-        _output("dgammaOut", "grad_weight", "dw: (R…), float32"),
+        const_output("dxOut", "grad_x", "dx: (A…, R…)"),
+        const_output("dgxOut", "grad_gx", "dgx: (A…, R…)"),
+        const_output("dbetaOut", "grad_bias", "db: (R…), float32"),
+        const_output("dgammaOut", "grad_weight", "dw: (R…), float32"),
     ),
     support=_SUPPORT,
     checks=generated(

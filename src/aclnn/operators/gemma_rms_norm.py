@@ -26,6 +26,7 @@ from aclnn.formula import Real
 from aclnn.operators.normalization import (
     EPSILON_NOT_NEGATIVE,
     Rows,
+    const_output,
     root_mean_square,
     rows_and_columns,
     statistic_shape,
@@ -80,8 +81,8 @@ GEMMA_RMS_NORM = Operator(
         Parameter("x", "input", Kind.INPUT, "(A…, R…), M rows of N columns"),
         Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
         Parameter("epsilon", "eps", Kind.DOUBLE, "added to the mean square; rounded to float32"),
-        Parameter("yOut", "out", Kind.OUTPUT, "y: (A…, R…)", c_type="const aclTensor *"),
-        Parameter("rstdOut", "rstd", Kind.OUTPUT, "of each row: (A…, 1…)", c_type="const aclTensor *"),
+        const_output("yOut", "out", "y: (A…, R…)"),
+        const_output("rstdOut", "rstd", "of each row: (A…, 1…)"),
     ),
     support=_SUPPORT,
     checks=generated(

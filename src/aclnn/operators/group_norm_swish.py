@@ -25,7 +25,7 @@ from aclnn.execution import arrays
 from aclnn.formula import Real, times
 from aclnn.operators.group_norm import dividing_groups, groups, positive_groups
 from aclnn.operators.group_norm_silu import group_norm_swish_forward
-from aclnn.operators.normalization import centred_norm, centred_norm_gradients
+from aclnn.operators.normalization import centred_norm, centred_norm_gradients, const_output
 from aclnn.operators.silu import silu_derivative
 from aclnn.typing import Array, ArrayLike
 
@@ -113,10 +113,6 @@ def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     return {"dxOut": (call["x"].dtype, call["x"].shape), "dgammaOut": parameter, "dbetaOut": parameter}
 
 
-def _output(name: str, python_name: str, meaning: str) -> Parameter:
-    return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
-
-
 _GROUPS = (
     Parameter("numGroups", "num_groups", Kind.INT64, "groups of C / numGroups channels each"),
     Parameter("dataFormatOptional", "data_format", Kind.STRING, "ignored", optional=True),
@@ -138,9 +134,9 @@ GROUP_NORM_SWISH = Operator(
         Parameter("eps", "eps", Kind.DOUBLE, "added to the variance; rounded to float32"),
         Parameter("activateSwish", "activate_swish", Kind.BOOL, "false for GroupNorm alone"),
         _SCALE,
-        _output("yOut", "out", "y: (N, C, …)"),
-        _output("meanOut", "mean", "mean of each sample's groups: (N, numGroups)"),
-        _output("rstdOut", "rstd", "reciprocal standard deviation of each: (N, numGroups)"),
+        const_output("yOut", "out", "y: (N, C, …)"),
+        const_output("meanOut", "mean", "mean of each sample's groups: (N, numGroups)"),
+        const_output("rstdOut", "rstd", "reciprocal standard deviation of each: (N, numGroups)"),
     ),
     support=_SUPPORT,
     checks=generated(
@@ -180,9 +176,9 @@ GROUP_NORM_SWISH_GRAD = Operator(
         _SCALE,
         Parameter("dgammaIsRequire", "grad_weight_required", Kind.BOOL, "false: dw is not written"),
         Parameter("dbetaIsRequire", "grad_bias_required", Kind.BOOL, "false: db is not written"),
-        _output("dxOut", "grad_input", "dx: (N, C, …)"),
-        _output("dgammaOut", "grad_weight", "dw: C elements"),
-        _output("dbetaOut", "grad_bias", "db: C elements"),
+        const_output("dxOut", "grad_input", "dx: (N, C, …)"),
+        const_output("dgammaOut", "grad_weight", "dw: C elements"),
+        const_output("dbetaOut", "grad_bias", "db: C elements"),
     ),
     support=_SUPPORT,
     checks=generated(

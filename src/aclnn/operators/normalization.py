@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from aclnn.core.checks import rule, shape_is
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Check, Shape, View
+from aclnn.core.operator import Call, Check, Kind, Parameter, Shape, View
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.formula import Real, row_mean, sqrt
 
@@ -51,6 +51,11 @@ def _epsilon_not_negative(call: Call) -> str | None:
 
 
 EPSILON_NOT_NEGATIVE = rule("0 or more: epsilon", _epsilon_not_negative)
+
+
+def const_output(name: str, python_name: str, meaning: str) -> Parameter:
+    """Declare an output that the prototype calls const, as those of generated interfaces."""
+    return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
 
 
 def rows_and_columns(call: Call, x: str = "x") -> tuple[Shape, Shape]:

@@ -24,7 +24,7 @@ from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, rows_and_columns, statistic_shape
+from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, const_output, rows_and_columns, statistic_shape
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
@@ -125,10 +125,6 @@ def _gradient_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     return {"dxOut": (call["x"].dtype, call["x"].shape), "dgammaOut": (DataType.FLOAT, call["gamma"].shape)}
 
 
-def _output(name: str, python_name: str, meaning: str) -> Parameter:
-    return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
-
-
 RMS_NORM = Operator(
     name="rms_norm",
     function="aclnnRmsNorm",
@@ -138,8 +134,8 @@ RMS_NORM = Operator(
         Parameter("x", "input", Kind.INPUT, "(A…, R…), M rows of N columns"),
         Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
         Parameter("epsilon", "eps", Kind.DOUBLE, "added to the mean square; rounded to float32"),
-        _output("yOut", "out", "y: (A…, R…)"),
-        _output("rstdOut", "rstd", "reciprocal root mean square of each row: (A…, 1…)"),
+        const_output("yOut", "out", "y: (A…, R…)"),
+        const_output("rstdOut", "rstd", "reciprocal root mean square of each row: (A…, 1…)"),
     ),
     support=_SUPPORT,
     checks=generated(
@@ -171,8 +167,8 @@ RMS_NORM_GRAD = Operator(
         Parameter("x", "input", Kind.INPUT, "(A…, R…)"),
         Parameter("rstd", "rstd", Kind.INPUT, "of each row, as the forward gives it: (A…, 1…) or (A…)"),
         Parameter("gamma", "weight", Kind.INPUT, "w: (R…), the dimensions that are normalised"),
-        _output("dxOut", "grad_input", "dx: (A…, R…)"),
-        _output("dgammaOut", "grad_weight", "dw: (R…), float32"),
+        const_output("dxOut", "grad_input", "dx: (A…, R…)"),
+        const_output("dgammaOut", "grad_weight", "dw: (R…), float32"),
     ),
     support=_SUPPORT,
     checks=generated(
