@@ -233,7 +233,7 @@ class Executor:
 
     @property
     def workspace_bytes(self) -> int:
-        """How many bytes of workspace a run needs."""
+        """Bytes of workspace that a run needs."""
         return self.prepared.asked_bytes
 
     def run(

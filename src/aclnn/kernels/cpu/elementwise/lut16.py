@@ -61,7 +61,7 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
 
 
 def _evaluation(program: Program, dtype: DataType) -> Any:
-    """A kernel that writes both tables' values at the 65,536 x at one address, with numbers at another, to a third."""
+    """Make the kernel of both tables: from the addresses of x and of the numbers to that of the values."""
     source, entry = Source(wide=False), f"rounded_{DataType.FLOAT16.name}"
     with source.block("def evaluate(x, given, out):"):
         for k in range(program.arity - 1):
