@@ -44,6 +44,12 @@ def scalar(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.SCALAR, meaning)
 
 
+def promoted_dtype(first: D, second: D) -> D:
+    """Return the type that two types promote to, DT_UNDEFINED if there is none."""
+    found = promote(first, second)
+    return D.DT_UNDEFINED if found is None else found
+
+
 def promoted(call: Call, first: str, second: str) -> D:
     """The type that two tensors promote to, which an earlier check has found to exist."""
     found = promote(call[first].dtype, call[second].dtype)

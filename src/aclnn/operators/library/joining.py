@@ -13,9 +13,16 @@ from aclnn.core.checks import MOST_DIMS, castable_from, dtype_in, extents, prese
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
-from aclnn.core.promotion import promote
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import COMPLEX, INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_out
+from aclnn.operators.library.common import (
+    COMPLEX,
+    INTEGERS,
+    REAL_FLOATING,
+    UNSIGNED,
+    promoted_dtype,
+    support,
+    tensor_out,
+)
 
 _TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
 
@@ -47,12 +54,7 @@ def _listed(call: Call) -> str | None:
 
 
 def _type(call: Call) -> D:
-    return reduce(_promoted, _dtypes(call))
-
-
-def _promoted(first: D, second: D) -> D:
-    found = promote(first, second)
-    return D.DT_UNDEFINED if found is None else found
+    return reduce(promoted_dtype, _dtypes(call))
 
 
 def _dtypes(call: Call) -> list[D]:
@@ -159,7 +161,7 @@ def _stack_shape(call: Call, tensor: Any) -> str | None:
 
 def _stack_type(call: Call) -> D:
     dtypes: list[D] = [tensor.dtype for tensor in call["tensors"]]
-    return reduce(_promoted, dtypes)
+    return reduce(promoted_dtype, dtypes)
 
 
 def _stack_out(call: Call) -> str | None:

@@ -30,7 +30,7 @@ from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
-from aclnn.core.promotion import is_floating, promote
+from aclnn.core.promotion import is_floating
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     INTEGERS,
@@ -41,6 +41,7 @@ from aclnn.operators.library.common import (
     WITH_TRAINING,
     camel,
     library_operator,
+    promoted_dtype,
     scalar,
     support,
     tensor_in,
@@ -57,12 +58,7 @@ def _replaced(const: bool = False) -> Parameter:
 
 def _joint(*names: str) -> Callable[[Call], D]:
     """The type to which tensors promote, null ones left away; DT_UNDEFINED if there is none."""
-    return lambda call: reduce(_promoted, [call[name].dtype for name in names if call[name] is not None])
-
-
-def _promoted(first: D, second: D) -> D:
-    found = promote(first, second)
-    return D.DT_UNDEFINED if found is None else found
+    return lambda call: reduce(promoted_dtype, [call[name].dtype for name in names if call[name] is not None])
 
 
 def _broadcast_to(out: str, *names: str) -> Check:
