@@ -139,7 +139,8 @@ class Source:
 
     def function(self, name: str, **names: Any) -> Any:
         """Return the function of a name, with meanings of names beside those of this module."""
-        namespace = _NAMES | names
+        # Of a function without a module, Numba cannot load again what it kept.
+        namespace = {"__name__": __name__} | _NAMES | names
         exec(compile("\n".join(self._lines) + "\n", f"<{name}>", "exec"), namespace)
         return namespace[name]
 
