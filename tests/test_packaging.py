@@ -88,6 +88,8 @@ def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path)
         "cann.pyi",
         "bridge.c",
         "start.c",
+        "objects.c",
+        "objects.h",
         "start.h",
         "stubs.h",
         "valgrind.supp",
