@@ -33,6 +33,8 @@ def example() -> Any:
 @pytest.mark.parametrize("name", ["MLP", "ResNet", "transformer"])
 def test_the_example_trains_as_on_the_cpu(name: str) -> None:
     module = example()
+    # PyTorch's convolutions add up in another order with each number of threads: 50 steps make 5e-5 of that.
+    torch.set_num_threads(1)
     (losses, gradients), (wanted, exact) = (module.train(name, device) for device in ("npu", "cpu"))
     assert len(losses) == module.STEPS == 50
     assert wanted[-1] < 0.7 * wanted[0]
