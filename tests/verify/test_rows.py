@@ -4,7 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from aclnn.verify import golden
+import aclnn
+from aclnn.core.products import set_soc_name
+from aclnn.verify import check, golden
 from aclnn.verify.cases.arguments import call_of, operator_named
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.number_formats import FORMATS
@@ -131,3 +133,27 @@ def test_a_row_that_is_not_finite_follows_ieee_arithmetic():
 
 def test_an_in_place_variant_is_judged_as_the_operator_that_it_is_a_variant_of():
     assert operator_named("inplace_sigmoid").name == "sigmoid"
+
+
+EMPTY = {
+    "layer_norm": ({"input": (3, 0), "weight": (0,), "bias": (0,)}, {"normalized_shape": [0]}),
+    "add_layer_norm": ({"x1": (3, 0), "x2": (3, 0), "weight": (0,), "bias": (0,)}, {}),
+    "group_norm": ({"input": (2, 4, 0)}, {"n": 2, "c": 4, "hxw": 0, "group": 2}),
+    "group_norm_silu": ({"input": (2, 4, 0)}, {"group": 2}),
+    "batch_norm": ({"input": (2, 4, 0)}, {"training": True}),
+    "rms_norm_grad": ({"grad_out": (0, 5), "input": (0, 5), "rstd": (0, 1), "weight": (5,)}, {}),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_statistics_of_no_elements_are_the_operators(name):
+    """AddLayerNorm's mean was 0, and GroupNorm's rstd."""
+    set_soc_name("Ascend950DT_9571")
+    shapes, attributes = EMPTY[name]
+    inputs = {key: np.empty(shape, np.float32) for key, shape in shapes.items()}
+    called = dict.fromkeys(p.python_name for p in operator_named(name).inputs) | inputs
+    results = getattr(aclnn, name)(**called, **attributes)
+    found = golden(name, inputs, **attributes)
+    for got, expected in zip(results, found.values(), strict=True):
+        np.testing.assert_array_equal(got, expected.rounded)
+    assert check(name, inputs, results, **attributes).passed

@@ -144,7 +144,7 @@ class _Rows:
         if not self.kept:
             return np.broadcast_to(self.array.reshape(1, -1), (rows.size, self.array.size))
         found = self.array[np.unravel_index(rows, self.array.shape[: self.kept])]
-        return found.reshape(rows.size, -1)
+        return found.reshape(rows.size, math.prod(self.array.shape[self.kept :]))
 
 
 class Rows:
@@ -189,9 +189,11 @@ class Rows:
         numbers = tuple(given if isinstance(given, float) else None for given in work.inputs)
         self.function = Function(_filled(work.formula, numbers), work.numbers, places[output])
         self.names = () if self.summed else tuple(arrays)
-        self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns > 1
+        self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns != 1
         trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
         self._at_once = self.summed or not (trailing or self._one_a_row)
+        # LayerNorm's operator alone has a mean of no elements.
+        self._of_none = 0.0 if work.formula is layer_norm and places[output] == 1 else np.nan
         self._balls = 0
 
     @property
@@ -276,8 +278,8 @@ class Rows:
             return Golden(whole.value[at], whole.rounded[at])
         rows, which, column = self._rows_of(at)
         value, rounded = np.empty(which.size), np.empty(which.size, self.target.dtype.numpy)
-        if not self.columns:  # of no elements the mean is 0
-            value[:] = 0.0 if self.function.result == 1 else np.nan
+        if not self.columns:
+            value[:] = self._of_none
             return Golden(value, self.target.round(value))
         settled, step = 0, max(1, CACHED_ELEMENTS // self.columns)
         edges = np.searchsorted(which, np.arange(0, rows.size + step, step)) if np.all(np.diff(which) >= 0) else None

@@ -191,7 +191,11 @@ class Elementwise:
         self.shape: Shape = call[output].shape
         self.size = math.prod(self.shape)
         self._pieces: list[_Piece] = []
+        self._fill = 0.0
         work = call.operator.work(call)
+        if isinstance(work, operator.Library) and not work.inputs:  # statistics of no elements
+            numbers = np.broadcast_to(work.function(), len(work.outputs))
+            self._fill = float(numbers[work.outputs.index(output)]) if output in work.outputs else 0.0
         if not isinstance(work, operator.Elementwise):  # nothing to compute
             return
         groups = None if work.groups is None else inputs[call.operator.parameter(work.groups).python_name]
@@ -245,8 +249,8 @@ class Elementwise:
 
     def golden(self, at: Places) -> Golden:
         """Golden values of elements."""
-        value, rounded = np.zeros(_count(at)), np.zeros(_count(at), self.target.dtype.numpy)
-        settled = 0
+        value = np.full(_count(at), self._fill)
+        rounded, settled = value.astype(self.target.dtype.numpy), 0
         for here, function, operands, _ in self.pieces(at):
             found = function.golden([*operands.values()], self.target)
             value[here], rounded[here] = found.value, found.rounded
