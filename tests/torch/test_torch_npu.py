@@ -10,7 +10,6 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -256,12 +255,19 @@ class TestWheel:
         assert done.stderr.splitlines()[-1] == "missing: aclnnFlashAttentionScore"
 
     def test_a_wait_that_never_ends_is_told(self) -> None:
-        with started(f"{QUEUED}torch.npu.empty_cache()", TASK_QUEUE_ENABLE="2") as process:
-            stop = threading.Timer(RUN_SECONDS, process.kill)
-            stop.start()
+        """What torch_npu does in ``empty_cache``, without its race: wait with Python's lock for a thread that calls."""
+        script = (
+            "import ctypes, sys, torch, torch_npu\n"
+            "torch.ones(1, device='npu')\n"
+            "entry = ctypes.CDLL('libascendcl.so').aclrtSynchronizeDevice\n"
+            "locked = ctypes.PyDLL(None)\n"
+            "sys.setswitchinterval(1000)\n"
+            "locked.pthread_create(ctypes.byref(ctypes.c_ulong()), None, entry, None)\n"
+            f"locked.sleep({RUN_SECONDS})\n"
+        )
+        with started(script, TASK_QUEUE_ENABLE="2") as process:
             told = any("set TASK_QUEUE_ENABLE=0" in line for line in process.stderr or ())
             process.kill()
-            stop.cancel()
         assert told
 
     def test_what_is_only_named_refuses_with_a_text(self) -> None:
