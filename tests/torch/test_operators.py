@@ -139,11 +139,29 @@ def results(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+WITHOUT_GRADIENT = [
+    "ada_layer_norm", "ada_layer_norm_backward", "ada_layer_norm_v2", "add_rms_norm", "gemma_rms_norm",
+    "group_norm_silu", "group_norm_silu_v2", "inplace_add_rms_norm", "instance_norm", "log_sigmoid_forward",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", FUNCTIONAL)
 def test_opcheck(name: str) -> None:
     # With gradients opcheck also compares them with those under AOTAutograd, with static and dynamic shapes.
-    torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, gradient=True)))
+    torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, gradient=name not in WITHOUT_GRADIENT)))
     torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, transposed=True)))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", WITHOUT_GRADIENT)
+def test_what_has_no_gradient_says_so(name: str) -> None:
+    """Backward passes went by it, with a warning."""
+    given = arguments(name, gradient=True)
+    in_place = name.startswith("inplace")
+    with pytest.raises(RuntimeError, match=rf"^{name}\(\): {'functions' if in_place else 'expected no argument to'}"):
+        main_result(getattr(A, name)(*given)).sum().backward()
+    with torch.no_grad():
+        assert not main_result(getattr(A, name)(*given)).requires_grad
 
 
 @pytest.mark.parametrize("name", FUNCTIONAL)

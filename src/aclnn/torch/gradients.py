@@ -13,10 +13,19 @@ from torch._functorch.utils import enable_single_level_autograd_function
 
 from aclnn.core.checks import MOST_DIMS
 from aclnn.core.products import CLASS_950, current_product
-from aclnn.operators import BY_NAME
+from aclnn.operators import BY_NAME, OPERATORS
 from aclnn.operators.gelu import TANH
 from aclnn.operators.selu import SCALE, SCALED_ALPHA
-from aclnn.torch.registration import LIBRARY, Direct, default_arguments, forward_ad, refuse_tangents, torch
+from aclnn.torch.registration import (
+    LIBRARY,
+    Direct,
+    default_arguments,
+    forward_ad,
+    is_functional,
+    no_gradient,
+    refuse_tangents,
+    torch,
+)
 
 Tensor = Any
 _OURS, _THEIRS = torch.ops.aclnn, torch.ops.aten
@@ -677,3 +686,23 @@ def _batch_norm_gradients(
 
 for _name in ("batch_norm_backward", "fast_batch_norm_backward"):
     _second(_name, _batch_norm_gradients)
+
+
+def _refuse(name: str) -> None:
+    """Have backward passes through an operator without a gradient fail; PyTorch would warn and go on without it."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
+
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        raise NotImplementedError(f"{name}(): expected no argument to require grad, as it has no gradient, got one")
+
+    _register(name, backward, setup)
+
+
+for _operator in filter(is_functional, OPERATORS):
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aclnn::{_operator.name}", "Autograd"):
+        if any(parameter.updated for parameter in _operator.inputs):
+            _overload = getattr(_OURS, _operator.name).default
+            LIBRARY.impl(_operator.name, no_gradient(_operator, _overload), "Autograd", with_keyset=True)
+        else:
+            _refuse(_operator.name)

@@ -431,7 +431,7 @@ def refuse_tangents(name: str, tensors: Iterable[Any]) -> None:
             raise NotImplementedError(f"{name}(): forward-mode differentiation is not supported; reverse mode is")
 
 
-def _no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
+def no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
     """Refuse to write into memory that a gradient would have to flow through; else go on below autograd."""
 
     def kernel(keyset: Any, *arguments: Any, **outs: Any) -> Any:
@@ -477,7 +477,7 @@ def _define(operator: Operator) -> None:
     LIBRARY.define(into_schema(operator), tags=tags)
     _implement(f"{operator.name}.into", operator, _into)
     into = getattr(torch.ops.aclnn, operator.name).into
-    LIBRARY.impl(f"{operator.name}.into", _no_gradient(operator, into), "Autograd", with_keyset=True)
+    LIBRARY.impl(f"{operator.name}.into", no_gradient(operator, into), "Autograd", with_keyset=True)
     LIBRARY.impl(f"{operator.name}.into", into_by_copying(operator), "Negative")
     LIBRARY.impl(returning, _returning(operator, into), "CompositeImplicitAutograd", with_keyset=True)
 
