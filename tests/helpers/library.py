@@ -1,0 +1,420 @@
+"""What every library-backed operator must pass: each check has a call that breaks it, each value is PyTorch's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Kind, Operator
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import LIBRARY_OPERATORS
+from tests.cases.table import (
+    GRID,
+    INVALID,
+    MODERN,
+    NINE,
+    NO_KERNEL,
+    NULL,
+    PRODUCTS,
+    Arguments,
+    T,
+    changed,
+    dtype,
+    shape,
+)
+from tests.helpers.calls import run
+
+Array = np.ndarray[Any, Any]
+torch: Any = pytest.importorskip("torch", reason="PyTorch is the reference of the library-backed operators")
+
+BY_NAME = {operator.name: operator for operator in LIBRARY_OPERATORS}
+FLOATING = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)
+INTEGERS = (D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
+COMPLEX = (D.COMPLEX64, D.COMPLEX128)
+TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
+REAL = (*FLOATING, *INTEGERS)
+ALL = (*REAL, D.BOOL, *COMPLEX)
+#: One rounding of each, or two: PyTorch fuses some products and sums of float32, and rounds alpha to the type before.
+UNITS = {
+    D.FLOAT: 2.0**-22,
+    D.FLOAT16: 2.0**-9,
+    D.BF16: 2.0**-6,
+    D.DOUBLE: 2.0**-50,
+    D.COMPLEX64: 2.0**-20,
+    D.COMPLEX128: 2.0**-50,
+}
+#: Planes of 5 × 4 in two samples of four channels; a kernel of 3 × 2 for two groups of channels.
+IMAGES, KERNELS, FOUND = (2, 4, 5, 4), (6, 2, 3, 2), (2, 6, 2, 5)
+
+
+def scalar(dtype: D, value: Any) -> Scalar:
+    return Scalar(dtype, np.asarray(value).astype(dtype.numpy).tobytes())
+
+
+def number_of(dtype: D) -> Scalar:
+    """A scalar as PyTorch gives one beside a tensor of that type."""
+    if dtype == D.BOOL:
+        return scalar(D.BOOL, True)
+    return scalar(D.INT64, 3) if dtype in INTEGERS else scalar(D.DOUBLE, 2.5)
+
+
+def wide(values: Any) -> Any:
+    return values.double()
+
+
+def precise(values: Any) -> Any:
+    return values.to(torch.complex128) if values.is_complex() else values.double()
+
+
+def first(a: Mapping[str, Any]) -> Any:
+    """The argument that some functions replace."""
+    return a["selfRef"] if "selfRef" in a else a["self"]
+
+
+def to_torch(array: Array) -> Any:
+    array = np.array(array, order="C")
+    if array.dtype == D.BF16.numpy:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def lerp(start: Any, end: Any, weight: Any) -> Any:
+    return torch.lerp(wide(start), wide(end), wide(weight) if isinstance(weight, torch.Tensor) else weight)
+
+
+def no_samples(operator: Operator, call: Arguments) -> Mapping[str, Any]:
+    """The tensors of a call, none along their first dimension."""
+    return {name: {"shape": (0, *call[name].shape[1:])} for name in tensors_of(operator)}
+
+
+class Placed:
+    """A view in the middle of memory whose other bytes must stay: strides forwards, backwards, with holes."""
+
+    def __init__(self, array: Array, layout: str) -> None:
+        shape, itemsize = array.shape, array.dtype.itemsize
+        self.memory = np.full(array.size * 4 * itemsize + 64 * itemsize, 0xA5, np.uint8)
+        flat = self.memory.view(array.dtype)[16:]
+        if layout == "contiguous" or not shape:
+            self.view = flat[: array.size].reshape(shape)
+        elif layout == "transposed":
+            self.view = flat[: array.size].reshape(shape[::-1]).T
+        else:
+            self.view = flat[: array.size * 2].reshape(*shape[:-1], -1)[..., ::-2]
+        self.view[...] = array
+        self.tensor = Tensor(
+            D.of_numpy(array.dtype),
+            shape,
+            [stride // itemsize for stride in self.view.strides],
+            address=self.view.__array_interface__["data"][0],
+            owner=self.memory,
+        )
+        self._outside = np.ones(self.memory.size, bool)
+        at = self.tensor.address - self.memory.ctypes.data
+        for index in itertools.product(*map(range, shape)):
+            begin = at + sum(i * s for i, s in zip(index, self.view.strides, strict=True))
+            self._outside[begin : begin + itemsize] = False
+        self._before = self.memory.copy()
+
+    def untouched_outside(self) -> bool:
+        return bool((self.memory == self._before)[self._outside].all())
+
+
+def tensors_of(operator: Operator) -> list[str]:
+    return [p.name for p in operator.parameters if p.is_tensor]
+
+
+def _of_type(operator: Operator, name: str, new: D) -> Mapping[str, Any]:
+    kind = operator.parameter(name).kind
+    if kind is Kind.DTYPE:
+        return {name: new}
+    return {name: Scalar(new, bytes(16))} if kind is Kind.SCALAR else dtype(new, name)
+
+
+class Break(NamedTuple):
+    change: Mapping[str, Any]
+    expected: str
+    dtype: D | None = None
+    """Of the valid call; None for any."""
+    product: Product = Product.ATLAS_A2
+
+
+Breaking = Callable[[Operator, str], Break]
+#: What breaks a check, by its title: from the operator and an argument that the check names.
+BREAKS: dict[str, Breaking] = {
+    "present": lambda o, name: Break({name: None}, "an object"),
+    "data type": lambda o, name: Break(
+        dtype(D.STRING, "self", "out")
+        if "same data type as self: out" in [check.name for check in o.checks[:2]]
+        else dtype(D.STRING, *(each for each in tensors_of(o) if each != "target"))
+        if o.name.startswith("nll") and name == "self"
+        else _of_type(o, name, D.STRING),
+        "data type",
+    ),
+    "same data type as self": lambda o, name: Break(
+        dtype(D.FLOAT16 if o.name.startswith(("nll", "ler")) else D.DOUBLE, name),
+        "ACL_INT32" if o.name == "bitwise_not" else "ACL_FLOAT",
+    ),
+    "promotable": lambda o, name: _unpromotable(o, name),
+    "holds the result": lambda o, name: _too_narrow(o, name),
+    "at most 8 dimensions": lambda o, name: Break(_nine(o, name), "at most 8 dimensions"),
+    "same shape as self": lambda o, name: Break(shape((5,) if o.name == "dot" else (3, 2), name), "shape ["),
+    "broadcasts with self": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
+    "broadcasts with selfRef": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
+    "broadcast shape of self and other": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
+    "broadcast shape of selfRef and other": lambda o, name: Break(shape((4, 2, 3), "other"), "shape [4, 2, 3]"),
+    "no private format": lambda o, name: Break(
+        {each: {"format": Format.FORMAT_FRACTAL_NZ} for each in ((name, "out") if o.name == "abs" else (name,))},
+        "ACL_FORMAT_ND",
+    ),
+    "same format as self": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "format ACL_FORMAT_ND"),
+    "one element": lambda o, name: Break(shape((2,), name), "one element"),
+    "no null among them": lambda o, name: Break({name: (T(D.FLOAT, GRID), None)}, "an object"),
+    "data type of each": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.STRING, GRID))}, "data type"),
+    "at most 8 dimensions each": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, NINE))}, "at most 8"),
+    "same data type as selfRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "same data type as gradOutput": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "shape is the result": lambda o, name: Break(shape((7, 7), name), "the result"),
+    "real number": lambda o, name: Break({name: scalar(D.COMPLEX64, 1j)}, "real number"),
+    "dimension of self": lambda o, name: Break({name: 2}, "from -2 to 1"),
+    "same shape as input": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "allowed value": lambda o, name: Break({name: 5}, "0, 1 or 2" if name in ("mode", "reduce") else "0, 1, 2, 3 or 4"),
+}
+#: Where they are not "parameter invalid".
+CODES = dict.fromkeys(("present", "no null among them", "a bound"), NULL)
+
+
+def _unpromotable(operator: Operator, name: str) -> Break:
+    if operator.name == "eq_tensor":
+        return Break(dtype(D.UINT64, name), "promotes with", product=Product.ASCEND_950)
+    if operator.parameter(name).kind is Kind.SCALAR and D.STRING not in operator.support[Product.ATLAS_A2]:
+        listed = any(check.name.startswith("data type") and name in check.name for check in operator.checks)
+        return Break(_of_type(operator, name, D.UINT16 if listed else D.HIFLOAT8), "promotes with", D.INT32)
+    return Break(_of_type(operator, name, D.UINT16), "promotes with", D.INT32)
+
+
+def _too_narrow(operator: Operator, name: str) -> Break:
+    if operator.name in ("inplace_addcmul", "inplace_addcdiv"):
+        return Break(dtype(D.FLOAT, "tensor1"), "ACL_FLOAT", D.INT64)
+    if operator.name.startswith(("inplace_pow", "inplace_clamp", "inplace_hardtanh")):
+        second = operator.parameters[1]
+        change = {second.name: scalar(D.FLOAT, 1)} if second.kind is Kind.SCALAR else dtype(D.FLOAT, second.name)
+        return Break(change, "ACL_FLOAT", D.INT32, Product.ASCEND_950)
+    if operator.name.startswith("bitwise"):
+        return Break(dtype(D.BOOL, name), "ACL_INT", D.INT32)
+    if operator.name == "mean":
+        return Break(dtype(D.INT32, name), "ACL_FLOAT")
+    if name != "selfRef":
+        product = Product.ASCEND_950 if operator.name == "muls" else Product.ATLAS_A2
+        return Break(dtype(D.INT32, name), "ACL_FLOAT", D.FLOAT, product)
+    if operator.name == "inplace_divs":
+        return Break({}, "ACL_FLOAT", D.INT32, Product.ASCEND_950)
+    if operator.parameter("other").kind is Kind.SCALAR:
+        return Break({"other": scalar(D.FLOAT, 1)}, "ACL_FLOAT", D.INT32, Product.ASCEND_950)
+    return Break(dtype(D.FLOAT, "other"), "ACL_FLOAT", D.INT32)
+
+
+def _nine(operator: Operator, name: str) -> Mapping[str, Any]:
+    # Where the shapes are compared before, all have as many.
+    titles = [check.name for check in operator.checks]
+    before = titles[: next(at for at, title in enumerate(titles) if title.startswith("at most 8"))]
+    compared = any(title.startswith(("same shape", "broadcasts")) for title in before)
+    return shape(NINE, *(tensors_of(operator) if compared else [name]))
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, T):
+        return Tensor(value.dtype, value.shape, format=value.format)
+    return tuple(map(_described, value)) if type(value) is tuple else value
+
+
+def described(arguments: Arguments) -> dict[str, Any]:
+    return {name: _described(value) for name, value in arguments.items()}
+
+
+def values(dtype: D, shape: tuple[int, ...], random: np.random.Generator) -> Array:
+    if dtype == D.BOOL:
+        return random.integers(0, 2, shape).astype(bool)
+    if dtype in INTEGERS:
+        return random.integers(1 if dtype == D.UINT8 else -9, 10, shape).astype(dtype.numpy)
+    found = random.normal(size=shape) * 3
+    if dtype in COMPLEX:
+        found = found + 1j * random.normal(size=shape)
+    return found.astype(dtype.numpy)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The operators of one module, what a valid call of each is, and PyTorch's answer to it."""
+
+    operators: tuple[Operator, ...]
+    references: Mapping[str, Callable[[Mapping[str, Any]], Any]]
+    """PyTorch's answer: from tensors, numbers and attributes by C name."""
+    calls: Mapping[str, Callable[[D], Arguments]] = field(default_factory=dict)
+    """What a valid call has beyond tensors of one type and shape."""
+    dtypes: Mapping[str, tuple[D, ...]] = field(default_factory=dict)
+    default: tuple[D, ...] = ALL
+    """The data types of valid calls of operators that ``dtypes`` does not list."""
+    empty: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What an empty call has that are not tensors of shape (0, 3)."""
+    breaks: Mapping[str, Breaking] = field(default_factory=dict)
+    """What breaks a check, before those that several subjects share."""
+    indices: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Indices, by operator and argument, with how many there are."""
+    numbers: Callable[[str, str, Array], Array] = lambda operator, name, array: array
+    """An argument's values in the place of random ones."""
+    plain: Collection[str] = ()
+    """Operators whose arguments are contiguous."""
+    code: int = INVALID
+    """The status of a check that ``codes`` does not list."""
+    codes: Mapping[str, int] = field(default_factory=dict)
+    terms: int = 1
+    """By how many times a result of float32 may be farther from float64's than one rounding."""
+
+    def dtypes_of(self, operator: Operator) -> tuple[D, ...]:
+        return self.dtypes.get(operator.name, self.default)
+
+    def usual(self, operator: Operator) -> D:
+        return D.FLOAT if D.FLOAT in self.dtypes_of(operator) else D.INT32
+
+    def valid(self, operator: Operator, dtype: D) -> Arguments:
+        common: Arguments = {}
+        for parameter in operator.parameters:
+            common[parameter.name] = number_of(dtype) if parameter.kind is Kind.SCALAR else T(dtype, GRID)
+        return common | self.calls.get(operator.name, lambda d: {})(dtype)
+
+    def rows(self) -> Iterator[Any]:
+        for operator in self.operators:
+            for check in operator.checks:
+                title, _, listed = check.name.partition(": ")
+                names = [name for name in listed.partition(" (")[0].split(", ") if name]
+                if title == "promotable":
+                    names = names[1:]
+                if check.name.startswith("at most 8") and operator.name in ("inplace_add", "inplace_sub"):
+                    names = names[:1]
+                for name in names:
+                    yield pytest.param(operator, check, title, name, id=f"{operator.name}-{title}-{name}")
+
+    def place(self, operator: Operator, name: str, value: T, layout: str, random: np.random.Generator) -> Placed:
+        """Values for an argument, in memory."""
+        array = values(value.dtype, value.shape, random)
+        if (operator.name, name) in self.indices:
+            array = array % self.indices[operator.name, name]
+        array = self.numbers(operator.name, name, array).astype(array.dtype)
+        return Placed(array, "contiguous" if operator.name in self.plain else layout)
+
+
+class LibraryTests:
+    """A subclass names its subject."""
+
+    subject: ClassVar[Subject]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "check" in metafunc.fixturenames:
+            metafunc.parametrize(("operator", "check", "title", "name"), [*self.subject.rows()])
+        elif "operator" in metafunc.fixturenames:
+            metafunc.parametrize("operator", self.subject.operators, ids=lambda operator: operator.name)
+
+    def test_every_check_refuses(self, operator: Operator, check: Any, title: str, name: str) -> None:
+        broken = (BREAKS | self.subject.breaks)[title](operator, name)
+        call = self.subject.valid(operator, broken.dtype or self.subject.usual(operator))
+        arguments = described(changed(call, broken.change))
+        first = next(each for each in operator.checks if each.complaint(Call(operator, arguments, broken.product)))
+        assert first is check
+        with pytest.raises(AclnnError) as caught:
+            prepare(operator, arguments, broken.product)
+        function, argument, text = caught.value.message.split(": ", 2)
+        expected, got = text.rsplit(", got ", 1)
+        code = (CODES | self.subject.codes).get(title, self.subject.code)
+        assert (caught.value.code, function) == (code, operator.function)
+        # A relation is told of one of the arguments.
+        assert argument.partition("[")[0] == name or title in ("converts to dtype", "data type")
+        assert expected.startswith("expected ")
+        assert broken.expected in expected
+        assert got
+
+    def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
+        for product in PRODUCTS:
+            arguments = described(self.subject.valid(operator, self.subject.usual(operator)))
+            if product in operator.support:
+                prepare(operator, arguments, product)
+                continue
+            with pytest.raises(AclnnError, match="product with a kernel") as caught:
+                prepare(operator, arguments, product)
+            assert caught.value.code == NO_KERNEL
+            required = operator.checks[0].name.removeprefix("present: ").split(", ")[0]
+            with pytest.raises(AclnnError, match="got null"):
+                prepare(operator, arguments | {required: None}, product)
+
+    def test_bfloat16_is_refused_where_the_product_lacks_it(self, operator: Operator) -> None:
+        for product in set(operator.support) - set(MODERN):
+            if D.BF16 in self.subject.dtypes_of(operator):
+                with pytest.raises(AclnnError) as caught:
+                    prepare(operator, described(self.subject.valid(operator, D.BF16)), product)
+                assert caught.value.code == INVALID
+
+    @pytest.mark.parametrize("layout", ["contiguous", "transposed", "reversed with holes"])
+    def test_values_are_pytorchs(self, operator: Operator, layout: str) -> None:
+        random = np.random.default_rng(7)
+        for d in self.subject.dtypes_of(operator):
+            placed: dict[str, Placed] = {}
+            arguments, expected_of = {}, {}
+            for name, value in self.subject.valid(operator, d).items():
+                if isinstance(value, T):
+                    placed[name] = self.subject.place(operator, name, value, layout, random)
+                    arguments[name], expected_of[name] = placed[name].tensor, to_torch(placed[name].view)
+                elif type(value) is tuple and any(isinstance(each, T) for each in value):
+                    listed = [each and self.subject.place(operator, name, each, layout, random) for each in value]
+                    placed |= {f"{name}[{at}]": each for at, each in enumerate(listed) if each}
+                    arguments[name] = tuple(each and each.tensor for each in listed)
+                    expected_of[name] = [each and to_torch(each.view) for each in listed]
+                else:
+                    arguments[name] = value
+                    expected_of[name] = value.value.item() if isinstance(value, Scalar) else value
+            expected = self.subject.references[operator.name](expected_of)
+            run(prepare(operator, arguments, Product.ATLAS_A2))
+            (output,) = [p for p in operator.parameters if p.kind is Kind.OUTPUT_LIST] or [operator.outputs[0]]
+            outs = (
+                [f"{output.name}[{at}]" for at in range(len(arguments[output.name]))]
+                if output.kind is Kind.OUTPUT_LIST
+                else [p.name for p in operator.outputs]
+            )
+            for name, result in zip(outs, expected if isinstance(expected, (tuple, list)) else [expected], strict=True):
+                out = placed[name]
+                # A selection takes the first part of its memory.
+                got = (
+                    out.view
+                    if out.tensor.shape == out.view.shape
+                    else out.view.flatten()[: math.prod(out.tensor.shape)]
+                )
+                is_complex = result.is_complex() or out.tensor.dtype in COMPLEX
+                wanted = result.to(torch.complex128 if is_complex else torch.float64).numpy()
+                tolerance = UNITS.get(out.tensor.dtype, 0.0) * (self.subject.terms if d == D.FLOAT else 1)
+                np.testing.assert_allclose(
+                    got.astype(wanted.dtype).reshape(wanted.shape),
+                    wanted,
+                    rtol=tolerance,
+                    atol=4 * tolerance,
+                    err_msg=d.c_name,
+                )
+            assert all(each.untouched_outside() for each in placed.values()), d
+
+    def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
+        empty: dict[str, Any] = {name: {"shape": (0, 3)} for name in tensors_of(operator)}
+        empty |= self.subject.empty.get(operator.name, {})
+        call = self.subject.valid(operator, self.subject.usual(operator))
+        executor = prepare(operator, described(changed(call, empty)), Product.ATLAS_A2)
+        room = np.zeros(1 << 12, np.uint8)
+        for tensor in executor.tensors.values():
+            tensor.address = room.ctypes.data
+        executor.run()

@@ -1,0 +1,163 @@
+"""Sums, products, quotients, powers, extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import arithmetic
+from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import (
+    BY_NAME,
+    COMPLEX,
+    FLOATING,
+    INTEGERS,
+    REAL,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    first,
+    precise,
+    scalar,
+    torch,
+)
+
+#: Functions of two operands that exclude complex ones, by PyTorch's name.
+OF_TWO = {
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "remainder_tensor_tensor": "remainder",
+    "remainder_tensor_scalar": "remainder",
+    "fmod_tensor": "fmod",
+    "fmod_scalar": "fmod",
+    "floor_divide": "floor_divide",
+    "floor_divides": "floor_divide",
+}
+#: Their second operand is not 0.
+DIVIDING = (*OF_TWO, "div_mod", "div_mods")
+
+
+def _whole(a: Mapping[str, Any]) -> list[Any]:
+    """Two operands; 16-bit ones, for which PyTorch rounds between two steps, as float64."""
+    return [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in (a["self"], a["other"])]
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    return torch.pow(
+        *(
+            x if not isinstance(x, torch.Tensor) or not (x.is_floating_point() or x.is_complex()) else precise(x)
+            for x in (base, exponent)
+        )
+    )
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "div": lambda d: {"out": T(D.FLOAT if d in (*INTEGERS, D.BOOL) else d, GRID)},
+    "divs": lambda d: {"out": T(D.FLOAT if d in (*INTEGERS, D.BOOL) else d, GRID)},
+    **{name: lambda d: {"mode": 2 if d in INTEGERS else 1} for name in ("div_mod", "div_mods")},
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    "inplace_div": (*FLOATING, *COMPLEX),
+    "inplace_divs": (*FLOATING, *COMPLEX),
+    **dict.fromkeys(("maximum", "minimum"), (*REAL, D.BOOL)),
+    **dict.fromkeys(DIVIDING[2:], REAL),
+    **{
+        f"{where}pow_{kind}": (*REAL, *COMPLEX)
+        for kind in ("tensor_scalar", "tensor_tensor", "scalar_tensor")
+        for where in ("", "inplace_")
+    },
+    "rsubs": (*REAL, *COMPLEX),
+    # PyTorch subtracts no booleans.
+    **dict.fromkeys(("sub", "inplace_sub", "subs", "inplace_subs"), (*REAL, *COMPLEX)),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "add": lambda a: torch.add(a["self"], a["other"], alpha=a["alpha"]),
+    "inplace_add": lambda a: torch.add(a["selfRef"], a["other"], alpha=a["alpha"]),
+    "adds": lambda a: torch.add(a["self"], a["other"], alpha=a["alpha"]),
+    "inplace_adds": lambda a: torch.add(a["selfRef"], a["other"], alpha=a["alpha"]),
+    "sub": lambda a: torch.sub(a["self"], a["other"], alpha=a["alpha"]),
+    "inplace_sub": lambda a: torch.sub(a["selfRef"], a["other"], alpha=a["alpha"]),
+    "subs": lambda a: torch.sub(a["self"], a["other"], alpha=a["alpha"]),
+    "inplace_subs": lambda a: torch.sub(a["selfRef"], a["other"], alpha=a["alpha"]),
+    "mul": lambda a: a["self"] * a["other"],
+    "inplace_mul": lambda a: a["selfRef"] * a["other"],
+    "muls": lambda a: a["self"] * a["other"],
+    "inplace_muls": lambda a: a["selfRef"] * a["other"],
+    "div": lambda a: a["self"] / a["other"],
+    "inplace_div": lambda a: a["selfRef"] / a["other"],
+    "divs": lambda a: a["self"] / a["other"],
+    "inplace_divs": lambda a: a["selfRef"] / a["other"],
+    **{name: lambda a, word=word: getattr(torch, word)(*_whole(a)) for name, word in OF_TWO.items()},
+    "div_mod": lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc"),
+    "div_mods": lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc"),
+    "rsubs": lambda a: torch.rsub(a["self"], a["other"], alpha=a["alpha"]),
+    **{
+        f"{where}pow_{kind}": lambda a: _power(first(a), a["exponent"])
+        for kind in ("tensor_scalar", "tensor_tensor", "scalar_tensor")
+        for where in ("", "inplace_")
+    },
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "converts to the result's data type": lambda o, name: Break(
+        {name: scalar(D.FLOAT, 1)}, "converts to ACL_INT32", D.INT32
+    ),
+    "same shape as exponent": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
+    "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if name == "other" and operator in ("add", "mul", "maximum"):
+        return array[:1]  # broadcast
+    return array + (array == 0) if name == "other" and operator in DIVIDING else array
+
+
+class TestArithmetic(LibraryTests):
+    subject = Subject(
+        arithmetic.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, numbers=numbers, breaks=BREAKS
+    )
+
+
+def test_products_of_sixteen_bits_are_not_rounded_before_they_are_added() -> None:
+    a, b = np.array([-(1 + 2.0**-9)], np.float16), np.array([1 + 2.0**-10], np.float16)
+    tensors = {
+        name: Tensor(D.FLOAT16, (1,), address=array.__array_interface__["data"][0], owner=array)
+        for name, array in (("self", a), ("other", b))
+    }
+    out = Placed(np.zeros(1, np.float16), "contiguous")
+    alpha = {"alpha": scalar(D.DOUBLE, 1 + 2.0**-10)}
+    prepare(BY_NAME["add"], tensors | alpha | {"out": out.tensor}, Product.ATLAS_A2).run()
+    assert out.view[0] == 2.0**-20
+
+
+def test_booleans_and_an_integer_scalar_are_added_as_integers() -> None:
+    x, out = np.array([True, False]), Placed(np.zeros(2, np.int64), "contiguous")
+    self = Tensor(D.BOOL, (2,), address=x.__array_interface__["data"][0], owner=x)
+    scalars = {"other": scalar(D.INT64, 3), "alpha": scalar(D.INT64, 2)}
+    for product in (Product.ATLAS_A2, Product.ASCEND_950):
+        prepare(BY_NAME["adds"], {"self": self, **scalars, "out": out.tensor}, product).run()
+        assert out.view.tolist() == [7, 6]
+
+
+def test_a_scalar_takes_the_tensors_type_before_it_is_used() -> None:
+    """A float16 times 0.1 is a float16 times the float16 nearest to 0.1 on Atlas A2, the float32 on Ascend 950."""
+    x = np.array([3.0], np.float16)
+    for product, factor in ((Product.ATLAS_A2, np.float16(0.1)), (Product.ASCEND_950, np.float32(0.1))):
+        out = Placed(np.zeros(1, np.float32), "contiguous")
+        self = Tensor(D.FLOAT16, (1,), address=x.__array_interface__["data"][0], owner=x)
+        prepare(BY_NAME["muls"], {"self": self, "other": scalar(D.DOUBLE, 0.1), "out": out.tensor}, product).run()
+        exact = np.float32(3) * np.float32(factor)
+        assert out.view[0] == (exact if product is Product.ASCEND_950 else np.float32(np.float16(exact)))

@@ -1,0 +1,67 @@
+"""Comparisons, logic, finiteness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.library import comparison
+from tests.cases.table import GRID, Arguments, T, dtype
+from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, first, torch, wide
+
+COMPARISONS = {f"{name}_{kind}": name for name in ("eq", "ne", "gt", "ge", "lt", "le") for kind in ("tensor", "scalar")}
+
+
+LOGIC = ("logical_and", "logical_or", "logical_xor", "inplace_logical_and", "inplace_logical_or")
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "is_close": lambda d: {"rtol": 0.5, "atol": 1.0, "equal_nan": True, "out": T(D.BOOL, GRID)},
+    "equal": lambda d: {"out": T(D.BOOL, (1,))},
+    **{
+        name: lambda d: {"out": T(D.BOOL, GRID)}
+        for name in (*COMPARISONS, *LOGIC[:3], "is_finite", "is_pos_inf", "is_neg_inf")
+    },
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    **{name: (*REAL, D.BOOL) for name in COMPARISONS if name[:2] in ("gt", "ge", "lt", "le")},
+    **dict.fromkeys(("is_finite", "is_pos_inf", "is_neg_inf", "is_close"), (*REAL, D.BOOL)),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    **{name: lambda a, word=word: getattr(torch, word)(a["self"], a["other"]) for name, word in COMPARISONS.items()},
+    **{
+        name: lambda a, name=name: getattr(torch, name.removeprefix("inplace_"))(first(a), a["other"]) for name in LOGIC
+    },
+    "is_finite": lambda a: a["self"].isfinite(),
+    "is_pos_inf": lambda a: a["self"].isposinf(),
+    "is_neg_inf": lambda a: a["self"].isneginf(),
+    "is_close": lambda a: torch.isclose(wide(a["self"]), wide(a["other"]), 0.5, 1.0, True),
+    "equal": lambda a: torch.tensor([torch.equal(a["self"], a["other"])]),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "equal": {"out": {"shape": ()}},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "data type ACL_BOOL": lambda o, name: Break(dtype(D.UINT8, name), "ACL_BOOL"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    return array[:1] if name == "other" and operator in COMPARISONS else array  # broadcast
+
+
+class TestComparison(LibraryTests):
+    subject = Subject(
+        comparison.OPERATORS,
+        numbers=numbers,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+    )

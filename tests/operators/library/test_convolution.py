@@ -1,0 +1,139 @@
+"""Convolutions of every rank with their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import convolution
+from tests.cases.table import Arguments, T, shape
+from tests.helpers.library import (
+    BY_NAME,
+    FOUND,
+    IMAGES,
+    KERNELS,
+    TRAINED,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    to_torch,
+    torch,
+    wide,
+)
+
+CONVOLUTION = {"stride": (2, 1), "padding": (1, 1), "dilation": (2, 1), "transposed": False, "outputPadding": (0, 0)}
+
+
+def convolved(d: D) -> Arguments:
+    return {"input": T(d, IMAGES), "weight": T(d, KERNELS), "groups": 2, "cubeMathType": 0} | CONVOLUTION
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "convolution": lambda d: convolved(d) | {"bias": T(d, (6,)), "output": T(d, FOUND)},
+    "convolution_backward": lambda d: (
+        convolved(d)
+        | {
+            "gradOutput": T(d, FOUND),
+            "biasSizes": (6,),
+            "outputMask": (True, True, True),
+            "gradInput": T(d, IMAGES),
+            "gradWeight": T(d, KERNELS),
+            "gradBias": T(d, (6,)),
+        }
+    ),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "convolution": lambda a: torch.ops.aten.convolution(
+        wide(a["input"]), wide(a["weight"]), wide(a["bias"]), (2, 1), (1, 1), (2, 1), False, (0, 0), 2
+    ),
+    "convolution_backward": lambda a: torch.ops.aten.convolution_backward(
+        *(wide(a[name]) for name in ("gradOutput", "input", "weight")),
+        *((6,), (2, 1), (1, 1), (2, 1), False, (0, 0), 2, (True, True, True)),
+    ),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "convolution": {
+        "input": {"shape": (0, *IMAGES[1:])},
+        "output": {"shape": (0, *FOUND[1:])},
+        "weight": {"shape": KERNELS},
+        "bias": {"shape": (6,)},
+    },
+    "convolution_backward": {
+        "gradOutput": {"shape": (0, *FOUND[1:])},
+        "input": {"shape": (0, *IMAGES[1:])},
+        "weight": {"shape": KERNELS},
+        "gradInput": {"shape": (0, *IMAGES[1:])},
+        "gradWeight": {"shape": KERNELS},
+        "gradBias": {"shape": (6,)},
+    },
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "3 to 5 dimensions": lambda o, name: Break(shape((2, 4), name), "3 to 5" if name == "input" else "4 dimensions"),
+    "as many as dimensions": lambda o, name: Break({name: (1, 1, 1)}, "2"),
+    "at least": lambda o, name: Break({name: (-1, 1)}, "of at least"),
+    "channels": lambda o, name: Break(
+        {"groups": 0} if name == "groups" else shape((2, 3, 5, 4) if name == "input" else (5, 2, 3, 2), name),
+        {"groups": "at least 1", "input": "4 channels", "weight": "a multiple of 2"}[name],
+    ),
+    "shape of the convolution": lambda o, name: Break(shape((2, 6, 2, 4), name), "[2, 6, 2, 5]"),
+    "one a channel": lambda o, name: Break(shape((4,), name), "[6]"),
+    "0 to 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
+    "three values": lambda o, name: Break({name: (True, True)}, "3 values"),
+    "wanted": lambda o, name: Break(
+        {name: None} if name == "gradBias" else shape((2, 4, 5, 5), name), "a tensor" if name == "gradBias" else "shape"
+    ),
+}
+
+
+class TestConvolution(LibraryTests):
+    subject = Subject(
+        convolution.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        default=TRAINED,
+        terms=8,  # sums of up to 60, to 100
+    )
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutions_of_every_rank_with_their_gradients(rank: int, transposed: bool) -> None:
+    random = np.random.default_rng(rank)
+    stride, pads, dilation = ((2, 1, 2)[:rank], (1, 0, 2)[:rank], (1, 2, 1)[:rank])
+    more = (1, 0, 0)[:rank] if transposed else (0,) * rank
+    x = random.normal(size=(2, 4, *(7, 6, 5)[:rank])).astype(np.float32)
+    w = random.normal(size=(4, 3, *(3, 2, 3)[:rank]) if transposed else (6, 2, *(3, 2, 3)[:rank])).astype(np.float32)
+    attributes = (stride, pads, dilation, transposed, more, 2)
+    y = torch.ops.aten.convolution(wide(to_torch(x)), wide(to_torch(w)), None, *attributes)
+    dy = random.normal(size=tuple(y.shape)).astype(np.float32)
+    wanted = torch.ops.aten.convolution_backward(
+        *(wide(to_torch(each)) for each in (dy, x, w)), [6], *attributes, (True, True, True)
+    )
+    given = {name: Placed(array, "transposed") for name, array in (("gradOutput", dy), ("input", x), ("weight", w))}
+    outs = {
+        name: Placed(np.zeros(tuple(result.shape), np.float32), "contiguous")
+        for name, result in zip(("output", "gradInput", "gradWeight", "gradBias"), (y, *wanted), strict=True)
+    }
+    call = dict(
+        zip(("stride", "padding", "dilation", "transposed", "outputPadding", "groups"), attributes, strict=True)
+    )
+    call |= {name: each.tensor for name, each in {**given, **outs}.items()}
+    call |= {"bias": None, "cubeMathType": 0, "biasSizes": (6,), "outputMask": (True, True, True)}
+    for operator in ("convolution", "convolution_backward"):
+        chosen = {p.name: call[p.name] for p in BY_NAME[operator].parameters}
+        prepare(BY_NAME[operator], chosen, Product.ATLAS_A2).run()
+    for out, result in zip(outs.values(), (y, *wanted), strict=True):
+        np.testing.assert_allclose(out.view, result.numpy(), rtol=1e-5, atol=1e-5)

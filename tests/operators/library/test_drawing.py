@@ -1,0 +1,147 @@
+"""Random numbers, dropouts and their masks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import drawing
+from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    BY_NAME,
+    FLOATING,
+    REAL,
+    TRAINED,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    scalar,
+    torch,
+    wide,
+)
+
+DRAWN = {"seed": 5, "offset": 3}
+
+
+def _bits(mask: Any, count: int) -> Any:
+    """The first bits of a mask, the lowest of each byte first."""
+    return torch.tensor([(int(mask.flatten()[at // 8]) >> at % 8) & 1 for at in range(count)])
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "dropout_gen_mask_v2": lambda d: {
+        "shape": (3, 50),
+        "prob": 0.0,
+        "seed": 5,
+        "offset": 0,
+        "probDataType": D.FLOAT,
+        "out": T(D.UINT8, (2, 16)),
+    },
+    "dropout_v3": lambda d: (
+        DRAWN | {"input": T(d, GRID), "optionalNoiseShape": None, "p": 0.0, "maskOut": T(D.UINT8, (16,))}
+    ),
+    "inplace_normal": lambda d: DRAWN | {"mean": 1.5, "std": 0.0},
+    "inplace_uniform": lambda d: DRAWN | {"low": 2.0, "high": 2.0},
+    "inplace_bernoulli": lambda d: DRAWN | {"prob": scalar(D.DOUBLE, 1)},
+    "inplace_random": lambda d: DRAWN | {"low": 3, "high": 4},
+    "randperm": lambda d: DRAWN | {"n": 1, "out": T(d, (1,))},
+    "dropout_do_mask": lambda d: {"mask": T(D.UINT8, (4, 4)), "prob": 0.75},
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    "dropout_gen_mask_v2": (D.UINT8,),
+    "dropout_do_mask": TRAINED,
+    "dropout_v3": TRAINED,
+    "inplace_normal": FLOATING,
+    **dict.fromkeys(("inplace_uniform", "randperm"), REAL),
+    **dict.fromkeys(("inplace_bernoulli", "inplace_random"), (*REAL, D.BOOL)),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
+    "inplace_normal": lambda a: torch.full(GRID, 1.5),
+    "inplace_uniform": lambda a: torch.full(GRID, 2.0),
+    "inplace_bernoulli": lambda a: torch.ones(GRID),
+    "inplace_random": lambda a: torch.full_like(a["selfRef"], 3),
+    "randperm": lambda a: torch.zeros(1),
+    "dropout_gen_mask_v2": lambda a: torch.full((2, 16), 255),
+    "dropout_do_mask": lambda a: wide(a["self"]) * 4 * _bits(a["mask"], 6).reshape(GRID),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "dropout_v3": {"optionalNoiseShape": None, "maskOut": {"shape": (0,)}},
+    "randperm": {"n": 0, "out": {"shape": (0,)}},
+    "dropout_gen_mask_v2": {"shape": (0, 3), "out": {"shape": (0,)}},
+    "dropout_do_mask": {"mask": {"shape": (0,)}},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "from 0 to 1": lambda o, name: Break(
+        {name: scalar(D.DOUBLE, 1.5) if o.name == "inplace_bernoulli" else 1.5}, "from 0 to 1"
+    ),
+    "a bit for each element": lambda o, name: Break(shape((15,), name), "elements"),
+    "at least 0": lambda o, name: Break({name: -1.0}, "at least 0"),
+    "less than high": lambda o, name: Break({name: 4}, "less than high"),
+    "at most high": lambda o, name: Break({name: 3.0}, "at most high"),
+    "as many as n": lambda o, name: Break(shape((2,), name), "shape [1]"),
+    "no shape of noise": lambda o, name: Break({name: T(D.INT64, (2,))}, "null"),
+    "same data type as input": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+}
+
+
+class TestDrawing(LibraryTests):
+    subject = Subject(drawing.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS)
+
+
+def test_a_dropout_keeps_as_many_as_its_probability_says() -> None:
+    masks = []
+    for seed, offset in ((1, 0), (1, 0), (1, 10), (2, 0)):
+        out = Placed(np.zeros(12_512, np.uint8), "contiguous")
+        arguments = {"shape": (1000, 100), "prob": 0.25, "seed": seed, "offset": offset, "probDataType": D.FLOAT}
+        prepare(BY_NAME["dropout_gen_mask_v2"], arguments | {"out": out.tensor}, Product.ATLAS_A2).run()
+        masks.append(np.unpackbits(out.view)[:100_000])
+        assert abs(masks[-1].mean() - 0.75) < 0.007  # five standard deviations
+    assert (masks[0] == masks[1]).all()
+    assert abs(np.corrcoef(masks[1:])[~np.eye(3, dtype=bool)]).max() < 0.016
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "mean", "deviation"),
+    [
+        ("inplace_normal", {"mean": 1.0, "std": 2.0}, 1.0, 2.0),
+        ("inplace_uniform", {"low": -1.0, "high": 3.0}, 1.0, 4 / math.sqrt(12)),
+        ("inplace_bernoulli", {"prob": scalar(D.DOUBLE, 0.25)}, 0.25, math.sqrt(3) / 4),
+        ("inplace_random", {"low": -2, "high": 3}, 0.0, math.sqrt(2)),
+    ],
+)
+def test_random_numbers_have_their_distribution(
+    name: str, attributes: Mapping[str, Any], mean: float, deviation: float
+) -> None:
+    drawn = []
+    for seed, offset in ((1, 0), (1, 0), (1, 4), (2, 0)):
+        out = Placed(np.zeros(100_000, np.float32), "contiguous")
+        arguments = {"selfRef": out.tensor, "seed": seed, "offset": offset, **attributes}
+        prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
+        drawn.append(out.view.copy())
+        assert abs(drawn[-1].mean() - mean) < 5 * deviation / math.sqrt(100_000)
+        assert abs(drawn[-1].std() / deviation - 1) < 0.02
+    assert (drawn[0] == drawn[1]).all()
+    # Nor does one stream begin later in another.
+    assert not np.isin(drawn[0][:3], drawn[2]).all() or name in ("inplace_bernoulli", "inplace_random")
+    assert abs(np.corrcoef(drawn[1:])[~np.eye(3, dtype=bool)]).max() < 0.016
+
+
+def test_a_permutation_has_every_number_once() -> None:
+    out = Placed(np.zeros(1000, np.int64), "contiguous")
+    prepare(BY_NAME["randperm"], {"n": 1000, "seed": 1, "offset": 0, "out": out.tensor}, Product.ATLAS_A2).run()
+    assert sorted(out.view) == [*range(1000)]
+    assert (out.view != np.arange(1000)).any()

@@ -1,0 +1,130 @@
+"""Selecting, replacing, adding, sorting by indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.library import indexing
+from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import IMAGES, REAL, Array, Break, Breaking, LibraryTests, Subject, first, precise, torch
+
+
+def _precise_number(values: Any) -> Any:
+    return precise(values) if values.is_floating_point() or values.is_complex() else values
+
+
+def _scattered(values: Any, index: Any, source: Any, adds: bool) -> Any:
+    """Of indices that occur once."""
+    if not adds:
+        return values.scatter(-1, index, source)
+    more = torch.zeros_like(values).scatter(-1, index, source)
+    return values | more if values.dtype == torch.bool else values + more
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "index": lambda d: {
+        "self": T(d, IMAGES),
+        "indices": (None, T(D.INT64, (3, 1)), T(D.INT32, (2,))),
+        "out": T(d, (2, 3, 2, 4)),
+    },
+    "index_put_impl": lambda d: {
+        "indices": (T(D.INT64, (4,)),),
+        "values": T(d, (4, 3)),
+        "accumulate": d not in (D.FLOAT16, D.BF16),
+        "unsafe": False,
+    },
+    "index_select": lambda d: {"dim": -1, "index": T(D.INT64, (4,)), "out": T(d, (2, 4))},
+    "gather": lambda d: {"dim": 1, "index": T(D.INT64, (2, 5)), "out": T(d, (2, 5))},
+    **{
+        name: lambda d: {"dim": -1, "index": T(D.INT64, (1, 3)), "reduce": int(d in (D.FLOAT, D.INT32))}
+        for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value", "scatter_add")
+    },
+    "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
+    "sort": lambda d: {"stable": True, "dim": 0, "descending": True, "indicesOut": T(D.INT64, GRID)},
+    "topk": lambda d: {
+        "k": 2,
+        "dim": -1,
+        "largest": False,
+        "sorted": True,
+        "valuesOut": T(d, (2, 2)),
+        "indicesOut": T(D.INT64, (2, 2)),
+    },
+    "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
+    "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(("sort", "topk"), (*REAL, D.BOOL)),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
+    "index_put_impl": lambda a: a["selfRef"].index_put((a["indices"][0],), a["values"], a["accumulate"]),
+    "index_select": lambda a: a["self"].index_select(-1, a["index"]),
+    "gather": lambda a: a["self"].gather(1, a["index"]),
+    **{
+        name: lambda a: _scattered(first(a), a["index"], a["src"] if "src" in a else a["value"], a["reduce"])
+        for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value")
+    },
+    "scatter_add": lambda a: _scattered(a["self"], a["index"], a["src"], adds=True),
+    "index_add": lambda a: (
+        a["self"] | torch.zeros_like(a["self"]).index_put((a["index"].long(),), a["source"], True)
+        if a["self"].dtype == torch.bool
+        else _precise_number(a["self"]).index_add(0, a["index"], _precise_number(a["source"]), alpha=a["alpha"])
+    ),
+    "sort": lambda a: tuple(a["self"].sort(dim=0, descending=True, stable=True)),
+    "topk": lambda a: tuple(each[:, :2] for each in a["self"].sort(dim=1, stable=True)),
+    "nonzero": lambda a: a["self"].nonzero(),
+    "nonzero_v2": lambda a: a["self"].nonzero().T,
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
+    "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
+    "index_add": {"index": {"shape": (0,)}},
+    "topk": {"valuesOut": {"shape": (0, 2)}, "indicesOut": {"shape": (0, 2)}},
+    "nonzero": {"out": {"shape": (0, 2)}},
+    "nonzero_v2": {"out": {"shape": (2, 0)}},
+}
+
+INDICES: Mapping[tuple[str, str], int] = {
+    ("index", "indices"): 4,
+    ("index_put_impl", "indices"): 2,
+    ("index_add", "index"): 2,
+    **{(name, "index"): 3 for name in ("index_select", "gather")},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "tensors of indices": lambda o, name: Break({name: (T(D.FLOAT, (2,)),)}, "ACL_INT32"),
+    "shape of the selection": lambda o, name: Break(shape((2, 3, 2, 5), name), "shape [2, 3, 2, 4]"),
+    "one dimension": lambda o, name: Break(shape((2, 2), name), "at most 1"),
+    "shape is a row for each index": lambda o, name: Break(shape((2, 2), name), "a row for each"),
+    "within self": lambda o, name: Break(shape((3, 3), name), "within [2, 3]"),
+    "within selfRef": lambda o, name: Break(shape((3, 3), name), "within [2, 3]"),
+    "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
+    "elements along dim": lambda o, name: Break({name: 4}, "from 0 to 3"),
+    "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
+    "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    return np.array([[2, 0, 1]]) if name == "index" and "scatter" in operator else array
+
+
+class TestIndexing(LibraryTests):
+    subject = Subject(
+        indexing.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        indices=INDICES,
+        numbers=numbers,
+        plain=("nonzero", "nonzero_v2"),
+    )

@@ -1,0 +1,70 @@
+"""Cat and stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import joining
+from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import BY_NAME, REAL, Break, Breaking, LibraryTests, Placed, Subject, torch
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "cat": lambda d: {"tensors": (T(d, (2, 1)), T(d, (0,)), T(d, (2, 2))), "dim": -1, "out": T(d, GRID)},
+    "stack": lambda d: {"tensors": (T(d, GRID), T(d, GRID)), "dim": -2, "out": T(d, (2, 2, 3))},
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    "cat": (*REAL, D.BOOL, D.COMPLEX64),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "cat": lambda a: torch.cat(a["tensors"], -1),
+    "stack": lambda a: torch.stack(a["tensors"], -2),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "cat": {"tensors": (T(D.FLOAT, (0,)), T(D.FLOAT, (0,)))},
+    "stack": {"tensors": (T(D.FLOAT, (0, 3)),), "out": {"shape": (0, 1, 3)}},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "promotable to one": lambda o, name: Break(
+        {name: (T(D.INT32, GRID), T(D.UINT16, GRID))}
+        if o.name == "stack"
+        else {name: (T(D.DOUBLE, GRID), T(D.COMPLEX64, GRID))},
+        "promote to one",
+    ),
+    "one public format": lambda o, name: Break(
+        {"out": {"format": Format.FORMAT_NCHW}}
+        if name == "out"
+        else {name: (T(D.FLOAT, GRID, Format.FORMAT_FRACTAL_NZ),)},
+        "format ACL_FORMAT_ND" if name == "out" else "ACL_FORMAT_ND",
+    ),
+    "dimension of the tensors": lambda o, name: Break({name: 2}, "one of the 2 dimensions"),
+    "same shape but for dim": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, (3, 3)))}, "shape [2, 3]"),
+    "shape of the tensors together": lambda o, name: Break(
+        shape((2, 4), name), "shape [2, 2, 3]" if o.name == "stack" else "shape [2, 3]"
+    ),
+    "some": lambda o, name: Break({name: ()}, "at least one"),
+    "dimension of out": lambda o, name: Break({name: 3}, "from -3 to 2"),
+    "same shape": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, (3, 3)))}, "shape [2, 3]"),
+}
+
+
+class TestJoining(LibraryTests):
+    subject = Subject(joining.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS)
+
+
+def test_tensors_of_several_types_are_joined_in_the_promoted_one() -> None:
+    parts = [Placed(np.array([1, 2], np.int32), "contiguous"), Placed(np.array([0.5], np.float32), "contiguous")]
+    out = Placed(np.zeros(3, np.float32), "contiguous")
+    arguments = {"tensors": tuple(part.tensor for part in parts), "dim": 0, "out": out.tensor}
+    prepare(BY_NAME["cat"], arguments, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(out.view, [1, 2, 0.5])

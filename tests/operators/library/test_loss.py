@@ -1,0 +1,156 @@
+"""Losses with their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.library import loss
+from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import IMAGES, TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+
+PROBABILITIES = {("binary_cross_entropy", "self")} | {
+    (name, "target") for name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div")
+}
+
+
+NLL = {"target": T(D.INT64, (2,)), "reduction": 1, "ignoreIndex": -100}
+
+#: Losses of pairs of elements: PyTorch's function, what it takes from a call, what the reduction is called.
+PAIRWISE: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "mse_loss": lambda x, a: torch.nn.functional.mse_loss(x, a["target"], reduction=a["reduction"]),
+    "l1_loss": lambda x, a: torch.nn.functional.l1_loss(x, a["target"], reduction=a["reduction"]),
+    "smooth_l1_loss": lambda x, a: torch.nn.functional.smooth_l1_loss(
+        x, a["target"], reduction=a["reduction"], beta=a["beta"]
+    ),
+    "soft_margin_loss": lambda x, a: torch.nn.functional.soft_margin_loss(x, a["target"], reduction=a["reduction"]),
+    "binary_cross_entropy": lambda x, a: torch.nn.functional.binary_cross_entropy(
+        x, a["target"], a["weightOptional"], reduction=a["reduction"]
+    ),
+    "binary_cross_entropy_with_logits": lambda x, a: torch.nn.functional.binary_cross_entropy_with_logits(
+        x, a["target"], a["weightOptional"], reduction=a["reduction"], pos_weight=a["posWeightOptional"]
+    ),
+    # Its mean, of elements, is one that PyTorch warns of.
+    "kl_div": lambda x, a: torch.kl_div(x, a["target"], 1, log_target=a["logTarget"]),
+}
+
+PIXELS = {"target": T(D.INT64, (2, 5, 4))}
+
+
+def _loss(name: str, a: Mapping[str, Any], leaf: Any = None) -> Any:
+    precise = {key: wide(value) if isinstance(value, torch.Tensor) else value for key, value in a.items()}
+    more = {"reduction": ("none", "mean", "sum")[a["reduction"]], "target": precise["target"].expand(GRID)}
+    return PAIRWISE[name](precise["self"] if leaf is None else leaf, precise | more)
+
+
+def _slope(name: str, a: Mapping[str, Any]) -> Any:
+    leaf = wide(a["self"]).requires_grad_()
+    _loss(name, a, leaf).backward(wide(a["gradOutput"]))
+    return leaf.grad
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "nll_loss": lambda d: NLL | {"weight": T(d, (3,)), "out": T(d, ()), "totalWeightOut": T(d, ())},
+    "nll_loss_backward": lambda d: NLL | {"gradOutput": T(d, ()), "weight": T(d, (3,)), "totalWeight": T(d, (1,))},
+    **{
+        name: lambda d: {"target": T(d, (3,)), "reduction": 1, "beta": 1.5, "logTarget": False, "out": T(d, ())}
+        for name in PAIRWISE
+    },
+    **{
+        f"{name}_backward": lambda d: {"gradOutput": T(d, ()), "reduction": 1, "beta": 1.5, "logTarget": False}
+        for name in PAIRWISE
+    },
+    "nll_loss2d": lambda d: (
+        NLL | PIXELS | {"self": T(d, IMAGES), "weight": T(d, (4,)), "out": T(d, ()), "totalWeight": T(d, ())}
+    ),
+    "nll_loss2d_backward": lambda d: (
+        NLL
+        | PIXELS
+        | {name: T(d, IMAGES) for name in ("self", "out")}
+        | {"gradOutput": T(d, ()), "weight": T(d, (4,)), "totalWeight": T(d, ())}
+    ),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "nll_loss": lambda a: torch.ops.aten.nll_loss_forward(wide(a["self"]), a["target"], wide(a["weight"]), 1, -100),
+    "nll_loss_backward": lambda a: torch.ops.aten.nll_loss_backward(
+        wide(a["gradOutput"]), wide(a["self"]), a["target"], wide(a["weight"]), 1, -100, wide(a["totalWeight"])[0]
+    ),
+    **{name: lambda a, name=name: _loss(name, a) for name in PAIRWISE},
+    **{f"{name}_backward": lambda a, name=name: _slope(name, a) for name in PAIRWISE},
+    "nll_loss2d": lambda a: torch.ops.aten.nll_loss2d_forward(wide(a["self"]), a["target"], wide(a["weight"]), 1, -100),
+    "nll_loss2d_backward": lambda a: torch.ops.aten.nll_loss2d_backward(
+        *(wide(a["gradOutput"]), wide(a["self"]), a["target"], wide(a["weight"])),
+        *(1, -100, wide(a["totalWeight"])),
+    ),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "nll_loss": {
+        "target": {"shape": (0,)},
+        "weight": {"shape": (3,)},
+        "reduction": 0,
+        "out": {"shape": (0,)},
+        "totalWeightOut": {"shape": ()},
+    },
+    "nll_loss_backward": {
+        "target": {"shape": (0,)},
+        "weight": {"shape": (3,)},
+        "gradOutput": {"shape": ()},
+        "totalWeight": {"shape": ()},
+    },
+    **{name: {"reduction": 0} for name in PAIRWISE},
+    **{
+        name: {
+            "self": {"shape": (0, 4, 5, 4)},
+            "target": {"shape": (0, 5, 4)},
+            "weight": {"shape": (4,)},
+            "reduction": 0,
+            "out": {"shape": (0, 5, 4) if name == "nll_loss2d" else (0, 4, 5, 4)},
+            "totalWeight": {"shape": ()},
+        }
+        | ({"gradOutput": {"shape": (0, 5, 4)}} if name.endswith("backward") else {})
+        for name in ("nll_loss2d", "nll_loss2d_backward")
+    },
+}
+
+INDICES: Mapping[tuple[str, str], int] = {
+    ("nll_loss", "target"): 3,
+    ("nll_loss_backward", "target"): 3,
+    ("nll_loss2d", "target"): 4,
+    ("nll_loss2d_backward", "target"): 4,
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "0, 1 or 2": lambda o, name: Break({name: 3}, "0, 1 or 2"),
+    "0, 1, 2 or 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
+    "pixels and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
+    "one element, or one a pixel": lambda o, name: Break(shape((2,), name), "shape []"),
+    "samples and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
+    "one element, or one a sample": lambda o, name: Break(shape((2,), name), "one element"),
+    "classes": lambda o, name: Break(shape((2, 0), name) | shape((0,), "weight"), "classes"),
+    "shape of the loss": lambda o, name: Break(shape((1,), name), "shape []"),
+    "broadcast shape of all": lambda o, name: Break(shape((1, 2, 3), name), "shape [2, 3]"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if (operator.removesuffix("_backward"), name) not in PROBABILITIES:
+        return array
+    return np.abs(np.sin(array.astype(np.float64))) * 0.9 + 0.05
+
+
+class TestLoss(LibraryTests):
+    subject = Subject(
+        loss.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        indices=INDICES,
+        numbers=numbers,
+        default=TRAINED,
+    )

@@ -1,0 +1,110 @@
+"""Bounds, choices, interpolation, fused products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.library import pointwise
+from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    FLOATING,
+    REAL,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Subject,
+    first,
+    lerp,
+    scalar,
+    tensors_of,
+    torch,
+)
+
+CLAMPS = (
+    *("clamp", "clamp_min", "clamp_max", "inplace_clamp_max", "hardtanh", "inplace_hardtanh", "clamp_tensor"),
+    *(f"{where}clamp_{name}_tensor" for name in ("min", "max") for where in ("", "inplace_")),
+)
+
+
+def _clamped(a: Mapping[str, Any]) -> Any:
+    """The lower bound wins."""
+    values, low, high = first(a), a.get("clipValueMin"), a.get("clipValueMax")
+    values = values if high is None else torch.clamp(values, max=high)
+    return values if low is None else torch.clamp(values, min=low)
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    **{
+        name: lambda d: {"clipValueMin": scalar(D.INT64, 1), "clipValueMax": scalar(D.DOUBLE, 2)}
+        for name in CLAMPS
+        if not name.endswith("tensor")
+    },
+    "s_where": lambda d: {"condition": T(D.BOOL, (3,))},
+    "inplace_masked_fill_tensor": lambda d: {"mask": T(D.BOOL, GRID), "value": T(d, ())},
+    "inplace_masked_fill_scalar": lambda d: {"mask": T(D.BOOL, GRID)},
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(CLAMPS, REAL),
+    **dict.fromkeys(("addcmul", "inplace_addcmul"), (*FLOATING, D.INT8, D.UINT8, D.INT32, D.INT64)),
+    **dict.fromkeys(("addcdiv", "inplace_addcdiv"), FLOATING),
+    **{f"inplace_masked_fill_{kind}": (*TRAINED, D.INT8, D.INT32, D.INT64, D.BOOL) for kind in ("scalar", "tensor")},
+    **dict.fromkeys(("lerp", "lerps", "inplace_lerp", "inplace_lerps"), TRAINED),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    **{
+        f"{where}{name}": lambda a, name=name: getattr(torch, name)(
+            first(a), a["tensor1"], a["tensor2"], value=a["value"]
+        )
+        for name in ("addcmul", "addcdiv")
+        for where in ("", "inplace_")
+    },
+    **{
+        f"{where}{name}": lambda a: lerp(first(a), a["end"], a["weight"])
+        for name in ("lerp", "lerps")
+        for where in ("", "inplace_")
+    },
+    **dict.fromkeys(CLAMPS, lambda a: _clamped(a)),
+    "s_where": lambda a: torch.where(a["condition"], a["self"], a["other"]),
+    **{
+        f"inplace_masked_fill_{kind}": lambda a: a["selfRef"].masked_fill(a["mask"], a["value"])
+        for kind in ("scalar", "tensor")
+    },
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "inplace_masked_fill_tensor": {"value": {"shape": ()}},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "broadcast shape of selfRef and mask": lambda o, name: Break(shape((4, 2, 3), "mask"), "shape [4, 2, 3]"),
+    "promotable to one that is taken": lambda o, name: Break(
+        dtype(D.INT8, tensors_of(o)[0], "tensor1") | dtype(D.UINT8, name), f"{o.function} takes"
+    ),
+    "broadcast to selfRef": lambda o, name: Break(shape((4, 2, 3), name), "[2, 3]"),
+    "broadcast to out": lambda o, name: Break(shape((4, 2, 3), name), "[2, 3]"),
+    "a bound": lambda o, name: Break({"clipValueMin": None, "clipValueMax": None}, "an object"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    return np.abs(array) % 1 if name == "weight" and "lerp" in operator else array
+
+
+class TestPointwise(LibraryTests):
+    subject = Subject(
+        pointwise.OPERATORS,
+        numbers=numbers,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+    )

@@ -1,0 +1,166 @@
+"""Max, average and adaptive pooling with their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import pooling
+from tests.cases.table import Arguments, T, shape
+from tests.helpers.library import (
+    BY_NAME,
+    IMAGES,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    no_samples,
+    to_torch,
+    torch,
+    wide,
+)
+
+POOLING = {"kernelSize": (3, 2), "stride": (2,), "padding": (1, 0), "ceilMode": True}
+
+DILATED, POOLED = POOLING | {"dilation": (1, 2)}, (2, 4, 3, 2)
+
+AVERAGE = POOLING | {"countIncludePad": False, "divisorOverride": 0, "cubeMathType": 0}
+
+
+def _places(indices: Any) -> Any:
+    """The place in its window of 3 × 2 of each maximum, from its index in the plane of 5 × 4."""
+    rows, columns = indices // 4, indices % 4
+    return (rows - (2 * torch.arange(3)[:, None] - 1)) * 2 + (columns - 2 * torch.arange(2)) // 2
+
+
+def _masked_maxima(a: Mapping[str, Any]) -> Any:
+    y, indices = REFERENCES["max_pool2d_with_indices"](a)
+    mask = torch.zeros(8, 384)
+    mask[:, :12:2] = _places(indices).reshape(8, 6).float()
+    return y, mask.reshape(2, 4, 6, 64)
+
+
+def _unmasked(a: Mapping[str, Any]) -> Any:
+    """The gradient of the third element of each window, to which ``numbers`` lets the mask point."""
+    total = torch.zeros(IMAGES, dtype=torch.float64)
+    total[:, :, ::2, ::2] = wide(a["gradOutput"])
+    return total
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "max_pool2d_with_indices": lambda d: (
+        DILATED | {"self": T(d, IMAGES), "out": T(d, POOLED), "indices": T(D.INT64, POOLED)}
+    ),
+    "max_pool2d_with_indices_backward": lambda d: (
+        DILATED
+        | {
+            "gradOutput": T(d, POOLED),
+            "self": T(d, IMAGES),
+            "indices": T(D.INT32, POOLED),
+            "gradInput": T(d, IMAGES),
+        }
+    ),
+    "max_pool2d_with_mask": lambda d: (
+        DILATED | {"self": T(d, IMAGES), "out": T(d, POOLED), "indices": T(D.INT8, (2, 4, 6, 64))}
+    ),
+    "max_pool2d_with_mask_backward": lambda d: (
+        DILATED
+        | {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "indices": T(D.INT8, (2, 4, 6, 64))}
+        | {"gradInput": T(d, IMAGES)}
+    ),
+    "avg_pool2d": lambda d: AVERAGE | {"self": T(d, IMAGES), "out": T(d, POOLED)},
+    "avg_pool2d_backward": lambda d: (
+        AVERAGE | {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "gradInput": T(d, IMAGES)}
+    ),
+    "adaptive_avg_pool2d": lambda d: {"self": T(d, IMAGES), "outputSize": (3, 2), "out": T(d, POOLED)},
+    "adaptive_avg_pool2d_backward": lambda d: {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "out": T(d, IMAGES)},
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "max_pool2d_with_indices": lambda a: torch.nn.functional.max_pool2d(
+        wide(a["self"]), (3, 2), 2, (1, 0), (1, 2), True, return_indices=True
+    ),
+    "max_pool2d_with_indices_backward": lambda a: (
+        torch.zeros(8, 20, dtype=torch.float64)
+        .scatter_add(1, a["indices"].long().reshape(8, -1), wide(a["gradOutput"]).reshape(8, -1))
+        .reshape(IMAGES)
+    ),
+    "max_pool2d_with_mask": lambda a: _masked_maxima(a),
+    "max_pool2d_with_mask_backward": lambda a: _unmasked(a),
+    "avg_pool2d": lambda a: torch.nn.functional.avg_pool2d(wide(a["self"]), (3, 2), 2, (1, 0), True, False),
+    "avg_pool2d_backward": lambda a: torch.ops.aten.avg_pool2d_backward(
+        wide(a["gradOutput"]), wide(a["self"]), (3, 2), (2, 2), (1, 0), True, False, None
+    ),
+    "adaptive_avg_pool2d": lambda a: torch.nn.functional.adaptive_avg_pool2d(wide(a["self"]), (3, 2)),
+    "adaptive_avg_pool2d_backward": lambda a: torch.ops.aten._adaptive_avg_pool2d_backward(
+        wide(a["gradOutput"]), wide(a["self"])
+    ),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    **{operator.name: no_samples(operator, CALLS[operator.name](D.FLOAT)) for operator in pooling.OPERATORS},
+}
+
+INDICES: Mapping[tuple[str, str], int] = {
+    ("max_pool2d_with_indices_backward", "indices"): 20,
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "3 or 4 dimensions": lambda o, name: Break(shape((5, 4), name), "(C, H, W)"),
+    "sizes of windows": lambda o, name: Break(
+        {name: (2, 2) if name == "padding" else (2, 2, 2)}, "at most half" if name == "padding" else "1 or 2 numbers"
+    ),
+    "shape of the windows": lambda o, name: Break(shape((2, 4, 3, 4), name), "[2, 4, 3, "),
+    "room for the mask": lambda o, name: Break(shape((2, 4, 6, 32), name), "[2, 4, 6, 64]"),
+    "the plane that is wanted": lambda o, name: Break(
+        {name: (3,)} if name == "outputSize" else shape((2, 4, 3, 3), name),
+        "2 numbers" if name == "outputSize" else "[2, 4, 3, 2]",
+    ),
+    "the planes of self": lambda o, name: Break(shape((2, 3, 3, 2), name), "[2, 4]"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if (operator, name) == ("max_pool2d_with_mask_backward", "indices"):
+        return np.tile(np.array([2, 0], np.int8), array.size // 2).reshape(array.shape)
+    return array
+
+
+class TestPooling(LibraryTests):
+    subject = Subject(
+        pooling.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        indices=INDICES,
+        numbers=numbers,
+        default=TRAINED,
+    )
+
+
+def test_a_mask_leads_gradients_to_the_maxima() -> None:
+    """One window's elements of equal size among them: the first takes the gradient."""
+    random = np.random.default_rng(3)
+    x = random.integers(0, 5, IMAGES).astype(np.float32)
+    dy = random.normal(size=POOLED).astype(np.float32)
+    leaf = to_torch(x).requires_grad_()
+    y = torch.nn.functional.max_pool2d(leaf, (3, 2), 2, (1, 0), (1, 2), True)
+    y.backward(to_torch(dy))
+    placed = {name: Placed(array, "contiguous") for name, array in (("self", x), ("gradOutput", dy))}
+    placed |= {"out": Placed(np.zeros(POOLED, np.float32), "contiguous")}
+    placed |= {"indices": Placed(np.zeros((2, 4, 6, 64), np.int8), "contiguous")}
+    placed |= {"gradInput": Placed(np.zeros(IMAGES, np.float32), "contiguous")}
+    call = DILATED | {name: each.tensor for name, each in placed.items()}
+    for name in ("max_pool2d_with_mask", "max_pool2d_with_mask_backward"):
+        prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(placed["out"].view, y.detach().numpy())
+    np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6)

@@ -1,0 +1,111 @@
+"""Functions of one number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.library import unary
+from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    ALL,
+    COMPLEX,
+    FLOATING,
+    INTEGERS,
+    REAL,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Subject,
+    first,
+    precise,
+    torch,
+    wide,
+)
+
+#: Functions of one number by their names, which are PyTorch's, with the data types of their arguments.
+ELEMENTARY: Mapping[str, tuple[D, ...]] = {
+    "exp": (*FLOATING, D.INT64, D.BOOL, *COMPLEX),
+    "expm1": (*TRAINED, D.INT64, D.BOOL),
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10", "sin", "cos"), ALL),
+    **dict.fromkeys(("log1p", "atan"), (*REAL, D.BOOL)),
+    "erf": (*FLOATING, D.INT64, D.BOOL),
+    "tanh": (*TRAINED, *INTEGERS, D.BOOL),
+}
+
+
+#: Those whose results have the type of their arguments.
+OF_ONE_TYPE: Mapping[str, tuple[D, ...]] = {
+    "ceil": FLOATING,
+    "floor": REAL,
+    "round": (*FLOATING, D.INT32, D.INT64),
+    "trunc": TRAINED,
+    "sign": (*FLOATING, D.INT32, D.INT64, D.BOOL, *COMPLEX),
+    "bitwise_not": (*INTEGERS, D.BOOL),
+    "reciprocal": (*FLOATING, *COMPLEX),
+    "logical_not": (*REAL, D.BOOL),
+}
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "abs": lambda d: {"out": T(D.FLOAT if d == D.COMPLEX64 else d, GRID)},
+    **{
+        name: lambda d: {"out": T(d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)}
+        for name in (*ELEMENTARY, "reciprocal")
+    },
+    "sqrt": lambda d: {"out": T(D.DOUBLE if d == D.INT64 else d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)},
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    "abs": (*REAL, D.COMPLEX64),
+    **ELEMENTARY,
+    **{
+        f"inplace_{name}": tuple(d for d in dtypes if d in (*FLOATING, *COMPLEX)) for name, dtypes in ELEMENTARY.items()
+    },
+    **{f"{where}{name}": dtypes for name, dtypes in OF_ONE_TYPE.items() for where in ("", "inplace_")},
+    "reciprocal": ALL,
+    "tanh_backward": FLOATING,
+    "neg": (*FLOATING, D.INT8, D.INT32, D.INT64, *COMPLEX),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "abs": lambda a: a["self"].abs(),
+    **{
+        f"{where}{name}": lambda a, name=name: getattr(torch, name)(precise(first(a)))
+        for name in (*ELEMENTARY, "reciprocal")
+        for where in ("", "inplace_")
+    },
+    **{
+        f"{where}{name}": lambda a, name=name: getattr(torch, name)(first(a))
+        for name in OF_ONE_TYPE
+        if name not in ("reciprocal", "sign", "round")
+        for where in ("", "inplace_")
+    },
+    "sign": lambda a: a["self"].sgn(),
+    "round": lambda a: a["self"].double().round(),
+    "tanh_backward": lambda a: torch.ops.aten.tanh_backward(wide(a["gradOutput"]), wide(a["output"])),
+    "neg": lambda a: -a["self"],
+    "sqrt": lambda a: (a["self"].double() if a["self"].dtype == torch.int64 else a["self"]).sqrt(),
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "data type of the absolute value": lambda o, name: Break(dtype(D.COMPLEX64, "self", name), "ACL_FLOAT"),
+    "broadcasts with gradOutput": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
+    "broadcast shape of gradOutput and output": lambda o, name: Break(shape((4, 2, 3), name), "shape [2, 3]"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    is_root = operator.endswith(("sqrt", "log", "log2", "log10", "log1p"))
+    return np.abs(array) if is_root and not np.iscomplexobj(array) else array
+
+
+class TestUnary(LibraryTests):
+    subject = Subject(
+        unary.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, numbers=numbers, breaks=BREAKS
+    )
