@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from aclnn.cli import torch_npu
 from aclnn.toolkit import task_queue, tree
@@ -85,15 +86,24 @@ class TestCheck:
         with pytest.raises(ToolkitError, match=f"expected Linux on x86_64 or aarch64.* on {machine}$"):
             checks.check()
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["run", "--soc-name", SOC_NAMES[0]],
+            ["--soc-name", SOC_NAMES[0], "run"],
+            ["--soc-name", SOC_NAMES[1], "run", "--soc-name", SOC_NAMES[0]],
+        ],
+        ids=["after run", "before run", "the one after run wins"],
+    )
     def test_run_replaces_this_process_by_one_with_the_environment(
-        self, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
     ) -> None:
         calls: list[Any] = []
         monkeypatch.setattr(torch_npu.os, "execve", lambda *arguments: calls.append(arguments))
         monkeypatch.setattr(tree, "ensure", lambda: tmp_path)
         monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
         monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-        torch_npu.run_command(["train.py", "--lr", "1"], "Ascend950DT_9571")
+        assert CliRunner().invoke(torch_npu.app, [*words, "train.py", "--lr", "1"]).exit_code == 0
         ((path, arguments, environment),) = calls
         assert path == sys.executable
         assert arguments == [sys.executable, "train.py", "--lr", "1"]

@@ -33,6 +33,7 @@ def check_command(context: typer.Context, soc_name: SocOption = None) -> None:
     With it installed a plain "import torch" fails: start programs with "aclnn torch-npu run", or source set_env.sh.
     """
     if context.invoked_subcommand is not None:
+        context.obj = soc_name
         return
     with console.exit_status():
         found = torch_npu.check()
@@ -44,6 +45,7 @@ def check_command(context: typer.Context, soc_name: SocOption = None) -> None:
 
 @app.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def run_command(
+    context: typer.Context,
     arguments: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="As after python; -m, -c too.")],
     soc_name: SocOption = None,
     trace: Annotated[
@@ -56,7 +58,7 @@ def run_command(
     """
     with console.exit_status():
         torch_npu.check()
-        environment = torch_npu.environment(soc_name)
+        environment = torch_npu.environment(context.obj if soc_name is None else soc_name)
         command = [sys.executable, *arguments]
         if trace:
             _run_traced(command, environment)
