@@ -11,6 +11,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import LISTS, Kind
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import foreach
 from tests.cases.table import GRID, INVALID, Arguments, T
 from tests.helpers.library import (
@@ -20,6 +21,7 @@ from tests.helpers.library import (
     Break,
     Breaking,
     LibraryTests,
+    Placed,
     Subject,
     lerp,
     scalar,
@@ -144,3 +146,11 @@ class TestForeach(LibraryTests):
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(("data type", "data type of each", "real number"), INVALID),
     )
+
+
+def test_integers_have_integers_as_powers() -> None:
+    for exponent, wanted in ((scalar(D.INT64, -1), [0, 1, -1, 0]), (scalar(D.INT64, 3), [8, 1, -1, 27])):
+        x, out = Placed(np.array([2, 1, -1, 3], np.int32), "contiguous"), Placed(np.zeros(4, np.int32), "contiguous")
+        call = {"x": (x.tensor,), "scalar": exponent, "out": (out.tensor,)}
+        prepare(BY_NAME["foreach_pow_scalar_v2"], call, Product.ATLAS_A2).run()
+        assert out.view.tolist() == wanted

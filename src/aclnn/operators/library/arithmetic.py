@@ -32,6 +32,7 @@ from aclnn.operators.library.common import (
     NUMBERS,
     WITH_TRAINING,
     library_operator,
+    power,
     promoted,
     scalar,
     scalar_promotes,
@@ -342,15 +343,6 @@ def _divisive() -> tuple[Operator, ...]:
     )
 
 
-def _power(base: Any, exponent: Any) -> Any:
-    if base.dtype.kind not in "fc":
-        inverse = np.where(np.abs(base) == 1, np.power(base, exponent & 1), 0)
-        return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
-    # NumPy's powers of float32 are off by several units.
-    wide = np.result_type(base, np.float64)
-    return np.power(base.astype(wide), exponent.astype(wide))
-
-
 def _no_reciprocals(dtype: Callable[[Call], D]) -> Check:
     def complain(call: Call) -> str | None:
         computed, exponent = dtype(call), call["exponent"].value
@@ -381,7 +373,7 @@ def _powers() -> tuple[Operator, ...]:
             "Powers of a tensor.",
             (base, number, _OUT),
             (present("self", "exponent", "out"), *with_number("self", "out"), same_shape("out", "self")),
-            _power,
+            power,
             header="pow",
             dtype=_wide(_with_scalar("self", "out", "exponent")),
         ),
@@ -391,7 +383,7 @@ def _powers() -> tuple[Operator, ...]:
             "Powers of a tensor, in place.",
             (tensor_out("selfRef", "the base, replaced by the result"), number),
             (present("selfRef", "exponent"), *with_number("selfRef", "selfRef")),
-            _power,
+            power,
             header="pow",
             dtype=_wide(_with_scalar("selfRef", "selfRef", "exponent")),
         ),
@@ -407,7 +399,7 @@ def _powers() -> tuple[Operator, ...]:
                 limited_dims("exponent"),
                 same_shape("out", "exponent"),
             ),
-            _power,
+            power,
             header="pow",
             dtype=_wide(_with_scalar("exponent", "out", "self")),
         ),
@@ -424,7 +416,7 @@ def _powers() -> tuple[Operator, ...]:
                 broadcastable("exponent", "self"),
                 broadcast_shape_of("out", "self", "exponent"),
             ),
-            _power,
+            power,
             header="pow_tensor_tensor",
             dtype=lambda call: promoted(call, "self", "exponent"),
         ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
+
 from aclnn.core.checks import rule
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -86,6 +88,17 @@ def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
         return f"other: expected a data type that promotes with {theirs} (that of {name}), got {mine}"
 
     return rule(f"promotable: {name}, other", complain)
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Powers; of integers by integers an integer, 0 where a negative exponent leaves a fraction."""
+    exponent = np.asarray(exponent)
+    if base.dtype.kind in "fc" or exponent.dtype.kind in "fc":
+        # NumPy's powers of float32 are off by several units.
+        wide = np.result_type(base, exponent, np.float64)
+        return np.power(base.astype(wide), exponent.astype(wide))
+    inverse = np.where(np.abs(base) == 1, np.power(base, exponent & 1), 0)
+    return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
 
 
 def camel(name: str) -> str:

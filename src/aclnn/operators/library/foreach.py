@@ -13,7 +13,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, camel, scalar, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, camel, power, scalar, support, tensor_in, tensor_out
 
 _FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
 _WITH_INT32 = (*_FLOATING, D.INT32)
@@ -191,11 +191,6 @@ def _norm(x: Any, order: Any) -> Any:
     return (magnitudes**order).sum() ** (1 / order)
 
 
-def _power(x: Any, exponent: Any) -> Any:
-    # NumPy's powers of float32 are off by several units.
-    return np.power(x.astype(np.float64) if x.dtype.kind == "f" else x, exponent)
-
-
 def _two_single(call: Call) -> str | None:
     name = next((name for name in ("foundInf", "inScale") if call[name].size != 1), None)
     return None if name is None else f"{name}: expected one element, got shape {extents(call[name].shape)}"
@@ -320,7 +315,7 @@ OPERATORS = (
             ("div", "x / scalar", "Divide each tensor by a number.", operator.truediv, _FLOATING),
             ("maximum", "max(x, scalar)", "Bound each tensor from below.", np.maximum, _WITH_INT32),
             ("minimum", "min(x, scalar)", "Bound each tensor from above.", np.minimum, _WITH_INT32),
-            ("pow", "x^scalar", "Powers of each tensor.", _power, _WITH_INT32),
+            ("pow", "x^scalar", "Powers of each tensor.", power, _WITH_INT32),
         )
     ),
     *(
