@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -121,9 +120,8 @@ class Placed:
         )
         self._outside = np.ones(self.memory.size, bool)
         at = self.tensor.address - self.memory.ctypes.data
-        for index in itertools.product(*map(range, shape)):
-            begin = at + sum(i * s for i, s in zip(index, self.view.strides, strict=True))
-            self._outside[begin : begin + itemsize] = False
+        inside = np.lib.stride_tricks.as_strided(self._outside[at:], (*shape, itemsize), (*self.view.strides, 1))
+        inside[...] = False
         self._before = self.memory.copy()
 
     def untouched_outside(self) -> bool:

@@ -3548,6 +3548,34 @@ def aclnnSign(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnFracGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Fractions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFrac(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fractions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceFracGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Fractions, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFrac(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fractions, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBitwiseNotGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """The other value of each bit; of BOOL not self.
 
@@ -3856,6 +3884,90 @@ def aclnnInplaceCos(workspace: int | None, workspaceSize: int, executor: int | N
     Phase two: queues the work.
     """
 
+def aclnnTanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Tangents.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tangents.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceTanGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Tangents, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tangents, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAsinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Arcsines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Arcsines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAsinGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Arcsines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Arcsines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAcosGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Arccosines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Arccosines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAcosGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Arccosines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Arccosines, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAtanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Arctangents.
 
@@ -3884,6 +3996,202 @@ def aclnnInplaceAtan(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnSinhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic sines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic sines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceSinhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Hyperbolic sines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic sines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCoshGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic cosines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic cosines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceCoshGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Hyperbolic cosines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic cosines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAsinhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse hyperbolic sines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAsinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse hyperbolic sines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAsinhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Inverse hyperbolic sines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAsinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse hyperbolic sines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAcoshGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse hyperbolic cosines.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAcosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse hyperbolic cosines.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAcoshGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Inverse hyperbolic cosines, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAcosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse hyperbolic cosines, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAtanhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse hyperbolic tangents.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse hyperbolic tangents.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAtanhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Inverse hyperbolic tangents, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse hyperbolic tangents, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnExp2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Powers of 2.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of 2.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceExp2GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Powers of 2, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of 2, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSincGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Normalised sinc.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSinc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normalised sinc.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceSincGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Normalised sinc, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceSinc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normalised sinc, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnErfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """The error function.
 
@@ -3908,6 +4216,62 @@ def aclnnInplaceErfGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 
 def aclnnInplaceErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The error function, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnErfcGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The complement of the error function.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The complement of the error function.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceErfcGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """The complement of the error function, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The complement of the error function, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnErfinvGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse of the error function.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnErfinv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse of the error function.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceErfinvGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Inverse of the error function, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceErfinv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse of the error function, in place.
 
     Phase two: queues the work.
     """

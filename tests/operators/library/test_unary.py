@@ -36,6 +36,8 @@ ELEMENTARY: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(("log1p", "atan"), (*REAL, D.BOOL)),
     "erf": (*FLOATING, D.INT64, D.BOOL),
     "tanh": (*TRAINED, *INTEGERS, D.BOOL),
+    **dict.fromkeys(("tan", "sinh", "cosh", "asinh", "acosh", "atanh"), (D.FLOAT, D.BF16, D.INT32, D.COMPLEX64)),
+    **dict.fromkeys(("asin", "acos", "exp2", "sinc", "erfc", "erfinv"), (D.FLOAT, D.FLOAT16, D.BOOL)),
 }
 
 
@@ -47,6 +49,7 @@ OF_ONE_TYPE: Mapping[str, tuple[D, ...]] = {
     "trunc": TRAINED,
     "sign": (*FLOATING, D.INT32, D.INT64, D.BOOL, *COMPLEX),
     "bitwise_not": (*INTEGERS, D.BOOL),
+    "frac": (D.FLOAT, D.BF16),
     "reciprocal": (*FLOATING, *COMPLEX),
     "logical_not": (*REAL, D.BOOL),
 }
@@ -101,8 +104,11 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    is_root = operator.endswith(("sqrt", "log", "log2", "log10", "log1p"))
-    return np.abs(array) if is_root and not np.iscomplexobj(array) else array
+    if np.iscomplexobj(array):
+        return array
+    if operator.endswith(("asin", "acos", "atanh", "erfinv")):
+        return np.sin(array.astype(np.float64))
+    return np.abs(array) if operator.endswith(("sqrt", "log", "log2", "log10", "log1p")) else array
 
 
 class TestUnary(LibraryTests):
