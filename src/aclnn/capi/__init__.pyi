@@ -3120,30 +3120,18 @@ def aclnnMean(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
-def aclnnMinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Least element.
+def aclnnReduceNansumGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Sum over some dimensions, of what is a number.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least element.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMaxGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Greatest element.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest element.
+def aclnnReduceNansum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sum over some dimensions, of what is a number.
 
     Phase two: queues the work.
     """
@@ -3160,94 +3148,6 @@ def aclnnLinalgVectorNormGetWorkspaceSize(
 
 def aclnnLinalgVectorNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The norm of the vectors along some dimensions.
-
-    Phase two: queues the work.
-    """
-
-def aclnnArgMaxGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Where the greatest elements along a dimension are; the first of equals.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where the greatest elements along a dimension are; the first of equals.
-
-    Phase two: queues the work.
-    """
-
-def aclnnArgMinGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Where the least elements along a dimension are; the first of equals.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnArgMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where the least elements along a dimension are; the first of equals.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
-    """Greatest elements over some dimensions.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest elements over some dimensions.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
-    """Least elements over some dimensions.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least elements over some dimensions.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMaxDimGetWorkspaceSize(
-    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
-) -> tuple[int, int, int]:
-    """Greatest elements along a dimension, and where they are; the first of equals.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest elements along a dimension, and where they are; the first of equals.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMinDimGetWorkspaceSize(
-    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
-) -> tuple[int, int, int]:
-    """Least elements along a dimension, and where they are; the first of equals.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMinDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least elements along a dimension, and where they are; the first of equals.
 
     Phase two: queues the work.
     """
@@ -3406,6 +3306,184 @@ def aclnnProdDim(workspace: int | None, workspaceSize: int, executor: int | None
     Phase two: queues the work.
     """
 
+def aclnnMinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Least element.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least element.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Greatest element.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest element.
+
+    Phase two: queues the work.
+    """
+
+def aclnnArgMaxGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Where the greatest elements along a dimension are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where the greatest elements along a dimension are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnArgMinGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Where the least elements along a dimension are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where the least elements along a dimension are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
+    """Greatest elements over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
+    """Least elements over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxDimGetWorkspaceSize(
+    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+) -> tuple[int, int, int]:
+    """Greatest elements along a dimension, and where they are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements along a dimension, and where they are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMinDimGetWorkspaceSize(
+    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+) -> tuple[int, int, int]:
+    """Least elements along a dimension, and where they are; the first of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMinDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least elements along a dimension, and where they are; the first of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAminmaxGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, minOut: int | None, maxOut: int | None
+) -> tuple[int, int, int]:
+    """Least and greatest elements over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAminmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least and greatest elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMedianGetWorkspaceSize(self: int | None, valuesOut: int | None) -> tuple[int, int, int]:
+    """The middle element of all, the lower of two; NaN if there is one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The middle element of all, the lower of two; NaN if there is one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMedianDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKthvalueGetWorkspaceSize(
+    self: int | None, k: int, dim: int, keepdim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKthvalue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCumsumGetWorkspaceSize(self: int | None, dim: int, dtype: int, out: int | None) -> tuple[int, int, int]:
     """Running sums along a dimension.
 
@@ -3432,6 +3510,38 @@ def aclnnCumprodGetWorkspaceSize(
 
 def aclnnCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Running products along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCummaxGetWorkspaceSize(
+    self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Running greatest elements along a dimension, and where they are; the last of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCummax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running greatest elements along a dimension, and where they are; the last of equals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCumminGetWorkspaceSize(
+    self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Running least elements along a dimension, and where they are; the last of equals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCummin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running least elements along a dimension, and where they are; the last of equals.
 
     Phase two: queues the work.
     """

@@ -1,99 +1,53 @@
-"""Sums, means, variances, norms, products, extremes and where these are, over some dimensions; running sums."""
+"""Sums, means, variances, norms and products over some dimensions."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
-    axis,
     castable_from,
     dtype_in,
-    extents,
     limited_dims,
     present,
     rule,
-    same_dtype,
-    same_shape,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
 from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
+    MODERN,
     NUMBERS,
     REAL_FLOATING,
+    WITH_INFERENCE,
     camel,
     library_operator,
     scalar,
     support,
-    tensor_in,
     tensor_out,
 )
-
-_SELF, _OUT = tensor_in("self", "what is reduced"), tensor_out()
-Shape = tuple[int, ...]
-
-
-def _axes(call: Call, dims: str) -> Shape:
-    """The dimensions to reduce, from 0 on; all of them where none is given."""
-    rank, given = len(call["self"].shape), call[dims]
-    listed = (given,) if isinstance(given, int) else given
-    return tuple(dim % rank for dim in listed if rank) or tuple(range(rank))
-
-
-def _reduced(call: Call, dims: str, keep: str) -> Shape:
-    shape, axes = call["self"].shape, _axes(call, dims)
-    return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if call[keep] or axis not in axes)
-
-
-def _valid_dims(dims: str) -> Check:
-    def complain(call: Call) -> str | None:
-        rank = max(len(call["self"].shape), 1)
-        wrong = next((dim for dim in call[dims] if not -rank <= dim < rank), None)
-        if wrong is not None:
-            return f"{dims}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
-        repeated = max(Counter(dim % rank for dim in call[dims]).values(), default=1) > 1
-        return f"{dims}: expected each dimension once, got {extents(call[dims])}" if repeated else None
-
-    return rule(f"dimensions of self, each once: {dims}", complain)
-
-
-def _reduced_shape(dims: str, keep: str, *names: str) -> Check:
-    def complain(call: Call) -> str | None:
-        expected = _reduced(call, dims, keep)
-        for name in names or ("out",):
-            got = call[name].shape
-            # A single number fits whatever has one element.
-            if got != expected and call["self"].size and not math.prod(expected) == math.prod(got) == 1:
-                return f"{name}: expected shape {extents(expected)} (self reduced over {dims}), got {extents(got)}"
-        return None
-
-    return rule(f"reduced shape: {', '.join(names or ('out',))}", complain)
-
-
-def _listed(dtypes: Collection[D]) -> Check:
-    allowed = where_supported(dtypes)
-
-    def complain(call: Call) -> str | None:
-        return (
-            None
-            if call["dtype"] in allowed(call.product)
-            else (f"dtype: expected a data type that {call.operator.function} takes, got {call['dtype'].c_name}")
-        )
-
-    return rule("data type: dtype", complain)
-
-
-def _of_dtype(call: Call) -> str | None:
-    dtype, out = call["dtype"], call["out"].dtype
-    return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
+from aclnn.operators.library.dimensions import (
+    DIM,
+    DIMS,
+    OUT,
+    SELF,
+    Shape,
+    axes_of,
+    kept,
+    listed_dtype,
+    of_dtype,
+    one_element,
+    reduced_shape,
+    reduction,
+    valid_dims,
+)
 
 
 def _converts(call: Call) -> str | None:
@@ -127,9 +81,10 @@ def _over_dims(
     function: Callable[[Any, Shape | None], Any],
     checks: tuple[Check, ...],
     dtypes: Collection[D],
+    products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
     def work(call: Call) -> Library | None:
-        axes, shape = _axes(call, dims), call["out"].shape
+        axes, shape = axes_of(call, dims), call["out"].shape
         if call["out"].size == 0:
             return None
         return Library(
@@ -145,46 +100,16 @@ def _over_dims(
         summary=summary,
         formula=formula,
         parameters=(
-            _SELF,
+            SELF,
             Parameter(dims, dims, Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
             Parameter(keep, keep, Kind.BOOL, "keep reduced dimensions, of one element each"),
             Parameter("dtype", "dtype", Kind.DTYPE, "in which to compute"),
-            _OUT,
+            OUT,
         ),
-        support=support(dtypes),
+        support=support(dtypes, products),
         checks=checks,
         work=work,
         in_header_of=name,
-    )
-
-
-_SINGLE = rule(
-    "one element: out",
-    lambda call: (
-        None
-        if call["out"].size == 1 or not call["self"].size * call["out"].size
-        else f"out: expected one element, got shape {extents(call['out'].shape)}"
-    ),
-)
-
-
-def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operator:
-    dtypes = (*REAL_FLOATING, *INTEGERS, D.BOOL)
-    return library_operator(
-        name,
-        f"out = {name}(self)",
-        summary,
-        (_SELF, _OUT),
-        (
-            present("self", "out"),
-            dtype_in(where_supported(dtypes), "self", "out"),
-            limited_dims("self", "out"),
-            _SINGLE,
-        ),
-        function,
-        header=name,
-        dtypes=dtypes,
-        empty=("self",),
     )
 
 
@@ -223,109 +148,8 @@ def _norm_work(call: Call) -> Library | None:
         return None
     if call["self"].size == 0:
         return Library(lambda: 0, (), ("out",))
-    axes, shape, order = _axes(call, "dims"), call["out"].shape, _order(call)
+    axes, shape, order = axes_of(call, "dims"), call["out"].shape, _order(call)
     return Library(lambda self: np.reshape(_norm(self, axes, order), shape), ("self",), ("out",))
-
-
-_INDEXED = (*REAL_FLOATING, *INTEGERS)
-
-
-def _extreme_place(name: str, header: str, word: str) -> Operator:
-    """Where the greatest or the least elements are."""
-
-    def work(call: Call) -> Library | None:
-        if call["self"].size * call["out"].size == 0:
-            return None
-        place, dim, shape = getattr(np, name.replace("_", "")), call["dim"], call["out"].shape
-        return Library(lambda self: np.reshape(place(np.atleast_1d(self), dim), shape), ("self",), ("out",))
-
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=f"Where the {word} elements along a dimension are; the first of equals.",
-        formula=f"out = index along dim of the {word} element of self",
-        parameters=(_SELF, *_ALONG, _OUT),
-        support=support(_INDEXED),
-        checks=(
-            present("self", "out"),
-            dtype_in(where_supported(_INDEXED), "self"),
-            dtype_in(lambda product: {D.INT32, D.INT64}, "out"),
-            limited_dims("self", "out"),
-            axis("dim", "self"),
-            _reduced_shape("dim", "keepdim"),
-        ),
-        work=work,
-        in_header_of=header,
-    )
-
-
-def _reduction(
-    name: str,
-    summary: str,
-    formula: str,
-    parameters: tuple[Parameter, ...],
-    function: Callable[..., Any],
-    dtypes: Collection[D],
-    results: Collection[D],
-    more: tuple[Check, ...] = (),
-    skips_empty: bool = False,
-    dtype: Callable[[Call], D] | None = None,
-) -> Operator:
-    """A reduction over the parameter that begins with ``dim``.
-
-    Args:
-        name: in snake case.
-        summary: one sentence.
-        formula: as text.
-        parameters: after self.
-        function: of an array, axes and other attributes, in order; an array or one for each output, in any shape.
-        dtypes: of self.
-        results: of the first output.
-        more: checks of attributes.
-        skips_empty: nothing is written if self is empty.
-        dtype: in which to compute.
-    """
-    outputs = [each.name for each in parameters if each.kind is Kind.OUTPUT]
-    dims = next(each for each in parameters if each.name.startswith("dim"))
-    keep = next(each.name for each in parameters if each.name.lower() == "keepdim")
-    attributes = [
-        each.name for each in parameters if each.name not in (dims.name, keep, "dtype") and each.kind is not Kind.OUTPUT
-    ]
-    alone = dims.kind is Kind.INT64
-    objects = [each.name for each in parameters if each.kind in (Kind.SCALAR, Kind.INT_ARRAY)]
-
-    def work(call: Call) -> Library | None:
-        if call[outputs[0]].size == 0 or (skips_empty and call["self"].size == 0):
-            return None
-        axes, shapes = _axes(call, dims.name), [call[each].shape for each in outputs]
-        values = [call[each] for each in attributes]
-
-        def compute(self: Any) -> tuple[Any, ...]:
-            found = function(self, axes, *values)
-            results = found if isinstance(found, tuple) else (found,)
-            return tuple(np.reshape(each, shape) for each, shape in zip(results, shapes, strict=True))
-
-        return Library(compute, ("self",), tuple(outputs), None if dtype is None else dtype(call))
-
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=summary,
-        formula=formula,
-        parameters=(_SELF, *parameters),
-        support=support(dtypes),
-        checks=(
-            present("self", *objects, *outputs),
-            dtype_in(where_supported(dtypes), "self"),
-            dtype_in(where_supported(results), outputs[0]),
-            *more,
-            limited_dims("self"),
-            axis(dims.name, "self") if alone else _valid_dims(dims.name),
-            _reduced_shape(dims.name, keep, *outputs),
-        ),
-        work=work,
-        in_header_of=name,
-    )
 
 
 def _wide_moments(values: Any, axes: Shape, correction: int) -> tuple[Any, Any]:
@@ -355,78 +179,10 @@ def _product(values: Any, axes: Shape) -> Any:
     return values.prod(axes, dtype=np.float64 if values.dtype == np.float32 else values.dtype)
 
 
-def _along(place: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """The elements of which ``place`` tells the index along a dimension, and these."""
-
-    def find(values: Any, axes: Shape) -> tuple[Any, Any]:
-        if not axes:
-            return values, 0
-        places = np.expand_dims(place(values, axes[0]), axes[0])
-        return np.take_along_axis(values, places, axes[0]), places
-
-    return find
-
-
-def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callable[..., Any]) -> Operator:
-    """A running sum or product; the axis is a number or a scalar of one."""
-
-    def place(call: Call) -> int:
-        return int(call[axis_name] if kind is Kind.INT64 else call[axis_name].value)
-
-    def valid(call: Call) -> str | None:
-        rank, got = max(len(call[first].shape), 1), place(call)
-        return None if -rank <= got < rank else f"{axis_name}: expected from {-rank} to {rank - 1}, got {got}"
-
-    def work(call: Call) -> Library | None:
-        if call["out"].size == 0:
-            return None
-        shape, along = call["out"].shape, place(call)
-
-        def compute(values: Any) -> Any:
-            wide = np.float64 if values.dtype == np.float32 else values.dtype
-            return function(np.atleast_1d(values), along, dtype=wide).reshape(shape)
-
-        return Library(compute, (first,), ("out",), call["dtype"])
-
-    first = "self" if kind is Kind.INT64 else "input"
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=f"Running {title} along a dimension.",
-        formula=f"out[i] = {title[:-1]} of {first}[j] for j up to i",
-        parameters=(
-            tensor_in(first, "the numbers"),
-            Parameter(axis_name, axis_name, kind, "the dimension"),
-            Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compute"),
-            _OUT,
-        ),
-        support=support(_MEANT),
-        checks=(
-            present(first, *((axis_name,) if kind is Kind.SCALAR else ()), "out"),
-            dtype_in(where_supported((*NUMBERS,)), first),
-            dtype_in(where_supported(_MEANT), "out"),
-            _listed(_MEANT),
-            rule("data type dtype: out", _of_dtype),
-            limited_dims(first),
-            rule(f"dimension: {axis_name}", valid),
-            same_shape("out", first),
-        ),
-        work=work,
-        in_header_of=name,
-    )
-
-
-_DIM = Parameter("dim", "dim", Kind.INT_ARRAY, "the dimensions to reduce; none: all")
-_ONE_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 _DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compute")
 _CORRECTION = Parameter("correction", "correction", Kind.INT64, "what is subtracted from the number of elements")
 
 
-def _kept(name: str) -> Parameter:
-    return Parameter(name, name, Kind.BOOL, "keep reduced dimensions, of one element each")
-
-
-_ALONG = (_ONE_DIM, _kept("keepdim"))
 _REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 _TRUTH = (D.BOOL, D.UINT8)
 
@@ -434,11 +190,11 @@ _TRUTH = (D.BOOL, D.UINT8)
 def _spread(
     name: str, words: str, formula: str, outputs: tuple[Parameter, ...], function: Callable[..., Any]
 ) -> Operator:
-    return _reduction(
+    return reduction(
         name,
         f"{words} over some dimensions.",
         formula,
-        (_DIM, _CORRECTION, _kept("keepdim"), *outputs),
+        (DIMS, _CORRECTION, kept("keepdim"), *outputs),
         function,
         REAL_FLOATING,
         REAL_FLOATING,
@@ -448,6 +204,7 @@ def _spread(
 _VARIANCE = "sum of (self - mean)^2 over dim / (number of elements - correction)"
 _MEAN_OUT = tensor_out("meanOut", "the means")
 
+_SUMMED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS, D.BOOL)
 _MEANT = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
 
 OPERATORS = (
@@ -461,11 +218,11 @@ OPERATORS = (
         (
             present("self", "dims", "out"),
             dtype_in(where_supported(NUMBERS), "self", "out"),
-            _listed(NUMBERS),
-            rule("data type dtype: out", _of_dtype),
+            listed_dtype(NUMBERS),
+            rule("data type dtype: out", of_dtype),
             limited_dims("self"),
-            _valid_dims("dims"),
-            _reduced_shape("dims", "keepDims"),
+            valid_dims("dims"),
+            reduced_shape("dims", "keepDims"),
         ),
         NUMBERS,
     ),
@@ -479,37 +236,53 @@ OPERATORS = (
         (
             present("self", "dim", "out"),
             dtype_in(where_supported(_MEANT), "self"),
-            _listed(_MEANT),
+            listed_dtype(_MEANT),
             dtype_in(where_supported(_MEANT), "out"),
             rule("converts to dtype: self", _converts),
             castable_from(lambda call: call["dtype"], "out"),
-            _valid_dims("dim"),
+            valid_dims("dim"),
             limited_dims("self", "out"),
-            _reduced_shape("dim", "keepDim"),
+            reduced_shape("dim", "keepDim"),
         ),
         _MEANT,
     ),
-    # NaN is both the least and the greatest number.
-    _extreme("min", "Least element.", np.min),
-    _extreme("max", "Greatest element.", np.max),
+    _over_dims(
+        "reduce_nansum",
+        "dim",
+        "keepDim",
+        "Sum over some dimensions, of what is a number.",
+        "out = sum of self over dim, 0 for NaN",
+        lambda values, axes: _sum(np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values, axes),
+        (
+            present("self", "dim", "out"),
+            dtype_in(where_supported(_SUMMED), "self", "out"),
+            listed_dtype(_SUMMED),
+            rule("data type dtype: out", of_dtype),
+            limited_dims("self"),
+            valid_dims("dim"),
+            reduced_shape("dim", "keepDim"),
+        ),
+        _SUMMED,
+        MODERN,
+    ),
     Operator(
         name="linalg_vector_norm",
         function=camel("linalg_vector_norm"),
         summary="The norm of the vectors along some dimensions.",
         formula="out = (sum of |self|^ord over dims)^(1/ord)",
         parameters=(
-            _SELF,
+            SELF,
             Parameter("ord", "ord", Kind.SCALAR, "the order: 0, 1, 2, 3, inf or -inf"),
             Parameter("dims", "dims", Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
             Parameter("keepDims", "keep_dims", Kind.BOOL, "keep reduced dimensions, of one element each"),
             Parameter("dtype", "dtype", Kind.DTYPE, "that of out"),
-            _OUT,
+            OUT,
         ),
         support=support(_NORMED),
         checks=(
             present("self", "ord", "dims", "out"),
             dtype_in(where_supported(_NORMED), "self", "out"),
-            rule("data type dtype: out", _of_dtype),
+            rule("data type dtype: out", of_dtype),
             rule(
                 "FLOAT or that of self: dtype",
                 lambda call: (
@@ -519,76 +292,46 @@ OPERATORS = (
                     f"got {call['dtype'].c_name}"
                 ),
             ),
-            _valid_dims("dims"),
+            valid_dims("dims"),
             limited_dims("self", "out"),
-            _reduced_shape("dims", "keepDims"),
+            reduced_shape("dims", "keepDims"),
             rule("known order: ord", _known_order),
         ),
         work=_norm_work,
         in_header_of="linalg_vector_norm",
     ),
-    _extreme_place("arg_max", "argmax", "greatest"),
-    _extreme_place("arg_min", "argmin", "least"),
-    *(
-        _reduction(
-            f"a{name}",
-            f"{word.capitalize()} elements over some dimensions.",
-            f"out = {name} of self over dim",
-            (_DIM, _kept("keepDim"), _OUT),
-            function,
-            _REAL,
-            _REAL,
-            (same_dtype("out", "self"),),
-            skips_empty=True,
-        )
-        for name, word, function in (("max", "greatest", np.max), ("min", "least", np.min))
-    ),
-    *(
-        _reduction(
-            f"{name}_dim",
-            f"{word.capitalize()} elements along a dimension, and where they are; the first of equals.",
-            f"out, indices = {name} of self along dim, its index",
-            (*_ALONG, _OUT, tensor_out("indices", "where they are; INT32 or INT64")),
-            _along(place),
-            _REAL,
-            _REAL,
-            (same_dtype("out", "self"), dtype_in(lambda product: {D.INT32, D.INT64}, "indices")),
-            skips_empty=True,
-        )
-        for name, word, place in (("max", "greatest", np.argmax), ("min", "least", np.argmin))
-    ),
-    _reduction(
+    reduction(
         "any",
         "Whether any element is not zero.",
         "out = some of self over dim is not 0",
-        (_DIM, _kept("keepdim"), _OUT),
+        (DIMS, kept("keepdim"), OUT),
         np.any,
         NUMBERS,
         _TRUTH,
     ),
-    _reduction(
+    reduction(
         "all",
         "Whether all elements are not zero.",
         "out = none of self over dim is 0",
-        (_DIM, _kept("keepdim"), _OUT),
+        (DIMS, kept("keepdim"), OUT),
         np.all,
         NUMBERS,
         _TRUTH,
     ),
-    _reduction(
+    reduction(
         "log_sum_exp",
         "Logarithms of sums of exponentials.",
         "out = ln(sum of e^self over dim)",
-        (_DIM, _kept("keepDim"), _OUT),
+        (DIMS, kept("keepDim"), OUT),
         _log_sum_exp,
         _REAL,
         REAL_FLOATING,
     ),
-    _reduction(
+    reduction(
         "norm",
         "Norms of the vectors along some dimensions.",
         "out = (sum of |self|^p over dim)^(1/p)",
-        (scalar("pScalar", "the order"), _DIM, _kept("keepdim"), _OUT),
+        (scalar("pScalar", "the order"), DIMS, kept("keepdim"), OUT),
         lambda values, axes, order: _norm(values, axes, float(order.value.real)) if values.size else 0,
         REAL_FLOATING,
         REAL_FLOATING,
@@ -597,14 +340,14 @@ OPERATORS = (
         "std",
         "Standard deviations",
         f"out = sqrt({_VARIANCE})",
-        (_OUT,),
+        (OUT,),
         lambda values, axes, correction: np.sqrt(_wide_moments(values, axes, correction)[0]),
     ),
     _spread(
         "var_correction",
         "Variances",
         f"out = {_VARIANCE}",
-        (_OUT,),
+        (OUT,),
         lambda values, axes, correction: _wide_moments(values, axes, correction)[0],
     ),
     _spread(
@@ -625,30 +368,28 @@ OPERATORS = (
         "prod",
         "out = product of self",
         "Product of all elements.",
-        (_SELF, _DTYPE, _OUT),
+        (SELF, _DTYPE, OUT),
         (
             present("self", "out"),
             dtype_in(where_supported(NUMBERS), "self", "out"),
-            _listed(NUMBERS),
-            rule("data type dtype: out", _of_dtype),
+            listed_dtype(NUMBERS),
+            rule("data type dtype: out", of_dtype),
             limited_dims("self"),
-            _SINGLE,
+            one_element("out"),
         ),
         lambda self: _product(self, tuple(range(self.ndim))),
         header="prod",
         dtype=lambda call: call["dtype"],
     ),
-    _reduction(
+    reduction(
         "prod_dim",
         "Products along a dimension.",
         "out = product of self along dim",
-        (_ONE_DIM, _kept("keepDim"), _DTYPE, _OUT),
+        (DIM, kept("keepDim"), _DTYPE, OUT),
         _product,
         NUMBERS,
         NUMBERS,
-        (_listed(NUMBERS), rule("data type dtype: out", _of_dtype)),
+        (listed_dtype(NUMBERS), rule("data type dtype: out", of_dtype)),
         dtype=lambda call: call["dtype"],
     ),
-    _running("cumsum", "sums", "dim", Kind.INT64, np.cumsum),
-    _running("cumprod", "products", "axis", Kind.SCALAR, np.cumprod),
 )

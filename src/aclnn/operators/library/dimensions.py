@@ -1,0 +1,178 @@
+"""What reductions along dimensions and running sums share: axes, checks, the declaration."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
+from aclnn.operators.library.common import WITH_INFERENCE, camel, support, tensor_in, tensor_out
+
+Shape = tuple[int, ...]
+SELF, OUT = tensor_in("self", "what is reduced"), tensor_out()
+
+
+def axes_of(call: Call, dims: str) -> Shape:
+    """The dimensions to reduce, from 0 on; all of them where none is given."""
+    rank, given = len(call["self"].shape), call[dims]
+    listed = (given,) if isinstance(given, int) else given
+    return tuple(dim % rank for dim in listed if rank) or tuple(range(rank))
+
+
+def reduced(call: Call, dims: str, keep: str) -> Shape:
+    """The shape of what is left of self."""
+    shape, axes = call["self"].shape, axes_of(call, dims)
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if call[keep] or axis not in axes)
+
+
+def valid_dims(dims: str) -> Check:
+    """Require dimensions of self, each once."""
+
+    def complain(call: Call) -> str | None:
+        rank = max(len(call["self"].shape), 1)
+        wrong = next((dim for dim in call[dims] if not -rank <= dim < rank), None)
+        if wrong is not None:
+            return f"{dims}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
+        repeated = max(Counter(dim % rank for dim in call[dims]).values(), default=1) > 1
+        return f"{dims}: expected each dimension once, got {extents(call[dims])}" if repeated else None
+
+    return rule(f"dimensions of self, each once: {dims}", complain)
+
+
+def reduced_shape(dims: str, keep: str, *names: str) -> Check:
+    """Require the shape of what is left of self, of out unless others are named."""
+
+    def complain(call: Call) -> str | None:
+        expected = reduced(call, dims, keep)
+        for name in names or ("out",):
+            got = call[name].shape
+            # A single number fits whatever has one element.
+            if got != expected and call["self"].size and not math.prod(expected) == math.prod(got) == 1:
+                return f"{name}: expected shape {extents(expected)} (self reduced over {dims}), got {extents(got)}"
+        return None
+
+    return rule(f"reduced shape: {', '.join(names or ('out',))}", complain)
+
+
+def listed_dtype(dtypes: Collection[D]) -> Check:
+    """Require the argument dtype to be one of these."""
+    allowed = where_supported(dtypes)
+
+    def complain(call: Call) -> str | None:
+        return (
+            None
+            if call["dtype"] in allowed(call.product)
+            else (f"dtype: expected a data type that {call.operator.function} takes, got {call['dtype'].c_name}")
+        )
+
+    return rule("data type: dtype", complain)
+
+
+def of_dtype(call: Call) -> str | None:
+    """Complain of an out whose data type is not the argument dtype."""
+    dtype, out = call["dtype"], call["out"].dtype
+    return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
+
+
+def kept(name: str) -> Parameter:
+    """Whether reduced dimensions stay."""
+    return Parameter(name, name, Kind.BOOL, "keep reduced dimensions, of one element each")
+
+
+def one_element(name: str) -> Check:
+    """Require one element, in any shape."""
+
+    def complain(call: Call) -> str | None:
+        got = call[name]
+        return (
+            None
+            if got.size == 1 or not call["self"].size * got.size
+            else f"{name}: expected one element, got shape {extents(got.shape)}"
+        )
+
+    return rule(f"one element: {name}", complain)
+
+
+DIMS = Parameter("dim", "dim", Kind.INT_ARRAY, "the dimensions to reduce; none: all")
+
+DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
+
+ALONG = (DIM, kept("keepdim"))
+
+
+def reduction(
+    name: str,
+    summary: str,
+    formula: str,
+    parameters: tuple[Parameter, ...],
+    function: Callable[..., Any],
+    dtypes: Collection[D],
+    results: Collection[D],
+    more: tuple[Check, ...] = (),
+    skips_empty: bool = False,
+    dtype: Callable[[Call], D] | None = None,
+    products: Collection[Product] = WITH_INFERENCE,
+) -> Operator:
+    """A reduction over the parameter that begins with ``dim``.
+
+    Args:
+        name: in snake case.
+        summary: one sentence.
+        formula: as text.
+        parameters: after self.
+        function: of an array, axes and other attributes, in order; an array or one for each output, in any shape.
+        dtypes: of self.
+        results: of the first output.
+        more: checks of attributes.
+        skips_empty: nothing is written if self is empty.
+        dtype: in which to compute.
+        products: those that have a kernel.
+    """
+    outputs = [each.name for each in parameters if each.kind is Kind.OUTPUT]
+    dims = next(each for each in parameters if each.name.startswith("dim"))
+    keep = next(each.name for each in parameters if each.name.lower() == "keepdim")
+    attributes = [
+        each.name for each in parameters if each.name not in (dims.name, keep, "dtype") and each.kind is not Kind.OUTPUT
+    ]
+    alone = dims.kind is Kind.INT64
+    objects = [each.name for each in parameters if each.kind in (Kind.SCALAR, Kind.INT_ARRAY)]
+
+    def work(call: Call) -> Library | None:
+        if call[outputs[0]].size == 0 or (skips_empty and call["self"].size == 0):
+            return None
+        axes, shapes = axes_of(call, dims.name), [call[each].shape for each in outputs]
+        values = [call[each] for each in attributes]
+
+        def compute(self: Any) -> tuple[Any, ...]:
+            found = function(self, axes, *values)
+            results = found if isinstance(found, tuple) else (found,)
+            return tuple(np.reshape(each, shape) for each, shape in zip(results, shapes, strict=True))
+
+        return Library(compute, ("self",), tuple(outputs), None if dtype is None else dtype(call))
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=(SELF, *parameters),
+        support=support(dtypes, products),
+        checks=(
+            present("self", *objects, *outputs),
+            dtype_in(where_supported(dtypes), "self"),
+            dtype_in(where_supported(results), outputs[0]),
+            *more,
+            limited_dims("self"),
+            axis(dims.name, "self") if alone else valid_dims(dims.name),
+            reduced_shape(dims.name, keep, *outputs),
+        ),
+        work=work,
+        in_header_of=name,
+    )

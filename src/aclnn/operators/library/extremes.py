@@ -1,0 +1,206 @@
+"""The least, the greatest, the middle elements, of all or along dimensions, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import axis, dtype_in, limited_dims, present, rule, same_dtype, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, camel, library_operator, support, tensor_out
+from aclnn.operators.library.dimensions import (
+    ALONG,
+    DIM,
+    DIMS,
+    OUT,
+    SELF,
+    Shape,
+    kept,
+    one_element,
+    reduced_shape,
+    reduction,
+)
+
+
+def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operator:
+    dtypes = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+    return library_operator(
+        name,
+        f"out = {name}(self)",
+        summary,
+        (SELF, OUT),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(dtypes), "self", "out"),
+            limited_dims("self", "out"),
+            one_element("out"),
+        ),
+        function,
+        header=name,
+        dtypes=dtypes,
+        empty=("self",),
+    )
+
+
+def _extreme_place(name: str, header: str, word: str) -> Operator:
+    """Where the greatest or the least elements are."""
+
+    def work(call: Call) -> Library | None:
+        if call["self"].size * call["out"].size == 0:
+            return None
+        place, dim, shape = getattr(np, name.replace("_", "")), call["dim"], call["out"].shape
+        return Library(lambda self: np.reshape(place(np.atleast_1d(self), dim), shape), ("self",), ("out",))
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=f"Where the {word} elements along a dimension are; the first of equals.",
+        formula=f"out = index along dim of the {word} element of self",
+        parameters=(SELF, *ALONG, OUT),
+        support=support(_INDEXED),
+        checks=(
+            present("self", "out"),
+            dtype_in(where_supported(_INDEXED), "self"),
+            dtype_in(lambda product: {D.INT32, D.INT64}, "out"),
+            limited_dims("self", "out"),
+            axis("dim", "self"),
+            reduced_shape("dim", "keepdim"),
+        ),
+        work=work,
+        in_header_of=header,
+    )
+
+
+def _along(place: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """The elements of which ``place`` tells the index along a dimension, and these."""
+
+    def find(values: Any, axes: Shape) -> tuple[Any, Any]:
+        if not axes:
+            return values, 0
+        places = np.expand_dims(place(values, axes[0]), axes[0])
+        return np.take_along_axis(values, places, axes[0]), places
+
+    return find
+
+
+_INDEXED = (*REAL_FLOATING, *INTEGERS)
+
+
+_REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+_RANKED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
+_FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "where they are; INT64"))
+_FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in(lambda product: {D.INT64}, "indicesOut")
+
+
+def _ranked(values: Any, axes: Shape, rank: int) -> tuple[Any, Any]:
+    """The elements of a rank from 0 on along a dimension, NaN the greatest, and where they are."""
+    return _along(lambda array, dim: np.argsort(array, dim, kind="stable").take(rank, dim))(values, axes)
+
+
+def _middle(values: Any, axes: Shape) -> tuple[Any, Any]:
+    """The lower of two middle elements, NaN where there is one, and where they are."""
+
+    def place(array: Any, dim: int) -> Any:
+        middle = np.argsort(array, dim, kind="stable").take((array.shape[dim] - 1) // 2, dim)
+        is_nan = np.isnan(array)
+        return np.where(is_nan.any(dim), is_nan.argmax(dim), middle)
+
+    return _along(place)(values, axes)
+
+
+def _kth(call: Call) -> str | None:
+    shape = call["self"].shape or (1,)
+    if not -len(shape) <= call["dim"] < len(shape):
+        return None  # a later check tells
+    most = shape[call["dim"]]
+    return None if 1 <= call["k"] <= most else f"k: expected from 1 to {most} (the elements along dim), got {call['k']}"
+
+
+OPERATORS = (
+    # NaN is both the least and the greatest number.
+    _extreme("min", "Least element.", np.min),
+    _extreme("max", "Greatest element.", np.max),
+    _extreme_place("arg_max", "argmax", "greatest"),
+    _extreme_place("arg_min", "argmin", "least"),
+    *(
+        reduction(
+            f"a{name}",
+            f"{word.capitalize()} elements over some dimensions.",
+            f"out = {name} of self over dim",
+            (DIMS, kept("keepDim"), OUT),
+            function,
+            _REAL,
+            _REAL,
+            (same_dtype("out", "self"),),
+            skips_empty=True,
+        )
+        for name, word, function in (("max", "greatest", np.max), ("min", "least", np.min))
+    ),
+    *(
+        reduction(
+            f"{name}_dim",
+            f"{word.capitalize()} elements along a dimension, and where they are; the first of equals.",
+            f"out, indices = {name} of self along dim, its index",
+            (*ALONG, OUT, tensor_out("indices", "where they are; INT32 or INT64")),
+            _along(place),
+            _REAL,
+            _REAL,
+            (same_dtype("out", "self"), dtype_in(lambda product: {D.INT32, D.INT64}, "indices")),
+            skips_empty=True,
+        )
+        for name, word, place in (("max", "greatest", np.argmax), ("min", "least", np.argmin))
+    ),
+    reduction(
+        "aminmax",
+        "Least and greatest elements over some dimensions.",
+        "minOut, maxOut = min and max of self over dim",
+        (DIMS, kept("keepDim"), tensor_out("minOut", "the least"), tensor_out("maxOut", "the greatest")),
+        lambda values, axes: (np.min(values, axes), np.max(values, axes)),
+        _REAL,
+        _REAL,
+        (same_dtype("minOut", "self"), same_dtype("maxOut", "self")),
+        skips_empty=True,
+    ),
+    library_operator(
+        "median",
+        "valuesOut = the lower median of self",
+        "The middle element of all, the lower of two; NaN if there is one.",
+        (SELF, tensor_out("valuesOut", "the median")),
+        (
+            present("self", "valuesOut"),
+            dtype_in(where_supported(_RANKED), "self"),
+            same_dtype("valuesOut", "self"),
+            limited_dims("self"),
+            one_element("valuesOut"),
+        ),
+        lambda self: _middle(self.reshape(-1), (0,))[0],
+        header="median",
+        dtypes=_RANKED,
+        empty=("self",),
+    ),
+    reduction(
+        "median_dim",
+        "Middle elements along a dimension, the lower of two, NaN where there is one; where they are.",
+        "valuesOut, indicesOut = the lower median of self along dim, its index",
+        (DIM, kept("keepDim"), *_FOUND),
+        _middle,
+        _RANKED,
+        _RANKED,
+        _FOUND_TYPES,
+        skips_empty=True,
+    ),
+    reduction(
+        "kthvalue",
+        "The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.",
+        "valuesOut, indicesOut = the k-th least of self along dim, its index",
+        (Parameter("k", "k", Kind.INT64, "from 1 on"), *ALONG, *_FOUND),
+        lambda values, axes, k: _ranked(values, axes, k - 1),
+        _RANKED,
+        _RANKED,
+        (*_FOUND_TYPES, rule("from 1 to the elements along dim: k", _kth)),
+        skips_empty=True,
+    ),
+)

@@ -1,0 +1,112 @@
+"""The least, the greatest, the middle elements, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Kind
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import extremes
+from tests.cases.table import GRID, Arguments, T
+from tests.helpers.library import (
+    BY_NAME,
+    REAL,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    to_torch,
+)
+
+RANKED = ("median", "median_dim", "kthvalue")
+FOUND = {"valuesOut": T(D.FLOAT, (2,)), "indicesOut": T(D.INT64, (2,))}
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "min": lambda d: {"out": T(d, ())},
+    "max": lambda d: {"out": T(d, (1,))},
+    **{name: lambda d: {"dim": -1, "keepdim": False, "out": T(D.INT64, GRID[:1])} for name in ("arg_max", "arg_min")},
+    **{name: lambda d: {"dim": (1,), "keepDim": False, "out": T(d, GRID[:1])} for name in ("amax", "amin")},
+    **{
+        name: lambda d: {"dim": -1, "keepdim": False, "out": T(d, GRID[:1]), "indices": T(D.INT64, GRID[:1])}
+        for name in ("max_dim", "min_dim")
+    },
+    "aminmax": lambda d: {"dim": (0,), "keepDim": True, "minOut": T(d, (1, 3)), "maxOut": T(d, (1, 3))},
+    "median": lambda d: {"valuesOut": T(d, ())},
+    "median_dim": lambda d: {"dim": 1, "keepDim": False, "valuesOut": T(d, (2,)), "indicesOut": T(D.INT64, (2,))},
+    "kthvalue": lambda d: {
+        "k": 2,
+        "dim": -1,
+        "keepdim": True,
+        "valuesOut": T(d, (2, 1)),
+        "indicesOut": T(D.INT64, (2, 1)),
+    },
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(("arg_max", "arg_min"), REAL),
+    **dict.fromkeys((*RANKED, "aminmax"), (*TRAINED, D.INT32)),
+}
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "min": lambda a: a["self"].min(),
+    "max": lambda a: a["self"].max(),
+    "arg_max": lambda a: a["self"].argmax(-1),
+    "arg_min": lambda a: a["self"].argmin(-1),
+    "amax": lambda a: a["self"].amax(1),
+    "amin": lambda a: a["self"].amin(1),
+    "max_dim": lambda a: tuple(a["self"].max(-1)),
+    "min_dim": lambda a: tuple(a["self"].min(-1)),
+    "aminmax": lambda a: tuple(a["self"].aminmax(dim=0, keepdim=True)),
+    "median": lambda a: a["self"].median(),
+    "median_dim": lambda a: tuple(a["self"].median(1)),
+    "kthvalue": lambda a: tuple(a["self"].kthvalue(2, -1, keepdim=True)),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    operator.name: {each.name: {"shape": (0,)} for each in operator.parameters if each.kind is Kind.OUTPUT}
+    for operator in extremes.OPERATORS
+    if operator.name not in ("min", "max", "median")
+} | {
+    "aminmax": {"minOut": {"shape": (1, 3)}, "maxOut": {"shape": (1, 3)}},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "from 1 to the elements along dim": lambda o, name: Break({name: 4}, "from 1 to 3"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    """None of the numbers whose places are compared is there twice."""
+    return np.arange(array.size, dtype=np.int8).reshape(array.shape) * 5 % 7 if operator in RANKED else array
+
+
+class TestExtremes(LibraryTests):
+    subject = Subject(
+        extremes.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        default=(*REAL, D.BOOL),
+        empty=EMPTY,
+        breaks=BREAKS,
+        numbers=numbers,
+    )
+
+
+def test_a_median_of_numbers_among_which_one_is_nan_is_the_first_nan() -> None:
+    x = np.array([[3, np.nan, 1, np.nan], [4, 2, 8, 6]], np.float32)
+    values, places = Placed(np.zeros(2, np.float32), "contiguous"), Placed(np.zeros(2, np.int64), "contiguous")
+    call = {"self": Placed(x, "transposed").tensor, "dim": 1, "keepDim": False}
+    call |= {"valuesOut": values.tensor, "indicesOut": places.tensor}
+    prepare(BY_NAME["median_dim"], call, Product.ATLAS_A2).run()
+    wanted = to_torch(x).median(1)
+    np.testing.assert_array_equal(values.view, wanted[0].numpy())
+    np.testing.assert_array_equal(places.view, wanted[1].numpy())
