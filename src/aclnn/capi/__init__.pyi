@@ -6952,6 +6952,36 @@ def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int |
     Phase two: queues the work.
     """
 
+def aclnnFusedAdamGetWorkspaceSize(
+    paramsRef: int | None,
+    gradsRef: int | None,
+    expAvgsRef: int | None,
+    expAvgSqsRef: int | None,
+    maxExpAvgSqsRef: int | None,
+    stateSteps: int | None,
+    gradScaleOptional: int | None,
+    foundInfOptional: int | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weightDecay: float,
+    eps: float,
+    amsgrad: int,
+    maximize: int,
+) -> tuple[int, int, int]:
+    """A step of Adam for lists of parameters, these and the state in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of Adam for lists of parameters, these and the state in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAmpUpdateScaleGetWorkspaceSize(
     currentScale: int | None,
     growthTracker: int | None,

@@ -86,7 +86,10 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("addcmul", "addcdiv")
         for kind in ("v2", "list")
     },
-    "foreach_non_finite_check_and_unscale": lambda a: [wide(x) * a["inScale"][0] for x in a["scaledGrads"]],
+    "foreach_non_finite_check_and_unscale": lambda a: [
+        *(wide(x) * a["inScale"][0] for x in a["scaledGrads"]),
+        a["foundInf"],
+    ],
     "foreach_lerp_scalar": lambda a: [lerp(*pair, a["weight"]) for pair in zip(a["x1"], a["x2"], strict=True)],
     **{
         f"foreach_{name}": lambda a, name=name: getattr(torch, f"_foreach_{name}")(_wides(a["x"]))
@@ -117,8 +120,6 @@ BREAKS: Mapping[str, Breaking] = {
         {name: SCALAR_LISTS["scalars"][:1] if name == "scalars" else (T(D.FLOAT, GRID),)}, "2 elements"
     ),
     "as many as in x1": lambda o, name: Break({name: (T(D.FLOAT, GRID),)}, "2 elements"),
-    "one data type": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT16, (4,)))}, "ACL_FLOAT"),
-    "same shape each": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, (5,)))}, "shape [4]"),
     "one element each": lambda o, name: Break({name: (T(D.FLOAT, ()), T(D.FLOAT, (2,)))}, "one element"),
     "at most 50 tensors": lambda o, name: Break(
         {p.name: (T(D.FLOAT, (1,)),) * 51 for p in o.parameters if p.kind in LISTS}

@@ -8,9 +8,23 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import optimizer
-from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, TRAINED, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+
+#: The lists of aclnnFusedAdam that a step changes.
+FUSED = ("paramsRef", "gradsRef", "expAvgsRef", "expAvgSqsRef", "maxExpAvgSqsRef")
+STEP = {
+    "lr": 0.125,
+    "beta1": 0.75,
+    "beta2": 0.5,
+    "weightDecay": 0.25,
+    "eps": 0.0625,
+    "amsgrad": True,
+    "maximize": True,
+}
 
 
 def _adam(a: Mapping[str, Any]) -> Any:
@@ -23,27 +37,35 @@ def _adam(a: Mapping[str, Any]) -> Any:
     return tuple(state)
 
 
+def _fused(a: Mapping[str, Any]) -> Any:
+    lists = [[wide(x) for x in a[name]] for name in FUSED]
+    steps = [x.reshape(()) + 1 for x in a["stateSteps"]]
+    torch._fused_adam_(
+        *lists, steps, lr=0.125, beta1=0.75, beta2=0.5, weight_decay=0.25, eps=0.0625, amsgrad=True, maximize=True,
+        grad_scale=a["gradScaleOptional"], found_inf=a["foundInfOptional"],
+    )  # fmt: skip
+    return [x for each in lists for x in each]
+
+
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "amp_update_scale": lambda d: (
         {name: T(d, (1,)) for name in ("currentScale", "foundInf", "updatedScale")}
         | {name: T(D.INT32, (1,)) for name in ("growthTracker", "updatedGrowthTracker")}
         | {"growthFactor": 2.0, "backoffFactor": 0.5, "growthInterval": 1}
     ),
-    "apply_adam_w_v2": lambda d: {
-        "step": T(D.FLOAT, (1,)),
-        "lr": 0.125,
-        "beta1": 0.75,
-        "beta2": 0.5,
-        "weightDecay": 0.25,
-        "eps": 0.0625,
-        "amsgrad": True,
-        "maximize": True,
-    },
+    "apply_adam_w_v2": lambda d: STEP | {"step": T(D.FLOAT, (1,))},
+    "fused_adam": lambda d: (
+        {name: (T(d, GRID), T(d, (4,))) for name in FUSED}
+        | {"stateSteps": (T(D.FLOAT, ()), T(D.FLOAT, (1,)))}
+        | {name: T(D.FLOAT, (1,)) for name in ("gradScaleOptional", "foundInfOptional")}
+        | STEP
+    ),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "amp_update_scale": lambda a: (a["currentScale"] * 0.5, torch.zeros(1)),
     "apply_adam_w_v2": lambda a: _adam(a),
+    "fused_adam": lambda a: _fused(a),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -52,9 +74,12 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         for name in ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
     },
     "apply_adam_w_v2": {"step": {"shape": (1,)}},
+    "fused_adam": {name: (T(D.FLOAT, (0, 3)),) for name in FUSED}
+    | {"stateSteps": (T(D.FLOAT, (1,)),), "gradScaleOptional": None, "foundInfOptional": None},
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "as many as in paramsRef": lambda o, name: Break({name: (T(D.FLOAT, GRID),)}, "2 elements"),
     "same data type as varRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "same shape as varRef": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
@@ -63,8 +88,13 @@ BREAKS: Mapping[str, Breaking] = {
 }
 
 
+NOT_NEGATIVE = ("vRef", "maxGradNormOptionalRef", "step", "expAvgSqsRef", "maxExpAvgSqsRef", "stateSteps")
+
+
 def numbers(operator: str, name: str, array: Array) -> Array:
-    return np.abs(array) if name in ("vRef", "maxGradNormOptionalRef", "step") else array
+    if operator == "fused_adam" and name.endswith("Optional"):
+        return np.full(array.shape, 2.5 if name == "gradScaleOptional" else 0)
+    return np.abs(array) if name in NOT_NEGATIVE else array
 
 
 class TestOptimizer(LibraryTests):
@@ -77,3 +107,18 @@ class TestOptimizer(LibraryTests):
         default=TRAINED,
         numbers=numbers,
     )
+
+
+def test_a_step_with_an_infinite_gradient_leaves_everything() -> None:
+    def vector(value: float) -> Placed:
+        return Placed(np.full(3, value, np.float32), "contiguous")
+
+    lists = {name: vector(at) for at, name in enumerate(FUSED, 1)}
+    call = STEP | {name: (each.tensor,) for name, each in lists.items()}
+    call |= {
+        "stateSteps": (vector(4).tensor,),
+        "gradScaleOptional": vector(2).tensor,
+        "foundInfOptional": vector(1).tensor,
+    }
+    prepare(BY_NAME["fused_adam"], call, Product.ASCEND_950).run()
+    assert [each.view[0] for each in lists.values()] == [1, 2, 3, 4, 5]

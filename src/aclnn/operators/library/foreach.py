@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import MOST_DIMS, dtype_in, extents, on, present, real, rule, where_supported
+from aclnn.core.checks import dtype_in, extents, on, present, real, rule
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, camel, power, scalar, support, tensor_in, tensor_out
+from aclnn.operators.library.lists import alike, as_many, each_of, few_dims, not_null, of_same_shape, of_types, single
 
 _FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
 _WITH_INT32 = (*_FLOATING, D.INT32)
@@ -27,80 +28,6 @@ def _list(name: str, meaning: str) -> Parameter:
 
 
 _OUT = Parameter("out", "out", Kind.OUTPUT_LIST, "the results", c_type="const aclTensorList *")
-
-
-def _each(title: str, names: tuple[str, ...], complaint: Callable[[Call, str, int], str | None], code: int) -> Check:
-    """The complaint about a tensor of a list, by the list's name and its place, about all of them in order."""
-
-    def complain(call: Call) -> str | None:
-        for name in names:
-            for at in range(len(call[name])):
-                if (text := complaint(call, name, at)) is not None:
-                    return f"{name}[{at}]: {text}"
-        return None
-
-    return rule(f"{title}: {', '.join(names)}", complain, code)
-
-
-def _null(call: Call, name: str, at: int) -> str | None:
-    return "expected an object, got null" if call[name][at] is None else None
-
-
-def _listed(dtypes: Collection[D]) -> Callable[[Call, str, int], str | None]:
-    def complain(call: Call, name: str, at: int) -> str | None:
-        got = call[name][at].dtype
-        if got in where_supported(dtypes)(call.product):
-            return None
-        return f"expected a data type that {call.operator.function} takes, got {got.c_name}"
-
-    return complain
-
-
-def _alike(first: str) -> Callable[[Call, str, int], str | None]:
-    def complain(call: Call, name: str, at: int) -> str | None:
-        expected, got = call[first][0].dtype, call[name][at].dtype
-        return (
-            None if got == expected else f"expected data type {expected.c_name} (that of {first}[0]), got {got.c_name}"
-        )
-
-    return complain
-
-
-def _ranks(call: Call, name: str, at: int) -> str | None:
-    shape = call[name][at].shape
-    if len(shape) <= MOST_DIMS:
-        return None
-    return f"expected at most {MOST_DIMS} dimensions, got {len(shape)}: {extents(shape)}"
-
-
-def _same_shape(first: str) -> Callable[[Call, str, int], str | None]:
-    def complain(call: Call, name: str, at: int) -> str | None:
-        expected, got = call[first][at].shape, call[name][at].shape
-        return (
-            None
-            if got == expected
-            else f"expected shape {extents(expected)} (that of {first}[{at}]), got {extents(got)}"
-        )
-
-    return complain
-
-
-def _single(call: Call, name: str, at: int) -> str | None:
-    shape = call[name][at].shape
-    return None if call[name][at].size == 1 else f"expected one element, got shape {extents(shape)}"
-
-
-def _counts(first: str, names: tuple[str, ...]) -> Check:
-    def complain(call: Call) -> str | None:
-        expected = len(call[first])
-        name = next((name for name in names if len(call[name]) != expected), None)
-        return (
-            None
-            if name is None
-            else f"{name}: expected {expected} elements (as many as {first}), got {len(call[name])}"
-        )
-
-    return rule(f"as many as in {first}: {', '.join(names)}", complain, _TILING)
 
 
 def _few(first: str) -> Check:
@@ -118,14 +45,14 @@ def _checks(
     given = () if numbers is None else (numbers,)
     return (
         present(*lists, *given, "out"),
-        _each("no null among them", (*lists, *(given if many else ()), "out"), _null, ACLNN_ERR_PARAM_NULLPTR),
-        _each("data type of each", (*lists, "out"), _listed(dtypes), ACLNN_ERR_PARAM_INVALID),
+        each_of("no null among them", (*lists, *(given if many else ()), "out"), not_null, ACLNN_ERR_PARAM_NULLPTR),
+        each_of("data type of each", (*lists, "out"), of_types(dtypes), ACLNN_ERR_PARAM_INVALID),
         *(() if numbers is None or many else (real(numbers),)),
-        _counts(first, (*others[:-1], *(given if many else ()), "out")),
-        _each("one data type", (first, *others), _alike(first), _TILING),
-        _each("at most 8 dimensions each", lists, _ranks, _TILING),
-        _each("same shape each", others[:-1] if is_reduced else others, _same_shape(first), _TILING),
-        *([_each("one element each", ("out",), _single, _TILING)] if is_reduced else []),
+        as_many(first, (*others[:-1], *(given if many else ()), "out"), _TILING),
+        each_of("one data type", (first, *others), alike(first), _TILING),
+        each_of("at most 8 dimensions each", lists, few_dims, _TILING),
+        each_of("same shape each", others[:-1] if is_reduced else others, of_same_shape(first), _TILING),
+        *([each_of("one element each", ("out",), single, _TILING)] if is_reduced else []),
         *on(CLASS_950, _few(first)),
     )
 
@@ -349,10 +276,10 @@ OPERATORS = (
         support=support(_FLOATING, MODERN),
         checks=(
             present("scaledGrads", "foundInf", "inScale"),
-            _each("no null among them", ("scaledGrads",), _null, ACLNN_ERR_PARAM_NULLPTR),
-            _each("data type of each", ("scaledGrads",), _listed(_FLOATING), ACLNN_ERR_PARAM_INVALID),
+            each_of("no null among them", ("scaledGrads",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("scaledGrads",), of_types(_FLOATING), ACLNN_ERR_PARAM_INVALID),
             dtype_in(lambda product: {D.FLOAT}, "foundInf", "inScale"),
-            _each("one data type", ("scaledGrads",), _alike("scaledGrads"), _TILING),
+            each_of("one data type", ("scaledGrads",), alike("scaledGrads"), _TILING),
             rule("one element: foundInf, inScale", _two_single, _TILING),
         ),
         work=_unscale_work,

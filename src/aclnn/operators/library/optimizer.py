@@ -1,4 +1,4 @@
-"""aclnnApplyAdamWV2: a step of AdamW; aclnnAmpUpdateScale: the scale of losses for the next one."""
+"""Steps of optimisers: aclnnApplyAdamWV2, aclnnFusedAdam; the scale of losses for the next one: aclnnAmpUpdateScale."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, floating, present, rule, same_dtype, same_shape
+from aclnn.core.checks import dtype_in, extents, floating, only_if, present, rule, same_dtype, same_shape
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.lists import alike, as_many, each_of, few_dims, not_null, of_same_shape, of_types
 
 _STATE = ("varRef", "mRef", "vRef")
 _MAXIMUM = "maxGradNormOptionalRef"
@@ -31,6 +34,18 @@ def _step(call: Call) -> str | None:
     return None if call["step"].size == 1 else f"step: expected one element, got shape {extents(shape)}"
 
 
+def _adam(
+    m: Any, v: Any, gradient: Any, before: float, rate: float, beta1: float, beta2: float, epsilon: float, *largest: Any
+) -> tuple[Any, ...]:
+    """What a step of Adam takes from the parameters, the moments, the largest of the second if it is given."""
+    t = before + 1.0
+    m = m + (1.0 - beta1) * (gradient - m)
+    v = beta2 * v + (1.0 - beta2) * (gradient * gradient)
+    largest = tuple(np.maximum(each, v) for each in largest)
+    denominator = np.sqrt(largest[0] if largest else v) / np.sqrt(1.0 - beta2**t) + epsilon
+    return (rate / (1.0 - beta1**t) * (m / denominator), m, v, *largest)
+
+
 def _work(call: Call) -> Library | None:
     if call["varRef"].size == 0:
         return None
@@ -38,17 +53,50 @@ def _work(call: Call) -> Library | None:
     amsgrad, sign = call["amsgrad"], -1.0 if call["maximize"] else 1.0
 
     def update(var: Any, m: Any, v: Any, grad: Any, step: Any, *largest: Any) -> tuple[Any, ...]:
-        # The step counts those before this one.
-        t = float(step.reshape(())) + 1.0
-        m = m + (1.0 - beta1) * (sign * grad - m)
-        v = beta2 * v + (1.0 - beta2) * (grad * grad)
-        deviation = v if not amsgrad else np.maximum(largest[0], v)
-        denominator = np.sqrt(deviation) / np.sqrt(1.0 - beta2**t) + epsilon
-        result = var * (1.0 - rate * decay) - rate / (1.0 - beta1**t) * (m / denominator)
-        return (result, m, v, *((deviation,) if amsgrad else ()))
+        stepped = _adam(m, v, sign * grad, float(step.reshape(())), rate, beta1, beta2, epsilon, *largest)
+        return (var * (1.0 - rate * decay) - stepped[0], *stepped[1:])
 
     more = (_MAXIMUM,) if amsgrad else ()
     return Library(update, (*_STATE, "grad", "step", *more), (*_STATE, *more))
+
+
+_LISTS = ("paramsRef", "gradsRef", "expAvgsRef", "expAvgSqsRef")
+_LARGEST = "maxExpAvgSqsRef"
+
+
+def _with_amsgrad(*checks: Check) -> tuple[Check, ...]:
+    return tuple(only_if(check, "with amsgrad", lambda call: bool(call["amsgrad"])) for check in checks)
+
+
+def _fused_work(call: Call) -> Library | None:
+    places = [at for at, tensor in enumerate(call["paramsRef"]) if tensor.size]
+    if not places:
+        return None
+    rate, beta1, beta2, decay, epsilon = (call[name] for name in ("lr", "beta1", "beta2", "weightDecay", "eps"))
+    sign = -1.0 if call["maximize"] else 1.0
+    scale, found = (name if call[name] is not None else None for name in ("gradScaleOptional", "foundInfOptional"))
+    lists = (*_LISTS, *((_LARGEST,) if call["amsgrad"] else ()))
+    flags = tuple(name for name in (scale, found) if name)
+    names = tuple(f"{name}[{at}]" for name in lists for at in places)
+    written = tuple(name for name in names if scale or not name.startswith("gradsRef"))
+
+    def update(*arrays: Any) -> tuple[Any, ...]:
+        numbers = dict(zip(flags, arrays, strict=False))
+        given = arrays[len(flags) :]
+        steps, state = given[: len(places)], given[len(places) :]
+        if found and numbers[found].reshape(-1)[0] == 1:
+            return tuple(array for name, array in zip(names, state, strict=True) if name in written)
+        results: list[tuple[Any, ...]] = []
+        for at, step in enumerate(steps):
+            var, grad, m, v, *largest = state[at :: len(places)]
+            grad = grad / numbers[scale].reshape(-1)[0] if scale else grad
+            gradient = sign * grad + decay * var
+            before = float(step.reshape(-1)[0])
+            taken, *more = _adam(m, v, gradient, before, rate, beta1, beta2, epsilon, *largest)
+            results.append((var - taken, *((grad,) if scale else ()), *more))
+        return tuple(each for column in zip(*results, strict=True) for each in column)
+
+    return Library(update, (*flags, *(f"stateSteps[{at}]" for at in places), *names), written)
 
 
 def _number(name: str, meaning: str) -> Parameter:
@@ -115,6 +163,66 @@ OPERATORS = (
         ),
         work=_work,
         in_header_of="apply_adam_w_v2",
+    ),
+    Operator(
+        name="fused_adam",
+        function=camel("fused_adam"),
+        summary="A step of Adam for lists of parameters, these and the state in place.",
+        formula="paramsRef = paramsRef - lr * mhat / (sqrt(vhat) + eps), of gradsRef + weightDecay * paramsRef",
+        parameters=(
+            *(
+                Parameter(name, name, Kind.OUTPUT_LIST, meaning, c_type="const aclTensorList *")
+                for name, meaning in (
+                    ("paramsRef", "the parameters"),
+                    ("gradsRef", "the gradients, replaced by what gradScaleOptional leaves of them"),
+                    ("expAvgsRef", "the means of gradients"),
+                    ("expAvgSqsRef", "the means of their squares"),
+                )
+            ),
+            Parameter(
+                _LARGEST,
+                _LARGEST,
+                Kind.OUTPUT_LIST,
+                "the largest expAvgSqsRef so far, with amsgrad",
+                c_type="const aclTensorList *",
+                optional=True,
+            ),
+            Parameter("stateSteps", "state_steps", Kind.INPUT_LIST, "steps before this one; INT64 or FLOAT"),
+            Parameter("gradScaleOptional", "grad_scale", Kind.INPUT, "what gradients are divided by", optional=True),
+            Parameter("foundInfOptional", "found_inf", Kind.INPUT, "1: nothing is to be done", optional=True),
+            *(
+                Parameter(name, name, Kind.DOUBLE, meaning)
+                for name, meaning in (
+                    ("lr", "the learning rate"),
+                    ("beta1", "how much of expAvgsRef stays"),
+                    ("beta2", "how much of expAvgSqsRef stays"),
+                    ("weightDecay", "how much of the parameters is added to their gradients"),
+                    ("eps", "what is added to the denominator"),
+                )
+            ),
+            Parameter("amsgrad", "amsgrad", Kind.BOOL, "divide by the largest expAvgSqsRef so far"),
+            Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), CLASS_950),
+        checks=(
+            present(*_LISTS, "stateSteps"),
+            *_with_amsgrad(present(_LARGEST)),
+            each_of("no null among them", (*_LISTS, "stateSteps"), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", _LISTS, of_types((D.FLOAT, D.FLOAT16, D.BF16))),
+            each_of("data type of each", ("stateSteps",), of_types((D.FLOAT, D.INT64))),
+            as_many("paramsRef", (*_LISTS[1:], "stateSteps")),
+            each_of("one data type", _LISTS, alike("paramsRef")),
+            each_of("at most 8 dimensions each", ("paramsRef",), few_dims),
+            each_of("same shape each", _LISTS[1:], of_same_shape("paramsRef")),
+            *_with_amsgrad(
+                each_of("no null among them", (_LARGEST,), not_null, ACLNN_ERR_PARAM_NULLPTR),
+                as_many("paramsRef", (_LARGEST,)),
+                each_of("one data type", (_LARGEST,), alike("paramsRef")),
+                each_of("same shape each", (_LARGEST,), of_same_shape("paramsRef")),
+            ),
+        ),
+        work=_fused_work,
+        in_header_of="fused_adam",
     ),
     Operator(
         name="amp_update_scale",

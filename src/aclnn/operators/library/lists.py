@@ -1,0 +1,98 @@
+"""Checks of lists of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from aclnn.core.checks import MOST_DIMS, extents, rule, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
+
+#: From a call, a list's name and a place in it: what is wrong with the tensor there.
+Complaint = Callable[[Call, str, int], str | None]
+
+
+def each_of(title: str, names: tuple[str, ...], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+    """The complaint about a tensor of a list, by the list's name and its place, about all of them in order."""
+
+    def complain(call: Call) -> str | None:
+        for name in names:
+            for at in range(len(call[name])):
+                if (text := complaint(call, name, at)) is not None:
+                    return f"{name}[{at}]: {text}"
+        return None
+
+    return rule(f"{title}: {', '.join(names)}", complain, code)
+
+
+def not_null(call: Call, name: str, at: int) -> str | None:
+    """Complain of a null tensor."""
+    return "expected an object, got null" if call[name][at] is None else None
+
+
+def of_types(dtypes: Collection[D]) -> Complaint:
+    """Complain of a data type that is none of these."""
+
+    def complain(call: Call, name: str, at: int) -> str | None:
+        got = call[name][at].dtype
+        if got in where_supported(dtypes)(call.product):
+            return None
+        return f"expected a data type that {call.operator.function} takes, got {got.c_name}"
+
+    return complain
+
+
+def alike(first: str) -> Complaint:
+    """Complain of another data type than that of the first tensor of a list."""
+
+    def complain(call: Call, name: str, at: int) -> str | None:
+        expected, got = call[first][0].dtype, call[name][at].dtype
+        return (
+            None if got == expected else f"expected data type {expected.c_name} (that of {first}[0]), got {got.c_name}"
+        )
+
+    return complain
+
+
+def few_dims(call: Call, name: str, at: int) -> str | None:
+    """Complain of too many dimensions."""
+    shape = call[name][at].shape
+    if len(shape) <= MOST_DIMS:
+        return None
+    return f"expected at most {MOST_DIMS} dimensions, got {len(shape)}: {extents(shape)}"
+
+
+def of_same_shape(first: str) -> Complaint:
+    """Complain of another shape than that of the tensor at the same place of a list."""
+
+    def complain(call: Call, name: str, at: int) -> str | None:
+        expected, got = call[first][at].shape, call[name][at].shape
+        return (
+            None
+            if got == expected
+            else f"expected shape {extents(expected)} (that of {first}[{at}]), got {extents(got)}"
+        )
+
+    return complain
+
+
+def single(call: Call, name: str, at: int) -> str | None:
+    """Complain of more or less than one element."""
+    shape = call[name][at].shape
+    return None if call[name][at].size == 1 else f"expected one element, got shape {extents(shape)}"
+
+
+def as_many(first: str, names: tuple[str, ...], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+    """Require lists of as many elements as another."""
+
+    def complain(call: Call) -> str | None:
+        expected = len(call[first])
+        name = next((name for name in names if len(call[name]) != expected), None)
+        return (
+            None
+            if name is None
+            else f"{name}: expected {expected} elements (as many as {first}), got {len(call[name])}"
+        )
+
+    return rule(f"as many as in {first}: {', '.join(names)}", complain, code)
