@@ -6,6 +6,7 @@ bytes, and without either a tree of selections does the same.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,13 +113,31 @@ def _lookup_neon(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -
     return joined(builder, found)
 
 
-def _lookup_doubles(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
+def _lookup_doubles_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
     eight = ir.VectorType(_DOUBLE, 8)
     table = ir.Constant(eight, [_DOUBLE(entry) for entry in entries])
     eights = pieces(builder, index, 8)
     return joined(
         builder, [call_llvm(builder, "llvm.x86.avx512.permvar.df.512", eight, table, part) for part in eights]
     )
+
+
+def _lookup_doubles_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
+    # Of four lanes the lower halves of the entries, then the upper ones, each in both halves of a lane.
+    eight, four = ir.VectorType(_INT32, 8), ir.VectorType(_DOUBLE, 4)
+    words = [struct.unpack("<2I", struct.pack("<d", entry)) for entry in entries]
+    tables = [ir.Constant(eight, [_INT32(word) for word in half]) for half in zip(*words, strict=True)]
+    twice, by_turns = (
+        ir.Constant(eight, [_INT32(i) for i in order])
+        for order in ((0, 0, 2, 2, 4, 4, 6, 6), (0, 9, 2, 11, 4, 13, 6, 15))
+    )
+    found = []
+    for part in pieces(builder, index, 4):
+        places = builder.bitcast(part, eight)
+        places = builder.shuffle_vector(places, places, twice)
+        halves = [call_llvm(builder, "llvm.x86.avx2.permd", eight, table, places) for table in tables]
+        found.append(builder.bitcast(builder.shuffle_vector(*halves, by_turns), four))
+    return joined(builder, found)
 
 
 def _bit(builder: ir.IRBuilder, index: ir.Value, bit: int) -> ir.Value:
@@ -138,12 +157,13 @@ def _lookup_generic(builder: ir.IRBuilder, entries: list[float], index: ir.Value
 
 
 _LOOKUPS = {"avx512": _lookup_avx512, "avx2": _lookup_avx2, "neon": _lookup_neon, "generic": _lookup_generic}
+_DOUBLE_LOOKUPS = {"avx512": _lookup_doubles_avx512, "avx2": _lookup_doubles_avx2}
 
 
 def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], index: ir.Value) -> ir.Value:
     flavour = target.flavour(context)
     if index.type.element == _INT64:
-        return (_lookup_doubles if flavour == "avx512" else _lookup_generic)(builder, list(entries), index)
+        return _DOUBLE_LOOKUPS.get(flavour, _lookup_generic)(builder, list(entries), index)
     if flavour == "avx512" or len(entries) == 8:
         return _LOOKUPS[flavour](builder, list(entries), index)
     half = len(entries) // 2
