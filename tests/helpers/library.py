@@ -175,6 +175,7 @@ BREAKS: dict[str, Breaking] = {
     "reduced shape": lambda o, name: Break(shape((3, 2), name), "shape ["),
     "at most 8 dimensions": lambda o, name: Break(_nine(o, name), "at most 8 dimensions"),
     "same shape as self": lambda o, name: Break(shape((5,) if o.name == "dot" else (3, 2), name), "shape ["),
+    "same shape as selfRef": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "broadcasts with self": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcasts with selfRef": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of self and other": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
@@ -218,7 +219,7 @@ def _too_narrow(operator: Operator, name: str) -> Break:
         second = operator.parameters[1]
         change = {second.name: scalar(D.FLOAT, 1)} if second.kind is Kind.SCALAR else dtype(D.FLOAT, second.name)
         return Break(change, "ACL_FLOAT", D.INT32, Product.ASCEND_950)
-    if operator.name.startswith("bitwise"):
+    if operator.name.startswith("bitwise") or "_shift" in operator.name:
         return Break(dtype(D.BOOL, name), "ACL_INT", D.INT32)
     if operator.name == "mean":
         return Break(dtype(D.INT32, name), "ACL_FLOAT")

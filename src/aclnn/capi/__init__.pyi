@@ -4414,6 +4414,38 @@ def aclnnInplaceTanh(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnNanToNumGetWorkspaceSize(
+    self: int | None, nan: float, posinf: float, neginf: float, out: int | None
+) -> tuple[int, int, int]:
+    """Replace NaN and infinities by numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanToNum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace NaN and infinities by numbers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceNanToNumGetWorkspaceSize(
+    selfRef: int | None, nan: float, posinf: float, neginf: float
+) -> tuple[int, int, int]:
+    """Replace NaN and infinities by numbers, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNanToNum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace NaN and infinities by numbers, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnTanhBackwardGetWorkspaceSize(
     gradOutput: int | None, output: int | None, gradInput: int | None
 ) -> tuple[int, int, int]:
@@ -4482,6 +4514,132 @@ def aclnnInplaceLogicalNotGetWorkspaceSize(selfRef: int | None) -> tuple[int, in
 
 def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tell zeros from other numbers, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAtan2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Angles of points.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Angles of points.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogAddExpGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of sums.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogAddExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of sums.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogAddExp2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """The same to base 2.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogAddExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The same to base 2.
+
+    Phase two: queues the work.
+    """
+
+def aclnnXLogYTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products with logarithms.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products with logarithms.
+
+    Phase two: queues the work.
+    """
+
+def aclnnXLogYScalarOtherGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products with the logarithm of a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnXLogYScalarOther(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products with the logarithm of a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnXLogYScalarSelfGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products of a number with logarithms.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnXLogYScalarSelf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products of a number with logarithms.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLeftShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
+    """Shift bits to the left.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeftShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift bits to the left.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLeftShiftsGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
+    """Shift bits to the left by a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeftShifts(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift bits to the left by a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRightShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
+    """Shift bits to the right; the sign stays.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRightShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift bits to the right; the sign stays.
 
     Phase two: queues the work.
     """
@@ -4696,6 +4854,20 @@ def aclnnIsNegInf(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnSignbitGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find numbers with a minus.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSignbit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find numbers with a minus.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIsCloseGetWorkspaceSize(
     self: int | None, other: int | None, rtol: float, atol: float, equal_nan: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -4876,6 +5048,54 @@ def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, o
 
 def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exclusive or of the bits of a tensor and a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceMaskedScatterGetWorkspaceSize(
+    selfRef: int | None, mask: int | None, source: int | None
+) -> tuple[int, int, int]:
+    """Replace the elements where a mask is true by those of another tensor in turn, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMaskedScatter(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace the elements where a mask is true by those of another tensor in turn, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTakeGetWorkspaceSize(self: int | None, index: int | None, out: int | None) -> tuple[int, int, int]:
+    """Select elements by their places in a tensor seen as one row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTake(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select elements by their places in a tensor seen as one row.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplacePutGetWorkspaceSize(
+    selfRef: int | None, index: int | None, source: int | None, accumulate: int
+) -> tuple[int, int, int]:
+    """Replace elements by their places in a tensor seen as one row, or add to them, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplacePut(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements by their places in a tensor seen as one row, or add to them, in place.
 
     Phase two: queues the work.
     """
@@ -5908,6 +6128,22 @@ def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queues the work.
     """
 
+def aclnnOneHotGetWorkspaceSize(
+    self: int | None, numClasses: int, onValue: int | None, offValue: int | None, axis: int, out: int | None
+) -> tuple[int, int, int]:
+    """Vectors with one number where a class is, another elsewhere.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnOneHot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Vectors with one number where a class is, another elsewhere.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
     """Look up rows of a table; an index that has none gives zeros.
 
@@ -6098,6 +6334,100 @@ def aclnnIndexAdd(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnIndexFillTensorGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill rows along a dimension with a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexFillTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill rows along a dimension with a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceIndexFillTensorGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Fill rows along a dimension with a number, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceIndexFillTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill rows along a dimension with a number, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIndexCopyGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, source: int | None, outRef: int | None
+) -> tuple[int, int, int]:
+    """Replace rows along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace rows along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceIndexCopyGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, source: int | None
+) -> tuple[int, int, int]:
+    """Replace rows along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace rows along a dimension, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNonzeroGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNonzero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where a tensor is not zero; the view of out takes their number.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSortGetWorkspaceSize(
     self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
@@ -6130,30 +6460,56 @@ def aclnnTopk(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
-def aclnnNonzeroGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Where a tensor is not zero; the view of out takes their number.
+def aclnnSearchSortedGetWorkspaceSize(
+    sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Where numbers would stand in an ordered sequence.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnNonzero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where a tensor is not zero; the view of out takes their number.
+def aclnnSearchSorted(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where numbers would stand in an ordered sequence.
 
     Phase two: queues the work.
     """
 
-def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Where a tensor is not zero; the view of out takes their number.
+def aclnnSearchSortedsGetWorkspaceSize(
+    sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Where a number would stand in an ordered sequence.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where a tensor is not zero; the view of out takes their number.
+def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Where a number would stand in an ordered sequence.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUnique2GetWorkspaceSize(
+    self: int | None,
+    sorted: int,
+    returnInverse: int,
+    returnCounts: int,
+    valueOut: int | None,
+    inverseOut: int | None,
+    countsOut: int | None,
+) -> tuple[int, int, int]:
+    """Each number once, in order, which of them each element is, and how often each is there.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Each number once, in order, which of them each element is, and how often each is there.
 
     Phase two: queues the work.
     """

@@ -21,13 +21,13 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "equal": lambda d: {"out": T(D.BOOL, (1,))},
     **{
         name: lambda d: {"out": T(D.BOOL, GRID)}
-        for name in (*COMPARISONS, *LOGIC[:3], "is_finite", "is_pos_inf", "is_neg_inf")
+        for name in (*COMPARISONS, *LOGIC[:3], "is_finite", "is_pos_inf", "is_neg_inf", "signbit")
     },
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **{name: (*REAL, D.BOOL) for name in COMPARISONS if name[:2] in ("gt", "ge", "lt", "le")},
-    **dict.fromkeys(("is_finite", "is_pos_inf", "is_neg_inf", "is_close"), (*REAL, D.BOOL)),
+    **dict.fromkeys(("is_finite", "is_pos_inf", "is_neg_inf", "signbit", "is_close"), (*REAL, D.BOOL)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -38,6 +38,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "is_finite": lambda a: a["self"].isfinite(),
     "is_pos_inf": lambda a: a["self"].isposinf(),
     "is_neg_inf": lambda a: a["self"].isneginf(),
+    "signbit": lambda a: a["self"].signbit(),
     "is_close": lambda a: torch.isclose(wide(a["self"]), wide(a["other"]), 0.5, 1.0, True),
     "equal": lambda a: torch.tensor([torch.equal(a["self"], a["other"])]),
 }

@@ -9,8 +9,8 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import indexing
-from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import IMAGES, REAL, Array, Break, Breaking, LibraryTests, Subject, first, precise, torch
+from tests.cases.table import Arguments, T, shape
+from tests.helpers.library import IMAGES, Array, Break, Breaking, LibraryTests, Subject, first, precise, torch
 
 
 def _precise_number(values: Any) -> Any:
@@ -24,6 +24,8 @@ def _scattered(values: Any, index: Any, source: Any, adds: bool) -> Any:
     more = torch.zeros_like(values).scatter(-1, index, source)
     return values | more if values.dtype == torch.bool else values + more
 
+
+FILLED = tuple(f"{where}index_{name}" for name in ("fill_tensor", "copy") for where in ("", "inplace_"))
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "index": lambda d: {
@@ -44,22 +46,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value", "scatter_add")
     },
     "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
-    "sort": lambda d: {"stable": True, "dim": 0, "descending": True, "indicesOut": T(D.INT64, GRID)},
-    "topk": lambda d: {
-        "k": 2,
-        "dim": -1,
-        "largest": False,
-        "sorted": True,
-        "valuesOut": T(d, (2, 2)),
-        "indicesOut": T(D.INT64, (2, 2)),
-    },
+    **{name: lambda d: {"dim": -1, "index": (2, -3)} for name in FILLED[:2]},
+    **{name: lambda d: {"dim": 0, "index": T(D.INT32, (1,)), "source": T(d, (1, 3))} for name in FILLED[2:]},
     "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
     "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
 }
 
-DTYPES: Mapping[str, tuple[D, ...]] = {
-    **dict.fromkeys(("sort", "topk"), (*REAL, D.BOOL)),
-}
+
+DTYPES: Mapping[str, tuple[D, ...]] = dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64))
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
@@ -76,8 +70,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         if a["self"].dtype == torch.bool
         else _precise_number(a["self"]).index_add(0, a["index"], _precise_number(a["source"]), alpha=a["alpha"])
     ),
-    "sort": lambda a: tuple(a["self"].sort(dim=0, descending=True, stable=True)),
-    "topk": lambda a: tuple(each[:, :2] for each in a["self"].sort(dim=1, stable=True)),
+    **{name: lambda a: first(a).index_fill(-1, torch.tensor([2, 0]), a["value"]) for name in FILLED[:2]},
+    **{name: lambda a: a["selfRef"].index_copy(0, a["index"].long(), a["source"]) for name in FILLED[2:]},
     "nonzero": lambda a: a["self"].nonzero(),
     "nonzero_v2": lambda a: a["self"].nonzero().T,
 }
@@ -85,8 +79,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
     "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
-    "index_add": {"index": {"shape": (0,)}},
-    "topk": {"valuesOut": {"shape": (0, 2)}, "indicesOut": {"shape": (0, 2)}},
+    **{name: {"index": {"shape": (0,)}} for name in ("index_add", *FILLED[2:])},
+    **{name: {"index": ()} for name in FILLED[:2]},
     "nonzero": {"out": {"shape": (0, 2)}},
     "nonzero_v2": {"out": {"shape": (2, 0)}},
 }
@@ -94,7 +88,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 INDICES: Mapping[tuple[str, str], int] = {
     ("index", "indices"): 4,
     ("index_put_impl", "indices"): 2,
-    ("index_add", "index"): 2,
+    **{(name, "index"): 2 for name in ("index_add", *FILLED[2:])},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
 }
 
@@ -103,10 +97,13 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of the selection": lambda o, name: Break(shape((2, 3, 2, 5), name), "shape [2, 3, 2, 4]"),
     "one dimension": lambda o, name: Break(shape((2, 2), name), "at most 1"),
     "shape is a row for each index": lambda o, name: Break(shape((2, 2), name), "a row for each"),
-    "within self": lambda o, name: Break(shape((3, 3), name), "within [2, 3]"),
-    "within selfRef": lambda o, name: Break(shape((3, 3), name), "within [2, 3]"),
+    **{
+        f"within {first}": lambda o, name: (
+            Break({name: (0, 3)}, "from -3 to 2") if o.name in FILLED else Break(shape((3, 3), name), "within [2, 3]")
+        )
+        for first in ("self", "selfRef")
+    },
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
-    "elements along dim": lambda o, name: Break({name: 4}, "from 0 to 3"),
     "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
     "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
 }

@@ -12,27 +12,44 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import selection
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import REAL, Break, Breaking, LibraryTests, Subject, torch
+from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, torch
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "inplace_masked_scatter": lambda d: {"mask": T(D.BOOL, (3,)), "source": T(d, (7,))},
+    "take": lambda d: {"index": T(D.INT64, (2, 2)), "out": T(d, (2, 2))},
+    "inplace_put": lambda d: {"index": T(D.INT32, (4,)), "source": T(d, (2, 2)), "accumulate": d != D.BF16},
     "masked_select": lambda d: {"mask": T(D.BOOL, GRID), "out": T(d, (math.prod(GRID),))},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "masked_select": (*REAL, D.BOOL),
+    **dict.fromkeys(("inplace_masked_scatter", "take", "inplace_put"), (D.FLOAT, D.BF16, D.INT64)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "inplace_masked_scatter": lambda a: a["selfRef"].masked_scatter(a["mask"], a["source"]),
+    "take": lambda a: a["self"].take(a["index"]),
+    "inplace_put": lambda a: a["selfRef"].put(a["index"].long(), a["source"], a["accumulate"]),
     "masked_select": lambda a: torch.masked_select(a["self"], a["mask"]),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "masked_select": {"out": {"shape": (0,)}},
+    "take": {"index": {"shape": (0,)}, "out": {"shape": (0,)}},
+    "inplace_put": {"source": {"shape": (0,)}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "broadcast shape of selfRef and mask": lambda o, name: Break(shape((4, 2, 3), "mask"), "shape [4, 2, 3]"),
+    "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 2]"),
+    "as many elements as one for each index": lambda o, name: Break(shape((5,), name), "4"),
     "size of self and mask": lambda o, name: Break(shape((5,), name), "shape [6]"),
 }
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    # Without accumulation each place is there once.
+    return np.array([5, 0, -2, 1]).reshape(array.shape) if name == "index" else array
 
 
 class TestSelection(LibraryTests):
@@ -41,6 +58,7 @@ class TestSelection(LibraryTests):
         calls=CALLS,
         references=REFERENCES,
         dtypes=DTYPES,
+        numbers=numbers,
         empty=EMPTY,
         breaks=BREAKS,
         plain=("masked_select",),

@@ -55,17 +55,21 @@ OF_ONE_TYPE: Mapping[str, tuple[D, ...]] = {
 }
 
 
+NAN = ("nan_to_num", "inplace_nan_to_num")
+
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "abs": lambda d: {"out": T(D.FLOAT if d == D.COMPLEX64 else d, GRID)},
     **{
         name: lambda d: {"out": T(d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)}
         for name in (*ELEMENTARY, "reciprocal")
     },
+    **{name: lambda d: {"nan": 1.5, "posinf": 7.0, "neginf": -2.0} for name in NAN},
     "sqrt": lambda d: {"out": T(D.DOUBLE if d == D.INT64 else d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "abs": (*REAL, D.COMPLEX64),
+    **dict.fromkeys(NAN, (*TRAINED, D.INT32)),
     **ELEMENTARY,
     **{
         f"inplace_{name}": tuple(d for d in dtypes if d in (*FLOATING, *COMPLEX)) for name, dtypes in ELEMENTARY.items()
@@ -78,6 +82,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "abs": lambda a: a["self"].abs(),
+    **{name: lambda a: first(a).nan_to_num(1.5, 7.0, -2.0) for name in NAN},
     **{
         f"{where}{name}": lambda a, name=name: getattr(torch, name)(precise(first(a)))
         for name in (*ELEMENTARY, "reciprocal")
@@ -104,6 +109,8 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
+    if operator in NAN and array.dtype.kind != "i":
+        return np.array([[np.nan, 1, np.inf], [2, -np.inf, 0]])
     if np.iscomplexobj(array):
         return array
     if operator.endswith(("asin", "acos", "atanh", "erfinv")):

@@ -199,6 +199,10 @@ def _same(self: Any, other: Any) -> Any:
     return np.array_equal(self, other)
 
 
+def _has_minus(x: Any) -> Any:
+    return np.signbit(x) if x.dtype.kind == "f" else x.astype(np.int64) < 0
+
+
 OPERATORS = (
     _with_tensor(
         "eq_tensor",
@@ -292,6 +296,7 @@ OPERATORS = (
     _told("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
     _told("is_pos_inf", "inf", "Find positive infinities.", lambda x: x == np.inf, "isposinf"),
     _told("is_neg_inf", "-inf", "Find negative infinities.", lambda x: x == -np.inf, "isneginf"),
+    _told("signbit", "negative, or -0", "Find numbers with a minus.", _has_minus, "signbit"),
     library_operator(
         "is_close",
         "out = |self - other| <= atol + rtol * |other|",

@@ -1,4 +1,4 @@
-"""Elements by their indices, read and written (aclnnIndex, aclnnGather …); sorting; where a tensor is not zero."""
+"""Elements by their indices, read and written (aclnnIndex, aclnnGather …); where a tensor is not zero."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
-    INTEGERS,
     NUMBERS,
-    REAL_FLOATING,
     camel,
     library_operator,
     scalar,
@@ -38,6 +36,7 @@ from aclnn.operators.library.common import (
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _REPLACED = tensor_out("selfRef", "the elements, some replaced")
+_COPIED = tensor_in("selfRef", "the elements")
 _DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 _INDEX = tensor_in("index", "indices along dim; INT32 or INT64")
 _INDICES = Parameter("indices", "indices", Kind.INPUT_LIST, "one for each dimension; null or of shape [0]: all of it")
@@ -232,71 +231,6 @@ def _along(call: Call, count: int) -> tuple[int, ...]:
     return (*shape[:at], count, *shape[at + 1 :])
 
 
-def _order(values: Any, along: int, descending: bool) -> Any:
-    """Indices that sort, equal elements in their order, NaN the greatest."""
-    if not descending:
-        return np.argsort(values, along, kind="stable")
-    backwards = np.argsort(np.flip(values, along), along, kind="stable")
-    return values.shape[along] - 1 - np.flip(backwards, along)
-
-
-def _sorted(values: Any, along: int, descending: bool, count: int | None = None) -> tuple[Any, Any]:
-    if values.ndim == 0:
-        return values, np.zeros((), np.int64)
-    order = _order(values, along, descending).take(range(values.shape[along] if count is None else count), along)
-    return np.take_along_axis(values, order, along), order
-
-
-def _sort_work(call: Call) -> Library | None:
-    if call["valuesOut"].size == 0:
-        return None
-    if call.operator.name == "sort":
-        along, descending, count = call["dim"], call["descending"], None
-    else:
-        along, descending, count = call["dim"], call["largest"], call["k"]
-    return Library(lambda self: _sorted(self, along, descending, count), ("self",), ("valuesOut", "indicesOut"))
-
-
-def _flag(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.BOOL, meaning)
-
-
-_ORDERED = (*REAL_FLOATING, *INTEGERS, D.BOOL)
-
-
-def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: Callable[[Call], int]) -> Operator:
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=summary,
-        formula="valuesOut, indicesOut = elements of self in order along dim, their indices",
-        parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
-        support=support(_ORDERED),
-        checks=(
-            present("self", "valuesOut", "indicesOut"),
-            dtype_in(where_supported(_ORDERED), "self"),
-            same_dtype("valuesOut", "self"),
-            dtype_in(lambda product: {D.INT64}, "indicesOut"),
-            limited_dims("self"),
-            axis("dim", "self"),
-            *([rule("elements along dim: k", _enough)] if name == "topk" else []),
-            shape_is("the result", lambda call: _along(call, count(call)), "valuesOut", "indicesOut"),
-        ),
-        work=_sort_work,
-        in_header_of=name,
-    )
-
-
-def _length(call: Call) -> int:
-    shape = call["self"].shape or (1,)
-    return int(shape[call["dim"] % len(shape)])
-
-
-def _enough(call: Call) -> str | None:
-    most = _length(call)
-    return None if 0 <= call["k"] <= most else f"k: expected from 0 to {most} (the elements along dim), got {call['k']}"
-
-
 def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], transposed: bool) -> Operator:
     def room(call: Call) -> str | None:
         expected, got = (call["self"].size, len(call["self"].shape)), call["out"].shape
@@ -321,6 +255,86 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
         ),
         work=lambda call: Library(find, ("self",), ("out",), sized_by_result=True) if call["out"].size else None,
         in_header_of=name,
+    )
+
+
+def _filled(self: Any, value: Any, dim: int, index: tuple[int, ...]) -> Any:
+    result = np.array(np.atleast_1d(self))
+    result[(slice(None),) * (dim % result.ndim) + (list(index),)] = convert(np.asarray(value), result.dtype)
+    return result.reshape(self.shape)
+
+
+def _known_places(first: str) -> Check:
+    def complain(call: Call) -> str | None:
+        shape, dim = call[first].shape or (1,), call["dim"]
+        extent = shape[dim % len(shape)]
+        wrong = next((at for at in call["index"] if not -extent <= at < extent), None)
+        return None if wrong is None else f"index: expected from {-extent} to {extent - 1}, got {wrong}"
+
+    return rule(f"within {first}: index", complain)
+
+
+def _index_fill(name: str, summary: str, first: Parameter) -> Operator:
+    in_place = first is _REPLACED
+    return library_operator(
+        name,
+        f"{'selfRef' if in_place else 'out'}[index along dim] = value",
+        summary,
+        (
+            first,
+            _DIM,
+            Parameter("index", "index", Kind.INT_ARRAY, "indices along dim"),
+            scalar("value", "the number"),
+            *(() if in_place else (_OUT,)),
+        ),
+        (
+            present(first.name, "index", "value", *(() if in_place else ("out",))),
+            dtype_in(_TAKEN, first.name),
+            *(() if in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
+            limited_dims(first.name),
+            axis("dim", first.name),
+            _known_places(first.name),
+        ),
+        _filled,
+        header="index_fill_tensor",
+        attributes=("dim", "index"),
+    )
+
+
+def _copied(self: Any, index: Any, source: Any, dim: int) -> Any:
+    result = np.array(np.atleast_1d(self))
+    result[(slice(None),) * (dim % result.ndim) + (index.reshape(-1),)] = np.atleast_1d(source)
+    return result.reshape(self.shape)
+
+
+def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator:
+    results = tuple(each.name for each in out)
+
+    def rows(call: Call) -> tuple[int, ...]:
+        shape, at = call["selfRef"].shape, call["dim"]
+        return shape and tuple(call["index"].size if each == at % len(shape) else n for each, n in enumerate(shape))
+
+    return library_operator(
+        name,
+        f"{(*results, 'selfRef')[0]}[index along dim] = source",
+        summary,
+        (_REPLACED if not out else _COPIED, _DIM, _INDEX, tensor_in("source", "the rows"), *out),
+        (
+            present("selfRef", "index", "source", *results),
+            dtype_in(_TAKEN, "selfRef"),
+            dtype_in(_integers, "index"),
+            same_dtype("source", "selfRef"),
+            *(same_dtype(each, "selfRef") for each in results),
+            limited_dims("selfRef"),
+            axis("dim", "selfRef"),
+            _VECTOR,
+            *(same_shape(each, "selfRef") for each in results),
+            shape_is("a row for each index", rows, "source"),
+        ),
+        _copied,
+        header="index_copy",
+        inputs=("selfRef", "index", "source"),
+        attributes=("dim",),
     )
 
 
@@ -354,8 +368,8 @@ OPERATORS = (
             _REPLACED,
             _INDICES,
             tensor_in("values", "the new values; broadcast to the selection"),
-            _flag("accumulate", "add to what is there"),
-            _flag("unsafe", "indices are not checked"),
+            Parameter("accumulate", "accumulate", Kind.BOOL, "add to what is there"),
+            Parameter("unsafe", "unsafe", Kind.BOOL, "indices are not checked"),
         ),
         support=support(NUMBERS),
         checks=(
@@ -452,23 +466,10 @@ OPERATORS = (
         header="index_add",
         attributes=("dim",),
     ),
-    _sorting(
-        "sort",
-        "Sort along a dimension; equal elements keep their order, NaN is the greatest.",
-        (_flag("stable", "equal elements keep their order"), _DIM, _flag("descending", "the greatest first")),
-        _length,
-    ),
-    _sorting(
-        "topk",
-        "The greatest or least elements along a dimension, sorted.",
-        (
-            Parameter("k", "k", Kind.INT64, "how many"),
-            _DIM,
-            _flag("largest", "the greatest; false: the least"),
-            _flag("sorted", "they are always"),
-        ),
-        lambda call: int(call["k"]),
-    ),
+    _index_fill("index_fill_tensor", "Fill rows along a dimension with a number.", _SELF),
+    _index_fill("inplace_index_fill_tensor", "Fill rows along a dimension with a number, in place.", _REPLACED),
+    _index_copy("index_copy", "Replace rows along a dimension.", (tensor_out("outRef", "the result"),)),
+    _index_copy("inplace_index_copy", "Replace rows along a dimension, in place.", ()),
     _places("nonzero", _WHERE, "row", np.argwhere, transposed=False),
     _places("nonzero_v2", _WHERE, "column", lambda self: np.argwhere(self).T, transposed=True),
 )

@@ -1,4 +1,4 @@
-"""aclnnEmbedding and aclnnEmbeddingDenseBackward."""
+"""Rows of tables by their indices: aclnnEmbedding with its gradient; aclnnOneHot."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     public_format,
     rule,
     same_dtype,
+    shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -87,7 +88,69 @@ def _dense_work(call: Call) -> Library | None:
     return Library(lambda grad, indices: _accumulate(grad, indices, *values), ("grad", "indices"), ("out",))
 
 
+_CLASSES = (D.UINT8, D.INT32, D.INT64)
+_ENCODED = (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32, D.INT64)
+_PLACE = "from -1 to the dimensions of self"
+
+
+def _one_hot_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    count, at = call["numClasses"], call["axis"]
+
+    def encode(self: Any, on: Any, off: Any) -> Any:
+        place = self.ndim if at == -1 else at
+        classes = np.arange(count).reshape([-1] + [1] * (self.ndim - place))
+        return np.where(np.expand_dims(self, place) == classes, on.reshape(-1)[0], off.reshape(-1)[0])
+
+    return Library(encode, ("self", "onValue", "offValue"), ("out",))
+
+
+def _one_hot_count(call: Call) -> str | None:
+    least, got = int(call["self"].size == 0), call["numClasses"]
+    return None if got >= least else f"numClasses: expected at least {least}, got {got}"
+
+
+def _one_hot_axis(call: Call) -> str | None:
+    most, got = len(call["self"].shape), call["axis"]
+    return None if -1 <= got <= most else f"axis: expected from -1 to {most} (the dimensions of self), got {got}"
+
+
+def _one_hot_shape(call: Call) -> tuple[int, ...]:
+    shape = call["self"].shape
+    at = len(shape) if call["axis"] == -1 else call["axis"]
+    return (*shape[:at], call["numClasses"], *shape[at:])
+
+
 OPERATORS = (
+    Operator(
+        name="one_hot",
+        function=camel("one_hot"),
+        summary="Vectors with one number where a class is, another elsewhere.",
+        formula="out[…, j] = onValue where self = j, offValue elsewhere",
+        parameters=(
+            tensor_in("self", "the classes; INT32, INT64 or UINT8"),
+            Parameter("numClasses", "num_classes", Kind.INT32, "how many there are", c_type="int "),
+            tensor_in("onValue", "the number where the class is; the first element counts"),
+            tensor_in("offValue", "the number elsewhere; the first element counts"),
+            Parameter("axis", "axis", Kind.INT64, "the new dimension's place; -1: the last"),
+            tensor_out(),
+        ),
+        support=support((*_ENCODED, *_CLASSES)),
+        checks=(
+            present("self", "onValue", "offValue", "out"),
+            dtype_in(lambda product: set(_CLASSES), "self"),
+            dtype_in(lambda product: set(_ENCODED), "out"),
+            same_dtype("onValue", "out"),
+            same_dtype("offValue", "out"),
+            rule("enough: numClasses", _one_hot_count),
+            rule(f"{_PLACE}: axis", _one_hot_axis),
+            limited_dims("out", "onValue", "offValue"),
+            shape_is("the encoding", _one_hot_shape, "out"),
+        ),
+        work=_one_hot_work,
+        in_header_of="one_hot",
+    ),
     library_operator(
         "embedding",
         "out[i] = weight[indices[i]]",

@@ -1,4 +1,4 @@
-"""aclnnMaskedSelect."""
+"""Elements by a mask or by their place in a tensor seen as one row: read, written."""
 
 from __future__ import annotations
 
@@ -9,18 +9,31 @@ import numpy as np
 
 from aclnn.core.checks import (
     broadcast_shape,
+    broadcast_shape_of,
     broadcastable,
     dtype_in,
     extents,
     limited_dims,
     present,
     rule,
+    same_dtype,
+    same_shape,
+    size_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Library, Operator
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
-from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, UNSIGNED, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INTEGERS,
+    NUMBERS,
+    REAL_FLOATING,
+    UNSIGNED,
+    library_operator,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 _TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 
@@ -48,7 +61,88 @@ def _work(call: Call) -> Library | None:
     return Library(_select, ("self", "mask"), ("out",), sized_by_result=True)
 
 
+def _masked(self: Any, mask: Any, source: Any) -> Any:
+    chosen = np.broadcast_to(mask.astype(np.bool_), self.shape)
+    result = np.array(self)
+    result[chosen] = source.reshape(-1)[: chosen.sum()]
+    return result
+
+
+def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    wide = np.float64 if accumulate and self.dtype == np.float32 else self.dtype
+    flat = self.astype(wide).reshape(-1)
+    if accumulate:
+        np.add.at(flat, index.reshape(-1), source.reshape(-1))
+    else:
+        flat[index.reshape(-1)] = source.reshape(-1)
+    return flat.reshape(self.shape)
+
+
+_SELF, _REPLACED = tensor_in("self", "the elements"), tensor_out("selfRef", "the elements, some replaced")
+_INDEX = tensor_in("index", "places in the elements as one row; INT32 or INT64")
+_INDEX_TYPES = dtype_in(lambda product: {D.INT32, D.INT64}, "index")
+_NUMBERS = where_supported(NUMBERS)
+
 OPERATORS = (
+    library_operator(
+        "inplace_masked_scatter",
+        "selfRef where mask = the elements of source, in order",
+        "Replace the elements where a mask is true by those of another tensor in turn, in place.",
+        (_REPLACED, tensor_in("mask", "BOOL or UINT8; broadcasts to selfRef"), tensor_in("source", "the new elements")),
+        (
+            present("selfRef", "mask", "source"),
+            dtype_in(_NUMBERS, "selfRef"),
+            dtype_in(lambda product: {D.UINT8, D.BOOL}, "mask"),
+            same_dtype("source", "selfRef"),
+            limited_dims("selfRef", "mask", "source"),
+            broadcastable("mask", "selfRef"),
+            broadcast_shape_of("selfRef", "selfRef", "mask"),
+        ),
+        _masked,
+        header="masked_scatter",
+        inputs=("selfRef", "mask", "source"),
+        empty=("mask",),
+    ),
+    library_operator(
+        "take",
+        "out = self as one row [index]",
+        "Select elements by their places in a tensor seen as one row.",
+        (_SELF, _INDEX, tensor_out()),
+        (
+            present("self", "index", "out"),
+            dtype_in(_NUMBERS, "self"),
+            _INDEX_TYPES,
+            same_dtype("out", "self"),
+            limited_dims("self", "index"),
+            same_shape("out", "index"),
+        ),
+        lambda self, index: self.reshape(-1)[index],
+        header="take",
+        empty=("self",),
+    ),
+    library_operator(
+        "inplace_put",
+        "selfRef as one row [index] = source, or += source",
+        "Replace elements by their places in a tensor seen as one row, or add to them, in place.",
+        (
+            _REPLACED,
+            _INDEX,
+            tensor_in("source", "the new elements"),
+            Parameter("accumulate", "accumulate", Kind.BOOL, "add to what is there"),
+        ),
+        (
+            present("selfRef", "index", "source"),
+            dtype_in(_NUMBERS, "selfRef"),
+            _INDEX_TYPES,
+            same_dtype("source", "selfRef"),
+            limited_dims("selfRef", "index"),
+            size_is("one for each index", lambda call: call["index"].size, "source"),
+        ),
+        _put,
+        header="put",
+        inputs=("selfRef", "index", "source"),
+        attributes=("accumulate",),
+    ),
     Operator(
         name="masked_select",
         function="aclnnMaskedSelect",

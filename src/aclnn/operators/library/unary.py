@@ -26,7 +26,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Operator
+from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
@@ -313,6 +313,35 @@ OPERATORS = (
     ),
     *_elementary("erfinv", "y with erf y = self", "Inverse of the error function.", _erfinv, _WITHOUT_DOUBLE),
     *_elementary("tanh", "tanh self", "Hyperbolic tangents.", np.tanh, _WITHOUT_DOUBLE, _CONST_STREAM),
+    *(
+        library_operator(
+            name,
+            f"{first.name if out == () else 'out'} = {first.name}, nan, posinf, neginf for NaN and infinities",
+            f"Replace NaN and infinities by numbers{', in place' if out == () else ''}.",
+            (
+                first,
+                *(
+                    Parameter(each, each, Kind.FLOAT, f"in the place of {words}")
+                    for each, words in (("nan", "NaN"), ("posinf", "infinity"), ("neginf", "minus infinity"))
+                ),
+                *out,
+            ),
+            (
+                present(first.name, *(each.name for each in out)),
+                dtype_in(where_supported(_WITHOUT_DOUBLE), first.name),
+                *((same_dtype("out", "self"), same_shape("out", "self")) if out else ()),
+                limited_dims(first.name),
+            ),
+            lambda x, nan, high, low: np.nan_to_num(x, nan=nan, posinf=high, neginf=low) if x.dtype.kind == "f" else x,
+            header="nan_to_num",
+            dtypes=_WITHOUT_DOUBLE,
+            attributes=("nan", "posinf", "neginf"),
+        )
+        for name, first, out in (
+            ("nan_to_num", _SELF, (_OUT,)),
+            ("inplace_nan_to_num", tensor_out("selfRef", "x, replaced by the result"), ()),
+        )
+    ),
     library_operator(
         "tanh_backward",
         "gradInput = gradOutput * (1 - output^2)",

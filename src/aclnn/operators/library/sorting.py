@@ -1,0 +1,284 @@
+"""Elements in order: aclnnSort, aclnnTopk; where they would stand in it, aclnnSearchSorted; each once, aclnnUnique2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from aclnn.core.checks import (
+    axis,
+    dtype_in,
+    extents,
+    limited_dims,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    size_is,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import (
+    INTEGERS,
+    MODERN,
+    REAL_FLOATING,
+    UNSIGNED,
+    WITH_TRAINING,
+    camel,
+    promoted,
+    scalar,
+    support,
+    tensor_in,
+    tensor_out,
+    type_with_scalar,
+)
+
+_SELF = tensor_in("self", "the elements")
+_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
+
+
+def _along(call: Call, count: int) -> tuple[int, ...]:
+    shape = call["self"].shape
+    if not shape:
+        return ()
+    at = call["dim"] % len(shape)
+    return (*shape[:at], count, *shape[at + 1 :])
+
+
+def _flag(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.BOOL, meaning)
+
+
+def _order(values: Any, along: int, descending: bool) -> Any:
+    """Indices that sort, equal elements in their order, NaN the greatest."""
+    if not descending:
+        return np.argsort(values, along, kind="stable")
+    backwards = np.argsort(np.flip(values, along), along, kind="stable")
+    return values.shape[along] - 1 - np.flip(backwards, along)
+
+
+def _sorted(values: Any, along: int, descending: bool, count: int | None = None) -> tuple[Any, Any]:
+    if values.ndim == 0:
+        return values, np.zeros((), np.int64)
+    order = _order(values, along, descending).take(range(values.shape[along] if count is None else count), along)
+    return np.take_along_axis(values, order, along), order
+
+
+def _sort_work(call: Call) -> Library | None:
+    if call["valuesOut"].size == 0:
+        return None
+    if call.operator.name == "sort":
+        along, descending, count = call["dim"], call["descending"], None
+    else:
+        along, descending, count = call["dim"], call["largest"], call["k"]
+    return Library(lambda self: _sorted(self, along, descending, count), ("self",), ("valuesOut", "indicesOut"))
+
+
+_ORDERED = (*REAL_FLOATING, *INTEGERS, D.BOOL)
+
+
+def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: Callable[[Call], int]) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula="valuesOut, indicesOut = elements of self in order along dim, their indices",
+        parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
+        support=support(_ORDERED),
+        checks=(
+            present("self", "valuesOut", "indicesOut"),
+            dtype_in(where_supported(_ORDERED), "self"),
+            same_dtype("valuesOut", "self"),
+            dtype_in(lambda product: {D.INT64}, "indicesOut"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            *([rule("elements along dim: k", _enough)] if name == "topk" else []),
+            shape_is("the result", lambda call: _along(call, count(call)), "valuesOut", "indicesOut"),
+        ),
+        work=_sort_work,
+        in_header_of=name,
+    )
+
+
+def _length(call: Call) -> int:
+    shape = call["self"].shape or (1,)
+    return int(shape[call["dim"] % len(shape)])
+
+
+def _enough(call: Call) -> str | None:
+    most = _length(call)
+    return None if 0 <= call["k"] <= most else f"k: expected from 0 to {most} (the elements along dim), got {call['k']}"
+
+
+_SEQUENCE = "sortedSequence"
+# Any two of these promote to one of them.
+_SEARCHED = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, *INTEGERS)
+
+
+def _places_type(call: Call) -> str | None:
+    expected, got = D.INT32 if call["outInt32"] else D.INT64, call["out"].dtype
+    return None if got == expected else f"out: expected data type {expected.c_name} (by outInt32), got {got.c_name}"
+
+
+def _rows(call: Call) -> str | None:
+    sequence, values = call[_SEQUENCE].shape, call["self"].shape
+    if len(sequence) == 1 or (sequence and values and sequence[:-1] == values[:-1]):
+        return None
+    return (
+        f"{_SEQUENCE}: expected 1 dimension, or all but the last of self ({extents(values)}), got {extents(sequence)}"
+    )
+
+
+def _sorter(call: Call) -> str | None:
+    given, shape = call["sorter"], call[_SEQUENCE].shape
+    if given is None or (given.dtype, given.shape) == (D.INT64, shape):
+        return None
+    return f"sorter: expected ACL_INT64 of shape {extents(shape)}, got {given.dtype.c_name} of {extents(given.shape)}"
+
+
+def _found(right: bool) -> Callable[..., Any]:
+    side: Literal["left", "right"] = "right" if right else "left"
+
+    def find(sequence: Any, values: Any, order: Any = None) -> Any:
+        ordered = sequence if order is None else np.take_along_axis(sequence, order.astype(np.int64), -1)
+        if ordered.ndim == 1:
+            return np.searchsorted(ordered, values, side)
+        rows = zip(ordered.reshape(-1, ordered.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)
+        return np.stack([np.searchsorted(row, each, side) for row, each in rows]).reshape(values.shape)
+
+    return find
+
+
+def _search(name: str, summary: str, searched: Parameter) -> Operator:
+    is_scalar = searched.kind is Kind.SCALAR
+
+    def dtype(call: Call) -> D | None:
+        return type_with_scalar(call, _SEQUENCE, "out", "self") if is_scalar else promoted(call, _SEQUENCE, "self")
+
+    def work(call: Call) -> Library | None:
+        if call["out"].size == 0:
+            return None
+        inputs = (_SEQUENCE, "self", *(("sorter",) if call["sorter"] is not None else ()))
+        joint, find = dtype(call), _found(call["right"])
+        wide = np.float64 if joint in REAL_FLOATING else None
+
+        def compute(sequence: Any, values: Any, *order: Any) -> Any:
+            return find(sequence.astype(wide or sequence.dtype), np.asarray(values), *order)
+
+        return Library(compute, inputs, ("out",))
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula="out = the index in sortedSequence before which self would stand; with right after its equals",
+        parameters=(
+            tensor_in(_SEQUENCE, "elements in order along the last dimension"),
+            searched,
+            _flag("outInt32", "out is INT32, else INT64"),
+            _flag("right", "after equal elements, else before them"),
+            Parameter("sorter", "sorter", Kind.INPUT, "indices that sort sortedSequence; INT64", optional=True),
+            tensor_out("out", "indices"),
+        ),
+        support=support(_SEARCHED, WITH_TRAINING),
+        checks=(
+            present(_SEQUENCE, "self", "out"),
+            dtype_in(where_supported(_SEARCHED), _SEQUENCE, *(() if is_scalar else ("self",))),
+            rule("by outInt32: out", _places_type),
+            limited_dims(_SEQUENCE),
+            *(
+                (rule(f"1 dimension: {_SEQUENCE}", _vector), size_is("one", lambda call: 1, "out"))
+                if is_scalar
+                else (rule(f"rows of self: {_SEQUENCE}", _rows), same_shape("out", "self"))
+            ),
+            rule("as sortedSequence: sorter", _sorter),
+        ),
+        work=work,
+        in_header_of=name,
+    )
+
+
+def _vector(call: Call) -> str | None:
+    shape = call[_SEQUENCE].shape
+    return None if len(shape) == 1 else f"{_SEQUENCE}: expected 1 dimension, got {len(shape)}: {extents(shape)}"
+
+
+_COUNTED = (*_ORDERED, *UNSIGNED)
+
+
+def _unique_work(call: Call) -> Library | None:
+    if call["self"].size == 0:
+        return None
+    inverse, counts = (call[out].size > 0 and wanted for out, wanted in _wanted(call))
+
+    def find(self: Any) -> tuple[Any, ...]:
+        # Each NaN is one of its own, as PyTorch has it.
+        values, places, many = np.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
+        return (values, *((places.reshape(self.shape),) if inverse else ()), *((many,) if counts else ()))
+
+    outputs = ("valueOut", *(("inverseOut",) if inverse else ()), *(("countsOut",) if counts else ()))
+    return Library(find, ("self",), outputs, sized_by_result=True)
+
+
+def _wanted(call: Call) -> tuple[tuple[str, bool], tuple[str, bool]]:
+    return ("inverseOut", call["returnInverse"]), ("countsOut", call["returnCounts"])
+
+
+def _room(call: Call) -> str | None:
+    size = call["self"].size
+    names = ("valueOut", *(name for name, wanted in _wanted(call) if wanted))
+    wrong = next((name for name in names if call[name].size != size), None)
+    return None if wrong is None else f"{wrong}: expected {size} elements (those of self), got {call[wrong].size}"
+
+
+OPERATORS = (
+    _sorting(
+        "sort",
+        "Sort along a dimension; equal elements keep their order, NaN is the greatest.",
+        (_flag("stable", "equal elements keep their order"), _DIM, _flag("descending", "the greatest first")),
+        _length,
+    ),
+    _sorting(
+        "topk",
+        "The greatest or least elements along a dimension, sorted.",
+        (
+            Parameter("k", "k", Kind.INT64, "how many"),
+            _DIM,
+            _flag("largest", "the greatest; false: the least"),
+            _flag("sorted", "they are always"),
+        ),
+        lambda call: int(call["k"]),
+    ),
+    _search("search_sorted", "Where numbers would stand in an ordered sequence.", tensor_in("self", "the numbers")),
+    _search("search_sorteds", "Where a number would stand in an ordered sequence.", scalar("self", "the number")),
+    Operator(
+        name="unique2",
+        function=camel("unique2"),
+        summary="Each number once, in order, which of them each element is, and how often each is there.",
+        formula="valueOut = the different elements of self; valueOut[inverseOut] = self; countsOut = their numbers",
+        parameters=(
+            _SELF,
+            _flag("sorted", "they always are"),
+            _flag("returnInverse", "inverseOut is wanted"),
+            _flag("returnCounts", "countsOut is wanted"),
+            tensor_out("valueOut", "one dimension, of as many elements as self; its view takes their number"),
+            tensor_out("inverseOut", "INT64, of the shape of self"),
+            tensor_out("countsOut", "INT64, of as many elements as self; its view takes their number"),
+        ),
+        support=support(_COUNTED, MODERN),
+        checks=(
+            present("self", "valueOut", "inverseOut", "countsOut"),
+            dtype_in(where_supported(_COUNTED), "self"),
+            same_dtype("valueOut", "self"),
+            dtype_in(lambda product: {D.INT64}, "inverseOut", "countsOut"),
+            limited_dims("self"),
+            rule("as many as self: valueOut, inverseOut, countsOut", _room),
+        ),
+        work=_unique_work,
+        in_header_of="unique2",
+    ),
+)

@@ -1,0 +1,102 @@
+"""Sorting, searching in order, numbers that occur."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import sorting
+from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, torch
+
+SEARCH = {"sortedSequence": T(D.FLOAT, (2, 5)), "outInt32": True, "right": True, "sorter": T(D.INT64, (2, 5))}
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "sort": lambda d: {"stable": True, "dim": 0, "descending": True, "indicesOut": T(D.INT64, GRID)},
+    "topk": lambda d: {
+        "k": 2,
+        "dim": -1,
+        "largest": False,
+        "sorted": True,
+        "valuesOut": T(d, (2, 2)),
+        "indicesOut": T(D.INT64, (2, 2)),
+    },
+    "search_sorted": lambda d: SEARCH | {"sortedSequence": T(d, (2, 5)), "out": T(D.INT32, GRID)},
+    "search_sorteds": lambda d: (
+        SEARCH | {"sortedSequence": T(d, (5,)), "outInt32": False, "sorter": None, "out": T(D.INT64, ())}
+    ),
+    "unique2": lambda d: (
+        {"sorted": True, "returnInverse": True, "returnCounts": True}
+        | {"valueOut": T(d, (6,)), "inverseOut": T(D.INT64, GRID), "countsOut": T(D.INT64, (6,))}
+    ),
+}
+
+DTYPES: Mapping[str, tuple[D, ...]] = dict.fromkeys(
+    ("search_sorted", "search_sorteds", "unique2"), (D.FLOAT, D.BF16, D.INT32)
+)
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "sort": lambda a: tuple(a["self"].sort(dim=0, descending=True, stable=True)),
+    "topk": lambda a: tuple(each[:, :2] for each in a["self"].sort(dim=1, stable=True)),
+    "search_sorted": lambda a: torch.searchsorted(
+        a["sortedSequence"].contiguous(), a["self"].contiguous(), right=True, sorter=a["sorter"].contiguous()
+    ),
+    "search_sorteds": lambda a: torch.searchsorted(a["sortedSequence"].double(), a["self"], right=True),
+    "unique2": lambda a: torch.unique(a["self"], return_inverse=True, return_counts=True),
+}
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "topk": {"valuesOut": {"shape": (0, 2)}, "indicesOut": {"shape": (0, 2)}},
+    "search_sorted": {"sortedSequence": {"shape": (0, 5)}, "sorter": None},
+    "search_sorteds": {"sortedSequence": {"shape": (0,)}, "sorter": None, "out": {"shape": (1,)}},
+    "unique2": {"valueOut": {"shape": (0,)}, "countsOut": {"shape": (0,)}},
+}
+
+BREAKS: Mapping[str, Breaking] = {
+    "elements along dim": lambda o, name: Break({name: 4}, "from 0 to 3"),
+    "by outInt32": lambda o, name: Break({"outInt32": o.name == "search_sorteds"}, "by outInt32"),
+    "rows of self": lambda o, name: Break(shape((3, 5), name, "sorter"), "1 dimension"),
+    "1 dimension": lambda o, name: Break(shape((2, 5), name), "1 dimension"),
+    "as many elements as one": lambda o, name: Break(shape((2,), name), "1"),
+    "as sortedSequence": lambda o, name: Break({name: T(D.INT32, (5,))}, "ACL_INT64"),
+    "as many as self": lambda o, name: Break(shape((5,), name), "6 elements"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if name == "sorter":
+        return np.broadcast_to(np.array([4, 2, 0, 1, 3]), array.shape)
+    if operator == "search_sorted" and name == "sortedSequence":
+        return np.broadcast_to(np.array([-1, 2, -3, 4, -5]), array.shape)
+    if operator == "search_sorteds":
+        return np.sort(array.astype(np.float64)) if name == "sortedSequence" else array
+    return array % 3 if operator == "unique2" else array
+
+
+class TestSorting(LibraryTests):
+    subject = Subject(
+        sorting.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        default=(*REAL, D.BOOL),
+        empty=EMPTY,
+        breaks=BREAKS,
+        numbers=numbers,
+        plain=("unique2",),
+    )
+
+
+def test_a_sequence_without_a_sorter_is_in_order_and_equals_are_passed_or_not() -> None:
+    sequence = Placed(np.array([1, 3, 3, 7], np.int32), "contiguous")
+    values = Placed(np.array([[0, 3], [8, 7]], np.int32), "transposed")
+    for right, wanted in ((False, [[0, 1], [4, 3]]), (True, [[0, 3], [4, 4]])):
+        out = Placed(np.zeros((2, 2), np.int64), "contiguous")
+        call = {"sortedSequence": sequence.tensor, "self": values.tensor, "outInt32": False, "right": right}
+        prepare(BY_NAME["search_sorted"], call | {"sorter": None, "out": out.tensor}, Product.ATLAS_A2).run()
+        assert out.view.tolist() == wanted
