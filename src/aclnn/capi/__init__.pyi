@@ -7519,6 +7519,57 @@ def aclnnMaxPool2dWithMaskBackward(
     Phase two: queues the work.
     """
 
+def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    ceilMode: int,
+    out: int | None,
+    indices: int | None,
+) -> tuple[int, int, int]:
+    """The largest element of each window of a volume, and its index in it.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool3dWithArgmax(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """The largest element of each window of a volume, and its index in it.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    indices: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    ceilMode: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of max pooling of volumes with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool3dWithArgmaxBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of max pooling of volumes with respect to its input.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAvgPool2dGetWorkspaceSize(
     self: int | None,
     kernelSize: int | None,
@@ -7571,7 +7622,7 @@ def aclnnAvgPool2dBackward(workspace: int | None, workspaceSize: int, executor: 
 def aclnnAdaptiveAvgPool2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Means over as many windows as are wanted, which together cover the plane.
+    """Means over as many windows as are wanted, which together cover the input.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -7579,7 +7630,7 @@ def aclnnAdaptiveAvgPool2dGetWorkspaceSize(
     """
 
 def aclnnAdaptiveAvgPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Means over as many windows as are wanted, which together cover the plane.
+    """Means over as many windows as are wanted, which together cover the input.
 
     Phase two: queues the work.
     """
@@ -7598,6 +7649,537 @@ def aclnnAdaptiveAvgPool2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of adaptive average pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveMaxPool2dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, outputOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """The largest element of each of as many windows as are wanted, and its index.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveMaxPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The largest element of each of as many windows as are wanted, and its index.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, indices: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of adaptive max pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveMaxPool2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of adaptive max pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAvgPool3dGetWorkspaceSize(
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    ceilMode: int,
+    countIncludePad: int,
+    divisorOverride: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """The mean of each window.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAvgPool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The mean of each window.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAvgPool3dBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    ceilMode: int,
+    countIncludePad: int,
+    divisorOverride: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of average pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAvgPool3dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of average pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveAvgPool3dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Means over as many windows as are wanted, which together cover the input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveAvgPool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Means over as many windows as are wanted, which together cover the input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of adaptive average pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveAvgPool3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of adaptive average pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveMaxPool3dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, outputOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """The largest element of each of as many windows as are wanted, and its index.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveMaxPool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The largest element of each of as many windows as are wanted, and its index.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, indices: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of adaptive max pooling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdaptiveMaxPool3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of adaptive max pooling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest1dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Lines of the nearest elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Lines of the nearest elements.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest1dV2GetWorkspaceSize(
+    self: int | None, outputSize: int | None, scaleL: float, out: int | None
+) -> tuple[int, int, int]:
+    """Lines of the nearest elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest1dV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Lines of the nearest elements.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest1dBackwardGetWorkspaceSize(
+    gradOut: int | None, outputSize: int | None, inputSize: int | None, scales: float, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Lines of the nearest elements, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Lines of the nearest elements, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest2dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Planes of the nearest elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes of the nearest elements.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest2dV2GetWorkspaceSize(
+    self: int | None, outputSize: int | None, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Planes of the nearest elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest2dV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes of the nearest elements.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest2dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    scalesH: float,
+    scalesW: float,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Planes of the nearest elements, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes of the nearest elements, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest3dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, scalesD: float, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Volumes of the nearest elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Volumes of the nearest elements.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearest3dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    scalesD: float,
+    scalesH: float,
+    scalesW: float,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Volumes of the nearest elements, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearest3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Volumes of the nearest elements, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearestExact2dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Planes of the nearest centres.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearestExact2d(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes of the nearest centres.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearestExact2dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    scalesH: float,
+    scalesW: float,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Planes of the nearest centres, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearestExact2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes of the nearest centres, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleLinear1dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, alignCorners: int, scales: float, out: int | None
+) -> tuple[int, int, int]:
+    """Lines, interpolated linearly.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleLinear1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Lines, interpolated linearly.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleLinear1dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scales: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Lines, interpolated linearly, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleLinear1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Lines, interpolated linearly, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBilinear2dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Planes, interpolated linearly.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBilinear2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes, interpolated linearly.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBilinear2dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scalesH: float,
+    scalesW: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Planes, interpolated linearly, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBilinear2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, interpolated linearly, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBilinear2dBackwardV2GetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scalesH: float,
+    scalesW: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Planes, interpolated linearly, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBilinear2dBackwardV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, interpolated linearly, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleTrilinear3dGetWorkspaceSize(
+    self: int | None,
+    outputSize: int | None,
+    alignCorners: int,
+    scalesD: float,
+    scalesH: float,
+    scalesW: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Volumes, interpolated linearly.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleTrilinear3d(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Volumes, interpolated linearly.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleTrilinear3dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scalesD: float,
+    scalesH: float,
+    scalesW: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Volumes, interpolated linearly, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleTrilinear3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Volumes, interpolated linearly, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBicubic2dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Planes, interpolated by cubic curves.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBicubic2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes, interpolated by cubic curves.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBicubic2dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scalesH: float,
+    scalesW: float,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Planes, interpolated by cubic curves, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBicubic2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, interpolated by cubic curves, the gradient.
 
     Phase two: queues the work.
     """

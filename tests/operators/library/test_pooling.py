@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import pooling
@@ -41,6 +43,17 @@ def _places(indices: Any) -> Any:
     return (rows - (2 * torch.arange(3)[:, None] - 1)) * 2 + (columns - 2 * torch.arange(2)) // 2
 
 
+def _rank(operator: Operator) -> int:
+    return 3 if "3d" in operator.name else 2
+
+
+def _led(a: Mapping[str, Any], size: tuple[int, ...]) -> Any:
+    """What indices lead to the elements of planes or volumes."""
+    places, gradients = a["indices"].long().flatten(2), wide(a["gradOutput"]).flatten(2)
+    total = torch.zeros(*size[:2], math.prod(size[2:]), dtype=torch.float64)
+    return total.scatter_add(2, places, gradients).reshape(size)
+
+
 def _masked_maxima(a: Mapping[str, Any]) -> Any:
     y, indices = REFERENCES["max_pool2d_with_indices"](a)
     mask = torch.zeros(8, 384)
@@ -54,6 +67,11 @@ def _unmasked(a: Mapping[str, Any]) -> Any:
     total[:, :, ::2, ::2] = wide(a["gradOutput"])
     return total
 
+
+#: Volumes of 3 × 5 × 4, in windows of 2 × 3 × 2.
+VOLUMES, BLOCKS = (2, 2, 3, 5, 4), (2, 2, 2, 3, 2)
+BLOCK = {"kernelSize": (2, 3, 2), "stride": (2,), "padding": (1, 1, 0), "ceilMode": False}
+BLOCK_MEAN = BLOCK | {"countIncludePad": True, "divisorOverride": 0}
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "max_pool2d_with_indices": lambda d: (
@@ -76,6 +94,32 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         | {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "indices": T(D.INT8, (2, 4, 6, 64))}
         | {"gradInput": T(d, IMAGES)}
     ),
+    "max_pool3d_with_argmax": lambda d: (
+        BLOCK | {"dilation": (1,), "self": T(d, VOLUMES), "out": T(d, BLOCKS), "indices": T(D.INT32, BLOCKS)}
+    ),
+    "max_pool3d_with_argmax_backward": lambda d: (
+        BLOCK
+        | {"dilation": (1,), "self": T(d, VOLUMES), "indices": T(D.INT32, BLOCKS)}
+        | {"gradOutput": T(d, BLOCKS), "gradInput": T(d, VOLUMES)}
+    ),
+    "avg_pool3d": lambda d: BLOCK_MEAN | {"self": T(d, VOLUMES), "out": T(d, BLOCKS)},
+    "avg_pool3d_backward": lambda d: (
+        BLOCK_MEAN | {"self": T(d, VOLUMES), "gradOutput": T(d, BLOCKS), "gradInput": T(d, VOLUMES)}
+    ),
+    "adaptive_avg_pool3d": lambda d: {"self": T(d, VOLUMES), "outputSize": (2, 3, 2), "out": T(d, BLOCKS)},
+    "adaptive_avg_pool3d_backward": lambda d: {"gradOutput": T(d, BLOCKS), "self": T(d, VOLUMES), "out": T(d, VOLUMES)},
+    **{
+        f"adaptive_max_pool{rank}": lambda d, x=x, y=y: (
+            {"self": T(d, x), "outputSize": y[2:]} | {"outputOut": T(d, y), "indicesOut": T(D.INT64, y)}
+        )
+        for rank, x, y in (("2d", IMAGES, POOLED), ("3d", VOLUMES, BLOCKS))
+    },
+    **{
+        f"adaptive_max_pool{rank}_backward": lambda d, x=x, y=y: (
+            {"self": T(d, x), "gradInput": T(d, x)} | {"gradOutput": T(d, y), "indices": T(D.INT64, y)}
+        )
+        for rank, x, y in (("2d", IMAGES, POOLED), ("3d", VOLUMES, BLOCKS))
+    },
     "avg_pool2d": lambda d: AVERAGE | {"self": T(d, IMAGES), "out": T(d, POOLED)},
     "avg_pool2d_backward": lambda d: (
         AVERAGE | {"gradOutput": T(d, POOLED), "self": T(d, IMAGES), "gradInput": T(d, IMAGES)}
@@ -88,11 +132,22 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "max_pool2d_with_indices": lambda a: torch.nn.functional.max_pool2d(
         wide(a["self"]), (3, 2), 2, (1, 0), (1, 2), True, return_indices=True
     ),
-    "max_pool2d_with_indices_backward": lambda a: (
-        torch.zeros(8, 20, dtype=torch.float64)
-        .scatter_add(1, a["indices"].long().reshape(8, -1), wide(a["gradOutput"]).reshape(8, -1))
-        .reshape(IMAGES)
+    "max_pool3d_with_argmax": lambda a: torch.nn.functional.max_pool3d(
+        wide(a["self"]), (2, 3, 2), 2, (1, 1, 0), return_indices=True
     ),
+    **dict.fromkeys(("max_pool3d_with_argmax_backward", "adaptive_max_pool3d_backward"), lambda a: _led(a, VOLUMES)),
+    "adaptive_max_pool2d_backward": lambda a: _led(a, IMAGES),
+    "avg_pool3d": lambda a: torch.nn.functional.avg_pool3d(wide(a["self"]), (2, 3, 2), 2, (1, 1, 0)),
+    "avg_pool3d_backward": lambda a: torch.ops.aten.avg_pool3d_backward(
+        wide(a["gradOutput"]), wide(a["self"]), (2, 3, 2), (2, 2, 2), (1, 1, 0), False, True, None
+    ),
+    "adaptive_avg_pool3d": lambda a: torch.nn.functional.adaptive_avg_pool3d(wide(a["self"]), (2, 3, 2)),
+    "adaptive_avg_pool3d_backward": lambda a: torch.ops.aten._adaptive_avg_pool3d_backward(
+        wide(a["gradOutput"]), wide(a["self"])
+    ),
+    "adaptive_max_pool2d": lambda a: torch.nn.functional.adaptive_max_pool2d(wide(a["self"]), (3, 2), True),
+    "adaptive_max_pool3d": lambda a: torch.nn.functional.adaptive_max_pool3d(wide(a["self"]), (2, 3, 2), True),
+    "max_pool2d_with_indices_backward": lambda a: _led(a, IMAGES),
     "max_pool2d_with_mask": lambda a: _masked_maxima(a),
     "max_pool2d_with_mask_backward": lambda a: _unmasked(a),
     "avg_pool2d": lambda a: torch.nn.functional.avg_pool2d(wide(a["self"]), (3, 2), 2, (1, 0), True, False),
@@ -111,20 +166,25 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 
 INDICES: Mapping[tuple[str, str], int] = {
     ("max_pool2d_with_indices_backward", "indices"): 20,
+    ("adaptive_max_pool2d_backward", "indices"): 20,
+    ("max_pool3d_with_argmax_backward", "indices"): 60,
+    ("adaptive_max_pool3d_backward", "indices"): 60,
 }
 
 BREAKS: Mapping[str, Breaking] = {
-    "3 or 4 dimensions": lambda o, name: Break(shape((5, 4), name), "(C, H, W)"),
+    "channels": lambda o, name: Break(shape((5, 4), name), "H, W)"),
     "sizes of windows": lambda o, name: Break(
-        {name: (2, 2) if name == "padding" else (2, 2, 2)}, "at most half" if name == "padding" else "1 or 2 numbers"
+        {name: (3, 3, 3)[: _rank(o)] if name == "padding" else (2, 2, 2, 2)},
+        "at most half" if name == "padding" else f"1 or {_rank(o)} numbers",
     ),
-    "shape of the windows": lambda o, name: Break(shape((2, 4, 3, 4), name), "[2, 4, 3, "),
+    "shape of the windows": lambda o, name: Break(shape((2, 4, 3, 4), name), "of at least one window"),
     "room for the mask": lambda o, name: Break(shape((2, 4, 6, 32), name), "[2, 4, 6, 64]"),
     "the plane that is wanted": lambda o, name: Break(
         {name: (3,)} if name == "outputSize" else shape((2, 4, 3, 3), name),
-        "2 numbers" if name == "outputSize" else "[2, 4, 3, 2]",
+        f"{_rank(o)} numbers" if name == "outputSize" else "3, 2]",
     ),
-    "the planes of self": lambda o, name: Break(shape((2, 3, 3, 2), name), "[2, 4]"),
+    "the planes of self": lambda o, name: Break(shape((2, 3, 3, 2), name), "[2, "),
+    "same shape as gradOutput": lambda o, name: Break(shape((2, 3, 3, 2), name), "3, 2]"),
 }
 
 

@@ -31,6 +31,7 @@ from aclnn.operators.library import (
     selection,
     sorting,
     unary,
+    upsampling,
 )
 
 #: Every operator declared in these modules.
@@ -61,6 +62,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         optimizer,
         convolution,
         pooling,
+        upsampling,
     )
     for operator in module.OPERATORS
 )

@@ -1,13 +1,14 @@
-"""aclnnMaxPool2dWithIndices, aclnnAvgPool2d and aclnnAdaptiveAvgPool2d, with gradients, over the last two dimensions.
+"""Max, average and adaptive pooling, with gradients, over the last two or three dimensions.
 
-A maximum's index counts the elements of a channel's plane; of equal ones the first is taken, and NaN before any number.
+A maximum's index counts the elements of a channel's plane, or volume; of equal ones the first is taken, and NaN before
+any number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -30,30 +31,36 @@ from aclnn.operators.library.common import MODERN, camel, support, tensor_in, te
 from aclnn.operators.library.convolution import Windows
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
-Pair = tuple[int, int]
+Numbers = tuple[int, ...]
 
 
 def _array(name: str, snake: str, meaning: str) -> Parameter:
     return Parameter(name, snake, Kind.INT_ARRAY, meaning)
 
 
-_KERNEL = _array("kernelSize", "kernel_size", "the windows' height and width, or one number for both")
+_KERNEL = _array("kernelSize", "kernel_size", "the windows' extents, or one number for all")
 _STRIDE = _array("stride", "stride", "steps from window to window; none for the windows' size")
 _PADDING = _array("padding", "padding", "elements around the plane")
 _DILATION = _array("dilation", "dilation", "steps from element to element of a window")
 _CEIL = Parameter("ceilMode", "ceil_mode", Kind.BOOL, "true if a last window may begin inside and end outside")
 
 
-def _pair(numbers: Sequence[int]) -> Pair:
-    return (numbers[0], numbers[-1])
+def _rank(call: Call) -> int:
+    """How many dimensions are pooled."""
+    return 3 if "3d" in call.operator.name else 2
+
+
+def _all(call: Call, numbers: Sequence[int]) -> Numbers:
+    """One number for each dimension, where one may stand for all."""
+    return tuple(numbers) * (_rank(call) if len(numbers) == 1 else 1)
 
 
 def _windows(call: Call) -> Windows:
     """The windows, with as many elements after the plane as the last of them need."""
-    kernel = _pair(call["kernelSize"])
-    stride, padding = _pair(call["stride"] or kernel), _pair(call["padding"])
-    dilation = _pair(call["dilation"]) if "dilation" in call.arguments else (1, 1)
-    plane = call["self"].shape[-2:]
+    kernel = _all(call, call["kernelSize"])
+    stride, padding = _all(call, call["stride"] or kernel), _all(call, call["padding"])
+    dilation = _all(call, call["dilation"] if "dilation" in call.arguments else (1,))
+    plane = call["self"].shape[-_rank(call) :]
     after = []
     for n, k, s, p, d in zip(plane, kernel, stride, padding, dilation, strict=True):
         reach = d * (k - 1) + 1
@@ -65,19 +72,18 @@ def _windows(call: Call) -> Windows:
     return Windows(kernel, stride, tuple(zip(padding, after, strict=True)), dilation)
 
 
-def _count(call: Call) -> Pair:
-    windows = _windows(call)
+def _count(call: Call) -> Numbers:
     # Of padding that reaches further than the last window nothing more is taken.
-    found = windows.counts(call["self"].shape[-2:])
-    return (found[0], found[1])
+    return _windows(call).counts(call["self"].shape[-_rank(call) :])
 
 
-def _planes(x: Any) -> Any:
-    return x.reshape(-1, 1, *x.shape[-2:])
+def _planes(x: Any, rank: int) -> Any:
+    return x.reshape(-1, 1, *x.shape[-rank:])
 
 
-def _maxima(x: Any, windows: Windows, count: Pair) -> tuple[Any, Any]:
-    planes, size = _planes(x), x.shape[-2:]
+def _maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
+    size = x.shape[-len(count) :]
+    planes = _planes(x, len(count))
     padded: Any = np.full((len(planes), *windows.padded(size)), -math.inf, x.dtype)
     indices: Any = np.full(padded.shape[1:], -1, np.int64)
     padded[windows.inside(size)] = planes[:, 0]
@@ -88,11 +94,11 @@ def _maxima(x: Any, windows: Windows, count: Pair) -> tuple[Any, Any]:
         values, at = padded[elements], indices[elements]
         better = ((values > best) | (np.isnan(values) & ~np.isnan(best)) | (chosen < 0)) & (at >= 0)
         best, chosen = np.where(better, values, best), np.where(better, at, chosen)
-    shape = (*x.shape[:-2], *count)
+    shape = (*x.shape[: -len(count)], *count)
     return best.reshape(shape), chosen.reshape(shape)
 
 
-def _positions(windows: Windows, count: Pair, size: Pair) -> Any:
+def _positions(windows: Windows, count: Numbers, size: Numbers) -> Any:
     """The index in the plane of each place of each window: (places, windows)."""
     rows, columns = (
         np.arange(k)[:, None] * d + np.arange(n) * s - p
@@ -103,7 +109,7 @@ def _positions(windows: Windows, count: Pair, size: Pair) -> Any:
     return (rows[:, None, :, None] * size[1] + columns[None, :, None, :]).reshape(math.prod(windows.kernel), -1)
 
 
-def _masked(x: Any, windows: Windows, count: Pair, shape: Sequence[int]) -> tuple[Any, Any]:
+def _masked(x: Any, windows: Windows, count: Numbers, shape: Sequence[int]) -> tuple[Any, Any]:
     """The maxima, and a mask whose first bytes hold the place in its window of each, two bytes each."""
     best, chosen = _maxima(x, windows, count)
     places = (chosen.reshape(-1, 1, math.prod(count)) == _positions(windows, count, x.shape[-2:])).argmax(1)
@@ -112,14 +118,15 @@ def _masked(x: Any, windows: Windows, count: Pair, shape: Sequence[int]) -> tupl
     return best, mask.reshape(shape)
 
 
-def _unmasked(dy: Any, x: Any, mask: Any, windows: Windows, count: Pair) -> Any:
+def _unmasked(dy: Any, x: Any, mask: Any, windows: Windows, count: Numbers) -> Any:
     flat = np.ascontiguousarray(mask.reshape(-1, math.prod(mask.shape[-2:]))[:, : 2 * math.prod(count)])
     places, known = flat.view(np.int16), _positions(windows, count, x.shape[-2:])
     return _scattered(dy, x, known[places % len(known), np.arange(known.shape[1])])
 
 
-def _scattered(dy: Any, x: Any, indices: Any) -> Any:
-    total = np.zeros((x.size // math.prod(x.shape[-2:]), math.prod(x.shape[-2:])))
+def _scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
+    size = math.prod(x.shape[-rank:])
+    total = np.zeros((x.size // size, size))
     rows = np.arange(len(total))[:, None]
     np.add.at(total, (rows, indices.reshape(len(total), -1)), dy.reshape(len(total), -1).astype(np.float64))
     return total.reshape(x.shape)
@@ -129,23 +136,33 @@ def _divisors(call: Call) -> Any:
     """The number that each window's sum is divided by."""
     if call["divisorOverride"]:
         return np.float64(call["divisorOverride"])
-    windows, count, plane, sizes = _windows(call), _count(call), call["self"].shape[-2:], []
+    windows, count, plane, sizes = _windows(call), _count(call), call["self"].shape[-_rank(call) :], []
     for n, k, s, (p, _), many in zip(plane, windows.kernel, windows.stride, windows.padding, count, strict=True):
         begin = np.arange(many) * s - p
         end = np.minimum(begin + k, n + p)
         sizes.append(end - begin if call["countIncludePad"] else np.minimum(end, n) - np.maximum(begin, 0))
-    return np.multiply.outer(*sizes).astype(np.float64)
+    return reduce(np.multiply.outer, sizes).astype(np.float64)
 
 
-def _means(x: Any, windows: Windows, count: Pair, divisors: Any) -> Any:
-    columns = windows.columns(_planes(x).astype(np.float64), count)
-    return (columns.sum((0, 1, 2)) / divisors).reshape(*x.shape[:-2], *count)
+def _means(x: Any, windows: Windows, count: Numbers, divisors: Any) -> Any:
+    rank = len(count)
+    columns = windows.columns(_planes(x, rank).astype(np.float64), count)
+    return (columns.sum(tuple(range(rank + 1))) / divisors).reshape(*x.shape[:-rank], *count)
 
 
 def _spread(dy: Any, x: Any, windows: Windows, divisors: Any) -> Any:
-    shares = (dy.reshape(-1, *dy.shape[-2:]) / divisors)[None, None, None]
-    columns = np.broadcast_to(shares, (1, *windows.kernel, *shares.shape[3:]))
-    return windows.sums(columns, x.shape[-2:]).reshape(x.shape)
+    rank = len(windows.kernel)
+    shares = dy.reshape(-1, *dy.shape[-rank:]) / divisors
+    columns = np.broadcast_to(shares, (1, *windows.kernel, *shares.shape))
+    return windows.sums(columns, x.shape[-rank:]).reshape(x.shape)
+
+
+def along_axes(x: Any, matrices: Sequence[Any]) -> Any:
+    """Multiply by a matrix along each of the last dimensions, in float64."""
+    result = x.astype(np.float64)
+    for axis, matrix in enumerate(matrices, -len(matrices)):
+        result = np.moveaxis(np.tensordot(result, matrix, (axis, 1)), -1, axis)
+    return result
 
 
 def _bounds(n: int, count: int) -> list[slice]:
@@ -161,32 +178,48 @@ def _adaptive(n: int, count: int) -> Any:
 
 
 def _adaptive_means(x: Any, plane: Sequence[int]) -> Any:
-    rows, columns = (_adaptive(n, count) for n, count in zip(x.shape[-2:], plane, strict=True))
-    return rows @ x.astype(np.float64) @ columns.T
+    rank = len(plane)
+    return along_axes(x, [_adaptive(n, count) for n, count in zip(x.shape[-rank:], plane, strict=True)])
 
 
-def _adaptive_spread(dy: Any, x: Any) -> Any:
-    rows, columns = (_adaptive(n, count) for n, count in zip(x.shape[-2:], dy.shape[-2:], strict=True))
-    return rows.T @ dy.astype(np.float64) @ columns
+def _adaptive_spread(dy: Any, x: Any, rank: int) -> Any:
+    pairs = zip(x.shape[-rank:], dy.shape[-rank:], strict=True)
+    return along_axes(dy, [_adaptive(n, count).T for n, count in pairs])
+
+
+def _adaptive_maxima(x: Any, plane: Sequence[int]) -> tuple[Any, Any]:
+    rank = len(plane)
+    size, before = x.shape[-rank:], x.shape[:-rank]
+    places = np.arange(math.prod(size)).reshape(size)
+    values, indices = np.empty((*before, *plane), x.dtype), np.empty((*before, *plane), np.int64)
+    for cell in np.ndindex(*plane):
+        part = tuple(_bounds(n, count)[at] for n, count, at in zip(size, plane, cell, strict=True))
+        taken, elements = (..., *part), (..., *cell)
+        window = x[taken].reshape(*before, -1)
+        best = window.argmax(-1)  # NaN before any number
+        values[elements] = np.take_along_axis(window, best[..., None], -1)[..., 0]
+        indices[elements] = places[part].reshape(-1)[best]
+    return values, indices
 
 
 def _ranks(call: Call) -> str | None:
-    shape = call["self"].shape
-    if len(shape) in (3, 4) and 0 not in shape[1:]:
+    shape, rank = call["self"].shape, _rank(call)
+    if len(shape) - rank in (1, 2) and 0 not in shape[1:]:
         return None
-    return f"self: expected (C, H, W) or (N, C, H, W), got {extents(shape)}"
+    plane = "C, D, H, W" if rank == 3 else "C, H, W"
+    return f"self: expected ({plane}) or (N, {plane}), got {extents(shape)}"
 
 
 def _numbers(call: Call) -> str | None:
     for name, least in (("kernelSize", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
         if name not in call.arguments:
             continue
-        lengths = (0, 1, 2) if name == "stride" else (1, 2)
-        if len(call[name]) not in lengths:
-            return f"{name}: expected 1 or 2 numbers, got {len(call[name])}"
+        rank = _rank(call)
+        if len(call[name]) not in (1, rank) and (call[name] or name != "stride"):
+            return f"{name}: expected 1 or {rank} numbers, got {len(call[name])}"
         if any(number < least for number in call[name]):
             return f"{name}: expected numbers of at least {least}, got {list(call[name])}"
-    kernel, padding = _pair(call["kernelSize"]), _pair(call["padding"])
+    kernel, padding = _all(call, call["kernelSize"]), _all(call, call["padding"])
     if all(2 * p <= k for p, k in zip(padding, kernel, strict=True)):
         return None
     return f"padding: expected at most half of kernelSize {list(kernel)}, got {list(call['padding'])}"
@@ -197,10 +230,11 @@ _SIZES = rule("sizes of windows: kernelSize, stride, padding", _numbers)
 
 def _pooled(*names: str) -> Check:
     def complain(call: Call) -> str | None:
-        expected = (*call["self"].shape[:-2], *_count(call))
+        rank = _rank(call)
+        expected = (*call["self"].shape[:-rank], *_count(call))
         for name in names:
             got = call[name].shape
-            if got != expected or min(expected[-2:]) < 1:
+            if got != expected or min(expected[-rank:]) < 1:
                 return f"{name}: expected shape {extents(expected)} of at least one window, got {extents(got)}"
         return None
 
@@ -208,24 +242,30 @@ def _pooled(*names: str) -> Check:
 
 
 def _mask(call: Call) -> str | None:
-    kernel, count = math.prod(_pair(call["kernelSize"])), math.prod(_count(call))
+    kernel, count = math.prod(_all(call, call["kernelSize"])), math.prod(_count(call))
     expected, got = (*call["self"].shape[:-2], kernel, (-(-count // 16) + 1) * 32), call["indices"].shape
     return None if got == expected else f"indices: expected shape {extents(expected)}, got {extents(got)}"
 
 
-def _given_plane(call: Call) -> str | None:
-    plane, shape = tuple(call["outputSize"]), call["self"].shape
-    if len(plane) != 2 or min(plane) < 1:
-        return f"outputSize: expected 2 numbers of at least 1, got {list(plane)}"
-    expected, got = (*shape[:-2], *plane), call["out"].shape
-    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+def _given_plane(*names: str) -> Check:
+    def complain(call: Call) -> str | None:
+        plane, shape, rank = tuple(call["outputSize"]), call["self"].shape, _rank(call)
+        if len(plane) != rank or min(plane) < 1:
+            return f"outputSize: expected {rank} numbers of at least 1, got {list(plane)}"
+        expected = (*shape[:-rank], *plane)
+        for name in names:
+            if (got := call[name].shape) != expected:
+                return f"{name}: expected shape {extents(expected)}, got {extents(got)}"
+        return None
+
+    return rule(f"the plane that is wanted: outputSize, {', '.join(names)}", complain)
 
 
 def _same_planes(call: Call) -> str | None:
-    expected, got = call["self"].shape, call["gradOutput"].shape
-    if len(got) == len(expected) and got[:-2] == expected[:-2] and min(got[-2:]) > 0:
+    expected, got, rank = call["self"].shape, call["gradOutput"].shape, _rank(call)
+    if len(got) == len(expected) and got[:-rank] == expected[:-rank] and min(got[-rank:]) > 0:
         return None
-    return f"gradOutput: expected dimensions {extents(expected[:-2])} before its plane (as self), got {extents(got)}"
+    return f"gradOutput: expected dimensions {extents(expected[:-rank])} before its plane (as self), got {extents(got)}"
 
 
 def _operator(
@@ -239,7 +279,9 @@ def _operator(
     products: Collection[Product] = MODERN,
 ) -> Operator:
     outputs = tuple(parameter.name for parameter in parameters if parameter.kind is Kind.OUTPUT)
-    types = tuple(p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT) and p.name != "indices")
+    types = tuple(
+        p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT) and not p.name.startswith("indices")
+    )
     arrays = tuple(p.name for p in parameters if p.kind is Kind.INT_ARRAY)
     tensors = tuple(p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT))
     return Operator(
@@ -253,9 +295,9 @@ def _operator(
             present(*tensors, *arrays),
             dtype_in(floating, "self"),
             *(same_dtype(each, "self") for each in types if each != "self"),
-            *((dtype_in(where_supported(index_types), "indices"),) if "indices" in tensors else ()),
+            *(dtype_in(where_supported(index_types), each) for each in tensors if each.startswith("indices")),
             public_format(*types),
-            rule("3 or 4 dimensions: self", _ranks),
+            rule("channels: self", _ranks),
             *checks,
         ),
         work=lambda call: None if call[outputs[0]].size == 0 else Library(function(call), inputs, outputs),
@@ -265,6 +307,8 @@ def _operator(
 _X = tensor_in("self", "planes, of channels, of samples")
 _DY = tensor_in("gradOutput", "the gradient arriving at the output")
 _DX = Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of self")
+_SIZE = _array("outputSize", "output_size", "how many, along each dimension")
+_INDICES = Parameter("indices", "indices", Kind.OUTPUT, "the index in the plane of each")
 _AVERAGE = (
     _KERNEL,
     _STRIDE,
@@ -281,7 +325,7 @@ OPERATORS = (
         "The largest element of each window, and its index in the plane.",
         (
             *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
-            Parameter("indices", "indices", Kind.OUTPUT, "the index in the plane of each"),
+            _INDICES,
         ),
         (_SIZES, _pooled("out", "indices")),
         ("self",),
@@ -325,35 +369,82 @@ OPERATORS = (
         A2_CLASS,
     ),
     _operator(
-        "avg_pool2d",
-        "The mean of each window.",
-        (_X, *_AVERAGE, tensor_out()),
-        (_SIZES, _pooled("out")),
+        "max_pool3d_with_argmax",
+        "The largest element of each window of a volume, and its index in it.",
+        (_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out(), _INDICES),
+        (_SIZES, _pooled("out", "indices")),
         ("self",),
-        lambda call: partial(_means, windows=_windows(call), count=_count(call), divisors=_divisors(call)),
+        lambda call: partial(_maxima, windows=_windows(call), count=_count(call)),
+        (D.INT32,),
     ),
     _operator(
-        "avg_pool2d_backward",
-        "Gradient of average pooling with respect to its input.",
-        (_DY, _X, *_AVERAGE, _DX),
-        (_SIZES, _pooled("gradOutput"), same_shape("gradInput", "self")),
-        ("gradOutput", "self"),
-        lambda call: partial(_spread, windows=_windows(call), divisors=_divisors(call)),
+        "max_pool3d_with_argmax_backward",
+        "Gradient of max pooling of volumes with respect to its input.",
+        (
+            *(_DY, _X, tensor_in("indices", "those that the forward function wrote")),
+            *(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, _DX),
+        ),
+        (_SIZES, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
+        ("gradOutput", "self", "indices"),
+        lambda call: partial(_scattered, rank=3),
+        (D.INT32,),
     ),
-    _operator(
-        "adaptive_avg_pool2d",
-        "Means over as many windows as are wanted, which together cover the plane.",
-        (_X, _array("outputSize", "output_size", "how many, along the height and the width"), tensor_out()),
-        (rule("the plane that is wanted: outputSize, out", _given_plane),),
-        ("self",),
-        lambda call: partial(_adaptive_means, plane=call["outputSize"]),
-    ),
-    _operator(
-        "adaptive_avg_pool2d_backward",
-        "Gradient of adaptive average pooling with respect to its input.",
-        (_DY, _X, tensor_out("out", "the gradient of self")),
-        (rule("the planes of self: gradOutput", _same_planes), same_shape("out", "self")),
-        ("gradOutput", "self"),
-        lambda call: _adaptive_spread,
+    *(
+        each
+        for rank, average in (("2d", _AVERAGE), ("3d", _AVERAGE[:-1]))
+        for each in (
+            _operator(
+                f"avg_pool{rank}",
+                "The mean of each window.",
+                (_X, *average, tensor_out()),
+                (_SIZES, _pooled("out")),
+                ("self",),
+                lambda call: partial(_means, windows=_windows(call), count=_count(call), divisors=_divisors(call)),
+            ),
+            _operator(
+                f"avg_pool{rank}_backward",
+                "Gradient of average pooling with respect to its input.",
+                (_DY, _X, *average, _DX),
+                (_SIZES, _pooled("gradOutput"), same_shape("gradInput", "self")),
+                ("gradOutput", "self"),
+                lambda call: partial(_spread, windows=_windows(call), divisors=_divisors(call)),
+            ),
+            _operator(
+                f"adaptive_avg_pool{rank}",
+                "Means over as many windows as are wanted, which together cover the input.",
+                (_X, _SIZE, tensor_out()),
+                (_given_plane("out"),),
+                ("self",),
+                lambda call: partial(_adaptive_means, plane=call["outputSize"]),
+            ),
+            _operator(
+                f"adaptive_avg_pool{rank}_backward",
+                "Gradient of adaptive average pooling with respect to its input.",
+                (_DY, _X, tensor_out("out", "the gradient of self")),
+                (rule("the planes of self: gradOutput", _same_planes), same_shape("out", "self")),
+                ("gradOutput", "self"),
+                lambda call: partial(_adaptive_spread, rank=_rank(call)),
+            ),
+            _operator(
+                f"adaptive_max_pool{rank}",
+                "The largest element of each of as many windows as are wanted, and its index.",
+                (_X, _SIZE, tensor_out("outputOut", "the elements"), tensor_out("indicesOut", "where they are")),
+                (_given_plane("outputOut", "indicesOut"),),
+                ("self",),
+                lambda call: partial(_adaptive_maxima, plane=call["outputSize"]),
+            ),
+            _operator(
+                f"adaptive_max_pool{rank}_backward",
+                "Gradient of adaptive max pooling with respect to its input.",
+                (_DY, _X, tensor_in("indices", "those that the forward function wrote"), _DX),
+                (
+                    rule("the planes of self: gradOutput", _same_planes),
+                    same_shape("indices", "gradOutput"),
+                    same_shape("gradInput", "self"),
+                ),
+                ("gradOutput", "self", "indices"),
+                lambda call: partial(_scattered, rank=_rank(call)),
+            ),
+        )
     ),
 )

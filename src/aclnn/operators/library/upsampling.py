@@ -1,0 +1,170 @@
+"""Planes of another size: nearest, linear and cubic interpolation of one to three dimensions, with gradients.
+
+Each is a matrix along each dimension, multiplied in float64; the gradient takes its transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule, same_dtype, shape_is
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.pooling import along_axes
+
+#: A cubic kernel's parameter, as PyTorch has it.
+_CUBIC = -0.75
+#: From the extents before and after, the scale (0: their quotient) and alignCorners.
+Weights = Callable[[int, int, float, bool], Any]
+
+
+def _step(before: int, after: int, scale: float) -> float:
+    return 1 / scale if scale > 0 else before / after
+
+
+def _nearest(shift: float) -> Weights:
+    def weights(before: int, after: int, scale: float, align: bool) -> Any:
+        # In float32, as PyTorch: an element between two others is a matter of rounding.
+        places = (np.arange(after, dtype=np.float32) + np.float32(shift)) * np.float32(_step(before, after, scale))
+        return _matrix(before, np.floor(places)[:, None].astype(np.int64), np.ones((after, 1)))
+
+    return weights
+
+
+def _places(before: int, after: int, scale: float, align: bool) -> Any:
+    """Where the elements lie among those before."""
+    if align:
+        return np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
+    return (np.arange(after) + 0.5) * _step(before, after, scale) - 0.5
+
+
+def _linear(before: int, after: int, scale: float, align: bool) -> Any:
+    places = np.maximum(_places(before, after, scale, align), 0)
+    first = np.floor(places)
+    rest = places - first
+    return _matrix(before, first[:, None].astype(np.int64) + [0, 1], np.stack([1 - rest, rest], -1))
+
+
+def _cubic(before: int, after: int, scale: float, align: bool) -> Any:
+    places = _places(before, after, scale, align)
+    first = np.floor(places)
+    distances = np.abs((places - first)[:, None] - [-1, 0, 1, 2])
+    near = ((_CUBIC + 2) * distances - (_CUBIC + 3)) * distances**2 + 1
+    far = ((distances - 5) * distances + 8) * distances * _CUBIC - 4 * _CUBIC
+    return _matrix(before, first[:, None].astype(np.int64) + [-1, 0, 1, 2], np.where(distances <= 1, near, far))
+
+
+def _matrix(before: int, places: Any, values: Any) -> Any:
+    """The matrix with these values at these places of each row, those outside at its ends."""
+    matrix = np.zeros((len(places), before))
+    np.add.at(matrix, (np.arange(len(places))[:, None], places.clip(0, before - 1)), values)
+    return matrix
+
+
+def _matrices(call: Call, weights: Weights, scales: Sequence[str], before: Sequence[int]) -> list[Any]:
+    align = bool(call["alignCorners"]) if "alignCorners" in call.arguments else False
+    given = [call[name] for name in scales] or [0.0] * len(before)
+    return [weights(n, m, s, align) for n, m, s in zip(before, call["outputSize"], given, strict=True)]
+
+
+def _sizes(call: Call, name: str, rank: int) -> str | None:
+    got = tuple(call[name])
+    return (
+        None
+        if len(got) == rank and min(got) > 0
+        else f"{name}: expected {rank} numbers of at least 1, got {extents(got)}"
+    )
+
+
+def _upsampling(
+    name: str, words: str, rank: int, weights: Weights, scales: Sequence[str], number: Kind, aligned: bool
+) -> Operator:
+    """The forward function, or the gradient if the name says so."""
+    backward = "backward" in name
+    given = "gradOut" if backward else "self"
+    out = ("gradInput" if weights in (_NEAREST, _EXACT, _cubic) else "out") if backward else "out"
+    channels = {1: "N, C, L", 2: "N, C, H, W", 3: "N, C, D, H, W"}[rank]
+
+    def work(call: Call) -> Library | None:
+        if call[out].size == 0:
+            return None
+        before = call["inputSize"][2:] if backward else call["self"].shape[2:]
+        matrices = _matrices(call, weights, scales, before)
+        return Library(lambda x: along_axes(x, [each.T if backward else each for each in matrices]), (given,), (out,))
+
+    def ranks(call: Call) -> str | None:
+        shape = call[given].shape
+        expected = tuple(call["outputSize"]) if backward else None
+        if len(shape) == rank + 2 and 0 not in shape[1:] and expected in (None, shape[2:]):
+            return None
+        plane = "" if expected is None else f" with outputSize {extents(expected)} at its end"
+        return f"{given}: expected ({channels}){plane}, got {extents(shape)}"
+
+    def result(call: Call) -> tuple[int, ...]:
+        return (*call[given].shape[:2], *(call["inputSize"][2:] if backward else call["outputSize"]))
+
+    arrays = ("outputSize", *(("inputSize",) if backward else ()))
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=f"{words}{', the gradient' if backward else ''}.",
+        formula=f"{out} = the {'gradient' if backward else 'elements'} of self, interpolated",
+        parameters=(
+            tensor_in(given, "the gradient arriving at the output" if backward else f"({channels})"),
+            Parameter("outputSize", "output_size", Kind.INT_ARRAY, "the extents after"),
+            *((Parameter("inputSize", "input_size", Kind.INT_ARRAY, "the shape before"),) if backward else ()),
+            *(
+                (Parameter("alignCorners", "align_corners", Kind.BOOL, "the corners' centres stay where they are"),)
+                if aligned
+                else ()
+            ),
+            *(Parameter(each, each, number, "how many times as large; 0: by the extents") for each in scales),
+            tensor_out(out, "the gradient of self" if backward else "the result"),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        checks=(
+            present(given, *arrays, out),
+            dtype_in(floating, given),
+            same_dtype(out, given),
+            public_format(given, out),
+            rule("extents after: outputSize", lambda call: _sizes(call, "outputSize", rank)),
+            *((rule("shape before: inputSize", lambda call: _sizes(call, "inputSize", rank + 2)),) if backward else ()),
+            rule(f"planes: {given}", ranks),
+            shape_is("the extents that are wanted", result, out),
+        ),
+        work=work,
+        in_header_of=name,
+    )
+
+
+_NEAREST, _EXACT = _nearest(0.0), _nearest(0.5)
+_ONE, _TWO, _THREE = ("scales",), ("scalesH", "scalesW"), ("scalesD", "scalesH", "scalesW")
+
+OPERATORS = tuple(
+    _upsampling(name, words, rank, weights, scales, number, aligned)
+    for name, words, rank, weights, scales, number, aligned in (
+        ("upsample_nearest1d", "Lines of the nearest elements", 1, _NEAREST, (), Kind.DOUBLE, False),
+        ("upsample_nearest1d_v2", "Lines of the nearest elements", 1, _NEAREST, ("scaleL",), Kind.FLOAT, False),
+        ("upsample_nearest1d_backward", "Lines of the nearest elements", 1, _NEAREST, _ONE, Kind.DOUBLE, False),
+        ("upsample_nearest2d", "Planes of the nearest elements", 2, _NEAREST, (), Kind.DOUBLE, False),
+        ("upsample_nearest2d_v2", "Planes of the nearest elements", 2, _NEAREST, _TWO, Kind.FLOAT, False),
+        ("upsample_nearest2d_backward", "Planes of the nearest elements", 2, _NEAREST, _TWO, Kind.DOUBLE, False),
+        ("upsample_nearest3d", "Volumes of the nearest elements", 3, _NEAREST, _THREE, Kind.DOUBLE, False),
+        ("upsample_nearest3d_backward", "Volumes of the nearest elements", 3, _NEAREST, _THREE, Kind.DOUBLE, False),
+        ("upsample_nearest_exact2d", "Planes of the nearest centres", 2, _EXACT, _TWO, Kind.DOUBLE, False),
+        ("upsample_nearest_exact2d_backward", "Planes of the nearest centres", 2, _EXACT, _TWO, Kind.DOUBLE, False),
+        ("upsample_linear1d", "Lines, interpolated linearly", 1, _linear, _ONE, Kind.DOUBLE, True),
+        ("upsample_linear1d_backward", "Lines, interpolated linearly", 1, _linear, _ONE, Kind.DOUBLE, True),
+        ("upsample_bilinear2d", "Planes, interpolated linearly", 2, _linear, _TWO, Kind.DOUBLE, True),
+        ("upsample_bilinear2d_backward", "Planes, interpolated linearly", 2, _linear, _TWO, Kind.DOUBLE, True),
+        ("upsample_bilinear2d_backward_v2", "Planes, interpolated linearly", 2, _linear, _TWO, Kind.DOUBLE, True),
+        ("upsample_trilinear3d", "Volumes, interpolated linearly", 3, _linear, _THREE, Kind.DOUBLE, True),
+        ("upsample_trilinear3d_backward", "Volumes, interpolated linearly", 3, _linear, _THREE, Kind.DOUBLE, True),
+        ("upsample_bicubic2d", "Planes, interpolated by cubic curves", 2, _cubic, _TWO, Kind.DOUBLE, True),
+        ("upsample_bicubic2d_backward", "Planes, interpolated by cubic curves", 2, _cubic, _TWO, Kind.DOUBLE, True),
+    )
+)
