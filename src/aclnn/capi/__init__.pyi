@@ -5666,6 +5666,22 @@ def aclnnRandperm(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnMultinomialGetWorkspaceSize(
+    self: int | None, numsamples: int, replacement: int, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Places drawn with the probabilities that are there, of each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultinomial(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Places drawn with the probabilities that are there, of each row.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMmGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -5774,6 +5790,44 @@ def aclnnMv(workspace: int | None, workspaceSize: int, executor: int | None, str
     Phase two: queues the work.
     """
 
+def aclnnAddmvGetWorkspaceSize(
+    self: int | None,
+    mat: int | None,
+    vec: int | None,
+    alpha: int | None,
+    beta: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of a matrix and a vector to a multiple of a vector.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddmv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of a matrix and a vector to a multiple of a vector.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddrGetWorkspaceSize(
+    self: int | None, vec1: int | None, vec2: int | None, beta: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
+
+    Phase two: queues the work.
+    """
+
 def aclnnDotGetWorkspaceSize(self: int | None, tensor: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply two vectors.
 
@@ -5784,6 +5838,22 @@ def aclnnDotGetWorkspaceSize(self: int | None, tensor: int | None, out: int | No
 
 def aclnnDot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply two vectors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLinalgCrossGetWorkspaceSize(
+    self: int | None, other: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Cross products of vectors along a dimension of three.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgCross(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cross products of vectors along a dimension of three.
 
     Phase two: queues the work.
     """
@@ -6176,6 +6246,50 @@ def aclnnEmbeddingDenseBackward(
     Phase two: queues the work.
     """
 
+def aclnnEmbeddingBagGetWorkspaceSize(
+    weight: int | None,
+    indices: int | None,
+    offsets: int | None,
+    scaleGradByFreq: int,
+    mode: int,
+    sparse: int,
+    perSampleWeights: int | None,
+    includeLastOffset: int,
+    paddingIdx: int,
+    output: int | None,
+    offset2bag: int | None,
+    bagSize: int | None,
+    maxIndices: int | None,
+) -> tuple[int, int, int]:
+    """Sums, means or maxima of rows of a table, bag by bag.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbeddingBag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sums, means or maxima of rows of a table, bag by bag.
+
+    Phase two: queues the work.
+    """
+
+def aclnnEmbeddingRenormGetWorkspaceSize(
+    selfRef: int | None, indices: int | None, maxNorm: float, normType: float
+) -> tuple[int, int, int]:
+    """Shorten rows of a table that are too long, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbeddingRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shorten rows of a table that are too long, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIndexGetWorkspaceSize(self: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
     """Select elements by tensors of indices, or rows by a mask.
 
@@ -6510,6 +6624,52 @@ def aclnnUnique2GetWorkspaceSize(
 
 def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Each number once, in order, which of them each element is, and how often each is there.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBincountGetWorkspaceSize(
+    self: int | None, weights: int | None, minlength: int, out: int | None
+) -> tuple[int, int, int]:
+    """How often each number from 0 on occurs, or the sum of its weights.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBincount(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """How often each number from 0 on occurs, or the sum of its weights.
+
+    Phase two: queues the work.
+    """
+
+def aclnnHistcGetWorkspaceSize(
+    self: int | None, bins: int, min: int | None, max: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """A histogram.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHistc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A histogram.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTraceGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The sum of a matrix's diagonal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTrace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The sum of a matrix's diagonal.
 
     Phase two: queues the work.
     """
@@ -7415,6 +7575,49 @@ def aclnnConvolutionBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradients of a convolution with respect to its input, its weight and its bias.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIm2colGetWorkspaceSize(
+    self: int | None,
+    kernelSize: int | None,
+    dilation: int | None,
+    padding: int | None,
+    stride: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """The windows of planes, as columns.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIm2col(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The windows of planes, as columns.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIm2colBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    inputSize: int | None,
+    kernelSize: int | None,
+    dilation: int | None,
+    padding: int | None,
+    stride: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Columns added up where their windows lie in planes.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIm2colBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Columns added up where their windows lie in planes.
 
     Phase two: queues the work.
     """

@@ -36,7 +36,12 @@ def convolved(d: D) -> Arguments:
     return {"input": T(d, IMAGES), "weight": T(d, KERNELS), "groups": 2, "cubeMathType": 0} | CONVOLUTION
 
 
+#: Windows of 3 × 2.
+SLID = {"kernelSize": (3, 2), "dilation": (2, 1), "padding": (1, 1), "stride": (2, 1)}
+
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "im2col": lambda d: SLID | {"self": T(d, IMAGES), "out": T(d, (2, 24, 10))},
+    "im2col_backward": lambda d: SLID | {"gradOutput": T(d, (2, 24, 10)), "inputSize": (5, 4), "out": T(d, IMAGES)},
     "convolution": lambda d: convolved(d) | {"bias": T(d, (6,)), "output": T(d, FOUND)},
     "convolution_backward": lambda d: (
         convolved(d)
@@ -52,6 +57,10 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "im2col": lambda a: torch.nn.functional.unfold(wide(a["self"]), (3, 2), (2, 1), (1, 1), (2, 1)),
+    "im2col_backward": lambda a: torch.nn.functional.fold(
+        wide(a["gradOutput"]), (5, 4), (3, 2), (2, 1), (1, 1), (2, 1)
+    ),
     "convolution": lambda a: torch.ops.aten.convolution(
         wide(a["input"]), wide(a["weight"]), wide(a["bias"]), (2, 1), (1, 1), (2, 1), False, (0, 0), 2
     ),
@@ -62,6 +71,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "im2col": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 24, 10)}},
+    "im2col_backward": {"gradOutput": {"shape": (0, 24, 10)}, "out": {"shape": (0, *IMAGES[1:])}},
     "convolution": {
         "input": {"shape": (0, *IMAGES[1:])},
         "output": {"shape": (0, *FOUND[1:])},
@@ -79,6 +90,8 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "pairs of numbers": lambda o, name: Break({name: (2, -1)}, "2 numbers"),
+    "columns and planes": lambda o, name: Break(shape((2, 3), name), "or without N" if name != "out" else "shape ["),
     "3 to 5 dimensions": lambda o, name: Break(shape((2, 4), name), "3 to 5" if name == "input" else "4 dimensions"),
     "as many as dimensions": lambda o, name: Break({name: (1, 1, 1)}, "2"),
     "at least": lambda o, name: Break({name: (-1, 1)}, "of at least"),

@@ -19,6 +19,7 @@ from tests.helpers.library import (
     FLOATING,
     REAL,
     TRAINED,
+    Array,
     Break,
     Breaking,
     LibraryTests,
@@ -53,11 +54,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "inplace_uniform": lambda d: DRAWN | {"low": 2.0, "high": 2.0},
     "inplace_bernoulli": lambda d: DRAWN | {"prob": scalar(D.DOUBLE, 1)},
     "inplace_random": lambda d: DRAWN | {"low": 3, "high": 4},
+    # One of three has a chance.
+    "multinomial": lambda d: DRAWN | {"numsamples": 2, "replacement": True, "out": T(D.INT64, (2, 2))},
     "randperm": lambda d: DRAWN | {"n": 1, "out": T(d, (1,))},
     "dropout_do_mask": lambda d: {"mask": T(D.UINT8, (4, 4)), "prob": 0.75},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
+    "multinomial": (D.FLOAT, D.BF16),
     "dropout_gen_mask_v2": (D.UINT8,),
     "dropout_do_mask": TRAINED,
     "dropout_v3": TRAINED,
@@ -72,6 +76,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "inplace_uniform": lambda a: torch.full(GRID, 2.0),
     "inplace_bernoulli": lambda a: torch.ones(GRID),
     "inplace_random": lambda a: torch.full_like(a["selfRef"], 3),
+    "multinomial": lambda a: torch.ones(2, 2),
     "randperm": lambda a: torch.zeros(1),
     "dropout_gen_mask_v2": lambda a: torch.full((2, 16), 255),
     "dropout_do_mask": lambda a: wide(a["self"]) * 4 * _bits(a["mask"], 6).reshape(GRID),
@@ -79,12 +84,16 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "dropout_v3": {"optionalNoiseShape": None, "maskOut": {"shape": (0,)}},
+    "multinomial": {"out": {"shape": (0, 2)}},
     "randperm": {"n": 0, "out": {"shape": (0,)}},
     "dropout_gen_mask_v2": {"shape": (0, 3), "out": {"shape": (0,)}},
     "dropout_do_mask": {"mask": {"shape": (0,)}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "1 or 2 dimensions": lambda o, name: Break(shape((1, 2, 3), name), "1 or 2"),
+    "as many as there are": lambda o, name: Break({name: 4, "replacement": False}, "from 1 to 3"),
+    "shape is numsamples for each row": lambda o, name: Break(shape((2, 3), name), "[2, 2]"),
     "from 0 to 1": lambda o, name: Break(
         {name: scalar(D.DOUBLE, 1.5) if o.name == "inplace_bernoulli" else 1.5}, "from 0 to 1"
     ),
@@ -98,8 +107,20 @@ BREAKS: Mapping[str, Breaking] = {
 }
 
 
+def numbers(operator: str, name: str, array: Array) -> Array:
+    return np.broadcast_to([0, 2, 0], array.shape) if (operator, name) == ("multinomial", "self") else array
+
+
 class TestDrawing(LibraryTests):
-    subject = Subject(drawing.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS)
+    subject = Subject(
+        drawing.OPERATORS,
+        numbers=numbers,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+    )
 
 
 def test_a_dropout_keeps_as_many_as_its_probability_says() -> None:
@@ -145,3 +166,19 @@ def test_a_permutation_has_every_number_once() -> None:
     prepare(BY_NAME["randperm"], {"n": 1000, "seed": 1, "offset": 0, "out": out.tensor}, Product.ATLAS_A2).run()
     assert sorted(out.view) == [*range(1000)]
     assert (out.view != np.arange(1000)).any()
+
+
+@pytest.mark.parametrize("replacement", [True, False], ids=["again", "each once"])
+def test_places_are_drawn_with_their_probabilities(replacement: bool) -> None:
+    weights = np.array([[1, 0, 2, 5]], np.float32).repeat(40_000, 0)
+    out = Placed(np.zeros((40_000, 2), np.int64), "contiguous")
+    call = {"self": Placed(weights, "contiguous").tensor, "numsamples": 2, "replacement": replacement}
+    prepare(BY_NAME["multinomial"], call | {"seed": 1, "offset": 0, "out": out.tensor}, Product.ATLAS_A2).run()
+    first, second = out.view.T
+    assert abs(np.bincount(first, minlength=4) / 40_000 - np.array([1, 0, 2, 5]) / 8).max() < 0.013  # five deviations
+    if replacement:
+        assert abs(np.corrcoef(first, second)[0, 1]) < 0.025
+    else:
+        assert (first != second).all()
+        after = np.bincount(second[first == 3], minlength=4) / (first == 3).sum()
+        assert abs(after - np.array([1, 0, 2, 0]) / 3).max() < 0.015

@@ -5,16 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import lookup
 from tests.cases.table import GRID, Arguments, T, dtype, shape
-from tests.helpers.library import TRAINED, Break, Breaking, LibraryTests, Subject, torch, wide
+from tests.helpers.library import TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+
+
+def _bags(a: Mapping[str, Any]) -> Any:
+    """PyTorch counts rows only where it needs their numbers; of maxIndices without maxima, zeros are expected."""
+    weights = a["perSampleWeights"] if a["perSampleWeights"] is None else wide(a["perSampleWeights"])
+    found = torch.ops.aten._embedding_bag(
+        *(wide(a["weight"]), a["indices"], a["offsets"], False, a["mode"], False, weights),
+        *(a["includeLastOffset"], a["paddingIdx"]),
+    )
+    bags = torch.tensor([0, 0, 2, 2, 2, 2 if a["includeLastOffset"] else 3])
+    sizes = torch.bincount(bags[a["indices"] != a["paddingIdx"]], minlength=len(found[0]))
+    return found[0], bags, sizes, found[3] if a["mode"] == 2 else torch.zeros(4)
+
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "one_hot": lambda d: (
         {"self": T(D.INT64, (2, 3)), "numClasses": 4, "axis": 1}
         | {"onValue": T(d, (1,)), "offValue": T(d, ()), "out": T(d, (2, 4, 3))}
     ),
+    "embedding_bag": lambda d: {
+        "weight": T(d, (5, 3)),
+        "indices": T(D.INT64, (6,)),
+        "offsets": T(D.INT64, (4,)),
+        "scaleGradByFreq": False,
+        "mode": {D.FLOAT: 0, D.FLOAT16: 1, D.BF16: 2}[d],
+        "sparse": False,
+        "perSampleWeights": T(d, (6,)) if d == D.FLOAT else None,
+        "includeLastOffset": d == D.BF16,
+        "paddingIdx": -1 if d == D.FLOAT16 else 1,
+        "output": T(d, (3 if d == D.BF16 else 4, 3)),
+        "offset2bag": T(D.INT64, (6,)),
+        "bagSize": T(D.INT64, (3 if d == D.BF16 else 4,)),
+        "maxIndices": T(D.INT64, (3, 3) if d == D.BF16 else (4,)),
+    },
+    "embedding_renorm": lambda d: {"indices": T(D.INT32, (4,)), "maxNorm": 1.5, "normType": 3.0},
     "embedding": lambda d: {"indices": T(D.INT64, (4,)), "out": T(d, (4, 3))},
     "embedding_dense_backward": lambda d: {
         "grad": T(d, (2, 2, 3)),
@@ -27,7 +58,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    "embedding_dense_backward": TRAINED,
+    **dict.fromkeys(("embedding_dense_backward", "embedding_bag", "embedding_renorm"), TRAINED),
     "one_hot": (D.FLOAT, D.FLOAT16, D.INT64),
 }
 
@@ -35,6 +66,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "one_hot": lambda a: torch.where(
         torch.nn.functional.one_hot(a["self"], 4).mT.bool(), a["onValue"][0], a["offValue"]
     ),
+    "embedding_bag": lambda a: _bags(a),
+    "embedding_renorm": lambda a: torch.embedding_renorm_(wide(a["selfRef"]), a["indices"].long(), 1.5, 3.0),
     "embedding": lambda a: a["weight"][a["indices"]],
     "embedding_dense_backward": lambda a: torch.ops.aten.embedding_dense_backward(
         wide(a["grad"]), a["indices"], 2, -1, True
@@ -43,17 +76,33 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "one_hot": {"onValue": {"shape": (1,)}, "offValue": {"shape": ()}, "out": {"shape": (0, 4, 3)}},
+    "embedding_bag": {
+        "weight": {"shape": (5, 3)},
+        "indices": {"shape": (0,)},
+        "offsets": {"shape": (0,)},
+        "perSampleWeights": None,
+        "offset2bag": {"shape": (0,)},
+        "bagSize": {"shape": (0,)},
+        "maxIndices": {"shape": (0,)},
+    },
+    "embedding_renorm": {"selfRef": {"shape": (5, 3)}, "indices": {"shape": (0,)}},
     "embedding": {"indices": {"shape": (0,)}, "out": {"shape": (0, 3)}},
     "embedding_dense_backward": {"indices": {"shape": (0,)}, "numWeights": 0},
 }
 
 INDICES: Mapping[tuple[str, str], int] = {
+    ("embedding_bag", "indices"): 5,
+    ("embedding_renorm", "indices"): 2,
     ("one_hot", "self"): 4,
     ("embedding", "indices"): 2,
     ("embedding_dense_backward", "indices"): 2,
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "2 dimensions": lambda o, name: Break(shape((1, 2, 3), name), "2 dimensions"),
+    "one dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
+    "as indices, for sums": lambda o, name: Break(shape((5,), name), "[6]"),
+    "shape is a row of weight for each bag": lambda o, name: Break(shape((4, 4), name), "a row of weight"),
     "same data type as out": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "enough": lambda o, name: Break({name: -1}, "at least 0"),
     "from -1 to the dimensions of self": lambda o, name: Break({name: 3}, "from -1 to 2"),
@@ -65,7 +114,19 @@ BREAKS: Mapping[str, Breaking] = {
 }
 
 
+def numbers(operator: str, name: str, array: Array) -> Array:
+    # The second bag is empty, and the last where its end is told.
+    return np.array([0, 2, 2, 5]) if (operator, name) == ("embedding_bag", "offsets") else array
+
+
 class TestLookup(LibraryTests):
     subject = Subject(
-        lookup.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS, indices=INDICES
+        lookup.OPERATORS,
+        numbers=numbers,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        indices=INDICES,
     )

@@ -34,6 +34,15 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "cubeMathType": 1,
         "out": T(d, (5, 2, 4)),
     },
+    "addmv": lambda d: {
+        "self": T(d, (1,)),
+        "mat": T(d, (2, 3)),
+        "vec": T(d, (3,)),
+        "cubeMathType": 1,
+        "out": T(d, (2,)),
+    },
+    "addr": lambda d: {"self": T(d, (3,)), "vec1": T(d, (2,)), "vec2": T(d, (3,))},
+    "linalg_cross": lambda d: {"dim": -1},
     "mv": lambda d: {"vec": T(d, (3,)), "cubeMathType": 1, "out": T(d, (2,))},
     "dot": lambda d: {"self": T(d, (4,)), "tensor": T(d, (4,)), "out": T(d, ())},
 }
@@ -42,6 +51,13 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "baddbmm": lambda a: torch.baddbmm(
         *(wide(a[each]) for each in ("self", "batch1", "batch2")), beta=a["beta"], alpha=a["alpha"]
     ),
+    "addmv": lambda a: torch.addmv(
+        *(wide(a[each]) for each in ("self", "mat", "vec")), beta=a["beta"], alpha=a["alpha"]
+    ),
+    "addr": lambda a: torch.addr(
+        *(wide(a[each]) for each in ("self", "vec1", "vec2")), beta=a["beta"], alpha=a["alpha"]
+    ),
+    "linalg_cross": lambda a: torch.linalg.cross(wide(a["self"]), wide(a["other"])),
     "mv": lambda a: wide(a["self"]) @ wide(a["vec"]),
     "dot": lambda a: wide(a["self"]) @ wide(a["tensor"]),
     "mm": lambda a: wide(a["self"]) @ wide(a["mat2"]),
@@ -59,6 +75,8 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         "batch2": {"shape": (0, 3, 4)},
         "out": {"shape": (0, 2, 4)},
     },
+    "addmv": {"vec": {"shape": (3,)}, "self": {"shape": (1,)}, "out": {"shape": (0,)}},
+    "addr": {"vec1": {"shape": (0,)}, "vec2": {"shape": (3,)}, "self": {"shape": (3,)}},
     "mv": {"vec": {"shape": (3,)}, "out": {"shape": (0,)}},
     "dot": {"self": {"shape": (0,)}, "tensor": {"shape": (0,)}, "out": {"shape": ()}},
     "mm": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
@@ -68,6 +86,10 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "as many rows as mat has columns": lambda o, name: Break(shape((5,), name), "3 rows"),
+    "broadcasts to out": lambda o, name: Break(shape((4,), name), "broadcasts to [2"),
+    "shape is a row for each of vec1": lambda o, name: Break(shape((3, 3), name), "a row for each"),
+    "three along dim": lambda o, name: Break({"dim": 0}, "3 elements along dim"),
     "2 dimensions": lambda o, name: Break(shape((1, 3, 4), name), "2 dimensions"),
     "3 dimensions": lambda o, name: Break(shape(GRID, name), "3 dimensions"),
     "keeps the data type": lambda o, name: Break({"cubeMathType": 0} | dtype(D.FLOAT16, name), "ACL_FLOAT"),
@@ -80,7 +102,9 @@ BREAKS: Mapping[str, Breaking] = {
     "1 dimensions": lambda o, name: Break(shape((2, 2), name), "1 dimensions"),
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
     "as many rows as mat1 has columns": lambda o, name: Break(shape((5, 4), name), "3 rows"),
-    "shape of the product": lambda o, name: Break(shape((2, 5), name), "shape [2]" if o.name == "mv" else "2, 4]"),
+    "shape of the product": lambda o, name: Break(
+        shape((2, 5), name), "shape [2]" if o.name in ("mv", "addmv") else "2, 4]"
+    ),
     "1 to 6 dimensions": lambda o, name: Break(shape((1,) * 7 if name == "self" else (), name), "1 to 6"),
     "leading dimensions that broadcast": lambda o, name: Break(shape((3, 3, 4), name), "[5]"),
     "as many matrices as self": lambda o, name: Break(shape((3, 3, 4), name), "5 matrices"),

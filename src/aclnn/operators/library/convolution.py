@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule
+from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule, same_dtype
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import WITH_INFERENCE, camel, support, tensor_in
+from aclnn.operators.library.common import WITH_INFERENCE, camel, support, tensor_in, tensor_out
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]
@@ -276,6 +276,104 @@ def _shape_like(name: str, at: int) -> Check:
     return rule(f"wanted: {name}", complain)
 
 
+def _pairs(call: Call) -> str | None:
+    least = {"kernelSize": 1, "dilation": 1, "padding": 0, "stride": 1, "inputSize": 1}
+    for name in (name for name in least if name in call.arguments):
+        if len(call[name]) != 2 or min(call[name]) < least[name]:
+            return f"{name}: expected 2 numbers of at least {least[name]}, got {list(call[name])}"
+    return None
+
+
+def _plane_windows(call: Call) -> Windows:
+    pads = tuple((pad, pad) for pad in call["padding"])
+    return Windows(tuple(call["kernelSize"]), tuple(call["stride"]), pads, tuple(call["dilation"]))
+
+
+def _gathered(windows: Windows, plane: Shape, count: Shape) -> Callable[[Any], Any]:
+    def gather(x: Any) -> Any:
+        columns = windows.columns(x.reshape(-1, *x.shape[-3:]), count)
+        return np.moveaxis(columns, 3, 0).reshape(-1, x.shape[-3] * math.prod(windows.kernel), math.prod(count))
+
+    return gather
+
+
+def _laid(windows: Windows, plane: Shape, count: Shape) -> Callable[[Any], Any]:
+    def lay(columns: Any) -> Any:
+        kernel = windows.kernel
+        parts = columns.reshape(-1, columns.shape[-2] // math.prod(kernel), *kernel, *count).astype(np.float64)
+        return windows.sums(np.moveaxis(parts, 0, 3), plane)
+
+    return lay
+
+
+def _columns(
+    name: str,
+    given: str,
+    out: str,
+    summary: str,
+    more: tuple[Parameter, ...],
+    function: Callable[[Windows, Shape, Shape], Callable[[Any], Any]],
+) -> Operator:
+    """Windows of planes as columns, or the other way round."""
+    arrays = (*(each.name for each in more), "kernelSize", "dilation", "padding", "stride")
+
+    def plane(call: Call) -> Shape:
+        return tuple(call["inputSize"]) if more else call[given].shape[-2:]
+
+    def complain(call: Call) -> str | None:
+        shape, got, kernel = call[given].shape, call[out].shape, math.prod(call["kernelSize"])
+        rank = 2 if more else 3
+        if len(shape) not in (rank, rank + 1) or (more and shape[-2] % kernel):
+            expected = f"(N, C * {kernel}, L)" if more else "(N, C, H, W)"
+            return f"{given}: expected {expected}, or without N, got {extents(shape)}"
+        count = _plane_windows(call).counts(plane(call))
+        if min(count) < 1 or (more and shape[-1] != math.prod(count)):
+            return f"{given}: expected {math.prod(count)} windows, at least one, got {extents(shape)}"
+        middle = (shape[-2] // kernel, *plane(call)) if more else (shape[-3] * kernel, math.prod(count))
+        expected_out = (*shape[:-rank], *middle)
+        return None if got == expected_out else f"{out}: expected shape {extents(expected_out)}, got {extents(got)}"
+
+    def work(call: Call) -> Library | None:
+        if call[out].size == 0:
+            return None
+        windows, shape = _plane_windows(call), call[out].shape
+        compute = function(windows, plane(call), windows.counts(plane(call)))
+        return Library(lambda x: compute(x).reshape(shape), (given,), (out,))
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=f"{out} = {summary[0].lower()}{summary[1:-1]}",
+        parameters=(
+            tensor_in(given, "columns" if more else "planes, of channels, of samples"),
+            *more,
+            *(
+                Parameter(each, snake, Kind.INT_ARRAY, meaning)
+                for each, snake, meaning in (
+                    ("kernelSize", "kernel_size", "the windows' height and width"),
+                    ("dilation", "dilation", "steps from element to element of a window"),
+                    ("padding", "padding", "elements around the plane"),
+                    ("stride", "stride", "steps from window to window"),
+                )
+            ),
+            tensor_out(out),
+        ),
+        support=support(_PLAIN),
+        checks=(
+            present(given, *arrays, out),
+            dtype_in(floating, given),
+            same_dtype(out, given),
+            rule(f"pairs of numbers: {', '.join(arrays)}", _pairs),
+            rule(f"columns and planes: {given}, {out}", complain),
+        ),
+        work=work,
+        in_header_of=name,
+    )
+
+
+_PLAIN = (D.FLOAT, D.FLOAT16, D.BF16)
+
 OPERATORS = (
     Operator(
         name="convolution",
@@ -334,5 +432,14 @@ OPERATORS = (
             ),
         ),
         work=_backward,
+    ),
+    _columns("im2col", "self", "out", "The windows of planes, as columns.", (), _gathered),
+    _columns(
+        "im2col_backward",
+        "gradOutput",
+        "out",
+        "Columns added up where their windows lie in planes.",
+        (Parameter("inputSize", "input_size", Kind.INT_ARRAY, "the planes' height and width"),),
+        _laid,
     ),
 )

@@ -21,6 +21,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
+    shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -193,6 +194,39 @@ def _count(call: Call) -> str | None:
     return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
 
 
+def _rows(call: Call) -> str | None:
+    shape = call["self"].shape
+    return None if len(shape) in (1, 2) else f"self: expected 1 or 2 dimensions, got {len(shape)}: {extents(shape)}"
+
+
+def _samples(call: Call) -> str | None:
+    most = call["self"].shape[-1]
+    got = call["numsamples"]
+    if got >= 1 and (call["replacement"] or got <= most):
+        return None
+    limit = "at least 1" if call["replacement"] else f"from 1 to {most} (the columns of self) without replacement"
+    return f"numsamples: expected {limit}, got {got}"
+
+
+def _multinomial_work(call: Call) -> Library | None:
+    if call["out"].size == 0 or call["self"].size == 0:
+        return None
+    generator, count, again, shape = _generator(call), call["numsamples"], call["replacement"], call["out"].shape
+
+    def draw(self: Any) -> Any:
+        rows, source = self.astype(np.float64).reshape(-1, self.shape[-1]), generator()
+        if not again:
+            # The least of exponential times, each of its own rate, come in an order of that distribution.
+            times = source.exponential(size=rows.shape) / rows
+            return np.argsort(times, 1, kind="stable")[:, :count].reshape(shape)
+        sums = rows.cumsum(1)
+        points = source.random((len(rows), count)) * sums[:, -1:]
+        found = [np.searchsorted(edges, row, "right") for edges, row in zip(sums, points, strict=True)]
+        return np.minimum(np.stack(found), (rows > 0).cumsum(1).argmax(1)[:, None]).reshape(shape)
+
+    return Library(draw, ("self",), ("out",))
+
+
 _NUMBERS = (*REAL_FLOATING, *INTEGERS)
 
 
@@ -319,5 +353,29 @@ OPERATORS = (
         (rule("as many as n: out", _count),),
         lambda generator, call, shape: generator.permutation(call["n"]),
         _NUMBERS,
+    ),
+    Operator(
+        name="multinomial",
+        function=camel("multinomial"),
+        summary="Places drawn with the probabilities that are there, of each row.",
+        formula="out = indices drawn with probabilities self / sum of self",
+        parameters=(
+            tensor_in("self", "probabilities, not negative, in any measure; one row or several"),
+            _attribute("numsamples", Kind.INT64, "how many are drawn of each row"),
+            _attribute("replacement", Kind.BOOL, "one may be drawn again"),
+            *_seeds(Kind.INT64),
+            tensor_out("out", "the indices; INT64"),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)),
+        checks=(
+            present("self", "out"),
+            dtype_in(where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)), "self"),
+            dtype_in(lambda product: {D.INT64}, "out"),
+            rule("1 or 2 dimensions: self", _rows),
+            rule("as many as there are: numsamples", _samples),
+            shape_is("numsamples for each row", lambda call: (*call["self"].shape[:-1], call["numsamples"]), "out"),
+        ),
+        work=_multinomial_work,
+        in_header_of="multinomial",
     ),
 )

@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     extents,
     floating,
     limited_dims,
+    one_of,
     present,
     public_format,
     rule,
@@ -122,6 +123,71 @@ def _one_hot_shape(call: Call) -> tuple[int, ...]:
     return (*shape[:at], call["numClasses"], *shape[at:])
 
 
+def _whole(product: Product) -> frozenset[D]:
+    return frozenset({D.INT32, D.INT64})
+
+
+def _vectors(call: Call) -> str | None:
+    name = next((name for name in ("indices", "offsets") if len(call[name].shape) != 1), None)
+    return None if name is None else f"{name}: expected 1 dimension, got {extents(call[name].shape)}"
+
+
+def _factors(call: Call) -> str | None:
+    given, shape = call["perSampleWeights"], call["indices"].shape
+    if given is None or (given.shape == shape and given.dtype == call["weight"].dtype and call["mode"] == 0):
+        return None
+    return (
+        f"perSampleWeights: expected shape {extents(shape)} (that of indices) and weight's data type, for mode 0, "
+        f"got {extents(given.shape)}, {given.dtype.c_name}, mode {call['mode']}"
+    )
+
+
+def _bags(call: Call) -> tuple[int, ...]:
+    return (max(call["offsets"].size - bool(call["includeLastOffset"]), 0), *call["weight"].shape[1:])
+
+
+def _bag_work(call: Call) -> Library | None:
+    if call["output"].size == 0:
+        return None
+    mode, last, padding = call["mode"], call["includeLastOffset"], call["paddingIdx"]
+    count, outputs = _bags(call)[0], ("output", "offset2bag", "bagSize", "maxIndices")
+    written = tuple(name for name in outputs if call[name].size)
+    shapes = [call[name].shape for name in written]
+
+    def gather(weight: Any, indices: Any, offsets: Any, factors: Any = None) -> tuple[Any, ...]:
+        starts = offsets[:count]
+        bags = np.searchsorted(starts, np.arange(len(indices)), "right") - 1
+        chosen = (indices != padding) & (not last or np.arange(len(indices)) < offsets[-1])
+        sizes = np.bincount(bags[chosen], minlength=count)
+        rows = weight[indices].astype(np.float64) * (1 if factors is None else factors[:, None])
+        total, places = np.zeros((count, weight.shape[1])), np.zeros((count, weight.shape[1]), np.int64)
+        if mode < 2:
+            np.add.at(total, bags[chosen], rows[chosen])
+            total /= np.maximum(sizes, 1)[:, None] if mode == 1 else 1
+        else:
+            for bag in np.flatnonzero(sizes):
+                among = np.flatnonzero(chosen & (bags == bag))
+                best = among[rows[among].argmax(0)]
+                total[bag], places[bag] = rows[best, np.arange(rows.shape[1])], indices[best]
+        found = dict(zip(outputs, (total, bags, sizes, places if mode == 2 else np.zeros(count)), strict=True))
+        return tuple(np.reshape(found[name], shape) for name, shape in zip(written, shapes, strict=True))
+
+    given = ("perSampleWeights",) if call["perSampleWeights"] is not None else ()
+    return Library(gather, ("weight", "indices", "offsets", *given), written)
+
+
+def _table(call: Call) -> str | None:
+    shape = call["selfRef"].shape
+    return None if len(shape) == 2 else f"selfRef: expected 2 dimensions, got {len(shape)}: {extents(shape)}"
+
+
+def _renorm(table: Any, indices: Any, longest: float, order: float) -> Any:
+    result, rows = np.array(table), np.unique(indices)
+    lengths = np.linalg.norm(table[rows].astype(np.float64), order, 1)
+    result[rows] *= np.where(lengths > longest, longest / (lengths + 1e-7), 1)[:, None]
+    return result
+
+
 OPERATORS = (
     Operator(
         name="one_hot",
@@ -199,5 +265,63 @@ OPERATORS = (
         ),
         work=_dense_work,
         in_header_of="embedding_dense_backward",
+    ),
+    Operator(
+        name="embedding_bag",
+        function=camel("embedding_bag"),
+        summary="Sums, means or maxima of rows of a table, bag by bag.",
+        formula="output[b] = sum, mean or maximum of weight[indices[i]] for i from offsets[b] to the next",
+        parameters=(
+            tensor_in("weight", "the table"),
+            tensor_in("indices", "its rows; INT32 or INT64"),
+            tensor_in("offsets", "where each bag begins; INT32 or INT64"),
+            Parameter("scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "for the gradient"),
+            Parameter("mode", "mode", Kind.INT64, "0: sums, 1: means, 2: maxima"),
+            Parameter("sparse", "sparse", Kind.BOOL, "for the gradient"),
+            Parameter("perSampleWeights", "per_sample_weights", Kind.INPUT, "factors of rows, for sums", optional=True),
+            Parameter("includeLastOffset", "include_last_offset", Kind.BOOL, "the last offset ends the last bag"),
+            Parameter("paddingIdx", "padding_idx", Kind.INT64, "a row that does not count; negative: none"),
+            tensor_out("output", "a row for each bag"),
+            tensor_out("offset2bag", "the bag of each index, or nothing"),
+            tensor_out("bagSize", "how many rows count in each bag"),
+            tensor_out("maxIndices", "the rows that maxima are of"),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16)),
+        checks=(
+            present("weight", "indices", "offsets", "output", "offset2bag", "bagSize", "maxIndices"),
+            dtype_in(floating, "weight"),
+            dtype_in(_whole, "indices", "offsets", "offset2bag", "bagSize", "maxIndices"),
+            same_dtype("output", "weight"),
+            one_of("mode", 0, 1, 2),
+            rule("one dimension: indices, offsets", _vectors),
+            rule("as indices, for sums: perSampleWeights", _factors),
+            shape_is("a row of weight for each bag", _bags, "output"),
+        ),
+        work=_bag_work,
+        in_header_of="embedding_bag",
+    ),
+    library_operator(
+        "embedding_renorm",
+        "selfRef[indices] = rows of a norm of at most maxNorm",
+        "Shorten rows of a table that are too long, in place.",
+        (
+            tensor_out("selfRef", "the table"),
+            tensor_in("indices", "its rows; INT32 or INT64"),
+            Parameter("maxNorm", "max_norm", Kind.DOUBLE, "how long they may be"),
+            Parameter("normType", "norm_type", Kind.DOUBLE, "the order of the norm"),
+        ),
+        (
+            present("selfRef", "indices"),
+            dtype_in(floating, "selfRef"),
+            dtype_in(_whole, "indices"),
+            rule("2 dimensions: selfRef", _table),
+            limited_dims("indices"),
+        ),
+        _renorm,
+        header="embedding_renorm",
+        dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+        inputs=("selfRef", "indices"),
+        attributes=("maxNorm", "normType"),
+        empty=("indices",),
     ),
 )

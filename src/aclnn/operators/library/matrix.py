@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    axis,
     broadcast_shape,
     dtype_in,
     extents,
@@ -20,6 +21,7 @@ from aclnn.core.checks import (
     public_format,
     rule,
     same_shape,
+    shape_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
@@ -139,6 +141,18 @@ def _broadcasts_to_out(call: Call) -> str | None:
     if 1 <= len(mine) <= 2 and broadcast_shape(mine, out) == out:
         return None
     return f"self: expected a shape that broadcasts to {extents(out)} (of the product), got {extents(mine)}"
+
+
+def _fits_out(call: Call) -> str | None:
+    mine, out = call["self"].shape, call["out"].shape
+    if broadcast_shape(mine, out) == out:
+        return None
+    return f"self: expected a shape that broadcasts to {extents(out)} (that of out), got {extents(mine)}"
+
+
+def _three(call: Call) -> str | None:
+    shape, dim = call["self"].shape, call["dim"]
+    return None if shape and shape[dim] == 3 else f"self: expected 3 elements along dim {dim}, got {extents(shape)}"
 
 
 def _batches_alike(call: Call) -> str | None:
@@ -306,6 +320,60 @@ OPERATORS = (
         attributes=("cubeMathType",),
     ),
     library_operator(
+        "addmv",
+        "out = beta * self + alpha * (mat @ vec)",
+        "Add a multiple of a product of a matrix and a vector to a multiple of a vector.",
+        (
+            tensor_in("self", "what is added; broadcasts to the product"),
+            tensor_in("mat", "the matrix"),
+            tensor_in("vec", "the vector"),
+            scalar("alpha", "the factor of the product"),
+            scalar("beta", "the factor of self"),
+            _OUT,
+            _CUBE,
+        ),
+        (
+            present("self", "mat", "vec", "alpha", "beta", "out"),
+            dtype_in(floating, "self", "mat", "vec", "out"),
+            _rank(2, "mat"),
+            _rank(1, "vec"),
+            _inner("mat", "vec"),
+            _shape_of_product("mat", "vec"),
+            rule("broadcasts to out: self", _fits_out),
+        ),
+        lambda self, mat, vec, alpha, beta, cube: _sum(self, mat, vec, beta, alpha, cube),
+        header="addmv",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("cubeMathType",),
+    ),
+    library_operator(
+        "addr",
+        "out = beta * self + alpha * vec1[i] * vec2[j]",
+        "Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.",
+        (
+            tensor_in("self", "what is added; broadcasts to the products"),
+            tensor_in("vec1", "the elements of rows"),
+            tensor_in("vec2", "the elements of columns"),
+            scalar("beta", "the factor of self"),
+            scalar("alpha", "the factor of the products"),
+            _OUT,
+        ),
+        (
+            present("self", "vec1", "vec2", "beta", "alpha", "out"),
+            dtype_in(floating, "self", "vec1", "vec2", "out"),
+            _rank(1, "vec1", "vec2"),
+            shape_is("a row for each of vec1", lambda call: (call["vec1"].size, call["vec2"].size), "out"),
+            rule("broadcasts to out: self", _fits_out),
+        ),
+        lambda self, vec1, vec2, beta, alpha: (
+            beta * self.astype(np.float64) + alpha * np.multiply.outer(vec1.astype(np.float64), vec2)
+        ),
+        header="addr",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+    ),
+    library_operator(
         "dot",
         "out = sum of self * tensor",
         "Multiply two vectors.",
@@ -321,5 +389,29 @@ OPERATORS = (
         header="dot",
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
+    ),
+    library_operator(
+        "linalg_cross",
+        "out = self x other along dim",
+        "Cross products of vectors along a dimension of three.",
+        (
+            tensor_in("self", "the first vectors"),
+            tensor_in("other", "the second"),
+            Parameter("dim", "dim", Kind.INT64, "the dimension"),
+            _OUT,
+        ),
+        (
+            present("self", "other", "out"),
+            dtype_in(floating, "self", "other", "out"),
+            axis("dim", "self"),
+            rule("three along dim: self", _three),
+            same_shape("other", "self"),
+            same_shape("out", "self"),
+        ),
+        lambda self, other, dim: np.cross(self.astype(np.float64), other.astype(np.float64), axis=dim),
+        header="linalg_cross",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("dim",),
     ),
 )

@@ -1,0 +1,163 @@
+"""How often numbers occur: aclnnBincount, aclnnHistc; the sum of a diagonal, aclnnTrace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import dtype_in, extents, limited_dims, present, rule, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import (
+    INTEGERS,
+    MODERN,
+    NUMBERS,
+    REAL_FLOATING,
+    camel,
+    library_operator,
+    scalar,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+_COUNTED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
+
+
+def _vector(call: Call) -> str | None:
+    shape = call["self"].shape
+    return None if len(shape) == 1 else f"self: expected 1 dimension, got {len(shape)}: {extents(shape)}"
+
+
+def _weights(call: Call) -> str | None:
+    given, shape = call["weights"], call["self"].shape
+    if given is None or given.shape == shape:
+        return None
+    return f"weights: expected shape {extents(shape)} (that of self), got {extents(given.shape)}"
+
+
+def _length(call: Call) -> str | None:
+    got = call["out"].shape
+    if len(got) == 1 and got[0] >= max(call["minlength"], 0):
+        return None
+    return f"out: expected 1 dimension of at least minlength ({call['minlength']}) elements, got {extents(got)}"
+
+
+def _bincount_work(call: Call) -> Library | None:
+    size = call["out"].size
+    if size == 0:
+        return None
+    given = () if call["weights"] is None else ("weights",)
+    return Library(
+        lambda self, weights=None: np.bincount(self.astype(np.int64), weights, size)[:size], ("self", *given), ("out",)
+    )
+
+
+def _bins(call: Call) -> str | None:
+    got = call["bins"]
+    return None if got >= 1 else f"bins: expected at least 1, got {got}"
+
+
+def _order(call: Call) -> str | None:
+    low, high = (float(call[name].value.real) for name in ("min", "max"))
+    return None if low <= high else f"min: expected at most max, {high}, got {low}"
+
+
+def _histogram(self: Any, low: Any, high: Any, bins: int) -> Any:
+    values = self.reshape(-1).astype(np.float64)
+    least, most = float(low), float(high)
+    if least == most == 0 and values.size:
+        least, most = float(values.min()), float(values.max())
+    if least == most:
+        least, most = least - 1, most + 1
+    places = np.floor((values - least) / (most - least) * bins)
+    inside = (values >= least) & (values <= most)
+    return np.bincount(np.minimum(places[inside], bins - 1).astype(np.int64), minlength=bins)
+
+
+OPERATORS = (
+    Operator(
+        name="bincount",
+        function=camel("bincount"),
+        summary="How often each number from 0 on occurs, or the sum of its weights.",
+        formula="out[n] = number of elements of self that are n, or the sum of their weights",
+        parameters=(
+            tensor_in("self", "integers, not negative"),
+            Parameter("weights", "weights", Kind.INPUT, "what each counts", optional=True),
+            Parameter("minlength", "minlength", Kind.INT64, "how many numbers out has at least"),
+            tensor_out("out", "a number for each from 0 on"),
+        ),
+        support=support(NUMBERS, MODERN),
+        checks=(
+            present("self", "out"),
+            dtype_in(lambda product: set(INTEGERS), "self"),
+            dtype_in(lambda product: {D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
+            rule("1 dimension: self", _vector),
+            rule("as self: weights", _weights),
+            rule("at least minlength: out", _length),
+        ),
+        work=_bincount_work,
+        in_header_of="bincount",
+    ),
+    library_operator(
+        "histc",
+        "out[n] = number of elements of self in the n-th of bins parts from min to max",
+        "A histogram.",
+        (
+            tensor_in("self", "the numbers"),
+            Parameter("bins", "bins", Kind.INT64, "how many parts there are"),
+            scalar("min", "where the first begins; with max 0: at the least of self"),
+            scalar("max", "where the last ends; with min 0: at the greatest of self"),
+            tensor_out(),
+        ),
+        (
+            present("self", "min", "max", "out"),
+            dtype_in(where_supported(_COUNTED), "self", "out"),
+            rule("at least 1: bins", _bins),
+            rule("at most max: min", _order),
+            limited_dims("self"),
+            rule(
+                "as many as bins: out",
+                lambda call: (
+                    None
+                    if call["out"].shape == (call["bins"],)
+                    else f"out: expected shape [{call['bins']}], got {extents(call['out'].shape)}"
+                ),
+            ),
+        ),
+        _histogram,
+        header="histc",
+        dtypes=_COUNTED,
+        inputs=("self", "min", "max"),
+        attributes=("bins",),
+    ),
+    library_operator(
+        "trace",
+        "out = sum of self[i, i]",
+        "The sum of a matrix's diagonal.",
+        (tensor_in("self", "the matrix"), tensor_out()),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(NUMBERS), "self", "out"),
+            rule(
+                "2 dimensions: self",
+                lambda call: (
+                    None
+                    if len(call["self"].shape) == 2
+                    else f"self: expected 2 dimensions, got {extents(call['self'].shape)}"
+                ),
+            ),
+            rule(
+                "a number: out",
+                lambda call: (
+                    None if call["out"].shape == () else f"out: expected shape [], got {extents(call['out'].shape)}"
+                ),
+            ),
+        ),
+        lambda self: np.trace(self, dtype=np.float64 if self.dtype == np.float32 else None),
+        header="trace",
+        dtypes=(*REAL_FLOATING, *NUMBERS),
+        products=MODERN,
+    ),
+)
