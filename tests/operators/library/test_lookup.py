@@ -21,7 +21,8 @@ def _bags(a: Mapping[str, Any]) -> Any:
         *(a["includeLastOffset"], a["paddingIdx"]),
     )
     bags = torch.tensor([0, 0, 2, 2, 2, 2 if a["includeLastOffset"] else 3])
-    sizes = torch.bincount(bags[a["indices"] != a["paddingIdx"]], minlength=len(found[0]))
+    counted = (a["indices"] != a["paddingIdx"]) & (torch.arange(6) < (5 if a["includeLastOffset"] else 6))
+    sizes = torch.bincount(bags[counted], minlength=len(found[0]))
     return found[0], bags, sizes, found[3] if a["mode"] == 2 else torch.zeros(4)
 
 
