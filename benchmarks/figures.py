@@ -121,9 +121,12 @@ def _commits(rows: list[Row]) -> str:
     return ", ".join(dict.fromkeys(row["commit"] for row in rows))
 
 
+SECTIONS = ("main", "family", "norms", "wide", "layouts", "sizes", "map")
+
+
 def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: str) -> str:
     """All that was measured on one machine; sections that were not are left out."""
-    sections = {name: of(rows, section=name) for name in ("main", "family", "wide", "layouts", "sizes", "map")}
+    sections = {name: of(rows, section=name) for name in SECTIONS}
     parts = [f"# Benchmarks on {rows[0]['machine']}"]
     parts.append(f"At commit {_commits(rows)}. [What was measured, and how](../benchmarks.md).")
     parts.append(WITH_JAX if of(rows, provider="jax") else WITHOUT_JAX)
@@ -134,6 +137,9 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
         parts += ["## The activation family", FAMILY, _against_theirs(section)]
         parts += [_picture(f"{path}/family", "Share of the memory limit by activation and data type")]
         parts += [_table(_members(section), FAMILY_COLUMNS)]
+    if section := sections["norms"]:
+        shaped = {"operator": "operator", "type": "dtype", "shape": "shape"} | FAMILY_COLUMNS
+        parts += ["## Norms and softmax", NORMS, _against_theirs(section), _table(_members(section), shaped)]
     if wide := sections["wide"]:
         parts += ["## Wide data", WIDE, _table(of(wide, provider="aclnn"), COLUMNS)]
     if layouts := sections["layouts"]:
@@ -284,6 +290,10 @@ FAMILY = """Every function that is computed by a formula, on 16,777,216 elements
 are views), two threads, with the attributes' defaults. Beside it stands PyTorch's operator for the same function; where
 there is none, the formula, operation by operation in eager PyTorch's operators on whole tensors (composed), which
 writes many intermediate results."""
+
+NORMS = """x in three sizes in float32 and the largest in 16 bits, two threads. Beside it stands PyTorch's operator for
+the same function; where there is none, the operators that it takes (composed), such as a sum and LayerNorm for
+AddLayerNorm. PyTorch allocates its results, softmax's aside."""
 
 WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The reference stays PyTorch on the same data."""
 

@@ -1,6 +1,6 @@
 """Measure every operator beside PyTorch, torch.compile, JAX where it is installed, and the memory limit.
 
-    python -m benchmarks.run [--quick] [--no-compile] [--sections main family wide layouts sizes map costs]
+    python -m benchmarks.run [--quick] [--no-compile] [--sections main family norms wide layouts sizes map costs]
 
 All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
 the 20th and 80th percentiles go to the machine's folder in benchmarks/results, what else a call costs too, tables and
@@ -35,7 +35,7 @@ BUILD = Path("build/benchmarks")
 SHORTEST_S = 2e-3
 """Calls shorter than this are timed in batches."""
 
-SECTIONS = ("main", "family", "wide", "layouts", "sizes", "map", "costs")
+SECTIONS = ("main", "family", "norms", "wide", "layouts", "sizes", "map", "costs")
 
 CORES = processors()
 """What JAX spreads its work over, always: it is measured where the others use as many threads."""

@@ -21,13 +21,14 @@ from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.jit import kernel, register_jitable
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.operators import BY_NAME
 from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
 from aclnn.operators.hardswish import hardswish_gradient
 from aclnn.operators.silu import silu_gradient
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import format_of
-from benchmarks import family
+from benchmarks import family, norms
 from benchmarks.tensors import torch_of
 
 Array = np.ndarray[Any, Any]
@@ -266,6 +267,33 @@ def member(one: family.Member, dtype: str, size: int) -> Workload:
     return Workload("family", one.label, dtype, outs[0].shape, "contiguous", nbytes, calls, check)
 
 
+def norm(name: str, rows: int, columns: int, dtype: str) -> Workload:
+    """A row of the section norms."""
+    kind, rng = DTYPES[dtype], np.random.default_rng(5)
+    given = norms.arguments(name, rows, columns, lambda shape: normal(rng, shape, kind, 1.0, 0))
+    function, operator = getattr(aclnn, name), BY_NAME[name]
+    found = function(**given)
+    results = found if isinstance(found, tuple) else (found,)
+    outs = {p.python_name: aligned(r.shape, r.dtype) for p, r in zip(operator.outputs, results, strict=True)}
+    positional, target = tuple(given.values()), tuple(outs.values()) if len(outs) > 1 else next(iter(outs.values()))
+
+    def ours() -> Any:
+        return function(*positional, out=target)
+
+    def check() -> str | None:
+        for out in outs.values():
+            out[...] = np.nan
+        calls["aclnn"]()
+        return norms.judged(name, given, outs, dtype)
+
+    provider, theirs = norms.theirs(name, given, outs)
+    calls = {"aclnn": ours, provider: theirs}
+    arrays = [value for value in given.values() if isinstance(value, np.ndarray)]
+    nbytes = sum(array.nbytes for array in (*arrays, *outs.values()))
+    shape = max((array.shape for array in arrays), key=math.prod)
+    return Workload("norms", name, dtype, shape, "contiguous", nbytes, calls, check)
+
+
 ALL = (True, True, True)
 
 
@@ -361,5 +389,10 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
     for dtype in DTYPES:
         for one in family.members(DataType.of_numpy(DTYPES[dtype])):
             yield "family", lambda one=one, dtype=dtype: member(one, dtype, size)
+    for dtype in DTYPES:
+        for m, n in ((1 << 14, 1 << 10), (1 << 10, 1 << 10), (1 << 6, 1 << 10))[: 3 if dtype == "float32" else 1]:
+            m, n = (m // 4, n // 4) if quick else (m, n)
+            for name in norms.members(DataType.of_numpy(DTYPES[dtype])):
+                yield "norms", lambda name=name, m=m, n=n, dtype=dtype: norm(name, m, n, dtype)
     for make in _map(quick):
         yield "map", make
