@@ -1,4 +1,4 @@
-"""LayerNorm and its gradients in float64, from the documents' formulas, and how far float32 arithmetic may be off."""
+"""LayerNorm and RMSNorm in extended precision, from the documents' formulas, and how far float32 may be off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TERM, _SUM = 4, 16
 
 
 def _wide(array: Array, *shape: int) -> Array:
-    return np.asarray(array, np.float64).reshape(shape)
+    return np.asarray(array, np.longdouble).reshape(shape)
 
 
 def backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -38,7 +38,7 @@ def backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[s
     size = (_TERM * (np.abs(g) + np.abs(xhat * c2)) + _SUM * (c1_size + np.abs(xhat) * c2_size)) * np.abs(rstd)
     exact = {
         "gradInputOut": ((g - c1 - xhat * c2) * rstd, size),
-        "gradWeightOut": ((dy * xhat).sum(0), _TERM * np.abs(dy * xhat).sum(0)),
+        "gradWeightOut": ((dy * xhat).sum(0), _TERM * np.abs(dy * xhat).sum(0) + _vanished(dy)),
         "gradBiasOut": (dy.sum(0), _TERM * np.abs(dy).sum(0)),
     }
     return {name: _allowed(*exact[name], outputs[name]) for name in outputs}
@@ -103,11 +103,17 @@ def rms_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     dgamma = (dy * xhat).sum(0) if len(x) else np.full(x.shape[1], np.nan)
     exact = {
         "dxOut": ((g - xhat * c2) * rstd, size),
-        "dgammaOut": (dgamma, _TERM * np.abs(dy * xhat).sum(0)),
+        "dgammaOut": (dgamma, _TERM * np.abs(dy * xhat).sum(0) + _vanished(dy)),
     }
     return {name: _allowed(*exact[name], outputs[name]) for name in outputs}
 
 
+def _vanished(dy: Array) -> Array:
+    """What sums of dy·xhat over rows may lose where xhat or a product is subnormal, in roundings."""
+    return np.asarray(2.0**-149 / _EPS * (np.abs(dy).sum(0) + len(dy)))
+
+
 def _allowed(exact: Array, size: Array, output: Any) -> Expected:
-    exact, size = exact.reshape(output.shape), size.reshape(output.shape)
+    with np.errstate(over="ignore"):
+        exact, size = (np.asarray(values, np.float64).reshape(output.shape) for values in (exact, size))
     return exact, size * _EPS + 0.501 * ulp_of(exact, output.dtype)

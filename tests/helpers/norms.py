@@ -36,6 +36,15 @@ def moments(x: Array, dims: Dims, eps: Any, centred: bool = True) -> tuple[Array
         return mean, variance, 1 / np.sqrt(variance + eps)
 
 
+def normalized(x: Array, dims: Dims, eps: Any, w: Array, b: Array) -> tuple[Expected, dict[str, Expected]]:
+    """(x - mean)·rstd·w + b, and mean, variance and rstd, each with the size of its terms."""
+    mean, variance, rstd = moments(x, dims, eps)
+    with np.errstate(all="ignore"):
+        size = abs(x).mean(dims, keepdims=True)
+        result = (x - mean) * rstd * w + b, (abs(x) + size) * rstd * abs(w) + abs(b)
+        return result, {"mean": (mean, size), "variance": (variance, variance), "rstd": (rstd, rstd)}
+
+
 def gradients(
     dy: Array, x: Array, mean: Array, rstd: Array, w: Array, dims: Dims, centred: bool = True
 ) -> Sequence[Array]:
@@ -80,14 +89,19 @@ def group_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> d
         return rounded(
             {"out": (np.empty(0), 0), **_statistics(np.zeros((n, group)), np.full((n, group), np.nan))}, outputs
         )
-    x, w, b = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
-    mean, _, rstd = moments(x, (2, 3), float32(arguments["eps"]))
-    scaled = (x - mean) * rstd * w
-    return rounded({"out": (scaled + b, abs(scaled) + abs(b)), **_statistics(mean, rstd)}, outputs)
+    given = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
+    found, statistics = _of_groups(given, arguments["eps"])
+    return rounded({"out": found, **statistics}, outputs)
+
+
+def _of_groups(given: tuple[Array, Array, Array], eps: float) -> tuple[Expected, dict[str, Expected]]:
+    x, w, b = given
+    found, statistics = normalized(x, (2, 3), float32(eps), w, b)
+    return found, {"meanOut": statistics["mean"], "rstdOut": statistics["rstd"]}
 
 
 def _statistics(mean: Array, rstd: Array) -> dict[str, tuple[Array, Any]]:
-    return {"meanOut": (mean, 1), "rstdOut": (rstd, abs(rstd))}
+    return {"meanOut": (mean, 0), "rstdOut": (rstd, 0)}
 
 
 def grouped(x: Any, n: int, group: int, c: int, space: int, w: Any, b: Any) -> tuple[Array, Array, Array]:
@@ -137,19 +151,24 @@ def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> d
     eps, momentum = float32(arguments["eps"]), float32(arguments["momentum"])
     is_950 = not arguments["product"].name.startswith("ATLAS")
     if arguments["training"]:
-        mean, variance, rstd = moments(x, (0, 2), eps)
+        result, statistics = normalized(x, (0, 2), eps, w, b)
+        (mean, size), (variance, _), (rstd, _) = statistics.values()
         n = x.size // x.shape[1]
         bessel = np.longdouble(n) / (n - 1) if n > 1 else np.longdouble(np.nan if is_950 else 1)
         found = {
-            "saveMean": (mean, 1),
-            "saveInvstd": (rstd if is_950 else variance, abs(rstd if is_950 else variance) + 1),
-            "runningMean": (running_mean + momentum * (mean - running_mean), 4),
-            "runningVar": (running_var + momentum * (variance * bessel - running_var), 4 + abs(variance)),
+            "output": result,
+            "saveMean": (mean, size),
+            "saveInvstd": (rstd, rstd) if is_950 else (variance, variance),
+            "runningMean": (running_mean + momentum * (mean - running_mean), size + abs(running_mean)),
+            "runningVar": (
+                running_var + momentum * (variance * bessel - running_var),
+                2 * variance + abs(running_var),
+            ),
         }
     else:
-        mean, rstd, found = running_mean, 1 / np.sqrt(running_var + eps), dict(untouched)
-    scaled = (x - mean) * rstd * w
-    return rounded(found | {"output": (scaled + b, abs(scaled) + abs(b))}, outputs)
+        scaled = (x - running_mean) / np.sqrt(running_var + eps) * w
+        found = {**untouched, "output": (scaled + b, abs(scaled) + abs(b))}
+    return rounded(found, outputs)
 
 
 def instance_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -159,10 +178,8 @@ def instance_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -
     last = arguments["dataFormat"] == "NHWC"
     w, b = (wide(arguments[name], *((1, 1, 1, -1) if last else (1, -1, 1, 1))) for name in ("gamma", "beta"))
     x = wide(arguments["x"], *arguments["x"].shape)
-    mean, variance, rstd = moments(x, (1, 2) if last else (2, 3), float32(arguments["eps"]))
-    scaled = (x - mean) * rstd * w
-    found = {"y": (scaled + b, abs(scaled) + abs(b)), "mean": (mean, 1), "variance": (variance, variance + 1)}
-    return rounded(found, outputs)
+    y, statistics = normalized(x, (1, 2) if last else (2, 3), float32(arguments["eps"]), w, b)
+    return rounded({"y": y, **statistics}, {name: outputs[name] for name in ("y", "mean", "variance")})
 
 
 def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -265,12 +282,11 @@ def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
     if not any(math.prod(output.shape) for output in outputs.values()):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     (n, c, *space), group = arguments["x"].shape, arguments["numGroups"]
-    x, w, b = grouped(arguments["x"], n, group, c, math.prod(space), arguments["gamma"], arguments["beta"])
-    mean, _, rstd = moments(x, (2, 3), float32(arguments["eps"]))
+    given = grouped(arguments["x"], n, group, c, math.prod(space), arguments["gamma"], arguments["beta"])
+    (z, size), statistics = _of_groups(given, arguments["eps"])
     with np.errstate(all="ignore"):
-        z, size = (x - mean) * rstd * w + b, abs((x - mean) * rstd * w) + abs(b)
         y = z / (1 + np.exp(-float32(arguments["swishScale"]) * z)) if arguments["activateSwish"] else z
-    return rounded({"yOut": (y, size * 2), **_statistics(mean, rstd)}, outputs)
+    return rounded({"yOut": (y, size * 2), **statistics}, outputs)
 
 
 def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -298,11 +314,11 @@ def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict
         mean = 0.0 if arguments["product"].name.startswith("ATLAS") else np.nan
         statistics = _statistics(np.full((n, group), mean), np.full((n, group), np.nan))
         return rounded({"out": (np.empty(0), 0), **statistics}, outputs)
-    x, w, b = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
-    mean, _, rstd = moments(x, (2, 3), float32(arguments["eps"]))
-    z, size = (x - mean) * rstd * w + b, abs((x - mean) * rstd * w) + abs(b)
-    activated = arguments.get("activateSilu", True)
-    return rounded({"out": (z / (1 + np.exp(-z)) if activated else z, size * 2), **_statistics(mean, rstd)}, outputs)
+    given = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
+    (z, size), statistics = _of_groups(given, arguments["eps"])
+    with np.errstate(all="ignore"):
+        y = z / (1 + np.exp(-z)) if arguments.get("activateSilu", True) else z
+    return rounded({"out": (y, size * 2), **statistics}, outputs)
 
 
 def _ada(arguments: Mapping[str, Any], name: str) -> tuple[Array, list[Array]]:
@@ -318,11 +334,9 @@ def ada_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
     """AdaLayerNorm's results."""
     x, (scale, w, b) = _ada(arguments, "x")
     shift = wide(arguments["shift"], *scale.shape)
-    mean, _, rstd = moments(x, (2,), float32(arguments["epsilon"]))
-    normalized = (x - mean) * rstd * w + b
-    size = (abs((x - mean) * rstd * w) + abs(b)) * (1 + abs(scale)) + abs(shift)
-    found = {"out": (normalized * (1 + scale) + shift, size), "meanOutOptional": (mean, 1)}
-    return rounded(found | {"rstdOutOptional": (rstd, abs(rstd))}, outputs)
+    (value, size), statistics = normalized(x, (2,), float32(arguments["epsilon"]), w, b)
+    found = {"out": (value * (1 + scale) + shift, size * (1 + abs(scale)) + abs(shift))}
+    return rounded(found | {f"{name}OutOptional": size for name, size in statistics.items()}, outputs)
 
 
 def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -332,12 +346,12 @@ def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     mean, rstd = (wide(arguments[name], *x.shape[:2], 1) for name in ("mean", "rstd"))
     scaled = dy * (1 + scale)
     dx, size, dw, db = gradients(scaled, x, mean, rstd, w, (2,))
-    normalized = (x - mean) * rstd * w
+    weighted = (x - mean) * rstd * w
     found = {
         "gradInputOut": (dx, size),
         "gradScaleOut": (
-            (dy * (normalized + b)).sum(1, keepdims=True),
-            (abs(dy) * (abs(normalized) + abs(b))).sum(1, keepdims=True),
+            (dy * (weighted + b)).sum(1, keepdims=True),
+            (abs(dy) * (abs(weighted) + abs(b))).sum(1, keepdims=True),
         ),
         "gradShiftOut": total(dy, scale.shape),
         "gradWeightOut": total(dw, (1, 1, x.shape[2])),
