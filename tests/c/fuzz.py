@@ -4,6 +4,7 @@
     python -m tests.c.fuzz --calls 10000       what the tests run
     python -m tests.c.fuzz --seed 7 --only     one process again, as a finding asks for
     python -m tests.c.fuzz --asan              under AddressSanitizer
+    python -m tests.c.fuzz --operators norm    mostly operators whose names have that in them
 
 Arguments are valid, null, stale, foreign, extreme. Pointers to host memory are always good ones and counts of arrays
 never exceed them, for C cannot judge those.
@@ -17,21 +18,27 @@ import faulthandler
 import mmap
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
-from aclnn.core.operator import Kind, Operator
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Kind, Operator, Parameter
+from aclnn.core.tensor import Scalar
 from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
 from aclnn.toolkit.abi import is_text, number_type, parameter_type
+from tests.cases import CASE_BY_NAME, CASES
+from tests.cases.table import T, changed
+from tests.helpers.calls import compiles_long
 from tests.helpers.toolkit_client import ctype, load
 
 CALLS_A_PROCESS = 250_000
@@ -60,6 +67,8 @@ MAKERS = {
 }
 #: Rare, for they end what everything else lives on, or wait.
 RARE = {"aclFinalize", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDestroyContext", "aclFinalizeReference"}
+#: Norms and softmax.
+ROWS = {case.name for case in CASES if compiles_long(case.operator) or "norm" in case.name}
 KEPT = 12
 TEXTS = (None, b"", b"none", b"tanh", b"TANH", b"n\xffne", b"/nonexistent/acl.json", b"x" * 5000)
 FORMATS = (2, 2, 2, 0, 1, 29, -1, 77)
@@ -86,7 +95,7 @@ class FindingError(AssertionError):
 class Fuzzer:
     """One process's worth of calls; deterministic for a seed as far as addresses allow."""
 
-    def __init__(self, root: Path, seed: int, note: mmap.mmap) -> None:
+    def __init__(self, root: Path, seed: int, note: mmap.mmap, mostly: str = "") -> None:
         self.lib = load(root)
         self.random = random.Random(seed)
         self.note = note
@@ -97,6 +106,7 @@ class Fuzzer:
         self.scratch = (ctypes.c_uint64 * 64)()
         self.entries = {function.name: (function, getattr(self.lib, function.name)) for function in FUNCTIONS.values()}
         self.names = [name for name in self.entries if name not in RARE]
+        self.mostly = [operator for operator in C_OPERATORS if mostly and mostly in operator.name]
         self.canary = self.make_canary()
 
     def make_canary(self) -> int:
@@ -289,13 +299,13 @@ class Fuzzer:
 
     def operator_call(self) -> None:
         """A call that fits together, sometimes with one thing wrong, in all its steps."""
-        operator = self.random.choice((self.random.choice(OPERATORS), self.random.choice(C_OPERATORS)))
+        operator = self.random.choice(self.mostly or self.random.choice((OPERATORS, C_OPERATORS)))
         shape = [self.random.choice((1, 2, 3, 8, 16)) for _ in range(self.random.randrange(1, 4))]
         if self.random.random() < 0.05:
             shape[0] = self.random.choice((0, 1000))
-        # One data type for LayerNorm, whose kernels take long to compile.
+        # One data type for those whose kernels take long to compile.
         dtypes = (0, 0, 0, 1, 27) if operator in OPERATORS else (0, 1, 2, 3, 4, 6, 9, 11, 12, 16, 17, 27)
-        dtype = 0 if "layer_norm" in operator.name else self.random.choice(dtypes)
+        dtype = 0 if operator.name in ROWS else self.random.choice(dtypes)
         arguments, made = self.fitting(operator, shape, dtype)
         if self.random.random() < 0.25:
             self.spoil(operator, arguments)
@@ -319,7 +329,7 @@ class Fuzzer:
     def fitting(self, operator: Operator, shape: list[int], dtype: int) -> tuple[list[Any], list[tuple[str, int]]]:
         made: list[tuple[str, int]] = []
 
-        def tensor(dims: list[int]) -> int:
+        def tensor(dims: list[int], dtype: int, format: int) -> int:
             size = 16
             for extent in dims:
                 size *= extent
@@ -328,43 +338,51 @@ class Fuzzer:
                 made.append(("memory", address))
             array = (ctypes.c_int64 * len(dims))(*dims)
             handle = self.call(
-                "aclCreateTensor", array, len(dims), dtype, None, 0, 2, array, len(dims), address or None
+                "aclCreateTensor", array, len(dims), dtype, None, 0, format, array, len(dims), address or None
             )
             made.append(("aclTensor", handle))
             return int(handle)
 
-        normalized = shape[-1:]
-        if "dim" in (p.name for p in operator.parameters) or operator.name == "reduce_sum":
-            normalized = [self.random.choice((-1, 0, 1))]
-        dims = {"mean": shape[:-1] + [1], "rstd": shape[:-1] + [1], "meanOutOptional": shape[:-1] + [1]}
-        dims["rstdOutOptional"] = dims["meanOutOptional"]
-        for name in ("weightOptional", "biasOptional", "gradWeightOut", "gradBiasOut"):
-            dims[name] = normalized
         arguments: list[Any] = []
-        for parameter in operator.parameters:
-            if parameter.is_tensor:
-                arguments.append(tensor(dims.get(parameter.name, shape)))
-            elif parameter.kind is Kind.INT_ARRAY:
-                handle = self.call("aclCreateIntArray", (ctypes.c_int64 * 1)(*normalized), 1)
+        for parameter, value in self.described(operator, shape, dtype):
+            if isinstance(value, T):
+                arguments.append(tensor([*value.shape], value.dtype, value.format))
+            elif parameter.kind is Kind.INT_ARRAY and value is not None:
+                handle = self.call("aclCreateIntArray", (ctypes.c_int64 * len(value))(*value), len(value))
                 made.append(("aclIntArray", handle))
                 arguments.append(handle)
-            elif parameter.kind is Kind.BOOL_ARRAY:
-                mask = [self.random.random() < 0.7 for _ in range(3)]
-                handle = self.call("aclCreateBoolArray", (ctypes.c_bool * 3)(*mask), 3)
+            elif parameter.kind is Kind.BOOL_ARRAY and value is not None:
+                mask = [wanted and self.random.random() < 0.7 for wanted in value]
+                handle = self.call("aclCreateBoolArray", (ctypes.c_bool * len(mask))(*mask), len(mask))
                 made.append(("aclBoolArray", handle))
                 arguments.append(handle)
-            elif parameter.kind is Kind.STRING:
-                arguments.append(self.random.choice((b"none", b"tanh")))
-            elif parameter.kind is Kind.SCALAR:
-                value = (ctypes.c_double * 2)(2.5, 0.0)
-                handle = self.call("aclCreateScalar", value, self.random.choice((dtype, 0, 9, 11, 12, 17)))
+            elif isinstance(value, Scalar):
+                handle = self.call("aclCreateScalar", value.data, value.dtype)
                 made.append(("aclScalar", handle))
                 arguments.append(handle)
-            elif parameter.kind is Kind.DTYPE:
-                arguments.append(dtype)
             else:
-                arguments.append(1e-5 if parameter.kind is Kind.DOUBLE else self.random.choice((0, 1)))
+                arguments.append(value.encode() if isinstance(value, str) else value)
         return arguments, made
+
+    def described(self, operator: Operator, shape: list[int], dtype: int) -> Iterator[tuple[Parameter, Any]]:
+        """Arguments as the table of tests has them, of a library's operator something that may do."""
+        case, pick = CASE_BY_NAME.get(operator.name), self.random.choice
+        if case is not None:
+            split = self.random.randrange(len(shape))
+            valid = changed(case.call(DataType(dtype)), case.shaped((*shape[:split],), (*shape[split:],)))
+            yield from ((parameter, valid[parameter.name]) for parameter in operator.parameters)
+            return
+        along = [pick((-1, 0, 1))] if any(p.name == "dim" for p in operator.parameters) else shape[-1:]
+        for parameter in operator.parameters:
+            if parameter.is_tensor:
+                yield parameter, T(DataType(dtype), (*shape,))
+            elif parameter.kind is Kind.SCALAR:
+                of = DataType(pick((dtype, 0, 9, 11, 12, 17)))
+                yield parameter, Scalar(of, struct.pack("2d", 2.5, 0.0))
+            else:
+                others = {Kind.INT_ARRAY: along, Kind.BOOL_ARRAY: [True] * 3, Kind.DTYPE: dtype, Kind.DOUBLE: 1e-5}
+                others[Kind.STRING] = pick(("none", "tanh"))
+                yield parameter, others.get(parameter.kind, pick((0, 1)))
 
     def scratch_result(self, name: str, *rest: Any) -> int:
         self.scratch[2] = 0
@@ -422,21 +440,21 @@ class Fuzzer:
                 watched = self.calls + WATCHED_CALLS
             if self.calls % 50 == 0 or self.random.random() < 0.01:
                 self.start_again()
-            if self.random.random() < 0.15:
+            if self.random.random() < (0.6 if self.mostly else 0.15):
                 self.operator_call()
             else:
                 self.any_call()
         self.check_canary()
 
 
-def work(root: Path, seed: int, calls: int, note_path: str) -> None:
+def work(root: Path, seed: int, calls: int, mostly: str, note_path: str) -> None:
     """What a process does: most calls one after the other, the last tenth from four threads at once."""
     faulthandler.enable()
     with open(note_path, "r+b") as file:
         note = mmap.mmap(file.fileno(), 4096)
-    alone = Fuzzer(root, seed, note)
+    alone = Fuzzer(root, seed, note, mostly)
     alone.run(calls - calls // 10)
-    together = [Fuzzer(root, seed * 4 + number, note) for number in range(4)]
+    together = [Fuzzer(root, seed * 4 + number, note, mostly) for number in range(4)]
     findings: list[BaseException] = []
 
     def guarded(run: Callable[[int], None]) -> None:
@@ -463,7 +481,7 @@ def sanitized(environment: dict[str, str]) -> dict[str, str]:
     return environment | {"LD_PRELOAD": library.stdout.strip(), "ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"}
 
 
-def one_process(root: Path, seed: int, calls: int, asan: bool) -> int:
+def one_process(root: Path, seed: int, calls: int, mostly: str, asan: bool) -> int:
     """Run a process to its end; the calls that it made. Exits with the finding if there is one."""
     environment = os.environ | {"ACLNN_MEMORY_BYTES": str(MEMORY_BYTES), "ACLNN_DEVICE_COUNT": "2"}
     with tempfile.NamedTemporaryFile() as note:
@@ -481,6 +499,8 @@ def one_process(root: Path, seed: int, calls: int, asan: bool) -> int:
                 str(seed),
                 "--calls",
                 str(calls),
+                "--operators",
+                mostly,
             ],
             capture_output=True,
             text=True,
@@ -490,7 +510,8 @@ def one_process(root: Path, seed: int, calls: int, asan: bool) -> int:
         )
         last = Path(note.name).read_bytes().split(b"\0")[0].decode("utf-8", "replace")
     if done.returncode or done.stderr:
-        print(f"FINDING with --seed {seed} --calls {calls} --only, exit status {done.returncode}\nlast call: {last}")
+        chosen = f"--seed {seed} --calls {calls}" + f" --operators {mostly}" * bool(mostly)
+        print(f"FINDING with {chosen} --only, exit status {done.returncode}\nlast call: {last}")
         print(done.stderr[-6000:])
         sys.exit(1)
     return int(done.stdout)
@@ -501,18 +522,19 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="store_true", help="one process, whatever the number of calls")
+    parser.add_argument("--operators", default="", metavar="PART", help="mostly those with this in their names")
     parser.add_argument("--asan", action="store_true", help="under AddressSanitizer")
     parser.add_argument("--root", type=Path, help="the toolkit's tree; built if missing")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(Path(options.worker[0]), options.seed, options.calls, options.worker[1])
+        work(Path(options.worker[0]), options.seed, options.calls, options.operators, options.worker[1])
         return
     root = options.root or tree.ensure()
     begin, made, seed = time.monotonic(), 0, options.seed
     while made < options.calls:
         calls = options.calls if options.only else min(CALLS_A_PROCESS, options.calls - made)
-        made += one_process(root, seed, calls, options.asan)
+        made += one_process(root, seed, calls, options.operators, options.asan)
         print(f"{made} calls, seeds {options.seed} to {seed}, {time.monotonic() - begin:.0f} s", flush=True)
         seed += 1
 
