@@ -120,6 +120,14 @@ def test_results_of_the_first_phase_come_before_the_operators_own_checks(lib: ct
         assert f"{name}: expected an address for the result, got null" in refusal(lib)
 
 
+@pytest.mark.parametrize("kind", ["Tensor", "Scalar"])
+def test_a_list_of_a_foreign_handle_above_the_largest_signed_number_is_refused(lib: ctypes.CDLL, kind: str) -> None:
+    """It was negative by the time that Python saw it: an internal error."""
+    listed = getattr(lib, f"aclCreate{kind}List")((ctypes.c_void_p * 1)(2**64 - 16), 1)
+    assert getattr(lib, f"aclDestroy{kind}List")(listed) == 161001
+    assert "got 0xfffffffffffffff0, which is not a handle" in refusal(lib)
+
+
 def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
     dims, count = (ctypes.c_int64 * 1)(1), 2**40
     assert not lib.aclCreateTensor(dims, count, 0, None, 0, 2, dims, 1, None)

@@ -130,9 +130,9 @@ class Native:
             case lib.ACLNN_BOOLS:
                 return BoolArray(map(bool, values))
             case lib.ACLNN_TENSORS:
-                return TensorList(values)
+                return TensorList(map(_handle, values))
             case lib.ACLNN_SCALARS:
-                return ScalarList(values)
+                return ScalarList(map(_handle, values))
         prepared = self._kept[taken.answer]
         tensors = [self._adopt(tensor, even_destroyed=True) for tensor in values]
         lib.aclnn_drop(handle)
@@ -141,3 +141,8 @@ class Native:
     def _length(self, taken: Any) -> int:
         twice = taken.kind == self._lib.ACLNN_TENSOR
         return int(taken.count * (1 + twice) + taken.storage_count)
+
+
+def _handle(value: int) -> int:
+    """Return what a program put into a list, which C keeps as a signed number."""
+    return value % (1 << 64)
