@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import running
 from tests.cases.table import GRID, Arguments, T
@@ -60,3 +64,18 @@ def test_a_nan_and_the_last_of_equals_stay_the_extremes() -> None:
     wanted = to_torch(x).cummax(1)
     np.testing.assert_array_equal(values.view, wanted[0].numpy())
     np.testing.assert_array_equal(places.view, wanted[1].numpy())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("axis", "refused"), [(scalar(D.COMPLEX64, 1 + 2j), ""), (scalar(D.FLOAT, math.nan), "to 1, got nan")]
+)
+def test_the_axis_of_a_running_product_may_be_any_number(axis: Scalar, refused: str) -> None:
+    """A complex one warned of its imaginary part, NaN was an internal error."""
+    x = Tensor(D.FLOAT, (2, 3))
+    arguments = {"input": x, "axis": axis, "dtype": D.FLOAT, "out": x}
+    if refused:
+        with pytest.raises(AclnnError, match=refused):
+            prepare(BY_NAME["cumprod"], arguments, Product.ATLAS_A2)
+    else:
+        assert prepare(BY_NAME["cumprod"], arguments, Product.ATLAS_A2).prepared.plan

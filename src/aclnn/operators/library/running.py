@@ -31,17 +31,17 @@ _ORDERED = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callable[..., Any]) -> Operator:
     """A running sum or product; the axis is a number or a scalar of one."""
 
-    def place(call: Call) -> int:
-        return int(call[axis_name] if kind is Kind.INT64 else call[axis_name].value)
+    def number(call: Call) -> Any:
+        return call[axis_name] if kind is Kind.INT64 else np.real(call[axis_name].value)
 
     def valid(call: Call) -> str | None:
-        rank, got = max(len(call[first].shape), 1), place(call)
+        rank, got = max(len(call[first].shape), 1), number(call)
         return None if -rank <= got < rank else f"{axis_name}: expected from {-rank} to {rank - 1}, got {got}"
 
     def work(call: Call) -> Library | None:
         if call["out"].size == 0:
             return None
-        shape, along = call["out"].shape, place(call)
+        shape, along = call["out"].shape, int(number(call))
 
         def compute(values: Any) -> Any:
             wide = np.float64 if values.dtype == np.float32 else values.dtype
