@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import aclnn
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators import BY_NAME
@@ -66,13 +68,20 @@ _COMPLEX = Refusal(
 
 def _curves(probed: dict[float, str], gradient: bool) -> dict[str, Curve]:
     curves = {}
+    upwards = (NAN, NAN if gradient else INFINITE)
     for beta, text in probed.items():
-        limits = (NAN, NAN) if gradient else (NAN, INFINITE) if beta > 0 else (-INFINITE, NAN)
+        limits = upwards if gradient or beta > 0 else (-INFINITE, NAN)
         zeros = (_ZERO / beta,) if gradient else ()
         forward = silu if beta == 1.0 else swish(beta)
         name = f"swish_{beta:g}".replace("-", "minus_")
         curves[name] = Curve(forward, {"betaOptional": scalar(beta)}, zeros, limits, probes(SAMPLE_X, text))
-    return curves | {"swish_null": curves["swish_1"]._replace(attributes={"betaOptional": None})}
+    quick = float(np.float32(1.702))
+    return curves | {
+        "swish_null": curves["swish_1"]._replace(attributes={"betaOptional": None}),
+        "swish_1.702": Curve(
+            swish(quick), {"betaOptional": scalar(quick)}, (_ZERO / quick,) if gradient else (), upwards, {}
+        ),
+    }
 
 
 SWISH = Case(

@@ -21,14 +21,23 @@ from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tan
 from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
 from aclnn.operators.log_sigmoid import log_sigmoid_formula, softplus_of_one
 from aclnn.operators.silu import silu_derivative, silu_forward
+from aclnn.operators.swish import quick_swish_derivative, quick_swish_forward
 
-SLOPES = (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)
+SLOPES = (
+    fast_gelu_derivative,
+    gelu_erf_derivative,
+    gelu_tanh_derivative,
+    hardswish_derivative,
+    quick_swish_derivative,
+    silu_derivative,
+)
 VALUES = (
     fast_gelu_forward,
     gelu_erf_forward,
     gelu_tanh_forward,
     hardswish_forward,
     log_sigmoid_formula,
+    quick_swish_forward,
     silu_forward,
     softplus_of_one,
 )

@@ -14,6 +14,7 @@ from aclnn.kernels.fitted import (
     fast_gelu_derivative,
     gelu_erf_derivative,
     gelu_tanh_derivative,
+    quick_swish_derivative,
     sigmoid_forward,
     silu_derivative,
 )
@@ -57,6 +58,7 @@ class Row(NamedTuple):
 ROWS = {
     "silu": Row(silu_derivative.FLOAT, logistic, 2),
     "fast_gelu": Row(fast_gelu_derivative.FLOAT, lambda a: logistic(arb("1.702") * a), 2),
+    "quick_swish": Row(quick_swish_derivative.FLOAT, lambda a: logistic(arb(float(np.float32(1.702))) * a), 2),
     "gelu_erf": Row(gelu_erf_derivative.FLOAT, erf_tail, 1),
     "gelu_tanh": Row(gelu_tanh_derivative.FLOAT, tanh_tail, 1),
     "sigmoid": Row(sigmoid_forward.FLOAT, lambda a: 1 / (1 + a.exp()), None),

@@ -14,6 +14,7 @@ from aclnn.kernels.fitted import (
     fast_gelu_forward,
     gelu_erf_forward,
     gelu_tanh_forward,
+    quick_swish_forward,
     silu_forward,
     softplus_of_one,
 )
@@ -44,6 +45,7 @@ ROWS = {
     "fast_gelu": Row(fast_gelu_forward.FLOAT, lambda a: a / (1 + (arb("1.702") * a).exp())),
     "gelu_erf": Row(gelu_erf_forward.FLOAT, lambda a: a * (a / arb(2).sqrt()).erfc() / 2),
     "gelu_tanh": Row(gelu_tanh_forward.FLOAT, lambda a: a / (1 + tanh_exponent(a).exp())),
+    "quick_swish": Row(quick_swish_forward.FLOAT, lambda a: a / (1 + (arb(float(np.float32(1.702))) * a).exp())),
     "softplus": Row(softplus_of_one.FLOAT, lambda a: -(-a).exp().log1p()),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

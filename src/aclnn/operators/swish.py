@@ -13,11 +13,11 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
 )
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, exp, where
+from aclnn.formula import Gradient, Real, exp, fitted, where
 from aclnn.operators.silu import silu_derivative, silu_forward, silu_gradient
 from aclnn.typing import Array, ArrayLike, Number
 
@@ -34,6 +34,27 @@ def swish_derivative(x: Real, beta: Real) -> Real:
 
 swish_gradient = Gradient(swish_derivative)
 
+_QUICK = float32(1.702)
+"""The beta by which Swish is near GELU, as kernels see it."""
+
+
+@fitted(symmetry="x+f")
+def quick_swish_forward(x: Real) -> Real:
+    """Swish with a beta of 1.702; NaN at -inf."""
+    return x / (1.0 + exp(-_QUICK * x))
+
+
+@fitted(symmetry="1-f")
+def quick_swish_derivative(x: Real) -> Real:
+    """Swish's derivative with a beta of 1.702; NaN at ±inf."""
+    return silu_derivative(_QUICK * x)
+
+
+quick_swish_gradient = Gradient(quick_swish_derivative)
+
+#: Values of beta whose functions have versions in float32.
+_FITTED = {1.0: (silu_forward, silu_gradient), _QUICK: (quick_swish_forward, quick_swish_gradient)}
+
 
 def _beta(call: Call) -> float:
     beta = call["betaOptional"]
@@ -44,8 +65,8 @@ def _forward_work(call: Call) -> Elementwise | None:
     if call["self"].size == 0:
         return None
     beta = _beta(call)
-    if beta == 1.0:
-        return Elementwise(silu_forward, ("self",), ("out",))
+    if beta in _FITTED:
+        return Elementwise(_FITTED[beta][0], ("self",), ("out",))
     return Elementwise(swish_forward, ("self",), ("out",), (beta,))
 
 
@@ -53,8 +74,8 @@ def _work(call: Call) -> Elementwise | None:
     if call["self"].size == 0:
         return None
     beta = _beta(call)
-    if beta == 1.0:
-        return Elementwise(silu_gradient, ("gradOutput", "self"), ("gradInput",))
+    if beta in _FITTED:
+        return Elementwise(_FITTED[beta][1], ("gradOutput", "self"), ("gradInput",))
     return Elementwise(swish_gradient, ("gradOutput", "self"), ("gradInput",), (beta,))
 
 
