@@ -282,6 +282,8 @@ class Subject:
     """Indices, by operator and argument, with how many there are."""
     numbers: Callable[[str, str, Array], Array] = lambda operator, name, array: array
     """An argument's values in the place of random ones."""
+    elsewhere: Collection[str] = ()
+    """Operators whose values another test compares."""
     left: Collection[str] = ()
     """Outputs that are not compared."""
     plain: Collection[str] = ()
@@ -334,7 +336,9 @@ class LibraryTests:
         if "check" in metafunc.fixturenames:
             metafunc.parametrize(("operator", "check", "title", "name"), [*self.subject.rows()])
         elif "operator" in metafunc.fixturenames:
-            metafunc.parametrize("operator", self.subject.operators, ids=lambda operator: operator.name)
+            apart = self.subject.elsewhere if "layout" in metafunc.fixturenames else ()
+            operators = [operator for operator in self.subject.operators if operator.name not in apart]
+            metafunc.parametrize("operator", operators, ids=lambda operator: operator.name)
 
     def test_every_check_refuses(self, operator: Operator, check: Any, title: str, name: str) -> None:
         broken = (BREAKS | self.subject.breaks)[title](operator, name)

@@ -8387,6 +8387,146 @@ def aclnnUpsampleBicubic2dBackward(
     Phase two: queues the work.
     """
 
+def aclnnLSTMGetWorkspaceSize(
+    input: int | None,
+    params: int | None,
+    hx: int | None,
+    batchSizes: int | None,
+    hasBias: int,
+    numLayers: int,
+    dropout: float,
+    train: int,
+    bidirectional: int,
+    batchFirst: int,
+    output: int | None,
+    hy: int | None,
+    cy: int | None,
+    iOut: int | None,
+    jOut: int | None,
+    fOut: int | None,
+    oOut: int | None,
+    hOut: int | None,
+    cOut: int | None,
+    tanhCOut: int | None,
+) -> tuple[int, int, int]:
+    """Layers of long short-term memory along time.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLSTM(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Layers of long short-term memory along time.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLstmBackwardGetWorkspaceSize(
+    input: int | None,
+    hx: int | None,
+    params: int | None,
+    dy: int | None,
+    dh: int | None,
+    dc: int | None,
+    i: int | None,
+    g: int | None,
+    f: int | None,
+    o: int | None,
+    h: int | None,
+    c: int | None,
+    tanhc: int | None,
+    batchSizesOptional: int | None,
+    hasBias: int,
+    numLayers: int,
+    dropout: float,
+    train: int,
+    bidirectional: int,
+    batchFirst: int,
+    outputMask: int | None,
+    dxOut: int | None,
+    dhPrevOut: int | None,
+    dcPrevOut: int | None,
+    dparamsOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of layers of long short-term memory along time.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLstmBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of layers of long short-term memory along time.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGRUGetWorkspaceSize(
+    input: int | None,
+    params: int | None,
+    hx: int | None,
+    batchSizes: int | None,
+    hasBias: int,
+    numLayers: int,
+    dropout: float,
+    train: int,
+    bidirection: int,
+    batchFirst: int,
+    output: int | None,
+    hy: int | None,
+    rOut: int | None,
+    zOut: int | None,
+    nOut: int | None,
+    hnOut: int | None,
+    hOut: int | None,
+) -> tuple[int, int, int]:
+    """Layers of gated recurrent units along time.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGRU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Layers of gated recurrent units along time.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGRUBackwardGetWorkspaceSize(
+    input: int | None,
+    params: int | None,
+    hx: int | None,
+    dy: int | None,
+    dh: int | None,
+    r: int | None,
+    z: int | None,
+    n: int | None,
+    hn: int | None,
+    h: int | None,
+    batchSizes: int | None,
+    hasBias: int,
+    numLayers: int,
+    bidirection: int,
+    batchFirst: int,
+    dxOut: int | None,
+    dhPrevOut: int | None,
+    dparamsOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of layers of gated recurrent units along time.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGRUBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of layers of gated recurrent units along time.
+
+    Phase two: queues the work.
+    """
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 

@@ -27,6 +27,7 @@ from aclnn.operators.library import (
     pointwise,
     pooling,
     ranges,
+    recurrent,
     reduction,
     running,
     selection,
@@ -65,6 +66,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         convolution,
         pooling,
         upsampling,
+        recurrent,
     )
     for operator in module.OPERATORS
 )

@@ -1,0 +1,443 @@
+"""aclnnLSTM and aclnnGRU with their gradients: layers of cells that run along time, in one or both directions.
+
+Gates lie in PyTorch's order, sums are taken in float64. What a cell keeps of a step for the gradient is kept by time,
+in whichever direction it runs. Sequences of unequal lengths are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import dtype_in, extents, present, rule
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import MODERN, support, tensor_in, tensor_out
+from aclnn.operators.library.lists import each_of, not_null, of_types
+
+Arrays = tuple[Any, ...]
+Shape = tuple[int, ...]
+_TYPES = (D.FLOAT, D.FLOAT16)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+class Cell(NamedTuple):
+    """A recurrent cell: what it computes of what a step gets from the input and from the state before, and back."""
+
+    gates: int
+    kept: tuple[str, ...]
+    """What is kept of each step for the gradient, by the parameters of the forward function."""
+    states: tuple[int, ...]
+    """The places of the state among what is kept, the output first."""
+    step: Callable[[Any, Any, Arrays], Arrays]
+    """From the sums of the input and of the state, and the state before: what is kept."""
+    back: Callable[[Arrays, Arrays, Arrays], tuple[Any, Any, Arrays]]
+    """From the state's gradient, what was kept, and the state before: the gradients of both sums and of the state."""
+
+
+def _lstm_step(mine: Any, theirs: Any, state: Arrays) -> Arrays:
+    i, f, g, o = np.split(mine + theirs, 4, -1)
+    i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
+    c = f * state[1] + i * g
+    return i, g, f, o, o * np.tanh(c), c, np.tanh(c)
+
+
+def _lstm_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any, Arrays]:
+    i, g, f, o, _, _, tanh = kept
+    dh, dc = gradient
+    dc = dc + dh * o * (1 - tanh * tanh)
+    parts = (dc * g * i * (1 - i), dc * state[1] * f * (1 - f), dc * i * (1 - g * g), dh * tanh * o * (1 - o))
+    sums = np.concatenate(parts, -1)
+    return sums, sums, (0, dc * f)
+
+
+def _gru_step(mine: Any, theirs: Any, state: Arrays) -> Arrays:
+    (mine_r, mine_z, mine_n), (r, z, hidden) = np.split(mine, 3, -1), np.split(theirs, 3, -1)
+    r, z = _sigmoid(mine_r + r), _sigmoid(mine_z + z)
+    n = np.tanh(mine_n + r * hidden)
+    return r, z, n, hidden, (1 - z) * n + z * state[0]
+
+
+def _gru_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any, Arrays]:
+    (dh,), (r, z, n, hidden, _) = gradient, kept
+    dn = dh * (1 - z) * (1 - n * n)
+    dr, dz = dn * hidden * r * (1 - r), dh * (state[0] - n) * z * (1 - z)
+    return np.concatenate((dr, dz, dn), -1), np.concatenate((dr, dz, dn * r), -1), (dh * z,)
+
+
+_LSTM = Cell(4, ("iOut", "jOut", "fOut", "oOut", "hOut", "cOut", "tanhCOut"), (4, 5), _lstm_step, _lstm_back)
+_GRU = Cell(3, ("rOut", "zOut", "nOut", "hnOut", "hOut"), (4,), _gru_step, _gru_back)
+
+
+def _run(cell: Cell, x: Any, state: Arrays, weights: Sequence[Any], reverse: bool) -> tuple[Arrays, Arrays]:
+    """The last state, and what is kept, one after another in time."""
+    mine = x @ weights[0].T + (weights[2] if len(weights) > 2 else 0)
+    steps: list[Arrays] = []
+    for at in reversed(range(len(x))) if reverse else range(len(x)):
+        theirs = state[0] @ weights[1].T + (weights[3] if len(weights) > 2 else 0)
+        kept = cell.step(mine[at], theirs, state)
+        state = tuple(kept[place] for place in cell.states)
+        steps.append(kept)
+    return state, tuple(np.stack(each) for each in zip(*(steps[::-1] if reverse else steps), strict=True))
+
+
+def _run_back(
+    cell: Cell, x: Any, first: Arrays, weights: Sequence[Any], kept: Arrays, dy: Any, gradient: Arrays, reverse: bool
+) -> tuple[Any, Arrays, list[Any]]:
+    """The gradients of the input, of the first state and of the weights."""
+    count = len(x)
+    mine, theirs, before = np.empty((3, count), object)
+    for at in range(count) if reverse else reversed(range(count)):
+        last = at + 1 if reverse else at - 1
+        state = tuple(kept[place][last] for place in cell.states) if 0 <= last < count else first
+        gradient = (gradient[0] + dy[at], *gradient[1:])
+        mine[at], theirs[at], gradient = cell.back(gradient, tuple(each[at] for each in kept), state)
+        gradient = (gradient[0] + theirs[at] @ weights[1], *gradient[1:])
+        before[at] = state[0]
+    of_input, of_state, states = (np.stack(list(each)) for each in (mine, theirs, before))
+    found = [np.tensordot(of_input, x, ((0, 1), (0, 1))), np.tensordot(of_state, states, ((0, 1), (0, 1)))]
+    found += [of_input.sum((0, 1)), of_state.sum((0, 1))] if len(weights) > 2 else []
+    return of_input @ weights[0], gradient, found
+
+
+class Form(NamedTuple):
+    """The extents of a call."""
+
+    layers: int
+    directions: int
+    per_layer: int
+    """Weights and biases of a layer in one direction."""
+    time: int
+    batch: int
+    hidden: int
+    first: bool
+    """The batch's dimension comes first."""
+
+    def sequence(self, width: int) -> Shape:
+        """The shape of so many numbers for each time and sample."""
+        return (self.batch, self.time, width) if self.first else (self.time, self.batch, width)
+
+
+def _form(call: Call) -> Form:
+    shape, first = call["input"].shape, bool(call["batchFirst"])
+    both = call["bidirectional"] if "bidirectional" in call.arguments else call["bidirection"]
+    weights = call["params"]
+    hidden = weights[1].shape[-1] if len(weights) > 1 and weights[1].shape else 0
+    time, batch = (shape[1], shape[0]) if first else (shape[0], shape[1])
+    return Form(call["numLayers"], 2 if both else 1, 4 if call["hasBias"] else 2, time, batch, hidden, first)
+
+
+def _timed(x: Any, form: Form) -> Any:
+    return (x.swapaxes(0, 1) if form.first else x).astype(np.float64)
+
+
+def _forward(
+    cell: Cell, form: Form, x: Any, states: Arrays, weights: Sequence[Any]
+) -> tuple[Any, Arrays, list[Arrays]]:
+    """The output, the last states, and what is kept of each layer and direction."""
+    value, last, kept = _timed(x, form), [], []
+    for layer in range(form.layers):
+        found = []
+        for at in range(layer * form.directions, (layer + 1) * form.directions):
+            given = weights[at * form.per_layer : (at + 1) * form.per_layer]
+            state, each = _run(cell, value, tuple(s[at] for s in states), given, at % form.directions == 1)
+            last.append(state)
+            kept.append(each)
+            found.append(each[cell.states[0]])
+        value = np.concatenate(found, -1)
+    return _timed(value, form), tuple(np.stack(each) for each in zip(*last, strict=True)), kept
+
+
+def _backward(
+    cell: Cell,
+    form: Form,
+    x: Any,
+    states: Arrays,
+    weights: Sequence[Any],
+    dy: Any,
+    gradients: Arrays,
+    kept: list[Arrays],
+) -> tuple[Any, Arrays, list[Any]]:
+    """The gradients of the input, of the first states and of the weights."""
+    value = _timed(dy, form)
+    found: dict[int, list[Any]] = {}
+    firsts: dict[int, Arrays] = {}
+    for layer in reversed(range(form.layers)):
+        begin = layer * form.directions
+        below = [each[cell.states[0]] for each in kept[begin - form.directions : begin]] if layer else []
+        given = np.concatenate(below, -1) if layer else _timed(x, form)
+        total: Any = 0
+        for at, part in enumerate(np.split(value, form.directions, -1), begin):
+            weight = weights[at * form.per_layer : (at + 1) * form.per_layer]
+            first, arriving = tuple(s[at] for s in states), tuple(each[at] for each in gradients)
+            dx, firsts[at], found[at] = _run_back(
+                cell, given, first, weight, kept[at], part, arriving, at % form.directions == 1
+            )
+            total = total + dx
+        value = total
+    flat = [each for at in sorted(found) for each in found[at]]
+    starts = (firsts[at] for at in sorted(firsts))
+    return _timed(value, form), tuple(np.stack(each) for each in zip(*starts, strict=True)), flat
+
+
+def _wide(arrays: Sequence[Any]) -> list[Any]:
+    return [each.astype(np.float64) for each in arrays]
+
+
+def _lists(call: Call, names: Sequence[str]) -> list[str]:
+    return [f"{name}[{at}]" for name in names for at in range(len(call[name] or ()))]
+
+
+def _hidden_names(cell: Cell, call: Call) -> list[str]:
+    if call["hx"] is None:
+        return []
+    return ["hx"] if cell is _GRU else _lists(call, ("hx",))
+
+
+def _forward_work(cell: Cell) -> Callable[[Call], Library | None]:
+    last = ("hy", "cy")[: len(cell.states)]
+
+    def work(call: Call) -> Library | None:
+        if call["output"].size == 0:
+            return None
+        form, hidden, count = _form(call), _hidden_names(cell, call), len(call["params"])
+        lists = [name for name in cell.kept if call["train"] and call[name]]
+        chosen = [cell.kept.index(name) for name in lists]
+        zeros = np.zeros((form.layers * form.directions, form.batch, form.hidden))
+
+        def compute(x: Any, *arrays: Any) -> Arrays:
+            states = tuple(_wide(arrays[count:])) or (zeros,) * len(cell.states)
+            y, ends, kept = _forward(cell, form, x, states, _wide(arrays[:count]))
+            return (y, *ends, *(each[place] for place in chosen for each in kept))
+
+        inputs = ("input", *_lists(call, ("params",)), *hidden)
+        return Library(compute, inputs, ("output", *last, *_lists(call, lists)))
+
+    return work
+
+
+def _backward_work(cell: Cell, kept_names: tuple[str, ...]) -> Callable[[Call], Library | None]:
+    arriving = ("dh", "dc")[: len(cell.states)]
+    firsts = ("dhPrevOut", "dcPrevOut")[: len(cell.states)]
+
+    def work(call: Call) -> Library | None:
+        if call["input"].size == 0:
+            return None
+        form, hidden, count = _form(call), _hidden_names(cell, call), len(call["params"])
+        parts, cells = len(cell.states), form.layers * form.directions
+        # Without a gradient arriving there is none to go on.
+        present = tuple(name for name in ("dy", *arriving) if call[name] is not None)
+        zeros = np.zeros((cells, form.batch, form.hidden))
+        nothing = {"dy": np.zeros(form.sequence(form.directions * form.hidden))} | dict.fromkeys(arriving, zeros)
+
+        def compute(x: Any, *arrays: Any) -> Arrays:
+            given, rest = _wide(arrays[:count]), _wide(arrays[count:])
+            dy, *gradients = (nothing | dict(zip(present, rest, strict=False))).values()
+            states, kept = tuple(rest[len(present) :][:parts]), rest[len(present) + parts :]
+            by_cell = [tuple(kept[at::cells]) for at in range(cells)]
+            dx, starts, weights = _backward(cell, form, x, states, given, dy, tuple(gradients), by_cell)
+            return (dx, *starts, *weights)
+
+        inputs = ("input", *_lists(call, ("params",)), *present, *hidden, *_lists(call, kept_names))
+        return Library(compute, inputs, ("dxOut", *firsts, *_lists(call, ("dparamsOut",))))
+
+    return work
+
+
+def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
+    """Complain of the first tensor whose shape is not that of the layers; ``names`` are lists of what is kept."""
+
+    def expected(call: Call) -> Iterator[tuple[str, Any, Shape]]:
+        form = _form(call)
+        cells, width = form.layers * form.directions, form.directions * form.hidden
+        for at in range(cells):
+            taken = call["input"].shape[-1] if at < form.directions else width
+            weights = ((taken,), (form.hidden,), (), ())[: form.per_layer]
+            for place, columns in enumerate(weights):
+                for name in ("params", "dparamsOut"):
+                    if name in call.arguments:
+                        index = at * form.per_layer + place
+                        yield f"{name}[{index}]", call[name][index], (cell.gates * form.hidden, *columns)
+        state = (cells, form.batch, form.hidden)
+        if call["hx"] is not None:
+            for name, tensor in zip(
+                _hidden_names(cell, call), [call["hx"]] if cell is _GRU else call["hx"], strict=True
+            ):
+                yield name, tensor, state
+        for name in ("hy", "cy", "dh", "dc", "dhPrevOut", "dcPrevOut"):
+            if name in call.arguments and call[name] is not None:
+                yield name, call[name], state
+        for name, last in (("output", width), ("dy", width), ("dxOut", call["input"].shape[-1])):
+            if name in call.arguments and call[name] is not None:
+                yield name, call[name], form.sequence(last)
+        for name in names if call.arguments.get("train", True) else ():
+            for at, tensor in enumerate(call[name] or ()):
+                yield f"{name}[{at}]", tensor, (form.time, form.batch, form.hidden)
+
+    def complain(call: Call) -> str | None:
+        for name, tensor, shape in expected(call):
+            if tensor.shape != shape:
+                return f"{name}: expected shape {extents(shape)} (of the layers), got {extents(tensor.shape)}"
+        return None
+
+    return complain
+
+
+def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
+    def complain(call: Call) -> str | None:
+        if len(call["input"].shape) != 3:
+            return f"input: expected 3 dimensions, got {len(call['input'].shape)}: {extents(call['input'].shape)}"
+        form = _form(call)
+        cells = form.layers * form.directions
+        wanted = {"params": cells * form.per_layer, "dparamsOut": cells * form.per_layer}
+        wanted |= dict.fromkeys(names, cells)
+        for name, count in wanted.items():
+            got = len(call[name] or ()) if name in call.arguments else count
+            if got != count and not (got == 0 and name.endswith("Out") and name in cell.kept):
+                return f"{name}: expected {count} tensors, got {got}"
+        if cell is _LSTM and call["hx"] is not None and len(call["hx"]) != 2:
+            return f"hx: expected 2 tensors, got {len(call['hx'])}"
+        return None
+
+    return complain
+
+
+def _unpacked(name: str) -> Callable[[Call], str | None]:
+    def complain(call: Call) -> str | None:
+        given = call[name]
+        return None if given is None else f"{name}: expected null (sequences of one length), got {extents(given.shape)}"
+
+    return complain
+
+
+def _list(name: str, meaning: str, kind: Kind = Kind.INPUT_LIST, optional: bool = False) -> Parameter:
+    return Parameter(name, name, kind, meaning, optional=optional)
+
+
+def _numbers(both: str, trained: bool) -> tuple[Parameter, ...]:
+    training = (
+        (
+            Parameter("dropout", "dropout", Kind.DOUBLE, "is not applied"),
+            Parameter("train", "train", Kind.BOOL, "keep what the gradient needs"),
+        )
+        if trained
+        else ()
+    )
+    return (
+        Parameter("hasBias", "has_bias", Kind.BOOL, "params have biases"),
+        Parameter("numLayers", "num_layers", Kind.INT64, "the layers"),
+        *training,
+        Parameter(both, both, Kind.BOOL, "both directions, the second against time"),
+        Parameter("batchFirst", "batch_first", Kind.BOOL, "the batch's dimension comes first, else time"),
+    )
+
+
+_INPUT = tensor_in("input", "the sequences")
+_PARAMS = _list("params", "weights of the input and of the state, biases of both, by layer and direction")
+_DX = tensor_out("dxOut", "the gradient of input")
+_DPARAMS = _list("dparamsOut", "the gradients of params", Kind.OUTPUT_LIST)
+
+
+def _recurrent(
+    name: str, function: str, cell: Cell, parameters: tuple[Parameter, ...], kept: tuple[str, ...], sizes: str
+) -> Operator:
+    backward = name.endswith("backward")
+    tensors = [p.name for p in parameters if p.is_tensor and not p.optional]
+    lists = [p.name for p in parameters if p.kind in (Kind.INPUT_LIST, Kind.OUTPUT_LIST) and not p.optional]
+    words = "long short-term memory" if cell is _LSTM else "gated recurrent units"
+    return Operator(
+        name=name,
+        function=function,
+        summary=f"{'Gradients of l' if backward else 'L'}ayers of {words} along time.",
+        formula="the gradients of input, states and params" if backward else "output = the states of the last layer",
+        parameters=parameters,
+        support=support(_TYPES, MODERN),
+        checks=(
+            present(*tensors, *lists),
+            each_of("no null among them", tuple(lists), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            dtype_in(lambda product: set(_TYPES), *tensors),
+            each_of("data type of each", tuple(lists), of_types(_TYPES)),
+            rule(f"null: {sizes}", _unpacked(sizes)),
+            rule("lists of the layers: input, params", _counts(cell, kept)),
+            rule("shapes of the layers: params", _shapes(cell, kept)),
+        ),
+        work=_backward_work(cell, kept) if backward else _forward_work(cell),
+        in_header_of=name,
+    )
+
+
+_HX_LIST = Parameter("hx", "hx", Kind.INPUT_LIST, "the first states h and c; null: zeros", optional=True)
+_HX = Parameter("hx", "hx", Kind.INPUT, "the first states; null: zeros", optional=True)
+
+
+def _kept_parameters(cell: Cell) -> tuple[Parameter, ...]:
+    return tuple(_list(name, "kept for the gradient", Kind.OUTPUT_LIST, optional=True) for name in cell.kept)
+
+
+_SIZES = Parameter("batchSizes", "batch_sizes", Kind.INPUT, "must be null", optional=True)
+_HY = tensor_out("hy", "the last states")
+_DHY = Parameter("dh", "dh", Kind.INPUT, "the gradient of the last states; null: zeros", optional=True)
+_DY = Parameter("dy", "dy", Kind.INPUT, "the gradient of output; null: zeros", optional=True)
+_DHX = tensor_out("dhPrevOut", "the gradient of the first states")
+_LSTM_KEPT, _GRU_KEPT = ("i", "g", "f", "o", "h", "c", "tanhc"), ("r", "z", "n", "hn", "h")
+
+OPERATORS = (
+    _recurrent(
+        "lstm",
+        "aclnnLSTM",
+        _LSTM,
+        (
+            *(_INPUT, _PARAMS, _HX_LIST, _SIZES, *_numbers("bidirectional", True)),
+            *(tensor_out("output", "the states h of the last layer"), _HY, tensor_out("cy", "the last states c")),
+            *_kept_parameters(_LSTM),
+        ),
+        _LSTM.kept,
+        "batchSizes",
+    ),
+    _recurrent(
+        "lstm_backward",
+        "aclnnLstmBackward",
+        _LSTM,
+        (
+            *(_INPUT, _list("hx", "the first states h and c"), _PARAMS, _DY, _DHY),
+            Parameter("dc", "dc", Kind.INPUT, "the gradient of the last states c; null: zeros", optional=True),
+            *(_list(name, "what the forward function kept") for name in _LSTM_KEPT),
+            Parameter("batchSizesOptional", "batch_sizes", Kind.INPUT, "must be null", optional=True),
+            *_numbers("bidirectional", True),
+            Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "is not read", optional=True),
+            *(_DX, _DHX, tensor_out("dcPrevOut", "the gradient of the first states c"), _DPARAMS),
+        ),
+        _LSTM_KEPT,
+        "batchSizesOptional",
+    ),
+    _recurrent(
+        "gru",
+        "aclnnGRU",
+        _GRU,
+        (
+            *(_INPUT, _PARAMS, _HX, _SIZES, *_numbers("bidirection", True)),
+            *(tensor_out("output", "the states of the last layer"), _HY),
+            *_kept_parameters(_GRU),
+        ),
+        _GRU.kept,
+        "batchSizes",
+    ),
+    _recurrent(
+        "gru_backward",
+        "aclnnGRUBackward",
+        _GRU,
+        (
+            *(_INPUT, _PARAMS, tensor_in("hx", "the first states"), _DY, _DHY),
+            *(_list(name, "what the forward function kept") for name in _GRU_KEPT),
+            *(_SIZES, *_numbers("bidirection", False), _DX, _DHX, _DPARAMS),
+        ),
+        _GRU_KEPT,
+        "batchSizes",
+    ),
+)
