@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, TypeVar, overload
 
 import llvmlite
@@ -26,7 +27,8 @@ from numba import extending
 from numba.core import config, types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.serialize import dumps
 
 from aclnn import kernels
@@ -44,6 +46,25 @@ _stopped = False
 _FIRST_BYTES, _NEXT_BYTES = 192 << 20, 64 << 20
 #: Twice the calls within one another that Numba has taken; Python's limit of 1,000 did not leave them to every caller.
 _FRAMES = 2000
+
+
+class _Part(JITCodeLibrary):
+    """The code of a function that kernels call: it goes into theirs, where all of it is optimized and emitted, once."""
+
+    codegen = SimpleNamespace(set_env=lambda name, environment: None)
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+class _PartCompiler(Compiler):
+    """Numba's compiler, but for such a function."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
+        super().__init__(typingctx, targetctx, _Part(targetctx.codegen(), "part"), *others)
 
 
 class KernelCache(_Cache):
@@ -195,8 +216,11 @@ def register_jitable(*, forceinline: bool) -> Callable[[F], F]: ...
 
 
 def register_jitable(function: Any = None, /, **options: bool) -> Any:
-    """Numba's decorator, but without entries for C: making them took a fifth of a kernel's compilation."""
-    decorate = extending.register_jitable(no_cfunc_wrapper=True, **options)
+    """Numba's decorator, but a function is neither optimized nor emitted on its own, nor has it an entry for C.
+
+    That took half of a kernel's compilation.
+    """
+    decorate = extending.register_jitable(no_cfunc_wrapper=True, pipeline_class=_PartCompiler, **options)
     return decorate if function is None else decorate(function)
 
 
