@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from inspect import Parameter as Argument
@@ -141,7 +141,8 @@ def _command(operator: Operator) -> Any:
         for name in signature.parameters
         if name in given and (given[name].kind is not Kind.OUTPUT or name in required_arguments(operator))
     ]
-    names = ", ".join(output.python_name for output in operator.outputs)
+    written = _written(operator)
+    names = ", ".join(output.python_name for output in written.outputs)
     out = typer.Option(
         "--out",
         metavar="[NAME=]FILE",
@@ -164,7 +165,7 @@ def _command(operator: Operator) -> Any:
         with console.exit_status(json):
             with console.usage():
                 raw = raw_layout(dtype or [], shape or []).named(operator)
-                request = _request(operator, texts, output_files(operator, out or [], "--out"), raw)
+                request = _request(operator, texts, output_files(written, out or [], "--out"), raw)
             emulate(soc)
             _run(request, context.meta[_SPELT], json)
 
@@ -175,6 +176,12 @@ def _command(operator: Operator) -> Any:
     single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     single.command(operator.name, cls=_Command)(command)
     return get_command(single)
+
+
+def _written(operator: Operator) -> Operator:
+    """Return the operator with the inputs that it updates as outputs."""
+    parameters = (replace(p, kind=Kind.OUTPUT) if p.updated else p for p in operator.parameters)
+    return replace(operator, parameters=tuple(parameters))
 
 
 def _argument(parameter: Parameter, default: Any, hint: Any) -> Argument:
@@ -215,7 +222,7 @@ def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, st
     """Sort a command's values.
 
     Raises:
-        ValueError: an output that is written twice, over an input, or switched off.
+        ValueError: an output that is written twice, over an input, switched off, or to update what is not given.
     """
     values = {name: value for name, value in texts.items() if value is not None}
     inputs = {name: values.pop(name) for name in [*values] if operator.parameter(name).is_tensor}
@@ -224,6 +231,9 @@ def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, st
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
         expect_no_input("--out", file, located(file)[0], [(name, located(text)[0]) for name, text in inputs.items()])
+    for parameter in operator.inputs:
+        if parameter.updated and parameter.python_name in outs.keys() - inputs.keys():
+            raise ValueError(f"--out: {parameter.python_name}: expected it as an input, too, got none")
     _complete_mask(operator, values, outs)
     return Request(operator, inputs, values, outs, raw)
 
@@ -244,7 +254,7 @@ def _run(request: Request, spelt: Mapping[str, str], json: Path | None) -> None:
     contents = _by_file(request.outs)
     for path, tensors in contents.items():
         _expect_nothing_lost(path, tensors)
-    in_place = {parameter.python_name for parameter in operator.outputs}
+    in_place = {parameter.python_name for parameter in _written(operator).outputs}
     with console.progress(len(request.inputs) + 2) as bar:
         arrays: dict[str, Any] = {}
         for name, file in request.inputs.items():
@@ -260,6 +270,7 @@ def _run(request: Request, spelt: Mapping[str, str], json: Path | None) -> None:
         seconds = time.perf_counter() - begin
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
+        by_name |= {name: array for name, array in arrays.items() if name in in_place}
         bar.step("writing")
         io.write_all(
             {path: {name: by_name[output] for name, output in tensors.items()} for path, tensors in contents.items()}
