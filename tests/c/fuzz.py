@@ -43,7 +43,7 @@ from tests.helpers.toolkit_client import ctype, load
 
 CALLS_A_PROCESS = 250_000
 HANG_SECONDS = 300
-WATCHED_CALLS = 5_000
+WATCHED_CALLS = 500
 MEMORY_BYTES = 1 << 26
 HOST_BYTES = 1 << 20
 MOST_BYTES = 1 << 16
