@@ -381,7 +381,10 @@ class LibraryTests:
     @pytest.mark.parametrize("layout", ["contiguous", "transposed", "reversed with holes"])
     def test_values_are_pytorchs(self, operator: Operator, layout: str) -> None:
         random = np.random.default_rng(7)
-        for d in self.subject.dtypes_of(operator):
+        dtypes = self.subject.dtypes_of(operator)
+        # Of many data types each has one layout beside the contiguous one.
+        shares = {"transposed": 0, "reversed with holes": 1}
+        for d in dtypes if layout == "contiguous" or len(dtypes) < 3 else dtypes[shares[layout] :: 2]:
             placed: dict[str, Placed] = {}
             arguments, expected_of = {}, {}
             for name, value in self.subject.valid(operator, d).items():

@@ -285,6 +285,54 @@ def test_plain_operators() -> None:
         torch.testing.assert_close(function(a, b).cpu(), function(x, y), rtol=1e-6, atol=1e-6)
 
 
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "one_hot": lambda x: F.one_hot(x.argmax(1), 7),
+    "angles": lambda x: torch.atan2(x.tan().asinh(), x.cosh()).add(torch.special.erfinv(x.sin() / 2)),
+    "ranks": lambda x: x.median(1).values + x.kthvalue(2, 1).values + x.cummax(1).values[:, -1] + x.nansum(1),
+    "order": lambda x: torch.searchsorted(x[0].sort().values, x[1]),
+    "unique": lambda x: torch.unique(x.round(), return_counts=True)[1],
+    "places": lambda x: x.index_fill(1, x.argmax(0)[:2], 2.0).take(x.argmax(0)),
+    "masks": lambda x: x.masked_scatter(x > 0, x.flip(0)).nan_to_num(),
+    "bags": lambda x: F.embedding_bag(x.argmax(0)[None].repeat(2, 1), x, mode="mean"),
+    "windows": lambda x: F.fold(F.unfold(x[None, None], 2), (4, 6), 2),
+    "nearest": lambda x: F.interpolate(x[None, None], scale_factor=1.7),
+    "linear": lambda x: F.interpolate(x[None, None], (7, 5), mode="bilinear", align_corners=False),
+    "maxima": lambda x: F.adaptive_max_pool2d(x[None], (3, 2)),
+    "volumes": lambda x: F.avg_pool3d(F.max_pool3d(x.reshape(1, 2, 2, 6), 2, 1), 1),
+    "histogram": lambda x: torch.histc(x, 5, -2, 2),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_with_their_gradients(name: str) -> None:
+    results = []
+    for device in ("npu", "cpu"):
+        x = sample(torch.float32, 4, 6).to(device).requires_grad_()
+        y = FUNCTIONS[name](x)
+        if y.is_floating_point() and y.requires_grad:
+            (y * y).sum().backward()
+        results.append([each.detach().cpu() for each in (y, x.grad) if each is not None])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [torch.nn.LSTM, torch.nn.GRU], ids=["LSTM", "GRU"])
+def test_recurrent_layers_with_their_gradients(network: Any) -> None:
+    torch.manual_seed(0)
+    made = network(5, 4, batch_first=True)
+    weights, results = made.state_dict(), []
+    for device in ("npu", "cpu"):
+        layer = network(5, 4, batch_first=True)
+        layer.load_state_dict(weights)
+        layer = layer.to(device)
+        x = sample(torch.float32, 3, 6, 5).to(device).requires_grad_()
+        y, _ = layer(x)
+        (y * y).sum().backward()
+        results.append([each.detach().cpu() for each in (y, x.grad, *(p.grad for p in layer.parameters()))])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_a_leaf_that_is_used_twice_adds_its_gradients() -> None:
     x = sample(torch.float32, 50)
     grads = []
@@ -307,7 +355,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: torch.ones(3, device="npu") + torch.ones(4, device="npu"),
         "must match|broadcast",
     ),
-    "no such operator": (lambda: torch.ones(3, device="npu").histc(), "Histc|Histogram"),
+    "no such operator": (lambda: torch.cdist(torch.ones(3, 3, device="npu"), torch.ones(3, 3, device="npu")), "Cdist"),
     "no such device": (_wrong_context, "device|Device|invalid"),
     "two devices": (lambda: torch.ones(3, device="npu") + torch.ones(3), "device"),
     "too much memory": (lambda: torch.empty(1 << 50, device="npu"), "memory"),

@@ -230,7 +230,7 @@ class TestWheel:
             "import torch\n"
             "x = torch.ones(4, 4, device='npu')\n"
             "for _ in range(3):\n    y = x @ x\n"
-            "try:\n    x.histc()\nfinally:\n    print((y + 1).cpu()[0, 0].item())\n"
+            "try:\n    torch.cdist(x, x)\nfinally:\n    print((y + 1).cpu()[0, 0].item())\n"
         )
         command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", SOC_NAMES[0], "run", "--trace", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
@@ -239,18 +239,18 @@ class TestWheel:
         assert listed["aclnnMatmul" if "aclnnMatmul" in listed else "aclnnMm"][:2] == ["3", "calls"]
         assert float(listed["aclnnAdds"][2]) > 0
         assert done.stderr.splitlines()[-1].startswith("missing: ")
-        assert "aclnnHistc" in done.stderr.splitlines()[-1]
+        assert "aclnnCdist" in done.stderr.splitlines()[-1]
 
     def test_a_trace_lists_an_operator_by_name_whose_error_the_script_caught(self) -> None:
         """It said "missing: nothing": only torch_npu's errors on the standard error output counted."""
         script = (
-            "import torch\nx = torch.ones(4, device='npu')\n"
-            "try:\n    x.histc()\nexcept RuntimeError:\n    print('caught')\n"
+            "import torch\nx = torch.ones(4, 4, device='npu')\n"
+            "try:\n    torch.cdist(x, x)\nexcept RuntimeError:\n    print('caught')\n"
         )
         command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", "Ascend910B2", "run", "--trace", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
         assert (done.returncode, done.stdout) == (0, "caught\n")
-        assert done.stderr.splitlines()[-1] == "missing: Histogram"
+        assert done.stderr.splitlines()[-1] == "missing: Cdist"
 
     @EVERY_SOC
     def test_fused_attention_says_what_to_write_instead(self, soc_name: str) -> None:
