@@ -807,37 +807,6 @@ def test_the_workspace_is_what_the_partial_sums_need(
     assert plan.workspace_bytes == expected
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(300, 40), (9, 1030), (1000, 7)])
-def test_the_statistics_of_columns_are_a_spec_of_the_same_kernels(shape: tuple[int, int], dtype: Any) -> None:
-    """BatchNorm's: Σx of all rows, then Σ(x - mean) and Σ(x - mean)²; last the sums of its gradient."""
-    rng = np.random.default_rng(3)
-    n = shape[1]
-    x = (100 + rng.normal(size=shape) * rng.uniform(0.5, 2, n)).astype(dtype)
-    dy, zeros, ones = rng.normal(size=shape).astype(dtype), np.zeros(n, np.float32), np.ones(n, np.float32)
-
-    def sums(dy: Array, mean: Array, rstd: Array, of_x: bool) -> list[Array]:
-        inputs, found = (dy, x, mean, rstd, None), [np.empty(n, np.float32) for _ in range(2)]
-        spec = backward.NormSpec(dx=False, dw=True, db=True, per_column=True, of_x=of_x)
-        plan = backward.NormPlan(tuple(map(layout, inputs)), (None, *map(layout, found)), 1, spec)
-        memory = np.empty(plan.workspace_bytes + 64, np.uint8)
-        addresses = [0 if array is None else array.ctypes.data for array in (*inputs, None, *found)]
-        plan.run(addresses[:5], addresses[5:], memory.ctypes.data + -memory.ctypes.data % 64)
-        return found
-
-    wide, rows = x.astype(np.float64), len(x)
-    mean = sums(x, zeros, ones, of_x=True)[1] / np.float32(rows)
-    np.testing.assert_allclose(mean, wide.mean(0), rtol=3e-7)
-    square, rest = sums(x, mean, ones, of_x=True)
-    variance = square / rows - (rest / rows) ** 2
-    np.testing.assert_allclose(variance, wide.var(0), rtol=1e-6)
-    rstd = (1 / np.sqrt(variance + 1e-5)).astype(np.float32)
-    dw, db = sums(dy, mean, rstd, of_x=False)
-    terms = dy.astype(np.float64) * (wide - mean) * rstd
-    np.testing.assert_allclose(dw, terms.sum(0), atol=1e-6 * abs(terms).sum(0).max())
-    np.testing.assert_allclose(db, dy.astype(np.float64).sum(0), atol=1e-6 * rows)
-
-
 _PHASES = """
 import sys
 import ml_dtypes, numpy as np

@@ -16,12 +16,6 @@ import pytest
 
 import aclnn
 from aclnn.core.dtypes import DataType
-from aclnn.kernels.cpu.elementwise.functions import exp, where
-from aclnn.kernels.cpu.jit import kernel
-from aclnn.kernels.cpu.norm.forward import row_moment
-from aclnn.kernels.cpu.simd.doubles import store_doubles, sum_of
-from aclnn.kernels.cpu.simd.vector import LANES
-from aclnn.kernels.cpu.structs import load_one_float64, store_one_float64
 from tests.helpers.exact import ulp_of, ulps
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 
@@ -211,26 +205,3 @@ def awkward(n: int) -> dict[str, Array]:
 def test_results_beside_a_large_mean_and_others_are_within_their_bounds(name: str, n: int, eps: float) -> None:
     """Beside 1e8 they were up to 28 units of the last place off: the mean is rounded, in float64 too."""
     within_bounds(awkward(n)[name], eps)
-
-
-@pytest.mark.parametrize("n", [1, 15, 16, 100, 1000])
-def test_the_sums_of_a_softmax_are_moments_of_the_same_pass(n: int) -> None:
-    """A row's maximum, then Σ exp(x - maximum)."""
-    largest = row_moment(lambda value, origin: value, lambda a, b: where(a > b, a, b), -math.inf)
-    exponentials = row_moment(lambda value, origin: exp(value - origin))
-
-    def make() -> Any:
-        def sums(row: int, n: int, found: int) -> None:
-            store_doubles(found, largest(row, n, 0.0))
-            maximum = -math.inf
-            for i in range(LANES):
-                maximum = max(maximum, load_one_float64(found + 8 * i))
-            store_one_float64(found, maximum)
-            store_one_float64(found + 8, sum_of(exponentials(row, n, maximum)))
-
-        return sums
-
-    x, found = (np.random.default_rng(n).normal(size=n + 16) * 5).astype(np.float32), np.empty(LANES)
-    kernel("softmax-sums", (), make)(x.ctypes.data, n, found.ctypes.data)
-    assert found[0] == x[:n].max()
-    np.testing.assert_allclose(found[1], np.exp(x[:n].astype(np.float64) - found[0]).sum(), rtol=1e-14)

@@ -109,13 +109,6 @@ def statistics(coefficients: Any, k: int) -> Any:
     return splat(row.mean), splat(row.rstd)
 
 
-@register_jitable
-def column_statistics(args: Any, k: int, j: int, count: int) -> Any:
-    """Mean and rstd of up to sixteen columns, for a group's row number k: rstd is 0 in a row that is missing."""
-    rstd = load_float32_part(args.rstd + 4 * j, count) * (args.coefficients + k).rstd
-    return load_float32_part(args.mean + 4 * j, count), rstd
-
-
 @register_jitable(forceinline=True)
 def prefetches_x(wants_dx: bool) -> bool:
     """Return true if the sums prefetch x of the next rows as well as dy; else writing dx does, and reading goes on."""
@@ -155,7 +148,7 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
     """Functions that add sixteen columns of a row, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, spec.x
-    wants_dx, wants_dw, wants_db, centred, per_column, of_x = spec
+    wants_dx, wants_dw, wants_db, centred = spec
     standardize = standardizer(centred)
     most = np.float32(x.most)
     squares = checked or not np.isfinite(most)
@@ -191,8 +184,7 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
     @register_jitable
     def sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
         y = load_dy(dy_at)
-        xhat = standardize(load_x(x_at), row) if wants_x else y
-        return add(xhat if of_x else y, xhat, w, terms, sums)
+        return add(y, standardize(load_x(x_at), row) if wants_x else y, w, terms, sums)
 
     @register_jitable
     def some(dy_at: int, x_at: int, count: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
@@ -200,7 +192,7 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
         xhat = y
         if wants_x:
             xhat = select(first_lanes(count), standardize(load_x(x_at), row), 0.0)
-        return add(xhat if of_x else y, xhat, w, terms, sums)
+        return add(y, xhat, w, terms, sums)
 
     @register_jitable
     def add_term(total: int, term: Any, overflow: Any) -> Any:
@@ -233,11 +225,9 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
                 exact_y = np.float64(lane(y, 0))
                 if wants_x:
                     x = load_x_part(args.x[k] + j * x_size, 1)
-                    row = column_statistics(args, k, j, 1) if per_column else statistics(args.coefficients, k)
+                    row = statistics(args.coefficients, k)
                     exact_row = np.float64(lane(row[0], 0)), np.float64(lane(row[1], 0))
                     xhat, exact_xhat = standardize(x, row), standardize(np.float64(lane(x, 0)), exact_row)
-                    if of_x:
-                        y, exact_y = xhat, exact_xhat
                     if wants_dw:
                         dw = fma(y, xhat, dw)
                         exact_dw += exact_y * exact_xhat
@@ -254,7 +244,7 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
 def sum_rows(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Kernel:
     """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums."""
     begin, add_sixteen, add_some, add_terms, add_overflowed = _adding(dy, x, spec, checked)
-    dy_size, x_size, wants_x, wants_dx, per_column = dy.size, x.size, spec.x, spec.dx, spec.per_column
+    dy_size, x_size, wants_x, wants_dx = dy.size, x.size, spec.x, spec.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
@@ -280,9 +270,6 @@ def sum_rows(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Kernel:
             for j in range(first, min(first + SEGMENT, whole), 16):
                 w = load_float32(w_at + 4 * j) if wants_dx else zero
                 at, x_at = j * dy_size, j * x_size
-                if per_column:
-                    row_0, row_1 = column_statistics(args, 0, j, LANES), column_statistics(args, 1, j, LANES)
-                    row_2, row_3 = column_statistics(args, 2, j, LANES), column_statistics(args, 3, j, LANES)
                 if j & dy_line == 0:
                     _prefetch_rows(dys, at + dy_ahead)
                     if wants_dx:
@@ -300,9 +287,6 @@ def sum_rows(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Kernel:
                 overflow = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, overflow)
             if rest and whole < first + SEGMENT:
                 w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
-                if per_column:
-                    row_0, row_1 = column_statistics(args, 0, whole, rest), column_statistics(args, 1, whole, rest)
-                    row_2, row_3 = column_statistics(args, 2, whole, rest), column_statistics(args, 3, whole, rest)
                 terms = (nothing, nothing)
                 terms, sums_0 = add_some(ends, ends + 256, rest, row_0, w, terms, sums_0)
                 terms, sums_1 = add_some(ends + 64, ends + 320, rest, row_1, w, terms, sums_1)

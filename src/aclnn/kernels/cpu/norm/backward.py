@@ -157,7 +157,6 @@ class NormPlan:
             partials_at=partials_at,
             sums_at=sums_at,
             coefficients_at=aligned(sums_at + SUMS_BYTES * self._segments * batch),
-            per_column=self.spec.per_column,
             copies_weight=self._copies_weight(),
             partial_bytes=partial_bytes,
             db_offset=db_offset,

@@ -180,9 +180,7 @@ def load_statistics(args: Any, row: int, count: int, coefficients: Any) -> None:
     """Put mean and rstd of a group's rows into their coefficients; zeros for rows that are missing."""
     for k in range(GROUP):
         mean, rstd = np.float32(0.0), np.float32(0.0)
-        if k < count and args.per_column:
-            rstd = np.float32(1.0)
-        elif k < count:
+        if k < count:
             mean, rstd = load_statistic(args.mean, row + k), load_statistic(args.rstd, row + k)
         # Threads that share a row's columns all write this: never anything else in between.
         found = coefficients + k
@@ -223,7 +221,6 @@ def sum_part(
         _point_rows(args.x, row, count, column, rows.x, zeros)
         rows.weight, rows.sums = args.weight + 4 * column, sums + (column - first) // SEGMENT
         rows.dw, rows.db = dw + 8 * column, db + 8 * column
-        rows.mean, rows.rstd = args.mean.address + 4 * column, args.rstd.address + 4 * column
         columns = min(size, last - column)
         call_pointer(kernel, rows, 0, columns, columns)
 

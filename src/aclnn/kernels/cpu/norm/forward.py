@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from operator import add
 from struct import Struct
 from typing import Annotated, Any
 
@@ -82,31 +81,25 @@ _args_at, _ARGS_BYTES = pointer_to(ForwardArgs), ctypes.sizeof(ForwardArgs)
 _ADDRESSES = Struct("8q")
 
 
-def row_moment(term: Any, combine: Any = add, start: float = 0.0) -> Any:
-    """A function (row, n, origin) of compiled code: the terms of a row's elements combined in sixteen float64 lanes.
-
-    Args:
-        term: a function of float64 lanes and an origin.
-        combine: of two of its results; the lanes are left to the caller, as for ``doubles.sum_of``.
-        start: what every lane begins with.
-    """
-    term, combine = register_jitable(term), combine if combine is add else register_jitable(combine)
+def _row_moment(term: Any) -> Any:
+    """A function (row, n, origin) of compiled code: the sum of the terms, of float64 lanes and an origin, in lanes."""
+    term = register_jitable(term)
 
     @register_jitable
     def moment(row: int, n: int, origin: float) -> Any:
-        total, rest = widen(start), n % LANES
+        total, rest = widen(0.0), n % LANES
         for at in range(row, row + 4 * (n - rest), 4 * LANES):
-            total = combine(total, term(widen(load_float32(at)), origin))
+            total = total + term(widen(load_float32(at)), origin)
         if rest:
             last = term(widen(load_float32_part(row + 4 * (n - rest), rest)), origin)
-            total = select(first_lanes(rest), combine(total, last), total)
+            total = select(first_lanes(rest), total + last, total)
         return total
 
     return moment
 
 
-_values = row_moment(lambda value, origin: value)
-_squares = row_moment(lambda value, origin: (value - origin) * (value - origin))
+_values = _row_moment(lambda value, origin: value)
+_squares = _row_moment(lambda value, origin: (value - origin) * (value - origin))
 
 
 @register_jitable

@@ -155,7 +155,7 @@ def _prefetch_ahead(dy_at: int, x_at: int) -> None:
 
 
 def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
-    _, wants_dw, wants_db, centred, *_ = spec
+    _, wants_dw, wants_db, centred = spec
     standardize = standardizer(centred)
     load_dy, load_x, dy_size, x_size = dy.load, x.load, dy.size, x.size
 
@@ -306,7 +306,7 @@ def short_rows(dy: Element, x: Element, dx: Element, spec: NormSpec, policy: str
     It ends before what is no whole batch, or one out of the ordinary. What remains of a row behind whole vectors is
     read as a whole one: what follows it has weight 0, and its terms of dw and db are beyond the last column.
     """
-    _, wants_dw, wants_db, centred, *_ = spec
+    _, wants_dw, wants_db, centred = spec
     sum_batch, set_coefficients, write_batch = _sums(dy, x, spec), _limits(dy), _writes(dy, x, dx, policy, centred)
 
     def run(arguments: int, counter: int, rows: int, stop: int) -> None:

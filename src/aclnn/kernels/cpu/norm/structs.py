@@ -49,15 +49,11 @@ class NormSpec(NamedTuple):
     db: bool
     centred: bool = True
     """False for RMSNorm: x̂ = x·rstd, and dx has no c1."""
-    per_column: bool = False
-    """Mean and rstd are those of columns, as in BatchNorm; without dx, and contiguous float32."""
-    of_x: bool = False
-    """The moments of x alone, x̂ standing for dy: Σx̂² for dw and Σx̂ for db are what statistics of columns take."""
 
     @property
     def x(self) -> bool:
         """True if x is read."""
-        return self.dx or self.dw or self.of_x
+        return self.dx or self.dw
 
 
 class Element(NamedTuple):
@@ -189,9 +185,6 @@ class RowArgs(ctypes.Structure):
     dw: Int64
     """Address of float64 sums, as ``db``."""
     db: Int64
-    mean: Int64
-    """Address of float32 of the columns, as ``rstd``, where they are not a row's."""
-    rstd: Int64
     n: Int64
     """Columns of the whole row."""
 
@@ -215,8 +208,6 @@ class BlockArgs(ctypes.Structure):
     """Bytes from the workspace to the partial sums of dw and db, as the two that follow."""
     sums_at: Int64
     coefficients_at: Int64
-    per_column: Int64
-    """As in ``NormSpec``."""
     copies_weight: Int64
     """1 if ``weight`` is a float32 copy at the start of the workspace."""
     weight: Int64
