@@ -202,6 +202,8 @@ class NormPlan:
             return made("sum_rows", (*spec, checked), partial(sum_rows, element, element, spec, checked))
 
         args.sum_rows = made_sums(spec, checked)
+        if self._packed:
+            args.tiles = address_of(_driver("tiles"))
         if not spec.dx:
             return
         if not checked:
@@ -299,6 +301,7 @@ _DRIVERS: dict[str, Callable[[], Callable[..., Any]]] = {
     "batches": batches.batches,
     "finish": blocks.finish,
     "prepare": blocks.preparation,
+    "tiles": blocks.tiles,
 }
 
 

@@ -89,7 +89,7 @@ def _do_part(args: Any, own: Any, phase: int, begin: int, end: int, rows: Any, z
             for row in range(first, last):
                 write_part(own, row, column, columns, args.coefficients + (row - args.batch), rows)
             if args.packed:
-                return_tile(args, own, first, last - first, column, columns)
+                return_tile(args, own)
 
 
 def batches() -> Kernel:

@@ -119,42 +119,54 @@ def take_room(args: Any, own: Any) -> Any:
 
 
 @register_jitable
-def _place(tile: Any, at: int, row: int, column: int, columns: int) -> None:
-    """Say that rows and columns, from these on, are in memory at ``at``."""
-    pitch = columns * tile.itemsize
-    tile.row_step, tile.address = pitch, at - row * pitch - column * tile.itemsize
+def _place(tile: Any, own: Any, at: int) -> None:
+    """Say that a thread's rows and columns are in memory at ``at``."""
+    pitch = own.tile_width * tile.itemsize
+    tile.row_step, tile.address = pitch, at - own.tile_row * pitch - own.tile_column * tile.itemsize
 
 
 @register_jitable
-def _fetch(args: Any, tensor: Any, at: int, row: int, rows: int, column: int, columns: int, raw: int) -> None:
-    """Gather rows and columns at ``at``, if need be by way of ``raw`` and widened to float32."""
-    if tensor.dtype == args.tile_dtype:
-        move_tile(tensor, 0, row, rows, column, columns, at)
-    else:
-        move_tile(tensor, 0, row, rows, column, columns, raw)
+def _fetch(args: Any, own: Any, tensor: Any, at: int, raw: int) -> None:
+    """Gather a thread's rows and columns at ``at``, if need be by way of ``raw`` and widened to float32."""
+    rows, columns, widens = own.tile_height, own.tile_width, tensor.dtype != args.tile_dtype
+    move_tile(tensor, 0, own.tile_row, rows, own.tile_column, columns, raw if widens else at)
+    if widens:
         widen_all(tensor.dtype, raw, rows * columns, at)
 
 
+def tiles() -> Kernel:
+    """The kernel that fills a thread's tiles of dy and x or, if ``scatters``, writes that of dx to where it belongs."""
+
+    def run(arguments: int, thread: int, scatters: int, end: int) -> None:
+        args, own = block_args_at(arguments), block_args_at(thread)
+        size = (own.room_bytes // 4) & -64
+        dy_at, x_at, dx_at, raw = own.room, own.room + size, own.room + 2 * size, own.room + 3 * size
+        if scatters:
+            if args.dx.dtype != args.tile_dtype:
+                narrow_all(args.dx.dtype, dx_at, own.tile_height * own.tile_width, raw)
+                dx_at = raw
+            move_tile(args.dx, 1, own.tile_row, own.tile_height, own.tile_column, own.tile_width, dx_at)
+        else:
+            _fetch(args, own, args.dy, dy_at, raw)
+            _fetch(args, own, args.x, x_at, raw)
+            _place(own.dy, own, dy_at)
+            _place(own.x, own, x_at)
+            _place(own.dx, own, dx_at)
+
+    return run
+
+
 @register_jitable
-def fetch_tile(args: Any, tile: Any, row: int, rows: int, column: int, columns: int) -> None:
+def fetch_tile(args: Any, own: Any, row: int, rows: int, column: int, columns: int) -> None:
     """Bring rows and columns of dy and x into a thread's tiles, and place the tile of dx."""
-    room, size = tile.room, (tile.room_bytes // 4) & -64
-    _fetch(args, args.dy, room, row, rows, column, columns, room + 3 * size)
-    _fetch(args, args.x, room + size, row, rows, column, columns, room + 3 * size)
-    _place(tile.dy, room, row, column, columns)
-    _place(tile.x, room + size, row, column, columns)
-    _place(tile.dx, room + 2 * size, row, column, columns)
+    own.tile_row, own.tile_height, own.tile_column, own.tile_width = row, rows, column, columns
+    call_pointer(args.tiles, args, own, 0, 1)
 
 
 @register_jitable
-def return_tile(args: Any, tile: Any, row: int, rows: int, column: int, columns: int) -> None:
+def return_tile(args: Any, own: Any) -> None:
     """Write a thread's tile of dx to where it belongs."""
-    size = (tile.room_bytes // 4) & -64
-    at = tile.room + 2 * size
-    if args.dx.dtype != args.tile_dtype:
-        narrow_all(args.dx.dtype, at, rows * columns, at + size)
-        at += size
-    move_tile(args.dx, 1, row, rows, column, columns, at)
+    call_pointer(args.tiles, args, own, 1, 1)
 
 
 @register_jitable(forceinline=True)
@@ -317,7 +329,7 @@ def blocks() -> Kernel:
                     fetch_tile(args, own, first, last - first, 0, n)
                 _do_rows(own, first, last, 0 if packed else args.m - last, group, rows, one, batch, dw, db)
                 if packed and args.write_row:
-                    return_tile(args, own, first, last - first, 0, n)
+                    return_tile(args, own)
             if not alone:
                 _look_for_overflow(args, dw, size)
             elif block:

@@ -243,6 +243,14 @@ class BlockArgs(ctypes.Structure):
     tile_segments: Int64
     tile_dtype: Int64
     tile_itemsize: Int64
+    tiles: Int64
+    """Address of the kernel that fills and empties tiles."""
+    tile_row: Int64
+    """The first row in a thread's tile, as ``tile_column``."""
+    tile_height: Int64
+    """Rows in a thread's tile, as ``tile_width`` columns."""
+    tile_column: Int64
+    tile_width: Int64
     room: Int64
     """Address of memory for each thread's tiles."""
     room_bytes: Int64
