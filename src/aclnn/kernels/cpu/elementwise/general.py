@@ -30,6 +30,7 @@ from aclnn.kernels.cpu.simd.memory import (
     copy,
     copy_in,
     copy_out,
+    first_lanes,
     load_each_bfloat16,
     load_each_float16,
     store_rounded_bfloat16,
@@ -81,6 +82,7 @@ _NAMES = WORDS | {
     "copy_in": copy_in,
     "copy_out": copy_out,
     "finish_streams": finish_streams,
+    "first_lanes": first_lanes,
     "float64": np.float64,
     "inf": math.inf,
     "lane": lane,
@@ -90,6 +92,7 @@ _NAMES = WORDS | {
     "load_one_float64": load_one_float64,
     "nan": math.nan,
     "operands_at": pointer_to(Operands),
+    "select": vector.select,
     "side_by_side": side_by_side,
     "stack_alloc": stack_alloc,
     "widen": widen,
@@ -185,11 +188,14 @@ class Source:
         self(f"copy_out({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
 
     @contextmanager
-    def stretch(self, read: Sequence[Elements], written: Sequence[Elements], streams: bool) -> Iterator[None]:
+    def stretch(
+        self, read: Sequence[Elements], written: Sequence[Elements], streams: bool, found: Sequence[str] = ()
+    ) -> Iterator[None]:
         """Loop over the elements from the first up to ``end``; what is added meanwhile computes the results.
 
-        There the first ``limit`` lanes count, from element ``at + i`` on. Up to the first output's first whole line,
-        where there is a ``policy``, whole vectors, what is left: parts of vectors go through a ``buffer``.
+        There the first ``limit`` lanes count, and in the vectors ``found`` others do not change. Up to the first
+        output's first whole line, where there is a ``policy``, whole vectors, what is left: parts of vectors go through
+        a ``buffer``.
         """
         operands = (*read, *written)
         size = written[0].dtype.itemsize if written else 1
@@ -213,6 +219,7 @@ class Source:
                 self(*(f"{part} = buffer + {room * k}" for k, part in enumerate(parts)))
                 for one, place, part in zip(read, places, parts, strict=False):
                     self.bring(one.dtype, place, part, "count")
+            self(*(f"before_{name} = {name}" for name in found))
             with self.block(f"for i in range(0, count, {self.lanes}):"):
                 for (value, dtype, _), place in zip(read, here, strict=False):
                     self(f"place = {place}")
@@ -230,6 +237,7 @@ class Source:
                         self.store("rounded", dtype, "place")
             with self.block("if not whole:"):
                 self("pass")
+                self(*(f"{name} = select(first_lanes(limit), {name}, before_{name})" for name in found))
                 for one, place, part in zip(written, places[len(read) :], parts[len(read) :], strict=True):
                     self.take_back(one.dtype, part, place, "count")
             self("at += count")

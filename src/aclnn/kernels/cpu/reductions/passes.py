@@ -3,15 +3,17 @@
 A reduction needs every element of the row before anything can depend on it, so there are as many passes as reductions
 depend on one another, or one more where elements of the result depend on the last. What depends on the row alone is
 computed between passes, once a row, and kept in its state; what depends on elements is computed again in each pass that
-needs it, which is cheaper than keeping it.
+needs it, which is cheaper than keeping it but for slow words such as ``exp``.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from aclnn.kernels.trace import REDUCTIONS, Program, Step
 
+_SLOW = tuple(f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc"))
 _CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
 
 
@@ -24,6 +26,7 @@ class Passes:
         rows: those that do not, and other numbers.
         results: the variables that are wanted for each element.
         of_rows: the variables that are wanted for each row.
+        keeps: whether results of slow words are kept from one pass for the next.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Passes:
         rows: Sequence[str],
         results: Sequence[str],
         of_rows: Sequence[str],
+        keeps: bool,
     ) -> None:
         self._steps, self._elements, self.results = program.steps, tuple(elements), tuple(results)
         needed = {*results, *of_rows}
@@ -67,6 +71,16 @@ class Passes:
             self.stages.append((known, computed))
             known += computed
             self.states.append(known)
+        self.kept: list[tuple[str, ...]] = [()] * self.count
+        """The variables of elements that each pass keeps for later ones."""
+        slow = [[step.result for step in self.terms(number) if step.template in _SLOW] for number in range(self.count)]
+        for number in range(self.count if keeps else 0):
+            again, before = {*itertools.chain(*slow[number + 1 :])}, self.given(number)
+            self.kept[number] = tuple(name for name in slow[number] if name in again and name not in before)
+
+    def given(self, number: int) -> tuple[str, ...]:
+        """Return the variables of elements that passes before this one have kept."""
+        return tuple(itertools.chain(*self.kept[:number]))
 
     def between(self, number: int) -> list[Step]:
         """Return what computes, before a pass or after the last, what follows from a row's state."""
@@ -77,7 +91,7 @@ class Passes:
         wanted = [step.operands[0] for step in self.reductions[number]]
         if number == self.count - 1:
             wanted += self.results
-        return self._needed((*self._elements, *self.states[number]), wanted)
+        return self._needed((*self._elements, *self.states[number], *self.given(number)), wanted)
 
     def _needed(self, given: Iterable[str], wanted: Iterable[str]) -> list[Step]:
         names, needed = {*given}, list[Step]()

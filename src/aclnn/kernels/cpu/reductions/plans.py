@@ -298,6 +298,7 @@ class _Rows:
         self._targets = [numbered[id(output)] for _, output in (*written, *row_outputs)]
         self._totals = [numbered[id(one.output)] for one in self._sums]
 
+        keeps = columns * 8 * ((WIDE if wide else 1) * LANES if across else 1) <= rows.KEPT
         number_names = [names[len(inputs) + place] for place in range(len(numbers))]
         passes = Passes(
             program,
@@ -305,6 +306,7 @@ class _Rows:
             (*number_names, COLUMNS, *of_rows),
             [result for result, _ in (*written, *sums)],
             [result for result, _ in row_outputs],
+            keeps,
         )
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
@@ -319,6 +321,7 @@ class _Rows:
             (*number_names, COLUMNS),
             across,
             wide,
+            keeps,
         )
         key = (program.digest, *map(str, types))
         name = f"rows-{program.name}-{'across' if across else 'along'}"

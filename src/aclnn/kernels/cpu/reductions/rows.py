@@ -8,7 +8,7 @@ threads gives the same bits.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Annotated, Any, NamedTuple
@@ -17,8 +17,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
 from aclnn.kernels.cpu.reductions.passes import Passes
 from aclnn.kernels.cpu.simd.doubles import larger, largest_of, load_doubles, store_doubles, sum_of
-from aclnn.kernels.cpu.simd.memory import first_lanes
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE, select
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to, store_one_float64
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import REDUCTIONS
@@ -26,6 +25,8 @@ from aclnn.kernels.trace import REDUCTIONS
 _VECTOR = LANES * 8
 PADDED = WIDE * _VECTOR
 """Bytes of which a partial sum's room is a multiple."""
+KEPT = 1 << 17
+"""Bytes of a variable that is kept from one pass for the next, at most."""
 
 
 @declared
@@ -74,11 +75,9 @@ class RowCall(ctypes.Structure):
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "call_at": pointer_to(RowCall),
-    "first_lanes": first_lanes,
     "larger": larger,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
-    "select": select,
     "store_doubles": store_doubles,
     "store_one_float64": store_one_float64,
     "sum_of": sum_of,
@@ -110,6 +109,8 @@ class Types(NamedTuple):
     """Lanes run across rows, not along them."""
     wide: bool
     """A wide vector is computed at a time."""
+    keeps: bool
+    """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
 
 
 class _Kind(NamedTuple):
@@ -157,7 +158,8 @@ class _Rows(Source):
     def part(self) -> Any:
         """Make the function of a chunk of tasks."""
         operands, together = self._operands, self.lanes if self._across else 1
-        buffers = max(1, len(self._vectors) + len(self._written))
+        kept = self._passes.given(self._passes.count)
+        buffers = max(1, len(self._vectors) + len(self._written) + 2 * len(self._sums) + len(kept))
         most = max(map(len, self._passes.reductions), default=0)
         with self.block("def part(at, first, last):"):
             self(
@@ -166,6 +168,7 @@ class _Rows(Source):
                 f"places, here = addresses_at(stack_alloc({8 * operands})), addresses_at(stack_alloc({8 * operands}))",
                 f"buffer = stack_alloc({self._room * buffers})",
             )
+            self(*(f"kept_{name} = stack_alloc({KEPT + PADDED})" for name in kept))
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
@@ -275,20 +278,47 @@ class _Rows(Source):
                 alike = [f"(address({first}) - address({other.first})) & {LINE - 1} == 0" for other in written[1:]]
                 whole = f"address({first}) & {written[0].dtype.itemsize - 1} == 0"
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
-            with self.stretch(self._vectors, written, streams):
+            brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
+            terms = [
+                (f"found{k}", self._term(number, step.operands[0]), _KINDS[step.template])
+                for k, step in enumerate(reductions)
+            ]
+            terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals]
+            read = [
+                *self._needed(number),
+                *brought,
+                *(Elements(f"sum{k}", DataType.DOUBLE, f"place{k}") for k, _ in sums),
+            ]
+            written = [
+                *written,
+                *kept,
+                *(Elements(f"sum{k} + {self._term(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
+            ]
+            with self.stretch(read, written, streams, () if self._wide else [found for found, *_ in terms]):
                 self._terms(number)
-                for k, step in enumerate(reductions):
-                    self._accumulate(f"found{k}", self._term(number, step.operands[0]), _KINDS[step.template])
-                for k, name in totals:
-                    self._accumulate(f"own{k}", self._term(number, name), _SUM)
-                for k, name in sums:
-                    for q, part in enumerate(self._limited(self._term(number, name), _SUM)):
-                        slot = f"place{k} + (8 * (at + i) + {_VECTOR * q})"
-                        self(f"store_doubles({slot}, load_doubles({slot}) + {part})")
+                for found, value, kind in terms:
+                    parts = self._limited(value, kind) if self._wide else [f"{self.splat}({value})"]
+                    self(*(f"{found} = {kind.combine.format(found, part)}" for part in parts))
             for k, _ in totals:
                 self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of(own{k}))")
         for k, step in enumerate(reductions):
             self(f"{step.result} = widen({_KINDS[step.template].of_lanes.format(f'found{k}')})")
+
+    def _needed(self, number: int) -> list[Elements]:
+        """Return the inputs side by side that a pass needs."""
+        used = {name for step in self._passes.terms(number) for name in step.operands}
+        used |= {step.operands[0] for step in self._passes.reductions[number]}
+        if number == self._passes.count - 1:
+            used |= {*self._passes.results}
+        return [one for one in self._vectors if one.value in used]
+
+    def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
+        """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
+        size = self._row_bytes if self._across else DataType.DOUBLE.itemsize
+        return [
+            Elements(self._term(number, name), DataType.DOUBLE, f"(kept_{name} + run * walk.run * {size})")
+            for name in names
+        ]
 
     def _limited(self, value: str, kind: _Kind, limit: str = "limit") -> list[str]:
         """Name the vectors of lanes, those from the limit on replaced by what a reduction starts from."""
@@ -297,15 +327,12 @@ class _Rows(Source):
             for q, part in enumerate(self.vectors(f"{self.splat}({value})"))
         ]
 
-    def _accumulate(self, found: str, value: str, kind: _Kind) -> None:
-        """Combine the lanes that count with an accumulator."""
-        self(*(f"{found} = {kind.combine.format(found, part)}" for part in self._limited(value, kind)))
-
     def _across_rows(self, number: int) -> None:
         """Pass over as many rows as there are lanes."""
         reductions = self._passes.reductions[number]
         written, totals, sums = self._results(number)
-        operands, room = (*self._vectors, *written), self._room
+        read, room = self._needed(number), self._room
+        operands = (*read, *written)
         for k, step in enumerate(reductions):
             with self.block(f"for slot in range({k * self._totals_bytes}, {(k + 1) * self._totals_bytes}, {_VECTOR}):"):
                 self(f"store_doubles(totals + slot, widen({_KINDS[step.template].start}))")
@@ -314,12 +341,16 @@ class _Rows(Source):
             self(*(f"part{k} = {one.first}" for k, one in enumerate(operands)))
             with self.block(f"if width < {self.lanes}:"):
                 self("pass", *(f"part{k} = buffer + {room * k}" for k in range(len(operands))))
-                for k, (_, dtype, place) in enumerate(self._vectors):
-                    self.bring(dtype, place, f"part{k}", "width")
-            for k, (name, dtype, _) in enumerate(self._vectors):
-                self.load(name, dtype, f"part{k}")
+                for k, one in enumerate(read):
+                    self.bring(one.dtype, one.first, f"part{k}", "width")
+            for k, one in enumerate(read):
+                self.load(one.value, one.dtype, f"part{k}")
             self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place in self._splats))
+            for value, dtype, first in self._kept(number, self._passes.given(number)):
+                self.load(value, dtype, f"{first} + j * {self._row_bytes}")
             self._terms(number)
+            for value, dtype, first in self._kept(number, self._passes.kept[number]):
+                self.store(value, dtype, f"{first} + j * {self._row_bytes}")
             self(f"residue = totals + (j & {LANES - 1}) * {self._row_bytes}")
             for k, step in enumerate(reductions):
                 value = f"{self.splat}({self._term(number, step.operands[0])})"
@@ -327,12 +358,12 @@ class _Rows(Source):
                     slot = f"residue + {k * self._totals_bytes + q * _VECTOR}"
                     combined = _KINDS[step.template].combine.format(f"load_doubles({slot})", part)
                     self(f"store_doubles({slot}, {combined})")
-            for k, (name, dtype, _) in enumerate(written, len(self._vectors)):
+            for k, (name, dtype, _) in enumerate(written, len(read)):
                 self(f"rounded = rounded_{dtype.name}({self.splat}({name}))")
                 self.store("rounded", dtype, f"part{k}")
             if written:
                 with self.block(f"if width < {self.lanes}:"):
-                    for k, (_, dtype, place) in enumerate(written, len(self._vectors)):
+                    for k, (_, dtype, place) in enumerate(written, len(read)):
                         self.take_back(dtype, f"part{k}", place, "width")
             for k, name in (*totals, *sums):
                 self(f"sum{k} = load_one_float64(place{k})")
