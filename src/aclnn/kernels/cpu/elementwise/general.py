@@ -46,23 +46,32 @@ from aclnn.kernels.trace import Step, trace
 LINE = 64
 
 
-@register_jitable
-def _narrow_for_bfloat16(value: Any) -> Any:
-    """Float64 lanes as float32 that round to the bfloat16 next to them.
+def _narrow_for(digits: int, halfway: int) -> Any:
+    """Float64 lanes as float32 that round to the 16-bit numbers next to them.
 
-    The nearest ones do unless one looks halfway between two bfloat16, which takes 2^16 numbers to happen by chance.
+    The nearest ones do unless one looks halfway between two such numbers, which takes thousands of numbers to happen by
+    chance.
+
+    Args:
+        digits: the mask of bits by which to tell.
+        halfway: what these are halfway.
     """
-    nearest = narrow(value)
-    if any_lane((bits(nearest) & 0xFFFF) == 0x8000):
-        return narrow_to_odd(value)
-    return nearest
+
+    @register_jitable
+    def narrowed(value: Any) -> Any:
+        nearest = narrow(value)
+        if any_lane((bits(nearest) & digits) == halfway):
+            return narrow_to_odd(value)
+        return nearest
+
+    return narrowed
 
 
 _ROUNDINGS = {
     DataType.DOUBLE: widen,
     DataType.FLOAT: narrow,
-    DataType.FLOAT16: narrow_to_odd,
-    DataType.BF16: _narrow_for_bfloat16,
+    DataType.FLOAT16: _narrow_for(0xFFF, 0),  # also where the nearest ones are subnormal
+    DataType.BF16: _narrow_for(0xFFFF, 0x8000),
 }
 """Float64 lanes as those to store as a data type."""
 _FORMATS = FORMATS | {
