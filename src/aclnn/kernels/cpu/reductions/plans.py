@@ -141,20 +141,23 @@ class _NotWalkableError(Exception):
 class _Walked:
     """A tensor of a plan as the kernel walks it: itself, or a dense copy."""
 
-    def __init__(self, operand: Operand, extents: tuple[int, ...], last: int | None, written: bool = False) -> None:
+    def __init__(
+        self, operand: Operand, extents: tuple[int, ...], last: int | None, apart: bool, written: bool = False
+    ) -> None:
         """Describe a tensor.
 
         Args:
             operand: the tensor.
             extents: its own along the axes.
             last: the axis along which lanes run; None for an operand of rows, whose steps may be any.
+            apart: lanes need not be side by side.
             written: an output, whose elements may not coincide.
         """
         self.dtype, layout = operand.layout.dtype, operand.layout
         self.span = layout.span
         found = _strides(layout, extents)
         self.copies = found is None or (written and not layout.distinct)
-        if found is not None and last is not None and extents[last] > 1:
+        if found is not None and last is not None and extents[last] > 1 and not apart:
             self.copies |= found[last] not in ((1,) if written else (0, 1))
         self.strides = _dense(extents, last) if self.copies or found is None else found
         self.nbytes = _room(math.prod(extents) * self.dtype.itemsize) if self.copies else 0
@@ -281,12 +284,13 @@ class _Rows:
         self._tasks = segments * math.prod(axes.extents[axis] for axis in outer)
 
         # Operands in the kernel's order.
-        walked = {name: _Walked(operand, extents[id(operand)], lane) for name, operand in of_elements.items()}
+        apart = across and columns <= SHORT
+        walked = {name: _Walked(operand, extents[id(operand)], lane, apart) for name, operand in of_elements.items()}
         splats = [name for name, one in walked.items() if lane is None or one.strides[lane] == 0]
         vectors = [name for name in walked if name not in splats]
-        walked |= {name: _Walked(operand, extents[id(operand)], None) for name, operand in of_rows.items()}
-        self._written = [_Walked(output, extents[id(output)], lane, written=True) for _, output in written]
-        self._written += [_Walked(output, extents[id(output)], None, written=True) for _, output in row_outputs]
+        walked |= {name: _Walked(operand, extents[id(operand)], None, apart) for name, operand in of_rows.items()}
+        self._written = [_Walked(output, extents[id(output)], lane, apart, written=True) for _, output in written]
+        self._written += [_Walked(output, extents[id(output)], None, apart, written=True) for _, output in row_outputs]
         sums = [(result, _Sum(output, axes, outer, segments)) for result, output in summed]
         totals = [pair for pair in sums if across or run not in pair[1].kept]
         sums = [*totals, *(pair for pair in sums if pair not in totals)]
@@ -299,6 +303,8 @@ class _Rows:
         self._totals = [numbered[id(one.output)] for one in self._sums]
 
         keeps = columns * 8 * ((WIDE if wide else 1) * LANES if across else 1) <= rows.KEPT
+        elements = [*(walked[name] for name in vectors), *self._written[: len(written)]]
+        apart &= any(lane is not None and one.strides[lane] != 1 for one in elements)
         number_names = [names[len(inputs) + place] for place in range(len(numbers))]
         passes = Passes(
             program,
@@ -321,6 +327,7 @@ class _Rows:
             (*number_names, COLUMNS),
             across,
             wide,
+            apart,
             keeps,
         )
         key = (program.digest, *map(str, types))

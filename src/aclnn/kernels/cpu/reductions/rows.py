@@ -109,6 +109,8 @@ class Types(NamedTuple):
     """Lanes run across rows, not along them."""
     wide: bool
     """A wide vector is computed at a time."""
+    apart: bool
+    """Lanes may be apart in memory."""
     keeps: bool
     """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
 
@@ -138,7 +140,8 @@ class _Rows(Source):
 
     def __init__(self, passes: Passes, types: Types) -> None:
         super().__init__(types.wide)
-        self._passes, self._numbers, self._across = passes, types.numbers, types.across
+        self._passes, self._numbers = passes, types.numbers
+        self._across, self._apart = types.across, types.apart
         self._spread = types.wide and not types.across
         """A row's variables are vectors, elements wide ones."""
         number = count()
@@ -172,6 +175,11 @@ class _Rows(Source):
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
+                self(*(f"apart{k} = walk.steps[{k}].row" for k in range(operands if self._apart else 0)))
+                # Partial sums that no element goes to are left out, of the tree too.
+                self("residues = 1")
+                with self.block(f"while residues < min(walk.run, {LANES}):"):
+                    self("residues *= 2")
             in_lanes = self.splat if self._across else "widen"
             for k, name in enumerate(self._numbers):
                 self(f"{name} = {in_lanes}(load_one_float64(walk.numbers + {8 * k}))")
@@ -334,17 +342,22 @@ class _Rows(Source):
         read, room = self._needed(number), self._room
         operands = (*read, *written)
         for k, step in enumerate(reductions):
-            with self.block(f"for slot in range({k * self._totals_bytes}, {(k + 1) * self._totals_bytes}, {_VECTOR}):"):
-                self(f"store_doubles(totals + slot, widen({_KINDS[step.template].start}))")
+            with self.block(f"for slot in range(0, residues * {self._row_bytes}, {_VECTOR}):"):
+                self(f"store_doubles(totals + {k * self._totals_bytes} + slot, widen({_KINDS[step.template].start}))")
+        steps = [f"step{k}" if self._apart else "" for k in range(len(operands))]
         with self._runs(), self.block("for j in range(walk.run):"):
             self(*(f"place{k} = here[{k}] + j * walk.steps[{k}].column" for k in range(self._operands)))
             self(*(f"part{k} = {one.first}" for k, one in enumerate(operands)))
+            if self._apart:
+                self(*(f"step{k} = {self._step(one)}" for k, one in enumerate(operands)))
             with self.block(f"if width < {self.lanes}:"):
                 self("pass", *(f"part{k} = buffer + {room * k}" for k in range(len(operands))))
                 for k, one in enumerate(read):
-                    self.bring(one.dtype, one.first, f"part{k}", "width")
+                    self._bring(one, f"part{k}")
+                if self._apart:
+                    self(*(f"step{k} = {one.dtype.itemsize}" for k, one in enumerate(operands)))
             for k, one in enumerate(read):
-                self.load(one.value, one.dtype, f"part{k}")
+                self.load(one.value, one.dtype, f"part{k}", steps[k])
             self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place in self._splats))
             for value, dtype, first in self._kept(number, self._passes.given(number)):
                 self.load(value, dtype, f"{first} + j * {self._row_bytes}")
@@ -360,11 +373,11 @@ class _Rows(Source):
                     self(f"store_doubles({slot}, {combined})")
             for k, (name, dtype, _) in enumerate(written, len(read)):
                 self(f"rounded = rounded_{dtype.name}({self.splat}({name}))")
-                self.store("rounded", dtype, f"part{k}")
+                self.store("rounded", dtype, f"part{k}", step=steps[k])
             if written:
                 with self.block(f"if width < {self.lanes}:"):
-                    for k, (_, dtype, place) in enumerate(written, len(read)):
-                        self.take_back(dtype, f"part{k}", place, "width")
+                    for k, one in enumerate(written, len(read)):
+                        self._bring(one, f"part{k}", back=True)
             for k, name in (*totals, *sums):
                 self(f"sum{k} = load_one_float64(place{k})")
                 for part in self._limited(self._term(number, name), _SUM, "width"):
@@ -374,9 +387,26 @@ class _Rows(Source):
             self._combine_residues(f"totals + {k * self._totals_bytes}", _KINDS[step.template])
             self.load(step.result, DataType.DOUBLE, f"totals + {k * self._totals_bytes}")
 
+    def _step(self, one: Elements) -> str:
+        """Name the bytes from an operand's row to the next."""
+        return one.first.replace("place", "apart")
+
+    def _bring(self, one: Elements, part: str, back: bool = False) -> None:
+        """Copy the elements of less rows than there are lanes side by side, or back from there."""
+        dtype, place = one.dtype, one.first
+        if not self._apart:
+            if back:
+                self.take_back(dtype, part, place, "width")
+            else:
+                self.bring(dtype, place, part, "width")
+            return
+        with self.block("for k in range(width):"):
+            pair = f"{part} + k * {dtype.itemsize}", f"{place} + k * {self._step(one)}"
+            self(f"copy({', '.join(reversed(pair) if back else pair)}, {dtype.itemsize})")
+
     def _combine_residues(self, totals: str, kind: _Kind) -> None:
         """Combine the accumulators of every lane by halves, as those of a row are: lane by lane the same tree."""
-        self(f"half = {self._totals_bytes // 2}")
+        self(f"half = residues * {self._row_bytes // 2}")
         with self.block(f"while half >= {self._row_bytes}:"):
             with self.block(f"for slot in range(0, half, {_VECTOR}):"):
                 pair = f"load_doubles({totals} + slot)", f"load_doubles({totals} + slot + half)"
