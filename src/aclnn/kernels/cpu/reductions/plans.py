@@ -214,6 +214,91 @@ class _Sum:
         write(self.output.layout, address, total)
 
 
+Named = tuple[str, Operand]
+"""A variable of the program and its tensor."""
+
+
+class _Program:
+    """The program of a formula, and its tensors by what they are to a row."""
+
+    def __init__(
+        self,
+        formula: Formula,
+        inputs: Sequence[Operand | float],
+        outputs: Sequence[Operand | None],
+        axes: _Axes,
+        numbers: int,
+    ) -> None:
+        fixed = tuple((place, given) for place, given in enumerate(inputs) if not isinstance(given, Operand))
+        self.traced = trace(formula, len(inputs) + numbers, fixed)
+        self.numbers = tuple(f"x{len(inputs) + place}" for place in range(numbers))
+        given = [(f"x{place}", operand) for place, operand in enumerate(inputs) if isinstance(operand, Operand)]
+        results = zip(self.traced.results, outputs, strict=True)
+        wanted = [(result, output) for result, output in results if output is not None]
+        self.extents = {id(operand): axes.extents_of(operand) for _, operand in (*given, *wanted)}
+        """Along the axes."""
+
+        def differs(operand: Operand) -> bool:
+            """Return true if an operand differs along a row."""
+            return any(self.extents[id(operand)][axis] > 1 for axis in axes.columns)
+
+        self.of_elements: list[Named] = [pair for pair in given if differs(pair[1])]
+        self.of_rows: list[Named] = [pair for pair in given if not differs(pair[1])]
+        self.summed: list[Named] = [pair for pair in wanted if pair[1].summed]
+        self.written: list[Named] = [pair for pair in wanted if not pair[1].summed and differs(pair[1])]
+        self.row_outputs: list[Named] = [pair for pair in wanted if not pair[1].summed and not differs(pair[1])]
+        for _, output in (*self.written, *self.row_outputs):
+            full = (*axes.rows, *(axes.columns if differs(output) else ()))
+            if math.prod(self.extents[id(output)]) != math.prod(axes.extents[axis] for axis in full):
+                raise _NotWalkableError
+        self.inputs = {name: place for place, (name, _) in enumerate(given)}
+        """Places of tensors among those given, by name."""
+        self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
+
+
+class _Lanes:
+    """How lanes run, along rows or across them, and which rows make a task."""
+
+    def __init__(self, axes: _Axes, program: _Program) -> None:
+        extents, summed = program.extents, program.summed
+        self.run = axes.columns[-1] if axes.columns else None
+        """The axis of a run."""
+        self.along = axes.columns[:-1]
+        """The axes of a row's runs."""
+        self.columns = math.prod(axes.extents[axis] for axis in axes.columns)
+        kept = {axis for _, output in summed for axis in axes.rows if extents[id(output)][axis] > 1}
+        free = [axis for axis in axes.rows if axis not in kept]
+        unit = dict.fromkeys(range(len(axes.extents)), 0)
+        for _, operand in (*program.of_elements, *program.written):
+            for axis, stride in enumerate(_strides(operand.layout, extents[id(operand)]) or ()):
+                unit[axis] += stride == 1
+        beside = max(free, key=lambda axis: (unit[axis], axis), default=None)
+        if summed:
+            beside = free[-1] if free else None
+        across = self.columns <= SHORT
+        if not summed and self.run is not None and beside is not None:
+            across |= unit[beside] > unit[self.run]
+        across &= beside is not None and self.run is not None and axes.extents[beside] >= LANES
+        self.beside, self.across, self.axis = beside, across, beside if across else self.run
+        self.outer = [axis for axis in axes.rows if axis != beside]
+        everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
+        self.wide = target.has_wide_registers() and (everywhere or not across)
+        self.apart = across and self.columns <= SHORT
+        """Lanes need not be side by side."""
+        self.keeps = self.columns * 8 * ((WIDE if self.wide else 1) * LANES if across else 1) <= rows.KEPT
+
+        self.extent = 1 if beside is None else axes.extents[beside]
+        if summed:
+            segments = max(1, min(MOST_SUMS, self.extent * self.columns // SUMMED))
+            block = -(-self.extent // segments)
+        else:
+            block = max(1, min(self.extent, TASK // max(1, self.columns)))
+        self.block = -(-block // _TOGETHER) * _TOGETHER if across else block
+        """Rows beside one another that make a task."""
+        self.segments = -(-self.extent // self.block)
+        self.tasks = self.segments * math.prod(axes.extents[axis] for axis in self.outer)
+
+
 class _Rows:
     """Rows of a formula (see ``aclnn.kernels.cpu.reductions.rows``)."""
 
@@ -225,173 +310,126 @@ class _Rows:
         axes: _Axes,
         numbers: tuple[float, ...],
     ) -> None:
-        fixed = tuple((place, given) for place, given in enumerate(inputs) if not isinstance(given, Operand))
-        program = trace(formula, len(inputs) + len(numbers), fixed)
-        names = {place: f"x{place}" for place in range(len(inputs) + len(numbers))}
-        given = {names[place]: operand for place, operand in enumerate(inputs) if isinstance(operand, Operand)}
-        wanted = [
-            (result, output) for result, output in zip(program.results, outputs, strict=True) if output is not None
-        ]
-        extents = {id(operand): axes.extents_of(operand) for operand in (*given.values(), *(o for _, o in wanted))}
+        program = _Program(formula, inputs, outputs, axes, len(numbers))
+        lanes = _Lanes(axes, program)
 
-        def differs(operand: Operand) -> bool:
-            """Return true if an operand differs along a row."""
-            return any(extents[id(operand)][axis] > 1 for axis in axes.columns)
+        def walked(pair: Named, lane: int | None, written: bool = False) -> tuple[str, _Walked]:
+            name, operand = pair
+            return name, _Walked(operand, program.extents[id(operand)], lane, lanes.apart, written)
 
-        of_elements = {name: operand for name, operand in given.items() if differs(operand)}
-        of_rows = {name: operand for name, operand in given.items() if name not in of_elements}
-        summed = [(result, output) for result, output in wanted if output.summed]
-        written = [(result, output) for result, output in wanted if not output.summed and differs(output)]
-        row_outputs = [(result, output) for result, output in wanted if not output.summed and not differs(output)]
-        for _, output in (*written, *row_outputs):
-            full = [axes.extents[axis] for axis in (*axes.rows, *(axes.columns if differs(output) else ()))]
-            if math.prod(extents[id(output)]) != math.prod(full):
-                raise _NotWalkableError
+        of_elements = [walked(pair, lanes.axis) for pair in program.of_elements]
+        splats = [(name, one) for name, one in of_elements if lanes.axis is None or one.strides[lanes.axis] == 0]
+        vectors = [pair for pair in of_elements if pair not in splats]
+        of_rows = [walked(pair, None) for pair in program.of_rows]
+        written = [walked(pair, lanes.axis, written=True) for pair in program.written]
+        row_outputs = [walked(pair, None, written=True) for pair in program.row_outputs]
+        sums = [(result, _Sum(output, axes, lanes.outer, lanes.segments)) for result, output in program.summed]
+        totals = [pair for pair in sums if lanes.across or lanes.run not in pair[1].kept]
+        sums = [pair for pair in sums if pair not in totals]
 
-        # How lanes run.
-        run = axes.columns[-1] if axes.columns else None
-        columns = math.prod(axes.extents[axis] for axis in axes.columns)
-        kept = {axis for _, output in summed for axis in axes.rows if extents[id(output)][axis] > 1}
-        free = [axis for axis in axes.rows if axis not in kept]
-        unit = dict.fromkeys(range(len(axes.extents)), 0)
-        for operand in (*of_elements.values(), *(output for _, output in written)):
-            for axis, stride in enumerate(_strides(operand.layout, extents[id(operand)]) or ()):
-                unit[axis] += stride == 1
-        beside = max(free, key=lambda axis: (unit[axis], axis), default=None)
-        if summed:
-            beside = free[-1] if free else None
-        across = columns <= SHORT
-        if not summed and run is not None and beside is not None:
-            across |= unit[beside] > unit[run]
-        across &= beside is not None and run is not None and axes.extents[beside] >= LANES
-        lane = beside if across else run
-        outer = [axis for axis in axes.rows if axis != beside]
-        along = axes.columns[:-1]
-        everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
-        wide = target.has_wide_registers() and (everywhere or not across)
+        # In the kernel's order.
+        self._read = [one for _, one in (*vectors, *splats, *of_rows)]
+        self._places = [program.inputs[name] for name, _ in (*vectors, *splats, *of_rows)]
+        self._written = [one for _, one in (*written, *row_outputs)]
+        self._targets = [program.outputs[id(output)] for _, output in (*program.written, *program.row_outputs)]
+        self._sums = [one for _, one in (*totals, *sums)]
+        self._totals = [program.outputs[id(one.output)] for one in self._sums]
 
-        # Tasks.
-        extent = 1 if beside is None else axes.extents[beside]
-        self._elements = axes.elements
-        if summed:
-            segments = max(1, min(MOST_SUMS, extent * columns // SUMMED))
-            block = -(-extent // segments)
-        else:
-            block = max(1, min(extent, TASK // max(1, columns)))
-        if across:
-            block = -(-block // _TOGETHER) * _TOGETHER
-        segments = -(-extent // block)
-        self._tasks = segments * math.prod(axes.extents[axis] for axis in outer)
-
-        # Operands in the kernel's order.
-        apart = across and columns <= SHORT
-        walked = {name: _Walked(operand, extents[id(operand)], lane, apart) for name, operand in of_elements.items()}
-        splats = [name for name, one in walked.items() if lane is None or one.strides[lane] == 0]
-        vectors = [name for name in walked if name not in splats]
-        walked |= {name: _Walked(operand, extents[id(operand)], None, apart) for name, operand in of_rows.items()}
-        self._written = [_Walked(output, extents[id(output)], lane, apart, written=True) for _, output in written]
-        self._written += [_Walked(output, extents[id(output)], None, apart, written=True) for _, output in row_outputs]
-        sums = [(result, _Sum(output, axes, outer, segments)) for result, output in summed]
-        totals = [pair for pair in sums if across or run not in pair[1].kept]
-        sums = [*totals, *(pair for pair in sums if pair not in totals)]
-        order = [*vectors, *splats, *of_rows]
-        self._read, self._sums = [walked[name] for name in order], [one for _, one in sums]
-        places = {name: place for place, name in enumerate(given)}
-        self._places = [places[name] for name in order]
-        numbered = {id(output): place for place, (_, output) in enumerate(wanted)}
-        self._targets = [numbered[id(output)] for _, output in (*written, *row_outputs)]
-        self._totals = [numbered[id(one.output)] for one in self._sums]
-
-        keeps = columns * 8 * ((WIDE if wide else 1) * LANES if across else 1) <= rows.KEPT
-        elements = [*(walked[name] for name in vectors), *self._written[: len(written)]]
-        apart &= any(lane is not None and one.strides[lane] != 1 for one in elements)
-        number_names = [names[len(inputs) + place] for place in range(len(numbers))]
         passes = Passes(
-            program,
-            (*vectors, *splats),
-            (*number_names, COLUMNS, *of_rows),
-            [result for result, _ in (*written, *sums)],
-            [result for result, _ in row_outputs],
-            keeps,
+            program.traced,
+            [name for name, _ in (*vectors, *splats)],
+            [*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
+            [*(name for name, _ in written), *(name for name, _ in (*totals, *sums))],
+            [name for name, _ in row_outputs],
+            lanes.keeps,
         )
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
+
+        def typed(pairs: list[tuple[str, _Walked]]) -> tuple[rows.Variable, ...]:
+            return tuple((name, one.dtype) for name, one in pairs)
+
         types = rows.Types(
-            tuple((name, walked[name].dtype) for name in vectors),
-            tuple((name, walked[name].dtype) for name in splats),
-            tuple((name, walked[name].dtype) for name in of_rows),
-            tuple((result, output.layout.dtype) for result, output in written),
-            tuple((result, output.layout.dtype) for result, output in row_outputs),
+            typed(vectors),
+            typed(splats),
+            typed(of_rows),
+            typed(written),
+            typed(row_outputs),
             tuple(result for result, _ in totals),
-            tuple(result for result, _ in sums[len(totals) :]),
-            (*number_names, COLUMNS),
-            across,
-            wide,
-            apart,
-            keeps,
+            tuple(result for result, _ in sums),
+            (*program.numbers, COLUMNS),
+            lanes.across,
+            lanes.wide,
+            any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written)),
+            lanes.keeps,
         )
-        key = (program.digest, *map(str, types))
-        name = f"rows-{program.name}-{'across' if across else 'along'}"
+        key = (program.traced.digest, *map(str, types))
+        name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
         self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
 
-        # Their description.
+        elements = [one for _, one in written]
+        self._elements, self._tasks = axes.elements, lanes.tasks
+        self._numbers = np.array([*numbers, lanes.columns], np.float64)
         every: list[_Walked | _Sum] = [*self._read, *self._written, *self._sums]
-        self._numbers = np.array([*numbers, columns], np.float64)
-        counted = [
-            number
-            for axis in reversed(outer)
-            for number in (axes.extents[axis], *(one.step(axis) if isinstance(one, _Walked) else 0 for one in every))
-        ]
-        counted += [
-            number for axis in reversed(along) for number in (axes.extents[axis], *(one.step(axis) for one in every))
-        ]
+        self.workspace_bytes = sum(one.nbytes for one in every)
+        self._describe(axes, lanes, every, elements)
+        self._overlaps = Overlaps(
+            [one.span for one in self._read],
+            [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
+            self._alike(elements, len(vectors)),
+        )
+        self._step = 1 if self._elements > ALONE else self._tasks
+        threads.prepare(-(-self._tasks // self._step))
+
+    def _describe(self, axes: _Axes, lanes: _Lanes, every: list[_Walked | _Sum], written: list[_Walked]) -> None:
+        """Describe the walk of every tensor to the kernel, of which some are written element by element."""
+        counted = list[int]()
+        for axis in reversed(lanes.outer):
+            counted += (axes.extents[axis], *(one.step(axis) if isinstance(one, _Walked) else 0 for one in every))
+        for axis in reversed(lanes.along):
+            counted += (axes.extents[axis], *(one.step(axis) for one in every))
         self._axes = (ctypes.c_int64 * max(1, len(counted)))(*counted)
         self._steps = (rows.RowSteps * len(every))(
             *(
                 rows.RowSteps(
-                    one.step(beside) if isinstance(one, _Walked) else 0,
-                    one.step(run),
+                    one.step(lanes.beside) if isinstance(one, _Walked) else 0,
+                    one.step(lanes.run),
                     0 if isinstance(one, _Walked) else one.task_bytes,
                 )
                 for one in every
             )
         )
-        run_extent = 1 if run is None else axes.extents[run]
-        output_bytes = sum(axes.elements * one.dtype.itemsize for one in self._written[: len(written)])
+        run = 1 if lanes.run is None else axes.extents[lanes.run]
+        output_bytes = sum(axes.elements * one.dtype.itemsize for one in written)
         streams = (
-            not across
+            not lanes.across
             and bool(written)
-            and min(output_bytes / STREAM_BYTES, run_extent * self._written[0].dtype.itemsize / STREAMED_ROW) >= 1
+            and min(output_bytes / STREAM_BYTES, run * written[0].dtype.itemsize / STREAMED_ROW) >= 1
         )
         self._walk = rows.RowWalk(
             self._numbers.ctypes.data,
             NONTEMPORAL if streams else CACHED,
-            extent,
-            block,
-            columns // run_extent,
-            run_extent,
-            len(outer),
-            len(along),
+            lanes.extent,
+            lanes.block,
+            lanes.columns // run,
+            run,
+            len(lanes.outer),
+            len(lanes.along),
             ctypes.addressof(self._axes),
             ctypes.addressof(self._steps),
         )
         self._walk_address = ctypes.addressof(self._walk)
-        self.workspace_bytes = sum(one.nbytes for one in every)
-        alike = set()
-        if written and not self._written[0].copies:
-            first = self._written[0]
-            alike = {
-                place
-                for place, one in enumerate(self._read[: len(vectors)])
-                if one.strides == first.strides and one.dtype.itemsize == first.dtype.itemsize and not one.copies
-            }
-        self._overlaps = Overlaps(
-            [one.span for one in self._read],
-            [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
-            alike,
-        )
-        self._step = 1 if self._elements > ALONE else self._tasks
-        threads.prepare(-(-self._tasks // self._step))
+
+    def _alike(self, written: list[_Walked], vectors: int) -> set[int]:
+        """Return which of so many inputs may be where the first output is, each element read before it is written."""
+        if not written or written[0].copies:
+            return set()
+        first = written[0]
+        return {
+            place
+            for place, one in enumerate(self._read[:vectors])
+            if one.strides == first.strides and one.dtype.itemsize == first.dtype.itemsize and not one.copies
+        }
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
