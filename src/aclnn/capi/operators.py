@@ -16,7 +16,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor
-from aclnn.execution.executor import Executor, Prepared, prepare
+from aclnn.execution.executor import Executor, prepare
 from aclnn.operators import C_OPERATORS
 from aclnn.runtime import devices, handles
 
@@ -32,11 +32,6 @@ _OBJECTS: dict[Kind, type[Any]] = {
 }
 
 _ELEMENTS: dict[type[Any], type[Any]] = {TensorList: Tensor, ScalarList: Scalar}
-
-
-#: End an executor of an operator's function that lives elsewhere (``toolkit.native``): the call's decisions, the
-#: operands' addresses and those of their first elements; None if it does not.
-take_call: Callable[[int, str], tuple[Prepared, list[int], list[int]] | None] | None = None
 
 
 def _value(parameter: Parameter, given: Any) -> Any:
@@ -75,14 +70,6 @@ def _enter_first_phase(operator: Operator) -> None:
 def _enter_second_phase(operator: Operator) -> None:
     def second(workspace: int, workspaceSize: int, executor: int, stream: int) -> None:
         missing = workspaceSize > 0 and not workspace
-        call = None if take_call is None else take_call(executor, operator.function)
-        if call is not None:
-            prepared, addresses, firsts = call
-            if missing:
-                prepared.check_workspace(workspace, workspaceSize)
-            queue = devices.stream_of(stream)
-            prepared.enqueue(addresses, firsts, workspace, workspaceSize, queue, queue.context.device)
-            return
         ready = _take_executor(operator, executor, destroy=missing)
         if missing:
             ready.prepared.check_workspace(workspace, workspaceSize)  # which refuses it, whatever the stream is

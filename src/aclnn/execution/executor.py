@@ -51,10 +51,17 @@ class Stream(Protocol):
         """Wait for every task queued so far."""
 
 
+class Allocation(Protocol):
+    """A live range of addresses; whoever holds it keeps its memory."""
+
+    address: int
+    end: int
+
+
 class Memory(Protocol):
     """A table of a device's live allocations (see aclnn.runtime)."""
 
-    def resolve(self, address: int, nbytes: int, base: int) -> object:
+    def resolve(self, address: int, nbytes: int, base: int) -> Allocation:
         """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
 
 
@@ -62,6 +69,7 @@ class Prepared:
     """Decisions of phase one about one set of argument descriptors, shared by every executor prepared from them."""
 
     __slots__ = (
+        "_ranges",
         "asked_bytes",
         "inputs",
         "names",
@@ -93,6 +101,7 @@ class Prepared:
         self.names = tuple(tensors)
         names = (*self.inputs, *self.outputs)
         self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
+        self._ranges = [(operand.name, operand.begin, operand.nbytes) for operand in self.operands]
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
     def address_selectors(self, names: Sequence[str]) -> tuple[Selector, Selector]:
@@ -180,19 +189,26 @@ class Prepared:
 
     def resolve(
         self, addresses: Sequence[int], firsts: Sequence[int], workspace: int, workspace_size: int, memory: Memory
-    ) -> list[object]:
+    ) -> list[Allocation]:
         """Return the allocations that hold the operands and the workspace.
 
         Raises:
             AclnnError: the runtime's code, an address is outside live memory.
         """
-        held = []
+        held: list[Allocation] = []
         name = ""
         try:
-            for operand, address, first in zip(self.operands, addresses, firsts, strict=True):
-                if operand.nbytes:
-                    name = operand.name
-                    held.append(memory.resolve(first + operand.begin, operand.nbytes, address))
+            for operand, address, first in zip(self._ranges, addresses, firsts, strict=True):
+                name, offset, nbytes = operand
+                begin = first + offset
+                end = begin + nbytes
+                for one in held:
+                    # Most tensors of a program that divides its memory itself lie in one allocation.
+                    if one.address <= begin and end <= one.end and one.address <= address < one.end:
+                        break
+                else:
+                    if nbytes:
+                        held.append(memory.resolve(begin, nbytes, address))
             if workspace_size > 0:
                 name = "workspace"
                 held.append(memory.resolve(workspace, workspace_size, workspace))

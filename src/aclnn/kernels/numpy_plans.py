@@ -25,19 +25,35 @@ _LOWEST = 4096
 _MEMORY = memoryview((ctypes.c_char * ((1 << 56) - _LOWEST)).from_address(_LOWEST))
 
 
-def viewer(layout: Layout) -> Callable[[int], Array]:
-    """Return a function that makes an array over the memory of a view of a tensor at an address."""
-    shape, dtype = layout.shape, layout.dtype.numpy
-    if 0 in shape:
-        return lambda address: np.empty(shape, dtype)
-    start = layout.offset * dtype.itemsize - _LOWEST
-    strides = tuple(stride * dtype.itemsize for stride in layout.strides)
-    return lambda address: np.ndarray(shape, dtype, _MEMORY, address + start, strides)
+class Views(dict[int, Array]):
+    """Arrays over the memory of a view of a tensor, by the tensor's address.
+
+    Made when asked for, and kept: a program's tensors come to lie where earlier ones did, and a small array takes as
+    long to make as to compute with.
+    """
+
+    _MOST = 64
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        dtype = layout.dtype.numpy
+        self._shape, self._dtype = layout.shape, dtype
+        self._start = layout.offset * dtype.itemsize - _LOWEST
+        self._strides = tuple(stride * dtype.itemsize for stride in layout.strides)
+
+    def __missing__(self, address: int) -> Array:
+        """Make the array at an address."""
+        if 0 in self._shape:
+            return np.empty(self._shape, self._dtype)
+        if len(self) >= self._MOST:
+            self.clear()
+        made = np.ndarray(self._shape, self._dtype, _MEMORY, address + self._start, self._strides)
+        return self.setdefault(address, made)
 
 
 def view(layout: Layout, address: int) -> Array:
     """Return an array over the memory of a view of a tensor at an address."""
-    return viewer(layout)(address)
+    return Views(layout)[address]
 
 
 def write(layout: Layout, address: int, values: Array) -> None:
@@ -63,7 +79,7 @@ class LibraryPlan:
         self._dtype = None if dtype is None else dtype.numpy
         with np.errstate(all="ignore"):
             self._inputs = [
-                viewer(given) if isinstance(given, Layout) else self._operand(np.asarray(given)) for given in inputs
+                Views(given) if isinstance(given, Layout) else self._operand(np.asarray(given)) for given in inputs
             ]
         self._as_they_are = all(
             given.dtype.numpy not in _SIXTEEN_BITS and (dtype is None or given.dtype == dtype)
@@ -71,7 +87,7 @@ class LibraryPlan:
             if isinstance(given, Layout)
         )
         self._outputs = outputs
-        self._views = [*map(viewer, outputs)]
+        self._views = [*map(Views, outputs)]
         self._sized_by_result = sized_by_result
 
     def _operand(self, values: Array) -> Array:
@@ -86,10 +102,10 @@ class LibraryPlan:
     def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], Sequence[tuple[int, ...]] | None]:
         """See ``aclnn.kernels.bind``: arrays over memory take longer to make than small ones to compute."""
         addresses = iter(inputs)
-        operands = [given(next(addresses)) if callable(given) else given for given in self._inputs]
+        operands = [given[next(addresses)] if isinstance(given, Views) else given for given in self._inputs]
         if self._sized_by_result:
             return lambda: self._compute_sized(operands, outputs)
-        written = [at(address) for at, address in zip(self._views, outputs, strict=True)]
+        written = [views[address] for views, address in zip(self._views, outputs, strict=True)]
 
         def compute() -> None:
             with np.errstate(all="ignore"):

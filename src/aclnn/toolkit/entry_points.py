@@ -83,6 +83,7 @@ def attach(ffi: Any, lib: Any) -> None:
     ffi.def_extern(name="py_note_refusal")(_refusals(marshaller))
     objects = Native(ffi, lib)
     ffi.def_extern(name="py_keep", error=0)(objects.keep)
+    ffi.def_extern(name="py_run", error=ACLNN_ERR_INNER, onerror=_onerror_of_run(objects))(objects.run)
     if _trace is None:  # which has every call
         objects.attach()
     kernels.when_compiler_is_up.append(lib.aclnn_leave_first)
@@ -151,6 +152,13 @@ def _onerror(function: CFunction) -> Callable[..., None]:
             # For the Python program that made the C call, once that has returned: interrupts come after calls, and
             # unpacking is the last that happens here and none.
             (_,) = interrupting
+
+    return note
+
+
+def _onerror_of_run(objects: Native) -> Callable[..., None]:
+    def note(kind: type[BaseException], value: BaseException, traceback: Any) -> None:
+        _onerror(objects.function_of(traceback.tb_frame.f_locals["answer"]))(kind, value, traceback)
 
     return note
 

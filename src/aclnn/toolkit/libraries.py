@@ -126,9 +126,7 @@ def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     cffi = import_or_raise("cffi", "toolkit")
     ffi = cffi.FFI()
     entries = [f"{abi.entry_declaration(function)};" for function in functions]
-    ffi.embedding_api(
-        "\n".join([*entries, f"{trampolines.NOTE_REFUSAL};", f"{trampolines.KEEP};", "void py_leave(void);"])
-    )
+    ffi.embedding_api("\n".join([*entries, *(f"{each};" for each in trampolines.SERVED), "void py_leave(void);"]))
     ffi.cdef(
         "void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);\n"
         "void aclnn_watch(void);\n" + native.DECLARATIONS

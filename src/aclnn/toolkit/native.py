@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from aclnn.capi import operators
 from aclnn.capi.objects import BoolArray, IntArray, ScalarList, TensorList
+from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.core import products
 from aclnn.core.dtypes import DataType, Format
+from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import Executor, Prepared
-from aclnn.runtime import handles
+from aclnn.runtime import devices, handles
 from aclnn.runtime.locks import Lock
 
 #: Functions and types of objects.h, for cffi.
@@ -36,12 +37,10 @@ void aclnn_forget_answers(void);
 bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken);
 void aclnn_drop(uintptr_t executor);
 uintptr_t aclnn_user_of(uintptr_t tensor);
-int64_t aclnn_take_call(uintptr_t executor, const char *function, uintptr_t *addresses, size_t *count);
 void aclnn_begun(void);
 void free(void *);
 """
 
-_MOST_OPERANDS = 256
 # Another thread may be about to run what has just gone.
 _LINGERING = 64
 
@@ -55,12 +54,10 @@ class Native:
         self._kept: dict[int, Prepared] = {}
         self._gone: deque[int] = deque()
         self._number = 0
-        self._names: dict[str, Any] = {}
 
     def attach(self) -> None:
         """Let objects live in C from now on."""
         handles.adopt = self.adopt
-        operators.take_call = self.take_call
         products.when_chosen.append(self._lib.aclnn_forget_answers)
         self._lib.aclnn_live_here(True)
 
@@ -82,18 +79,32 @@ class Native:
             self._kept[self._number] = found.prepared
             return self._number
 
-    def take_call(self, executor: int, function: str) -> tuple[Prepared, list[int], list[int]] | None:
-        """End an executor of a function that lives in C: what it runs, its operands' addresses and first elements'."""
-        name = self._names.get(function)
-        if name is None:
-            name = self._names.setdefault(function, self._ffi.new("char[]", function.encode()))
-        addresses = self._ffi.new("uintptr_t[]", 2 * _MOST_OPERANDS)
-        count = self._ffi.new("size_t *")
-        number = self._lib.aclnn_take_call(executor, name, addresses, count)
-        if not number:
-            return None
-        values = self._ffi.unpack(addresses, 2 * count[0])
-        return self._kept[number], values[: count[0]], values[count[0] :]
+    def run(self, answer: int, words: Any, operands: int, workspace: int, workspace_size: int, stream: int) -> int:
+        """Queue the work of an executor that C has ended, and return the status.
+
+        Args:
+            answer: the number of its ``Prepared``.
+            words: of each operand the address and that of the first element.
+            operands: their number.
+            workspace: address of the workspace.
+            workspace_size: bytes that the caller put there.
+            stream: handle of the queue; 0 is the current context's default one.
+        """
+        self._lib.aclnn_begun()
+        prepared = self._kept[answer]
+        try:
+            if workspace_size and not workspace:
+                prepared.check_workspace(workspace, workspace_size)  # which refuses it, whatever the stream is
+            queue = devices.stream_of(stream)
+            numbers = self._ffi.unpack(words, 2 * operands)
+            prepared.enqueue(numbers[::2], numbers[1::2], workspace, workspace_size, queue, queue.context.device)
+        except AclnnError as error:
+            return self.function_of(answer).refuse(error)
+        return 0
+
+    def function_of(self, answer: int) -> CFunction:
+        """Return the function whose executors have this answer."""
+        return FUNCTIONS[self._kept[answer].operator.function]
 
     def adopt(self, handle: int) -> Any:
         """Take a live object over; None if there is none of this handle."""

@@ -584,29 +584,33 @@ uintptr_t aclnn_user_of(uintptr_t tensor)
     return found;
 }
 
-int64_t aclnn_take_call(uintptr_t executor, const char *function, uintptr_t *addresses, size_t *count)
+bool aclnn_take_call(const void *executor, const char *function, struct aclnn_call *call)
 {
-    const struct aclnn_object *tensor;
     struct aclnn_object *object;
-    int64_t number = 0;
+    bool found;
 
     pthread_mutex_lock(&lock);
-    object = object_of(executor, false);
-    if (object != NULL && object->kind == ACLNN_EXECUTOR && strcmp(object->answer->function, function) == 0) {
+    object = object_of((uintptr_t)executor, false);
+    found = object != NULL && object->kind == ACLNN_EXECUTOR && strcmp(object->answer->function, function) == 0;
+    if (found) {
         const struct answer *answer = object->answer;
 
+        call->answer = answer->number;
+        call->operands = answer->operands;
         for (size_t at = 0; at < answer->operands; at++) {
-            addresses[at] = addresses[answer->operands + at] = 0;
+            uintptr_t *word = call->word + 2 * at;
+
+            word[0] = word[1] = 0;
             if (answer->operand[at] >= 0) {
-                tensor = (const struct aclnn_object *)(uintptr_t)object->values[answer->operand[at]];
-                addresses[at] = tensor->address;
-                addresses[answer->operands + at] = tensor->address + (uintptr_t)(tensor->offset * tensor->itemsize);
+                const struct aclnn_object *tensor =
+                    (const struct aclnn_object *)(uintptr_t)object->values[answer->operand[at]];
+
+                word[0] = tensor->address;
+                word[1] = tensor->address + (uintptr_t)(tensor->offset * tensor->itemsize);
             }
         }
-        *count = answer->operands;
-        number = answer->number;
         hide(object);
     }
     pthread_mutex_unlock(&lock);
-    return number;
+    return found;
 }

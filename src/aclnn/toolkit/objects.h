@@ -53,6 +53,16 @@ bool aclnn_key_find(struct aclnn_key *key, uint64_t *workspace_size, void *execu
 void aclnn_key_keep(const struct aclnn_key *key, const struct aclnn_entries *entries, uint64_t workspace_size,
                     const void *executor);
 
+/* What an executor runs: its answer's number, and of each operand the address and that of the first element. */
+struct aclnn_call {
+    int64_t answer;
+    size_t operands;
+    uintptr_t word[2 * ACLNN_KEY_OPERANDS];
+};
+
+/* Ends an executor of this function; false if none lives here. */
+bool aclnn_take_call(const void *executor, const char *function, struct aclnn_call *call);
+
 enum { ACLNN_TENSOR = 1, ACLNN_SCALAR, ACLNN_INTS, ACLNN_BOOLS, ACLNN_TENSORS, ACLNN_SCALARS, ACLNN_EXECUTOR };
 
 /* An object on its way to Python. */
@@ -80,9 +90,6 @@ bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken
 void aclnn_drop(uintptr_t executor);
 /* An executor that has this tensor, 0 if none has. */
 uintptr_t aclnn_user_of(uintptr_t tensor);
-/* Ends an executor of this function: the number of its answer, its operands' addresses and behind them those of their
-   first elements; 0 if it does not live here. */
-int64_t aclnn_take_call(uintptr_t executor, const char *function, uintptr_t *addresses, size_t *count);
 
 /* The child of a fork has none. */
 void aclnn_objects_forked(void);

@@ -21,6 +21,13 @@ SHARED = ("start.c", "start.h", "objects.c", "objects.h", "stubs.h")
 NOTE_REFUSAL = "void py_note_refusal(const char *function, const char *op_type, int code)"
 #: Numbering phase one's answer, of which an executor is left, once another's number is out of use; 0 keeps none.
 KEEP = "int64_t py_keep(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count)"
+#: Running an executor that has been ended in C: its answer's number and two words of each operand (``aclnn_call``).
+RUN = (
+    "int py_run(int64_t answer, const uintptr_t *words, size_t operands, uintptr_t workspace, uint64_t workspace_size, "
+    "uintptr_t stream)"
+)
+SERVED = (NOTE_REFUSAL, KEEP, RUN)
+_SERVED_NAME, _MEMBER = r"py_(\w+)", r"(*aclnn_\1)"
 
 # What C does itself where nothing is out of the ordinary (objects.h).
 _IN_C = re.compile(r"acl(?P<verb>Create|Destroy)(?P<noun>Tensor|Scalar|IntArray|BoolArray|TensorList|ScalarList)")
@@ -47,12 +54,11 @@ def entries_header(functions: Iterable[CFunction]) -> str:
         f"    {entry_declaration(function).replace(f'py_{function.name}(', f'(*{function.name})(', 1)};\n"
         for function in functions
     )
+    served = "".join(f"    {re.sub(_SERVED_NAME, _MEMBER, each)};\n" for each in SERVED)
     return (
         "#ifndef ACLNN_ENTRIES_H\n#define ACLNN_ENTRIES_H\n\n"
         "#include <stdatomic.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
-        f"struct aclnn_entries {{\n{members}"
-        "    void (*aclnn_note_refusal)(const char *function, const char *op_type, int code);\n"
-        "    int64_t (*aclnn_keep)(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count);\n"
+        f"struct aclnn_entries {{\n{members}{served}"
         "    /* How many calls have come, of which some may wait for Python's lock. */\n"
         "    atomic_ulong *aclnn_entered;\n};\n\n#endif\n"
     )
@@ -62,9 +68,10 @@ def table(functions: Sequence[CFunction]) -> str:
     """C code of the bridge: declares what Python implements and fills the table with it."""
     declarations = "".join(f"{entry_declaration(function)};\n" for function in functions)
     members = "".join(f"    .{function.name} = py_{function.name},\n" for function in functions)
-    declarations += f"{NOTE_REFUSAL};\n{KEEP};\n"
+    declarations += "".join(f"{served};\n" for served in SERVED)
     members += (
-        "    .aclnn_note_refusal = py_note_refusal,\n    .aclnn_keep = py_keep,\n    .aclnn_entered = &entered,\n"
+        "    .aclnn_note_refusal = py_note_refusal,\n    .aclnn_keep = py_keep,\n    .aclnn_run = py_run,\n"
+        "    .aclnn_entered = &entered,\n"
     )
     return f"{declarations}\nstatic const struct aclnn_entries aclnn_table = {{\n{members}}};\n"
 
@@ -94,6 +101,8 @@ def _unused(names: Iterable[str]) -> str:
 def _trampoline(function: CFunction) -> str:
     if function.name.startswith("aclnn") and function.name.endswith(PHASE_ONE):
         return _phase_one(function)
+    if f"{function.name}{PHASE_ONE}" in FUNCTIONS:
+        return _phase_two(function)
     served = _IN_C.fullmatch(function.name)
     return _definition(function.prototype, fallback(function), _call(function), _served(function, served))
 
@@ -135,6 +144,21 @@ def _phase_one(function: CFunction) -> str:
         f"            aclnn_result = {_call(function)};\n            if (aclnn_result == 0) {{\n"
         f"                aclnn_key_keep(&aclnn_key, entries, *{size}, *{executor});\n            }}\n        }}\n"
         f"    }}\n    aclnn_give_mode_back(callers);\n    return aclnn_result;\n}}\n"
+    )
+
+
+def _phase_two(function: CFunction) -> str:
+    """Phase two: Python runs an executor that has been ended here, or what it has itself."""
+    workspace, size, executor, stream = (parameter.name for parameter in function.parameters)
+    return (
+        f"{function.prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
+        f"    const struct aclnn_entries *entries = aclnn_entries();\n    struct aclnn_call aclnn_call;\n"
+        f"    aclnnStatus aclnn_result = {fallback(function)};\n\n    if (entries != NULL) {{\n"
+        f'        if (aclnn_take_call({executor}, "{function.name}", &aclnn_call)) {{\n'
+        f"            aclnn_result = aclnn_asked(entries)->aclnn_run(aclnn_call.answer, aclnn_call.word,\n"
+        f"                aclnn_call.operands, (uintptr_t){workspace}, {size}, (uintptr_t){stream});\n"
+        f"        }} else {{\n            aclnn_result = {_call(function)};\n        }}\n    }}\n"
+        f"    aclnn_give_mode_back(callers);\n    return aclnn_result;\n}}\n"
     )
 
 
