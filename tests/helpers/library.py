@@ -16,7 +16,7 @@ from aclnn.core.operator import LISTS, Call, Kind, Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
-from aclnn.execution.executor import prepare
+from aclnn.execution.executor import prepare, run_checks
 from aclnn.operators.library import LIBRARY_OPERATORS
 from tests.cases.table import (
     GRID,
@@ -247,6 +247,12 @@ def _described(value: Any) -> Any:
     return tuple(map(_described, value)) if type(value) is tuple else value
 
 
+class _Unread(Scalar):
+    @property
+    def value(self) -> Any:
+        raise AssertionError("expected that nothing depends on this number")
+
+
 def described(arguments: Arguments) -> dict[str, Any]:
     return {name: _described(value) for name, value in arguments.items()}
 
@@ -357,6 +363,19 @@ class LibraryTests:
         assert expected.startswith("expected ")
         assert broken.expected in expected
         assert got
+
+    def test_numbers_decide_neither_checks_nor_the_plan(self, operator: Operator) -> None:
+        def unread(given: Any) -> Any:
+            return _Unread(*given) if isinstance(given, Scalar) else tuple(map(unread, given))
+
+        for product, taken in operator.support.items() if operator.numbers else ():
+            for of in taken.intersection(self.subject.dtypes_of(operator)):
+                arguments = described(self.subject.valid(operator, of))
+                first = prepare(operator, arguments, product).prepared
+                call = Call(operator, arguments | {name: unread(arguments[name]) for name in operator.numbers}, product)
+                assert prepare(operator, call.arguments, product).prepared is first
+                run_checks(call)
+                operator.work(call)
 
     def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
         for product in PRODUCTS:

@@ -333,6 +333,16 @@ def test_recurrent_layers_with_their_gradients(network: Any) -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_numbers_of_repeated_calls_are_their_own() -> None:
+    x = sample(torch.float32, 5)
+    on_npu = x.npu()
+    for value in (0.5, -2.0, 3.0, 0.5):
+        sums = torch.addcmul(on_npu, on_npu, on_npu, value=value)
+        torch.testing.assert_close(sums.cpu(), torch.addcmul(x, x, x, value=value))
+        scaled = torch._foreach_div([on_npu, on_npu], [value, value + 1])
+        assert [bits(each) for each in scaled] == [bits(x / value), bits(x / (value + 1))]
+
+
 def test_a_leaf_that_is_used_twice_adds_its_gradients() -> None:
     x = sample(torch.float32, 50)
     grads = []

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.products import Product
-from aclnn.core.tensor import Tensor
+from aclnn.core.tensor import Scalar, Tensor
 
 T = TypeVar("T")
 
@@ -293,22 +293,28 @@ class Operator:
     """Return the computation for checked arguments, None if there is nothing to do."""
     infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
     """Return data type and shape of each wanted output for the inputs; for functions of arrays."""
+    numbers: tuple[str, ...] = ()
+    """Scalars, and lists of them, whose values decide nothing but results: neither a check nor the plan."""
     stream_type: str = "aclrtStream "
     leaves: bool = False
     """True if elements of outputs may be left as they are; new outputs are zeros then."""
     in_header_of: str | None = None
     """Operator in whose C header it is declared; None for a header of its own."""
 
-    def tensors(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-        """Yield a call's tensors by name, in the order of the signature; ``x[0]`` for a list's."""
+    def operands(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor | Scalar]]:
+        """Yield a call's tensors and ``numbers`` by name, in the order of the signature; ``x[0]`` for a list's."""
         for parameter in self.parameters:
             given = arguments[parameter.name]
-            if parameter.is_tensor and given is not None:
+            if given is None:
+                continue
+            if parameter.is_tensor or (isinstance(given, Scalar) and parameter.name in self.numbers):
                 yield parameter.name, given
-            elif parameter.kind in LISTS:
-                yield from (
-                    (f"{parameter.name}[{at}]", item) for at, item in enumerate(given or ()) if item is not None
-                )
+            elif parameter.kind in LISTS or parameter.name in self.numbers:
+                yield from ((f"{parameter.name}[{at}]", item) for at, item in enumerate(given) if item is not None)
+
+    def tensors(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+        """Yield a call's tensors by name, in the order of the signature; ``x[0]`` for a list's."""
+        return ((name, given) for name, given in self.operands(arguments) if not isinstance(given, Scalar))
 
     @cached_property
     def inputs(self) -> tuple[Parameter, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import count
@@ -33,7 +34,7 @@ from aclnn.core.status import (
     ACLNN_ERR_PARAM_NULLPTR,
     AclnnError,
 )
-from aclnn.core.tensor import ColumnsLayout, Layout, Tensor, contiguous_strides
+from aclnn.core.tensor import ColumnsLayout, Layout, Scalar, Tensor, contiguous_strides
 from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 
@@ -97,10 +98,10 @@ class Prepared:
         self.workspace_bytes = 0 if plan is None else plan.workspace_bytes
         self.asked_bytes = 0 if plan is None else max(plan.workspace_bytes, _least_workspace())
         self.sizes_outputs = sizes_outputs
-        tensors = dict(call.tensors())
-        self.names = tuple(tensors)
+        given = {name: _bindable(operand) for name, operand in call.operator.operands(call.arguments)}
+        self.names = tuple(given)
         names = (*self.inputs, *self.outputs)
-        self.operands = [_Operand(name or "", _ABSENT if name is None else tensors[name]) for name in names]
+        self.operands = [_Operand(name or "", _ABSENT if name is None else given[name]) for name in names]
         self._ranges = [(operand.name, operand.begin, operand.nbytes) for operand in self.operands]
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
@@ -239,12 +240,13 @@ class Executor:
 
     __slots__ = ("_bound", "_offsets", "_runs", "prepared", "repeatable", "tensors")
 
-    def __init__(self, prepared: Prepared, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, prepared: Prepared, operands: Mapping[str, Tensor | Scalar]) -> None:
         self.prepared = prepared
         self.repeatable = False
         self._runs = count()
-        self.tensors = tensors
-        self._bound = [self.tensors.get(operand.name, _ABSENT) for operand in prepared.operands]
+        self.tensors = {name: given for name, given in operands.items() if isinstance(given, Tensor)}
+        bindable = {name: _bindable(given) for name, given in operands.items()}
+        self._bound = [bindable.get(operand.name, _ABSENT) for operand in prepared.operands]
         self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
 
     @property
@@ -319,6 +321,13 @@ class _Operand:
 _ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))
 
 
+def _bindable(operand: Tensor | Scalar) -> Tensor:
+    """A tensor, or an empty one that has a number's bytes for its address (``kernels.library``)."""
+    if isinstance(operand, Tensor):
+        return operand
+    return Tensor(DataType.DT_UNDEFINED, (0,), address=int.from_bytes(operand.data, sys.byteorder))
+
+
 def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product | None = None) -> Executor:
     """Phase one: run the operator's checks in order, choose the kernel, size the workspace.
 
@@ -331,14 +340,16 @@ def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product |
         AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
     """
     prepared = prepare_layouts(operator, arguments, product or current_product())
-    return Executor(prepared, dict(operator.tensors(arguments)))
+    return Executor(prepared, dict(operator.operands(arguments)))
 
 
 def prepare_layouts(
     operator: Operator, arguments: Mapping[str, Any], product: Product, device: str = "cpu"
 ) -> Prepared:
     """Prepare from the arguments' descriptions alone, and keep the result for the next call with equal ones."""
-    descriptions = (_description(arguments[parameter.name]) for parameter in operator.parameters)
+    descriptions = (
+        _description(arguments[parameter.name], parameter.name in operator.numbers) for parameter in operator.parameters
+    )
     key = (operator.name, product, device, *descriptions)
     found = _prepared.get(key)
     if found is None:
@@ -355,11 +366,13 @@ def _least_workspace() -> int:
     return integer("ACLNN_TEST_WORKSPACE_BYTES", 0, least=0)
 
 
-def _description(argument: Any) -> Any:
+def _description(argument: Any, is_number: bool) -> Any:
     if isinstance(argument, Tensor):
         return argument.dtype, argument.shape, argument.strides, argument.format
-    if type(argument) is tuple:  # a list of tensors
-        return tuple(map(_description, argument))
+    if is_number and isinstance(argument, Scalar):
+        return argument.dtype
+    if type(argument) is tuple:  # a list of tensors or scalars
+        return tuple(_description(item, is_number) for item in argument)
     return argument
 
 
@@ -419,20 +432,26 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
 
 
 def _library(call: Call, work: Library) -> Prepared:
-    tensors = dict(call.tensors())
+    operands = dict(call.operator.operands(call.arguments))
     for name in (*work.inputs, *work.outputs):
-        dtype = (tensors.get(name) or call[name]).dtype
+        dtype = (operands.get(name) or call[name]).dtype
         if not dtype.has_numpy:
             raise AclnnError(
                 ACLNN_ERR_INNER_NULLPTR,
                 f"{name}: expected a data type that NumPy computes, got {dtype.c_name}",
                 call.operator.function,
             )
-    given = [tensors[name].layout if name in tensors else call[name].value for name in work.inputs]
+    given = [_planned(operands[name]) if name in operands else call[name].value for name in work.inputs]
+    tensors = dict(call.tensors())
     written = [tensors[name].layout for name in work.outputs]
     plan = kernels.library(work.function, given, written, work.dtype, work.sized_by_result)
-    names = [name for name in work.inputs if name in tensors]
+    names = [name for name in work.inputs if name in operands]
     return Prepared(call, plan, names, work.outputs, work.sized_by_result)
+
+
+def _planned(operand: Tensor | Scalar) -> Layout | DataType:
+    """What is known of an operand before it is bound."""
+    return operand.layout if isinstance(operand, Tensor) else operand.dtype
 
 
 def _reduction(call: Call, work: Reduction, device: str) -> Prepared:

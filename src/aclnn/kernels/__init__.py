@@ -133,7 +133,7 @@ def reduction(
 
 def library(
     function: Callable[..., Any],
-    inputs: Sequence[Layout | Any],
+    inputs: Sequence[Layout | DataType | Any],
     outputs: Sequence[Layout],
     dtype: DataType | None = None,
     sized_by_result: bool = False,
@@ -142,7 +142,8 @@ def library(
 
     Args:
         function: takes arrays of float32 for 16-bit floating types; returns an array, or a tuple of one per output.
-        inputs: layouts, and numbers in their places.
+        inputs: layouts; data types of numbers, whose bytes the plan takes, as integers, where it takes addresses of
+            tensors; numbers that stay what they are.
         outputs: to whose data types the results are converted, and to whose shapes they are broadcast.
         dtype: to which inputs are converted before and results after the computation; None keeps what they have.
         sized_by_result: each output takes the leading elements of its memory, and the shape of its result.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,14 +26,15 @@ _LOWEST = 4096
 _MEMORY = memoryview((ctypes.c_char * ((1 << 56) - _LOWEST)).from_address(_LOWEST))
 
 
+_MOST_KEPT = 64
+
+
 class Views(dict[int, Array]):
     """Arrays over the memory of a view of a tensor, by the tensor's address.
 
     Made when asked for, and kept: a program's tensors come to lie where earlier ones did, and a small array takes as
     long to make as to compute with.
     """
-
-    _MOST = 64
 
     def __init__(self, layout: Layout) -> None:
         super().__init__()
@@ -45,10 +47,31 @@ class Views(dict[int, Array]):
         """Make the array at an address."""
         if 0 in self._shape:
             return np.empty(self._shape, self._dtype)
-        if len(self) >= self._MOST:
+        if len(self) >= _MOST_KEPT:
             self.clear()
         made = np.ndarray(self._shape, self._dtype, _MEMORY, address + self._start, self._strides)
         return self.setdefault(address, made)
+
+
+class Numbers(dict[int, Array]):
+    """Numbers by the integers that their bytes are, as arrays of no dimension, kept like views.
+
+    Args:
+        dtype: theirs.
+        convert: to what they are computed with.
+    """
+
+    def __init__(self, dtype: DataType, convert: Callable[[Array], Array]) -> None:
+        super().__init__()
+        self._dtype, self._convert = dtype, convert
+
+    def __missing__(self, number: int) -> Array:
+        """Make the array of a number."""
+        if len(self) >= _MOST_KEPT:
+            self.clear()
+        value = self._dtype.decode(number.to_bytes(self._dtype.itemsize, sys.byteorder))
+        with np.errstate(all="ignore"):
+            return self.setdefault(number, self._convert(np.asarray(value)))
 
 
 def view(layout: Layout, address: int) -> Array:
@@ -78,9 +101,7 @@ class LibraryPlan:
         self._function = function
         self._dtype = None if dtype is None else dtype.numpy
         with np.errstate(all="ignore"):
-            self._inputs = [
-                Views(given) if isinstance(given, Layout) else self._operand(np.asarray(given)) for given in inputs
-            ]
+            self._inputs = [*map(self._bindable, inputs)]
         self._as_they_are = all(
             given.dtype.numpy not in _SIXTEEN_BITS and (dtype is None or given.dtype == dtype)
             for given in inputs
@@ -89,6 +110,13 @@ class LibraryPlan:
         self._outputs = outputs
         self._views = [*map(Views, outputs)]
         self._sized_by_result = sized_by_result
+
+    def _bindable(self, given: Any) -> Views | Numbers | Array:
+        if isinstance(given, Layout):
+            return Views(given)
+        if isinstance(given, DataType):
+            return Numbers(given, self._operand)
+        return self._operand(np.asarray(given))
 
     def _operand(self, values: Array) -> Array:
         if self._dtype is not None:
@@ -102,7 +130,7 @@ class LibraryPlan:
     def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], Sequence[tuple[int, ...]] | None]:
         """See ``aclnn.kernels.bind``: arrays over memory take longer to make than small ones to compute."""
         addresses = iter(inputs)
-        operands = [given[next(addresses)] if isinstance(given, Views) else given for given in self._inputs]
+        operands = [given[next(addresses)] if isinstance(given, dict) else given for given in self._inputs]
         if self._sized_by_result:
             return lambda: self._compute_sized(operands, outputs)
         written = [views[address] for views, address in zip(self._views, outputs, strict=True)]

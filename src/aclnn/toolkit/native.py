@@ -70,7 +70,7 @@ class Native:
         found = handles.get(executor, Executor)
         if found is None or found.prepared.sizes_outputs or len(found.prepared.operands) > count[0]:
             return 0
-        places = {name: place for place, name in enumerate(found.tensors)}
+        places = {name: place for place, name in enumerate(found.prepared.names)}
         for at, operand in enumerate(found.prepared.operands):
             operands[at] = places.get(operand.name, -1)
         count[0] = len(found.prepared.operands)

@@ -229,6 +229,7 @@ uintptr_t aclnn_create_scalar(const void *value, int dtype)
     object = enter(ACLNN_SCALAR, 2);
     if (object != NULL) {
         object->dtype = dtype;
+        object->itemsize = itemsize;
         object->count = 2;
         memcpy(object->values, value, (size_t)itemsize);
         handle = object->handle;
@@ -352,7 +353,16 @@ static void add(struct aclnn_key *key, const void *words, size_t count)
     key->words += count;
 }
 
-void aclnn_key_object(struct aclnn_key *key, const void *handle)
+static void add_operand(struct aclnn_key *key, struct aclnn_object *object)
+{
+    if (key->tensors == ACLNN_KEY_TENSORS) {
+        key->complete = false;
+        return;
+    }
+    key->tensor[key->tensors++] = object;
+}
+
+static void add_object(struct aclnn_key *key, const void *handle, bool is_number)
 {
     const uint64_t none[3] = {0};
     struct aclnn_object *object = object_of((uintptr_t)handle, false);
@@ -374,20 +384,31 @@ void aclnn_key_object(struct aclnn_key *key, const void *handle)
     case ACLNN_TENSORS:
     case ACLNN_SCALARS:
         for (uint64_t at = 0; at < object->count && key->complete; at++) {
-            aclnn_key_object(key, (const void *)(uintptr_t)object->values[at]);
+            add_object(key, (const void *)(uintptr_t)object->values[at], is_number);
         }
         break;
     case ACLNN_TENSOR:
         add(key, object->values, 2 * object->count);
-        if (key->tensors == ACLNN_KEY_TENSORS) {
-            key->complete = false;
-            break;
-        }
-        key->tensor[key->tensors++] = object;
+        add_operand(key, object);
         break;
     default:
-        add(key, object->values, object->count);
+        if (is_number && object->itemsize <= (int)sizeof(uintptr_t)) {
+            add_operand(key, object);
+        } else {
+            key->complete = key->complete && !is_number;
+            add(key, object->values, object->count);
+        }
     }
+}
+
+void aclnn_key_object(struct aclnn_key *key, const void *handle)
+{
+    add_object(key, handle, false);
+}
+
+void aclnn_key_number(struct aclnn_key *key, const void *handle)
+{
+    add_object(key, handle, true);
 }
 
 void aclnn_key_value(struct aclnn_key *key, const void *value, size_t nbytes)
@@ -602,11 +623,13 @@ bool aclnn_take_call(const void *executor, const char *function, struct aclnn_ca
 
             word[0] = word[1] = 0;
             if (answer->operand[at] >= 0) {
-                const struct aclnn_object *tensor =
+                const struct aclnn_object *operand =
                     (const struct aclnn_object *)(uintptr_t)object->values[answer->operand[at]];
 
-                word[0] = tensor->address;
-                word[1] = tensor->address + (uintptr_t)(tensor->offset * tensor->itemsize);
+                word[0] = operand->address;
+                word[1] = operand->kind == ACLNN_SCALAR
+                    ? (uintptr_t)operand->values[0]
+                    : operand->address + (uintptr_t)(operand->offset * operand->itemsize);
             }
         }
         hide(object);

@@ -32,7 +32,8 @@ enum { ACLNN_KEY_WORDS = 2048, ACLNN_KEY_TENSORS = 256, ACLNN_KEY_OPERANDS = 256
 
 struct aclnn_object;
 
-/* What phase one's answer depends on: the operator and its arguments, without addresses and offsets. */
+/* What phase one's answer depends on: the operator and its arguments, without addresses and offsets; and the operands,
+   tensors and numbers. */
 struct aclnn_key {
     const char *function;
     bool complete;
@@ -44,6 +45,8 @@ struct aclnn_key {
 /* Between the first and aclnn_key_find the objects are locked. */
 void aclnn_key_begin(struct aclnn_key *key, const char *function);
 void aclnn_key_object(struct aclnn_key *key, const void *handle);
+/* A scalar or a list of them, whose values are the operator's operands and no part of the key. */
+void aclnn_key_number(struct aclnn_key *key, const void *handle);
 void aclnn_key_text(struct aclnn_key *key, const char *text);
 void aclnn_key_value(struct aclnn_key *key, const void *value, size_t nbytes);
 
@@ -53,7 +56,8 @@ bool aclnn_key_find(struct aclnn_key *key, uint64_t *workspace_size, void *execu
 void aclnn_key_keep(const struct aclnn_key *key, const struct aclnn_entries *entries, uint64_t workspace_size,
                     const void *executor);
 
-/* What an executor runs: its answer's number, and of each operand the address and that of the first element. */
+/* What an executor runs: its answer's number, and of each operand the address and that of the first element, or 0 and
+   a number's bytes. */
 struct aclnn_call {
     int64_t answer;
     size_t operands;

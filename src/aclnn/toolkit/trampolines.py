@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.dtypes import DataType
 from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
+from aclnn.operators import C_OPERATORS
 from aclnn.toolkit.abi import entry_declaration, is_text, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
@@ -33,6 +34,7 @@ _SERVED_NAME, _MEMBER = r"py_(\w+)", r"(*aclnn_\1)"
 _IN_C = re.compile(r"acl(?P<verb>Create|Destroy)(?P<noun>Tensor|Scalar|IntArray|BoolArray|TensorList|ScalarList)")
 _OBJECTS = ("aclTensor*", "aclTensorList*", "aclScalar*", "aclScalarList*", "aclIntArray*", "aclBoolArray*")
 PHASE_ONE = "GetWorkspaceSize"
+_NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 
 #: What a call answers when Python cannot serve it, by the C type of its result.
 _FALLBACK = {
@@ -133,7 +135,8 @@ def _served(function: CFunction, matched: re.Match[str] | None) -> str:
 
 def _phase_one(function: CFunction) -> str:
     """Phase one: the answer that is kept for these arguments, or Python's, which is kept."""
-    described = "".join(f"        {_key(parameter)};\n" for parameter in function.inputs)
+    numbers = _NUMBERS.get(function.name.removesuffix(PHASE_ONE), ())
+    described = "".join(f"        {_key(parameter, numbers)};\n" for parameter in function.inputs)
     size, executor = (parameter.name for parameter in function.outputs)
     return (
         f"{function.prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
@@ -162,9 +165,10 @@ def _phase_two(function: CFunction) -> str:
     )
 
 
-def _key(parameter: CParameter) -> str:
+def _key(parameter: CParameter, numbers: Collection[str]) -> str:
     if parameter.c_type.removeprefix("const ") in _OBJECTS:
-        return f"aclnn_key_object(&aclnn_key, {parameter.name})"
+        what = "number" if parameter.name in numbers else "object"
+        return f"aclnn_key_{what}(&aclnn_key, {parameter.name})"
     if is_text(parameter):
         return f"aclnn_key_text(&aclnn_key, {parameter.name})"
     return f"aclnn_key_value(&aclnn_key, &{parameter.name}, sizeof {parameter.name})"

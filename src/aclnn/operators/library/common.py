@@ -121,6 +121,7 @@ def library_operator(
     empty: tuple[str, ...] = (),
     inputs: tuple[str, ...] | None = None,
     attributes: tuple[str, ...] = (),
+    numbers: tuple[str, ...] = (),
 ) -> Operator:
     """An operator whose outputs NumPy computes from its tensors, scalars and attributes.
 
@@ -139,6 +140,7 @@ def library_operator(
         empty: tensors beside the outputs that leave nothing to do when they are empty.
         inputs: what the function takes; None for all tensors and scalars in the signature's order.
         attributes: those of other kinds that the function takes.
+        numbers: scalars whose values decide neither a check nor ``dtype``.
     """
     outputs = tuple(p.name for p in parameters if p.kind is Kind.OUTPUT)
     if inputs is None:
@@ -160,6 +162,7 @@ def library_operator(
         support=support(dtypes, products),
         checks=checks,
         work=work,
+        numbers=numbers,
         stream_type=stream_type,
         in_header_of=header,
     )

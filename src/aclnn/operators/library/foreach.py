@@ -74,20 +74,17 @@ def _foreach(
         places = [at for at, tensor in enumerate(call["out"]) if tensor.size]
         if not places:
             return None
-        if number is None:
-            factors: list[tuple[Any, ...]] = [()] * len(places)
-        elif many:
-            factors = [(_number(call[number.name][at].value),) for at in places]
-        else:
-            factors = [(_number(call[number.name].value),)] * len(places)
+        factors = () if number is None else [f"{number.name}[{at}]" for at in places] if many else (number.name,)
         count = len(places)
 
-        def each(*arrays: Any) -> tuple[Any, ...]:
-            return tuple(function(*arrays[at::count], *factors[at]) for at in range(count))
+        def each(*operands: Any) -> tuple[Any, ...]:
+            arrays, given = operands[: count * len(names)], [*map(_number, operands[count * len(names) :])]
+            numbers = given if many else given * count
+            return tuple(function(*arrays[at::count], *numbers[at : at + 1]) for at in range(count))
 
         return Library(
             each,
-            tuple(f"{listed}[{at}]" for listed in names for at in places),
+            (*(f"{listed}[{at}]" for listed in names for at in places), *factors),
             tuple(f"out[{at}]" for at in places),
         )
 
@@ -100,6 +97,7 @@ def _foreach(
         support=support(dtypes, MODERN),
         checks=_checks(names, None if number is None else number.name, dtypes, is_reduced, many),
         work=work,
+        numbers=() if number is None else (number.name,),
         in_header_of=name,
     )
 

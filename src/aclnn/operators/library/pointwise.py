@@ -112,6 +112,7 @@ def _fused(
             dtype=joint,
             dtypes=dtypes,
             products=WITH_TRAINING,
+            numbers=("value",),
         )
 
 
