@@ -267,6 +267,8 @@ class Library:
     """True if the output takes the shape of the result, which depends on data."""
     on_every_product: bool = False
     """True if the product needs no kernel."""
+    fills: bool = False
+    """True if the function takes ``out``, where it may put its only result, after it has read what lies there."""
 
 
 Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library

@@ -444,7 +444,7 @@ def _library(call: Call, work: Library) -> Prepared:
     given = [_planned(operands[name]) if name in operands else call[name].value for name in work.inputs]
     tensors = dict(call.tensors())
     written = [tensors[name].layout for name in work.outputs]
-    plan = kernels.library(work.function, given, written, work.dtype, work.sized_by_result)
+    plan = kernels.library(work.function, given, written, work.dtype, work.sized_by_result, work.fills)
     names = [name for name in work.inputs if name in operands]
     return Prepared(call, plan, names, work.outputs, work.sized_by_result)
 

@@ -137,6 +137,7 @@ def library(
     outputs: Sequence[Layout],
     dtype: DataType | None = None,
     sized_by_result: bool = False,
+    fills: bool = False,
 ) -> Plan:
     """Plan ``outputs = function(*inputs)``, computed by NumPy.
 
@@ -147,10 +148,10 @@ def library(
         outputs: to whose data types the results are converted, and to whose shapes they are broadcast.
         dtype: to which inputs are converted before and results after the computation; None keeps what they have.
         sized_by_result: each output takes the leading elements of its memory, and the shape of its result.
+        fills: the function takes ``out``, an array for its only result, as ufuncs do.
     """
-    return cast(
-        Plan, import_module("aclnn.kernels.numpy_plans").LibraryPlan(function, inputs, outputs, dtype, sized_by_result)
-    )
+    plan = import_module("aclnn.kernels.numpy_plans").LibraryPlan
+    return cast(Plan, plan(function, inputs, outputs, dtype, sized_by_result, fills))
 
 
 def converting(plan: Plan, inputs: Sequence[Layout], dtypes: Sequence[DataType]) -> Plan:

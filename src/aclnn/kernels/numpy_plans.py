@@ -97,6 +97,7 @@ class LibraryPlan:
         outputs: Sequence[Layout],
         dtype: DataType | None,
         sized_by_result: bool,
+        fills: bool,
     ) -> None:
         self._function = function
         self._dtype = None if dtype is None else dtype.numpy
@@ -106,6 +107,13 @@ class LibraryPlan:
             given.dtype.numpy not in _SIXTEEN_BITS and (dtype is None or given.dtype == dtype)
             for given in inputs
             if isinstance(given, Layout)
+        )
+        # Where the result has the output's type as it comes.
+        self._fills = (
+            fills
+            and self._as_they_are
+            and outputs[0].dtype in (DataType.FLOAT, DataType.DOUBLE)
+            and all(given.dtype == outputs[0].dtype for given in inputs if isinstance(given, Layout))
         )
         self._outputs = outputs
         self._views = [*map(Views, outputs)]
@@ -135,12 +143,19 @@ class LibraryPlan:
             return lambda: self._compute_sized(operands, outputs)
         written = [views[address] for views, address in zip(self._views, outputs, strict=True)]
 
+        def fill() -> None:
+            (array,) = written
+            with np.errstate(all="ignore"):
+                result = self._function(*operands, out=array)
+                if result is not array:
+                    np.copyto(array, result)
+
         def compute() -> None:
             with np.errstate(all="ignore"):
                 for result, array in zip(self._results(operands), written, strict=True):
                     np.copyto(array, convert(result, array.dtype))
 
-        return compute
+        return fill if self._fills else compute
 
     def _compute_sized(self, operands: Sequence[Array], outputs: Sequence[int]) -> Sequence[tuple[int, ...]]:
         with np.errstate(all="ignore"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -53,9 +52,14 @@ def _in_place(const: bool) -> Any:
     return tensor_out("selfRef", "the first operand, replaced by the result", const)
 
 
-def _difference(self: Any, other: Any, alpha: Any) -> Any:
-    # NumPy subtracts no booleans.
-    return self ^ (alpha & other) if self.dtype == np.bool_ else self - alpha * other
+def _sum(self: Any, other: Any, alpha: Any, out: Any = None) -> Any:
+    return np.add(self, other if alpha == 1 else alpha * other, out=out)
+
+
+def _difference(self: Any, other: Any, alpha: Any, out: Any = None) -> Any:
+    if self.dtype == np.bool_:  # NumPy subtracts none
+        return self ^ (alpha & other)
+    return np.subtract(self, other if alpha == 1 else alpha * other, out=out)
 
 
 def _of_tensors(name: str) -> Callable[[Call], D]:
@@ -147,6 +151,7 @@ def _additive(
             ),
             function,
             header=name,
+            fills=True,
             dtype=_of_tensors("self"),
             products=products,
         ),
@@ -163,6 +168,7 @@ def _additive(
             ),
             function,
             header=name,
+            fills=True,
             dtype=_of_tensors("selfRef"),
             products=WITH_TRAINING,
         ),
@@ -174,6 +180,7 @@ def _additive(
             (present("self", "other", "alpha", "out"), *scalar_checks("self", "out"), same_shape("out", "self")),
             function,
             header=name,
+            fills=True,
             dtype=_with_scalar("self", "out"),
         ),
         library_operator(
@@ -184,6 +191,7 @@ def _additive(
             (present("selfRef", "other", "alpha"), *scalar_checks("selfRef", "selfRef")),
             function,
             header=name,
+            fills=True,
             dtype=_with_scalar("selfRef", "selfRef"),
             products=WITH_TRAINING,
         ),
@@ -207,7 +215,7 @@ def _multiplicative() -> tuple[Operator, ...]:
                 limited_dims("self", "other"),
                 *_shapes("out", "self"),
             ),
-            operator.mul,
+            np.multiply,
             header="mul",
             dtype=_of_tensors("self"),
         ),
@@ -222,7 +230,7 @@ def _multiplicative() -> tuple[Operator, ...]:
                 castable_from(_of_tensors("selfRef"), "selfRef"),
                 *_shapes("selfRef", "selfRef"),
             ),
-            operator.mul,
+            np.multiply,
             header="mul",
             dtype=_of_tensors("selfRef"),
             products=WITH_TRAINING,
@@ -239,7 +247,7 @@ def _multiplicative() -> tuple[Operator, ...]:
                 same_shape("out", "self"),
                 limited_dims("self"),
             ),
-            operator.mul,
+            np.multiply,
             header="mul",
             dtype=_wide(_with_scalar("self", "out")),
         ),
@@ -254,7 +262,7 @@ def _multiplicative() -> tuple[Operator, ...]:
                 *scalar_types("selfRef", "selfRef"),
                 limited_dims("selfRef"),
             ),
-            operator.mul,
+            np.multiply,
             header="mul",
             dtype=_wide(_with_scalar("selfRef", "selfRef")),
             products=WITH_TRAINING,
@@ -297,7 +305,7 @@ def _divisive() -> tuple[Operator, ...]:
                 *_shapes("out", "self"),
                 *tensors("self", "out", "out"),
             ),
-            operator.truediv,
+            np.true_divide,
             header="div",
             dtype=_quotient(_of_tensors("self")),
             products=with_200i,
@@ -313,7 +321,7 @@ def _divisive() -> tuple[Operator, ...]:
                 *_shapes("selfRef", "selfRef"),
                 *tensors("selfRef", "selfRef"),
             ),
-            operator.truediv,
+            np.true_divide,
             header="div",
             dtype=_quotient(_of_tensors("selfRef")),
             products=WITH_TRAINING,
@@ -324,7 +332,7 @@ def _divisive() -> tuple[Operator, ...]:
             "Divide a tensor by a scalar; integers as float32.",
             (_SELF, _NUMBER, _OUT),
             (present("self", "other", "out"), *scalars("self", "out", same_shape("out", "self"))),
-            operator.truediv,
+            np.true_divide,
             header="div",
             dtype=_wide(_quotient(_with_scalar("self", "out"))),
             products=WITH_TRAINING,
@@ -335,7 +343,7 @@ def _divisive() -> tuple[Operator, ...]:
             "Divide a tensor by a scalar, into the tensor.",
             (_in_place(const=False), _NUMBER),
             (present("selfRef", "other"), *scalars("selfRef", "selfRef")),
-            operator.truediv,
+            np.true_divide,
             header="div",
             dtype=_wide(_quotient(_with_scalar("selfRef", "selfRef"))),
             products=WITH_TRAINING,
@@ -484,7 +492,7 @@ _MODE = (Parameter("mode", "mode", Kind.INT32, "0: as it is, 1: rounded towards 
 _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / other) * other"
 
 OPERATORS = (
-    *_additive("add", "Add", "+", lambda self, other, alpha: self + alpha * other, WITH_TRAINING),
+    *_additive("add", "Add", "+", _sum, WITH_TRAINING),
     *_additive("sub", "Subtract", "-", _difference, WITH_TRAINING | {Product.ATLAS_200I_500_A2}),
     *_multiplicative(),
     *_divisive(),

@@ -122,6 +122,7 @@ def library_operator(
     inputs: tuple[str, ...] | None = None,
     attributes: tuple[str, ...] = (),
     numbers: tuple[str, ...] = (),
+    fills: bool = False,
 ) -> Operator:
     """An operator whose outputs NumPy computes from its tensors, scalars and attributes.
 
@@ -141,6 +142,7 @@ def library_operator(
         inputs: what the function takes; None for all tensors and scalars in the signature's order.
         attributes: those of other kinds that the function takes.
         numbers: scalars whose values decide neither a check nor ``dtype``.
+        fills: the function takes ``out`` (see ``Library``); so does every ufunc.
     """
     outputs = tuple(p.name for p in parameters if p.kind is Kind.OUTPUT)
     if inputs is None:
@@ -150,8 +152,9 @@ def library_operator(
         if all(call[each].size == 0 for each in outputs) or any(call[each].size == 0 for each in empty):
             return None
         values = [call[name] for name in attributes]
-        bound = (lambda *operands: function(*operands, *values)) if values else function
-        return Library(bound, inputs, outputs, None if dtype is None else dtype(call))
+        bound = (lambda *operands, **out: function(*operands, *values, **out)) if values else function
+        takes_out = fills or isinstance(function, np.ufunc)
+        return Library(bound, inputs, outputs, None if dtype is None else dtype(call), fills=takes_out)
 
     return Operator(
         name=name,

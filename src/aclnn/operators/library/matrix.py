@@ -177,12 +177,14 @@ def _narrowed(operand: Any, cube: int) -> Any:
     return operand.astype(np.float16).astype(np.float32) if cube == _USE_FP16 else operand
 
 
-def _product(self: Any, mat2: Any, cube: int) -> Any:
-    return np.matmul(_narrowed(self, cube), _narrowed(mat2, cube))
+def _product(self: Any, mat2: Any, cube: int, out: Any = None) -> Any:
+    # BLAS writes nothing with gaps.
+    into = out if out is not None and out.flags.c_contiguous else None
+    return np.matmul(_narrowed(self, cube), _narrowed(mat2, cube), out=into)
 
 
-def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int) -> Any:
-    product = _product(mat1, mat2, cube)
+def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int, out: Any = None) -> Any:
+    product = _product(mat1, mat2, cube, None if out is None or np.may_share_memory(self, out) else out)
     if alpha != 1:
         product *= np.float32(alpha)
     if beta == 0:  # self may be NaN
@@ -203,6 +205,7 @@ def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> 
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
         attributes=("cubeMathType",),
+        fills=True,
     )
 
 
@@ -269,6 +272,7 @@ OPERATORS = (
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
         attributes=("cubeMathType",),
+        fills=True,
     ),
     library_operator(
         "baddbmm",
@@ -299,6 +303,7 @@ OPERATORS = (
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
         attributes=("cubeMathType",),
+        fills=True,
     ),
     library_operator(
         "mv",
@@ -318,6 +323,7 @@ OPERATORS = (
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
         attributes=("cubeMathType",),
+        fills=True,
     ),
     library_operator(
         "addmv",

@@ -113,6 +113,7 @@ def _fused(
             dtypes=dtypes,
             products=WITH_TRAINING,
             numbers=("value",),
+            fills=True,
         )
 
 
@@ -324,14 +325,14 @@ OPERATORS = (
         "addcmul",
         "*",
         "Add a multiple of a product of two tensors",
-        lambda self, first, second, value: self + value * first * second,
+        lambda self, first, second, value, out=None: np.add(self, value * first * second, out=out),
         (*_FUSED, D.INT8, D.UINT8, D.INT32, D.INT64),
     ),
     *_fused(
         "addcdiv",
         "/",
         "Add a multiple of a quotient of two tensors",
-        lambda self, first, second, value: self + value * (first / second),
+        lambda self, first, second, value, out=None: np.add(self, value * (first / second), out=out),
         (*_FUSED, D.INT64),
     ),
     *_lerps(),
