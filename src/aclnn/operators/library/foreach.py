@@ -108,7 +108,10 @@ def _number(value: Any) -> Any:
 
 
 def _norm(x: Any, order: Any) -> Any:
-    magnitudes = np.abs(x.astype(np.float64))
+    x = x.astype(np.float64)
+    if order == 2:  # a clipped gradient's
+        return np.sqrt(np.square(x).sum())
+    magnitudes = np.abs(x)
     if order == 0:
         return np.count_nonzero(magnitudes)
     if np.isinf(order):
