@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution import arrays
 from aclnn.execution import executor as executors
-from aclnn.execution.executor import Executor, prepare
+from aclnn.execution.executor import Allocation, Executor, prepare
 from aclnn.kernels.cpu import threads
 from aclnn.support.bounded import BoundedCache
 from tests.cases import CASE_BY_NAME, CASES
@@ -222,13 +223,21 @@ def test_addresses_of_device_tensors_are_judged(case: Case) -> None:
     assert outputs(case, guarded) == before
 
 
+@dataclass
+class Range:
+    """An allocation."""
+
+    address: int
+    end: int
+
+
 def test_the_whole_extent_of_a_view_is_judged() -> None:
     seen: list[tuple[int, int, int]] = []
 
     class Recording:
-        def resolve(self, address: int, nbytes: int, base: int) -> object:
+        def resolve(self, address: int, nbytes: int, base: int) -> Allocation:
             seen.append((address, nbytes, base))
-            return None
+            return Range(address, address + nbytes)
 
     case = CASE_BY_NAME["gelu_backward_v2"]
     views = {"gradOutput": Guarded(D.FLOAT, (4, 5), (-10, 2)), "self": Guarded(D.FLOAT16, (5,), (0,))}
