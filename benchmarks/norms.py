@@ -39,8 +39,8 @@ def _aten(name: str) -> Any:
     return getattr(torch.ops.aten, name)
 
 
-def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> dict[str, Any]:
-    results = _aten("native_layer_norm").default(x, weight.shape, weight, bias, eps)
+def _layer_norm(input: Any, weight: Any, bias: Any, eps: float, **_: Any) -> dict[str, Any]:
+    results = _aten("native_layer_norm").default(input, weight.shape, weight, bias, eps)
     return dict(zip(("out", "mean", "rstd"), results, strict=True))
 
 
@@ -172,12 +172,8 @@ def _softmax_gradient(name: str) -> Theirs:
     return Theirs(call)
 
 
-def _of_layer_norm(input: Any, weight: Any, bias: Any, eps: float, **_: Any) -> dict[str, Any]:
-    return _layer_norm(input, weight, bias, eps)
-
-
 _ROW_NORMS: dict[str, Theirs] = {
-    **dict.fromkeys(("layer_norm", "fast_layer_norm", "layer_norm_with_impl_mode"), Theirs(_of_layer_norm)),
+    **dict.fromkeys(("layer_norm", "fast_layer_norm", "layer_norm_with_impl_mode"), Theirs(_layer_norm)),
     "rms_norm": Theirs(lambda input, weight, eps, **_: {"out": _rms_norm(input, weight, eps)}),
     "rms_norm_grad": Theirs(_rms_norm_gradients, "composed"),
     "gemma_rms_norm": Theirs(lambda input, weight, eps, **_: {"out": _rms_norm(input, 1 + weight, eps)}, "composed"),
