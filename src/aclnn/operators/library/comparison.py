@@ -30,6 +30,7 @@ from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
     NUMBERS,
+    REAL,
     REAL_FLOATING,
     UNSIGNED,
     WITH_INFERENCE,
@@ -162,7 +163,6 @@ def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> It
         )
 
 
-_TOLD = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 _BOOLEAN = rule(
     "data type ACL_BOOL: out",
     lambda call: (
@@ -179,14 +179,14 @@ def _told(name: str, words: str, summary: str, function: Callable[[Any], Any], h
         (_SELF, _OUT),
         (
             present("self", "out"),
-            dtype_in(where_supported(_TOLD), "self"),
+            dtype_in(where_supported(REAL), "self"),
             _BOOLEAN,
             limited_dims("self"),
             same_shape("out", "self"),
         ),
         function,
         header=header,
-        dtypes=_TOLD,
+        dtypes=REAL,
         products=WITH_TRAINING,
     )
 
@@ -311,7 +311,7 @@ OPERATORS = (
         ),
         (
             present("self", "other", "out"),
-            dtype_in(where_supported(_TOLD), "self"),
+            dtype_in(where_supported(REAL), "self"),
             same_dtype("other", "self"),
             _BOOLEAN,
             limited_dims("self", "other"),
@@ -320,7 +320,7 @@ OPERATORS = (
         ),
         _close,
         header="isclose",
-        dtypes=_TOLD,
+        dtypes=REAL,
         attributes=("rtol", "atol", "equal_nan"),
     ),
     library_operator(

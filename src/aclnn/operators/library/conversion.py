@@ -29,6 +29,7 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     INTEGERS,
     NUMBERS,
+    REAL,
     REAL_FLOATING,
     UNSIGNED,
     WITH_INFERENCE,
@@ -175,13 +176,13 @@ OPERATORS = (
         (tensor_out("selfRef", "what is overwritten", const=True),),
         (
             present("selfRef"),
-            dtype_in(where_supported((*REAL_FLOATING, *INTEGERS, D.BOOL)), "selfRef"),
+            dtype_in(where_supported(REAL), "selfRef"),
             limited_dims("selfRef"),
         ),
         lambda: 1,
         header="ones",
         inputs=(),
-        dtypes=(*REAL_FLOATING, *INTEGERS, D.BOOL),
+        dtypes=REAL,
     ),
     library_operator(
         "inplace_zero",

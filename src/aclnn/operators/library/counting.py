@@ -13,7 +13,6 @@ from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
     NUMBERS,
-    REAL_FLOATING,
     camel,
     library_operator,
     scalar,
@@ -157,7 +156,7 @@ OPERATORS = (
         ),
         lambda self: np.trace(self, dtype=np.float64 if self.dtype == np.float32 else None),
         header="trace",
-        dtypes=(*REAL_FLOATING, *NUMBERS),
+        dtypes=NUMBERS,
         products=MODERN,
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from aclnn.core.checks import axis, dtype_in, limited_dims, present, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, camel, library_operator, support, tensor_out
+from aclnn.operators.library.common import INTEGERS, REAL, REAL_FLOATING, camel, library_operator, support, tensor_out
 from aclnn.operators.library.dimensions import (
     ALONG,
     DIM,
@@ -26,7 +26,6 @@ from aclnn.operators.library.dimensions import (
 
 
 def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operator:
-    dtypes = (*REAL_FLOATING, *INTEGERS, D.BOOL)
     return library_operator(
         name,
         f"out = {name}(self)",
@@ -34,13 +33,13 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
         (SELF, OUT),
         (
             present("self", "out"),
-            dtype_in(where_supported(dtypes), "self", "out"),
+            dtype_in(where_supported(REAL), "self", "out"),
             limited_dims("self", "out"),
             one_element("out"),
         ),
         function,
         header=name,
-        dtypes=dtypes,
+        dtypes=REAL,
         empty=("self",),
     )
 
@@ -89,7 +88,6 @@ def _along(place: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
 _INDEXED = (*REAL_FLOATING, *INTEGERS)
 
 
-_REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 _RANKED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
 _FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "where they are; INT64"))
 _FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in(lambda product: {D.INT64}, "indicesOut")
@@ -132,8 +130,8 @@ OPERATORS = (
             f"out = {name} of self over dim",
             (DIMS, kept("keepDim"), OUT),
             function,
-            _REAL,
-            _REAL,
+            REAL,
+            REAL,
             (same_dtype("out", "self"),),
             skips_empty=True,
         )
@@ -146,8 +144,8 @@ OPERATORS = (
             f"out, indices = {name} of self along dim, its index",
             (*ALONG, OUT, tensor_out("indices", "where they are; INT32 or INT64")),
             _along(place),
-            _REAL,
-            _REAL,
+            REAL,
+            REAL,
             (same_dtype("out", "self"), dtype_in(lambda product: {D.INT32, D.INT64}, "indices")),
             skips_empty=True,
         )
@@ -159,8 +157,8 @@ OPERATORS = (
         "minOut, maxOut = min and max of self over dim",
         (DIMS, kept("keepDim"), tensor_out("minOut", "the least"), tensor_out("maxOut", "the greatest")),
         lambda values, axes: (np.min(values, axes), np.max(values, axes)),
-        _REAL,
-        _REAL,
+        REAL,
+        REAL,
         (same_dtype("minOut", "self"), same_dtype("maxOut", "self")),
         skips_empty=True,
     ),

@@ -17,6 +17,7 @@ from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
+    REAL,
     REAL_FLOATING,
     UNSIGNED,
     promoted_dtype,
@@ -24,7 +25,7 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-_TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
+_TAKEN = (*REAL, D.COMPLEX64)
 
 
 def _taken(product: Product) -> frozenset[D]:

@@ -22,16 +22,13 @@ from aclnn.core.operator import Call, Operator
 from aclnn.core.promotion import is_floating
 from aclnn.operators.library.common import (
     INTEGERS,
-    REAL_FLOATING,
+    REAL,
     library_operator,
     promoted,
     scalar,
     tensor_in,
     tensor_out,
 )
-
-# Any two of these promote to one of them.
-_REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 
 
 def _floating(dtype: D) -> D:
@@ -51,7 +48,7 @@ def _of_tensors(
     function: Callable[[Any, Any], Any],
     header: str,
     second: str = "other",
-    dtypes: Collection[D] = _REAL,
+    dtypes: Collection[D] = REAL,
     dtype: Callable[[D], D] = _floating,
 ) -> Operator:
     def computed(call: Call) -> D:
@@ -86,7 +83,7 @@ def _with_scalar(
     header: str,
     tensor: str,
     number: str,
-    dtypes: Collection[D] = _REAL,
+    dtypes: Collection[D] = REAL,
     dtype: Callable[[D], D] = _floating,
 ) -> Operator:
     """A function of a tensor and a number, in the order of its formula."""

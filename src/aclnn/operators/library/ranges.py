@@ -10,7 +10,7 @@ import numpy as np
 from aclnn.core.checks import dtype_in, extents, present, real, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Parameter
-from aclnn.operators.library.common import INTEGERS, REAL_FLOATING, library_operator, scalar, tensor_out
+from aclnn.operators.library.common import REAL, library_operator, scalar, tensor_out
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 
@@ -33,8 +33,6 @@ def _size(call: Call) -> str | None:
 def _numbers(start: Any, end: Any, step: Any) -> Any:
     return start + np.arange(math.ceil((float(end) - float(start)) / float(step))) * step
 
-
-_DIAGONAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 
 OPERATORS = (
     library_operator(
@@ -93,7 +91,7 @@ OPERATORS = (
         (Parameter("n", "n", Kind.INT64, "its rows"), Parameter("m", "m", Kind.INT64, "its columns"), tensor_out()),
         (
             present("out"),
-            dtype_in(where_supported(_DIAGONAL), "out"),
+            dtype_in(where_supported(REAL), "out"),
             rule(
                 "n by m: out",
                 lambda call: (
@@ -105,7 +103,7 @@ OPERATORS = (
         ),
         lambda n, m: np.eye(n, m),
         header="eye",
-        dtypes=_DIAGONAL,
+        dtypes=REAL,
         attributes=("n", "m"),
     ),
 )

@@ -25,6 +25,7 @@ from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
     NUMBERS,
+    REAL,
     REAL_FLOATING,
     WITH_INFERENCE,
     camel,
@@ -183,7 +184,6 @@ _DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compu
 _CORRECTION = Parameter("correction", "correction", Kind.INT64, "what is subtracted from the number of elements")
 
 
-_REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 _TRUTH = (D.BOOL, D.UINT8)
 
 
@@ -324,7 +324,7 @@ OPERATORS = (
         "out = ln(sum of e^self over dim)",
         (DIMS, kept("keepDim"), OUT),
         _log_sum_exp,
-        _REAL,
+        REAL,
         REAL_FLOATING,
     ),
     reduction(

@@ -14,6 +14,7 @@ from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
     NUMBERS,
+    REAL,
     REAL_FLOATING,
     WITH_TRAINING,
     camel,
@@ -25,7 +26,6 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM, OUT, SELF, listed_dtype, of_dtype
 
 _SUMMED = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
-_ORDERED = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 
 
 def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callable[..., Any]) -> Operator:
@@ -95,7 +95,7 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
         (
             present("self", "valuesOut", "indicesOut"),
             axis("dim", "self"),
-            dtype_in(where_supported(_ORDERED), "self"),
+            dtype_in(where_supported(REAL), "self"),
             same_dtype("valuesOut", "self"),
             dtype_in(lambda product: {D.INT32, D.INT64}, "indicesOut"),
             limited_dims("self"),
@@ -104,7 +104,7 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
         ),
         compute,
         header=name,
-        dtypes=_ORDERED,
+        dtypes=REAL,
         products=WITH_TRAINING,
         attributes=("dim",),
     )

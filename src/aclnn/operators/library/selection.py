@@ -25,9 +25,8 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
-    INTEGERS,
     NUMBERS,
-    REAL_FLOATING,
+    REAL,
     UNSIGNED,
     library_operator,
     support,
@@ -35,11 +34,9 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-_TAKEN = (*REAL_FLOATING, *INTEGERS, D.BOOL)
-
 
 def _taken(product: Product) -> frozenset[D]:
-    return where_supported((*_TAKEN, *UNSIGNED) if product in CLASS_950 else _TAKEN)(product)
+    return where_supported((*REAL, *UNSIGNED) if product in CLASS_950 else REAL)(product)
 
 
 def _size(call: Call) -> str | None:
@@ -153,7 +150,7 @@ OPERATORS = (
             tensor_in("mask", "BOOL or UINT8; broadcasts with self"),
             tensor_out("out", "one dimension, of as many elements as self and mask broadcast to"),
         ),
-        support=support((*_TAKEN, *UNSIGNED)),
+        support=support((*REAL, *UNSIGNED)),
         checks=(
             present("self", "mask", "out"),
             dtype_in(_taken, "self"),

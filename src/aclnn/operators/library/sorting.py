@@ -25,6 +25,7 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
+    REAL,
     REAL_FLOATING,
     UNSIGNED,
     WITH_TRAINING,
@@ -78,9 +79,6 @@ def _sort_work(call: Call) -> Library | None:
     return Library(lambda self: _sorted(self, along, descending, count), ("self",), ("valuesOut", "indicesOut"))
 
 
-_ORDERED = (*REAL_FLOATING, *INTEGERS, D.BOOL)
-
-
 def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: Callable[[Call], int]) -> Operator:
     return Operator(
         name=name,
@@ -88,10 +86,10 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
         summary=summary,
         formula="valuesOut, indicesOut = elements of self in order along dim, their indices",
         parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
-        support=support(_ORDERED),
+        support=support(REAL),
         checks=(
             present("self", "valuesOut", "indicesOut"),
-            dtype_in(where_supported(_ORDERED), "self"),
+            dtype_in(where_supported(REAL), "self"),
             same_dtype("valuesOut", "self"),
             dtype_in(lambda product: {D.INT64}, "indicesOut"),
             limited_dims("self"),
@@ -207,7 +205,7 @@ def _vector(call: Call) -> str | None:
     return None if len(shape) == 1 else f"{_SEQUENCE}: expected 1 dimension, got {len(shape)}: {extents(shape)}"
 
 
-_COUNTED = (*_ORDERED, *UNSIGNED)
+_COUNTED = (*REAL, *UNSIGNED)
 
 
 def _unique_work(call: Call) -> Library | None:

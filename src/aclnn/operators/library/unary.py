@@ -31,6 +31,7 @@ from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
     NUMBERS,
+    REAL,
     REAL_FLOATING,
     UNSIGNED,
     WITH_INFERENCE,
@@ -41,7 +42,7 @@ from aclnn.operators.library.common import (
 
 _SELF, _OUT = tensor_in("self", "x"), tensor_out()
 _FIELDS = (*REAL_FLOATING, *COMPLEX)
-_WITH_MAGNITUDE = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
+_WITH_MAGNITUDE = (*REAL, D.COMPLEX64)
 
 
 def _magnitude(call: Call) -> str | None:
@@ -171,8 +172,7 @@ def _tanh_gradient(dy: Any, y: Any) -> Any:
 
 
 _CONST_STREAM = "const aclrtStream "
-_REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
-_WITHOUT_DOUBLE = tuple(dtype for dtype in _REAL if dtype != D.DOUBLE)
+_WITHOUT_DOUBLE = tuple(dtype for dtype in REAL if dtype != D.DOUBLE)
 _EXACT = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
@@ -288,19 +288,19 @@ OPERATORS = (
     *_elementary("log", "ln self", "Natural logarithms.", np.log),
     *_elementary("log2", "ln self / ln 2", "Logarithms to base 2.", np.log2),
     *_elementary("log10", "ln self / ln 10", "Logarithms to base 10.", np.log10),
-    *_elementary("log1p", "ln(1 + self)", "Logarithms of 1 + x, accurate near zero.", np.log1p, _REAL),
+    *_elementary("log1p", "ln(1 + self)", "Logarithms of 1 + x, accurate near zero.", np.log1p, REAL),
     *_elementary("sin", "sin self", "Sines.", np.sin),
     *_elementary("cos", "cos self", "Cosines.", np.cos, stream_type=_CONST_STREAM),
     *_elementary("tan", "tan self", "Tangents.", np.tan, stream_type=_CONST_STREAM),
-    *_elementary("asin", "arcsin self", "Arcsines.", np.arcsin, _REAL),
-    *_elementary("acos", "arccos self", "Arccosines.", np.arccos, _REAL),
-    *_elementary("atan", "arctan self", "Arctangents.", np.arctan, _REAL, _CONST_STREAM),
+    *_elementary("asin", "arcsin self", "Arcsines.", np.arcsin, REAL),
+    *_elementary("acos", "arccos self", "Arccosines.", np.arccos, REAL),
+    *_elementary("atan", "arctan self", "Arctangents.", np.arctan, REAL, _CONST_STREAM),
     *_elementary("sinh", "sinh self", "Hyperbolic sines.", np.sinh),
     *_elementary("cosh", "cosh self", "Hyperbolic cosines.", np.cosh),
     *_elementary("asinh", "arsinh self", "Inverse hyperbolic sines.", np.arcsinh),
     *_elementary("acosh", "arcosh self", "Inverse hyperbolic cosines.", np.arccosh),
     *_elementary("atanh", "artanh self", "Inverse hyperbolic tangents.", np.arctanh),
-    *_elementary("exp2", "2^self", "Powers of 2.", np.exp2, _REAL),
+    *_elementary("exp2", "2^self", "Powers of 2.", np.exp2, REAL),
     *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalised sinc.", np.sinc),
     *_elementary("erf", "erf self", "The error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
     *_elementary(
@@ -397,15 +397,15 @@ OPERATORS = (
             (_SELF, _OUT),
             (
                 present("self", "out"),
-                dtype_in(where_supported(_REAL), "self", "out"),
+                dtype_in(where_supported(REAL), "self", "out"),
                 same_shape("out", "self"),
                 limited_dims("self"),
             ),
             np.logical_not,
             header="logical_not",
-            dtypes=_REAL,
+            dtypes=REAL,
         ),
         np.logical_not,
-        _REAL,
+        REAL,
     ),
 )
