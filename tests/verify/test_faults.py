@@ -9,6 +9,7 @@ import pytest
 
 from aclnn import layer_norm, layer_norm_backward, silu_backward
 from aclnn.verify import check
+from aclnn.verify.diagnosis import norms
 from aclnn.verify.number_formats import FORMATS
 from benchmarks import faults
 
@@ -161,6 +162,18 @@ def test_faults_of_layer_norm_are_named(output, cause, plant):
     causes = report.data["cases"][0]["outputs"][output]["causes"]
     assert causes, report.brief()
     assert causes[0]["name"] == cause, report.brief()
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-5, 1.0, 3e4])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_in_a_narrow_type_are_rounded_as_its_numbers_are(dtype, scale):
+    target = FORMATS[dtype]
+    rows = scale * np.random.default_rng(0).normal(size=(3, 500, 40))
+    sums = np.zeros((3, 40))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(500):
+            sums = target.round(sums + rows[:, i]).astype(np.float64)
+        np.testing.assert_array_equal(norms._by_threads(rows, target), sums.sum(axis=0))
 
 
 def test_a_large_gradient_of_layer_norm_is_searched_around_its_worst_element():

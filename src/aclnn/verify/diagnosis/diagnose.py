@@ -13,9 +13,9 @@ from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
 from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.rows import Rows
-from aclnn.verify.goldens.values import Progress, in_order
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, in_order
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
-from aclnn.verify.standards.evaluate import FormulaSource, Measured
+from aclnn.verify.standards.evaluate import FormulaSource, Measured, NormSumSource
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -73,9 +73,12 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
         take(_narrow(e, gross()))
 
         def explained(index: Array) -> Array:
-            part = Evidence(measured.source, index)
-            known: Array = np.logical_or.reduce([~part.gross, *(one.explains(part) for one in findings)])
-            return known
+            @quiet
+            def known(begin: int, end: int) -> Array:
+                part = Evidence(measured.source, index[begin:end])
+                return np.asarray(np.logical_or.reduce([~part.gross, *(one.explains(part) for one in findings)]))
+
+            return np.concatenate([np.empty(0, bool), *in_order(known, index.size, BLOCK_ELEMENTS)])
 
         take(local.stale(e, measured, gross(), explained))
     unknown = np.count_nonzero(gross()) > 0.1 * np.count_nonzero(e.gross) or (
@@ -106,12 +109,17 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
     if np.unique(e.x[struck]).size < 4:
         return
     chosen, near = np.zeros(e.a.size, bool), np.ones(e.a.size, bool)
+    most = _SEARCHED
     if isinstance(e.source, FormulaSource) and isinstance(e.source.whole, Rows):
         near = e.source.whole.near(e.at, struck, _SEARCHED_ROWS)
-    for among, most in ((struck, _SEARCHED), (~e.wrong, _SEARCHED // 3)):
+    if isinstance(e.source, NormSumSource):
+        most = norms.searched_columns(e.source)
+    for among, count in ((struck, most), (~e.wrong, most // 3)):
         index = np.flatnonzero(among & near)
         if index.size:
-            chosen[index[np.linspace(0, index.size - 1, min(most, index.size)).astype(int)]] = True
+            chosen[index[np.linspace(0, index.size - 1, min(count, index.size)).astype(int)]] = True
+    if not chosen.any():
+        return
     searched = e.some(chosen)
     target = struck[chosen]
     found: tuple[float, Hypothesis] | None = None
@@ -143,7 +151,7 @@ def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]
     if isinstance(e.source, FormulaSource):
         yield from hypotheses(e, searched, struck)
     else:
-        yield from norms.hypotheses(e)
+        yield from norms.hypotheses(e, searched)
     yield from layouts(e, searched, struck)
 
 
@@ -166,7 +174,7 @@ def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
         return None
     if np.count_nonzero(fits & ~struck) < ENOUGH * np.count_nonzero(~struck):
         return None
-    prediction = one.predict(searched)
+    prediction = searched.predicted(one)
     allowed = 2.0 * searched.target.ulp(prediction) + 2.0**-21 * searched.size
     distance = np.minimum(np.abs(searched.a - prediction) / allowed, 4.0)
     return float(

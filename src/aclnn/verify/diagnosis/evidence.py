@@ -60,6 +60,7 @@ class Evidence:
     def __init__(self, source: Source, at: Places, elements: Elements | None = None) -> None:
         self.source, self.places = source, at
         self._elements = elements
+        self._predicted: tuple[Hypothesis | None, Array] = None, np.empty(0)
 
     @cached_property
     def at(self) -> Array:
@@ -192,9 +193,15 @@ class Evidence:
             result[here] = change(function, operands)[pick]
         return result
 
+    def predicted(self, hypothesis: Hypothesis) -> Array:
+        """The values that a hypothesis predicts, kept until another one is asked about."""
+        if self._predicted[0] is not hypothesis:
+            self._predicted = hypothesis, hypothesis.predict(self)
+        return self._predicted[1]
+
     def fits(self, hypothesis: Hypothesis) -> tuple[Array, Array]:
         """Elements that are as predicted, and those where the prediction can be told from the exact value."""
-        prediction = hypothesis.predict(self)
+        prediction = self.predicted(hypothesis)
         rounded = self.target.round(prediction).astype(np.float64)
         same = agree(self.a, rounded)
         if hypothesis.exact:

@@ -194,7 +194,11 @@ def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[A
     if np.count_nonzero(struck) < 4:
         return
     found = positions(measured) if isinstance(e.source, FormulaSource) and e.a.size < e.source.size else None
-    found = e.at[struck] if found is None else found[~explained(found)]
+    if found is None:
+        found = e.at[struck]
+    else:
+        found = _together(found)
+        found = found[~explained(found)]
     whole, text = placed(found, measured, None)
     inside = np.isin(e.at, whole)
     outside = struck & ~inside
@@ -246,6 +250,14 @@ def beyond(e: Evidence, struck: Array) -> Iterator[Finding]:
 def positions(measured: Measured) -> Array | None:
     """Indices of all wrong elements; None when there are too many."""
     return measured.wrong_within(0, measured.source.size) if measured.wrong_count <= _MOST_POSITIONS else None
+
+
+def _together(found: Array) -> Array:
+    """Of many indices those that have three others close by, as all have in a stretch."""
+    if found.size <= 1 << 16:
+        return found
+    close = np.flatnonzero(found[3:] - found[:-3] <= 2 * _GAP)
+    return found[np.unique(close[:, None] + np.arange(4))]
 
 
 def _at(measured: Measured, index: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.verify.compiled import compiled
 from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence, Hypothesis
 from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.values import LayerNorm
@@ -19,42 +20,61 @@ from aclnn.verify.standards.evaluate import NormInputSource, NormSumSource, whol
 Array = np.ndarray[Any, Any]
 
 
-def hypotheses(e: Evidence) -> Iterator[Hypothesis]:
-    """Faults of one of LayerNorm's gradients, of consecutive elements."""
-    start = int(e.at[0])
+_Predict = Callable[[Evidence], Array]
 
-    def fixed(name: str, text: str, values: Array, structural: bool = True, extra: float = 0.05) -> Hypothesis:
-        return Hypothesis(name, text, lambda part: values[part.at - start], structural=structural, extra=extra)
 
-    yield fixed("sign", "the result has the wrong sign", -e.v)
+def hypotheses(e: Evidence, searched: Evidence) -> Iterator[Hypothesis]:
+    """Faults of one of LayerNorm's gradients: of consecutive elements of dx, of all columns of dw or db.
+
+    Args:
+        e: the elements.
+        searched: some of them.
+    """
+    yield Hypothesis("sign", "the result has the wrong sign", lambda part: -part.v)
     source = e.source
-    operations = _of_dx(e, source) if isinstance(source, NormInputSource) else _of_sums(e, source)
-    yield from (fixed(*one) for one in operations)
-    given = _statistics(e)
+    changed: Callable[..., _Predict]
+    if isinstance(source, NormSumSource):
+        sums = _Sums(source, searched)
+        some, changed, operations = searched, sums.changed, _of_sums(sums, searched)
+    else:
+        assert isinstance(source, NormInputSource)
+        some, changed, operations = e, partial(_changed_dx, e, source), _of_dx(e, source)
+    yield from (Hypothesis(*one) for one in operations)
+    inputs = source.case.inputs
+    given = {name: inputs[name].astype(np.float64) for name in ("mean", "rstd")}
     for kind in (FORMATS["float16"], FORMATS["bfloat16"]):
-        rounded = {name: kind.round(values).astype(np.float64) for name, values in given.items()}
+        kept = partial(_kept_in, kind)
+        rounded = {name: kept(values) for name, values in given.items()}
         if not all(np.array_equal(rounded[name], given[name]) for name in given):
-            values = _with_statistics(e, rounded)
-            yield fixed("narrow-statistics", f"mean and rstd kept in {kind.name}", values, structural=False, extra=0.1)
-            narrow = _with_inputs(e, partial(_kept_in, kind))
-            yield fixed("narrow-input", f"the inputs were rounded to {kind.name}", narrow, structural=False)
-    for name, change, text in _changes(given["mean"], given["rstd"]):
-        size = _size_of(e, _with_statistics(e, change(_STEP)) - e.v)
+            text = f"mean and rstd kept in {kind.name}"
+            yield Hypothesis("narrow-statistics", text, changed(rounded), structural=False, extra=0.1)
+            small = {name: kept(inputs[name]) for name in ("mean", "rstd", "weight") if name in inputs}
+            text = f"the inputs were rounded to {kind.name}"
+            yield Hypothesis("narrow-input", text, changed(small, kept), structural=False)
+    for name, change, text_of in _changes(given["mean"], given["rstd"]):
+        size = _size_of(some, changed(change(_STEP))(some) - some.v)
         if size is not None:
-            changed = change(_STEP * size)
-            yield fixed(name, text(changed), _with_statistics(e, changed), extra=0.1)
+            other = change(_STEP * size)
+            yield Hypothesis(name, text_of(other), changed(other), extra=0.1)
     ratios = (e.a / e.v)[e.wrong & (e.v != 0.0)]
     ratios = ratios[np.isfinite(ratios)]
     if ratios.size:
         factor = float(np.median(ratios))
-        yield fixed("scaled", f"the result is {factor:.6g} times what it should be", factor * e.v)
+        text = f"the result is {factor:.6g} times what it should be"
+        yield Hypothesis("scaled", text, lambda part: factor * part.v)
+
+
+def searched_columns(source: NormSumSource) -> int:
+    """The number of columns that faults of sums are looked for in; none where each has too many terms."""
+    found = min(48, _TERMS_AT_MOST // source.case.inputs["mean"].size)
+    return found if found >= 3 else 0
 
 
 def _kept_in(kind: NumberFormat, values: Array) -> Array:
     return kind.round(values.astype(np.float64)).astype(np.float64)
 
 
-def _of_dx(e: Evidence, source: NormInputSource) -> Iterator[tuple[str, str, Array]]:
+def _of_dx(e: Evidence, source: NormInputSource) -> Iterator[tuple[str, str, _Predict]]:
     columns = source.whole.columns
     begin = int(e.at[0])
     first, last, part = whole_rows(begin, begin + e.a.size, columns)
@@ -64,12 +84,11 @@ def _of_dx(e: Evidence, source: NormInputSource) -> Iterator[tuple[str, str, Arr
     weight = inputs["weight"].reshape(-1).astype(np.float64) if "weight" in inputs else np.ones(columns)
     xhat = (x - mean) * rstd
 
-    def dx(dy: Array, xhat: Array, w: Array | float, c1: float = 1.0, c2: float = 1.0, outer: Any = rstd) -> Array:
+    def dx(dy: Array, xhat: Array, w: Array | float, c1: float = 1.0, c2: float = 1.0, outer: Any = rstd) -> _Predict:
         """rstd·(g - c1·Σg/N - c2·x̂·Σ(g·x̂)/N) with g = dy·w."""
         g = dy * w
         value = g - c1 * g.mean(1, keepdims=True) - c2 * xhat * (g * xhat).mean(1, keepdims=True)
-        flat: Array = (outer * value).reshape(-1)[part]
-        return flat
+        return _fixed(e, (outer * value).reshape(-1)[part])
 
     if "weight" in inputs:
         yield "wrong-input", "weight is left out, as if it were 1", dx(dy, xhat, 1.0)
@@ -83,61 +102,104 @@ def _of_dx(e: Evidence, source: NormInputSource) -> Iterator[tuple[str, str, Arr
     ):
         yield "wrong-operation", text, dx(dy, xhat, weight, c1, c2)
     yield "wrong-operation", "the result is not multiplied by rstd", dx(dy, xhat, weight, outer=1.0)
-    yield "wrong-operation", "the result is grad_out itself", dy.reshape(-1)[part]
+    yield "wrong-operation", "the result is grad_out itself", _fixed(e, dy.reshape(-1)[part])
 
 
-def _of_sums(e: Evidence, source: Any) -> Iterator[tuple[str, str, Array]]:
-    inputs, part = source.case.inputs, slice(int(e.at[0]), int(e.at[-1]) + 1)
-    mean, rstd = inputs["mean"], inputs["rstd"]
-    is_dw, other = source.name == "grad_weight", {"grad_weight": "grad_bias", "grad_bias": "grad_weight"}[source.name]
-    rows = mean.size
+def _fixed(e: Evidence, values: Array) -> _Predict:
+    """Predictions for any of consecutive elements."""
+    start = int(e.at[0])
+    return lambda part: values[part.at - start]
 
-    def sums(mean: Array, rstd: Array, bias: bool = False) -> Array:
-        columns = math.prod(source.case.attributes["normalized_shape"])
-        changed = LayerNorm(inputs["grad_out"], inputs["input"], mean, rstd, None, columns)
-        return changed.columns_golden(changed.all_sums()[bias], e.target, bias).value[part]
 
-    yield "wrong-operation", f"the result is a mean over the {rows} rows, not a sum", e.v / rows
+def _without(left_out: _Predict, part: Evidence) -> Array:
+    return part.v - left_out(part)
+
+
+class _Sums:
+    """Sums over rows at any columns, which are computed when they are asked for."""
+
+    def __init__(self, source: NormSumSource, searched: Evidence) -> None:
+        self.source = source
+        self.bias = source.name == "grad_bias"
+        self.rows: int = source.case.inputs["mean"].size
+        self._searched = searched
+        self._of_searched = {name: self._columns(name, searched) for name in ("grad_out", "input")}
+
+    def _columns(self, name: str, part: Evidence) -> Array:
+        """An input's values in some columns, of all rows."""
+        matrix = self.source.case.inputs[name].reshape(-1, self.source.size)
+        return matrix[:, part.places] if isinstance(part.places, slice) else np.take(matrix, part.places, axis=1)
+
+    def changed(self, small: Mapping[str, Array], change: Callable[[Array], Array] = np.asarray) -> _Predict:
+        """With another mean or rstd, grad_out and input changed as they are read."""
+        return partial(self._sum, small, change, slice(None), self.bias)
+
+    def over(self, rows: slice) -> _Predict:
+        """Over some of the rows."""
+        return partial(self._sum, {}, np.asarray, rows, self.bias)
+
+    @property
+    def other(self) -> _Predict:
+        """The other sum."""
+        return partial(self._sum, {}, np.asarray, slice(None), not self.bias)
+
+    def _sum(
+        self, small: Mapping[str, Array], change: Callable[[Array], Array], rows: slice, bias: bool, part: Evidence
+    ) -> Array:
+        inputs = {**self.source.case.inputs, **small}
+        mean, rstd = (inputs[name].reshape(-1)[rows] for name in ("mean", "rstd"))
+        dy, x = (
+            (self._of_searched[name] if part is self._searched else self._columns(name, part))[rows]
+            for name in ("grad_out", "input")
+        )
+        total = LayerNorm(dy, x, mean, rstd, None, part.at.size, change=change).all_sums()[bias]
+        sums: Array = np.where(np.isfinite(total[3]), total[0], total[3])
+        return sums
+
+
+def _of_sums(sums: _Sums, searched: Evidence) -> Iterator[tuple[str, str, _Predict]]:
+    inputs, rows = sums.source.case.inputs, sums.rows
+    other = "grad_weight" if sums.bias else "grad_bias"
+    yield "wrong-operation", f"the result is a mean over the {rows} rows, not a sum", lambda part: part.v / rows
     if "weight" in inputs:
-        weight = inputs["weight"].reshape(-1)[part].astype(np.float64)
-        yield "wrong-operation", "grad_out is multiplied by weight", e.v * weight
-    yield "wrong-operation", f"the result is {other}", sums(mean, rstd, bias=is_dw)
-    if is_dw:
-        zero, one = np.zeros_like(mean), np.ones_like(rstd)
-        yield "wrong-input", "input is taken as it is, not normalised", sums(zero, one)
-        yield "wrong-input", "mean is left out, as if it were 0", sums(zero, rstd)
-        yield "wrong-input", "rstd is left out, as if it were 1", sums(mean, one)
-    for text, values in _some_rows(e, source):
-        yield "missing-rows", text, values
+        weight = inputs["weight"].reshape(-1).astype(np.float64)
+        yield "wrong-operation", "grad_out is multiplied by weight", lambda part: part.v * weight[part.at]
+    yield "wrong-operation", f"the result is {other}", sums.other
+    if not sums.bias:
+        zero, one = {"mean": np.zeros_like(inputs["mean"])}, {"rstd": np.ones_like(inputs["rstd"])}
+        yield "wrong-input", "input is taken as it is, not normalised", sums.changed({**zero, **one})
+        yield "wrong-input", "mean is left out, as if it were 0", sums.changed(zero)
+        yield "wrong-input", "rstd is left out, as if it were 1", sums.changed(one)
+    for text, predict in _some_rows(sums, searched):
+        yield "missing-rows", text, predict
 
 
-_ROWS_AT_MOST = 1 << 23
-"""Elements of the terms that sums over some of the rows are made of."""
+_TERMS_AT_MOST = 1 << 23
+"""Terms of the sums that are looked at."""
 
 
-def _some_rows(e: Evidence, source: NormSumSource) -> Iterator[tuple[str, Array]]:
+def _some_rows(sums: _Sums, searched: Evidence) -> Iterator[tuple[str, _Predict]]:
     """Sums over the first or the last rows, every second one, or without one of equal shares."""
-    if source.case.inputs["input"].size > _ROWS_AT_MOST:
-        return
-    terms = _terms(source, e.at)
-    rows, probe = len(terms), int(np.argmax(e.error * np.isfinite(e.a)))
-    ahead = np.cumsum(terms, axis=0)
-    total = ahead[-1]
-    for text, sums in (("the first {} of {} rows", ahead), ("the last {} of {} rows", total - ahead)):
-        distance = np.abs(sums - e.a)
+    rows = sums.rows
+    ahead = np.cumsum(_terms(sums.source, searched.at), axis=0)
+    probe = int(np.argmax(searched.error * np.isfinite(searched.a)))
+    for text, partial_sums in (("the first {} of {} rows", ahead), ("the last {} of {} rows", ahead[-1] - ahead)):
+        distance = np.abs(partial_sums - searched.a)
         likely = np.argsort(distance[:, probe])[:8]
         best = int(likely[np.argmin(np.median(distance[likely], axis=1))])
-        count = best + 1 if sums is ahead else rows - 1 - best
+        count = best + 1 if partial_sums is ahead else rows - 1 - best
         if 0 < count < rows:
-            yield f"summed over {text.format(count, rows)}", sums[best]
+            chosen = slice(0, count) if partial_sums is ahead else slice(rows - count, rows)
+            yield f"summed over {text.format(count, rows)}", sums.over(chosen)
     for step in (2, 4):
         for offset in range(step):
-            yield f"summed over every {step}th row from {offset} on", terms[offset::step].sum(axis=0)
+            yield f"summed over every {step}th row from {offset} on", sums.over(slice(offset, None, step))
     for parts in (2, 4, 8, 16, 32):
-        edges = np.linspace(0, rows, parts + 1).astype(int)
+        edges = np.linspace(0, rows, parts + 1).astype(int).tolist()
         for begin, end in itertools.pairwise(edges):
             if 0 < end - begin < rows:
-                yield f"summed without rows {begin} to {end - 1}", total - terms[begin:end].sum(axis=0)
+                left_out = sums.over(slice(begin, end))
+                yield f"summed without rows {begin} to {end - 1}", partial(_without, left_out)
 
 
 _STEP = 1e-3
@@ -184,37 +246,17 @@ def _size_of(e: Evidence, effect: Array) -> float | None:
     return size if rest @ rest <= 0.5 * (error @ error) else None
 
 
-def _statistics(e: Evidence) -> dict[str, Array]:
-    return {name: e.source.case.inputs[name].astype(np.float64) for name in ("mean", "rstd")}
-
-
-def _with_inputs(e: Evidence, change: Callable[[Array], Array]) -> Array:
-    inputs = e.source.case.inputs
-    small = {name: change(inputs[name]) for name in ("mean", "rstd", "weight") if name in inputs}
-    return _changed(e, {**inputs, **small}, change)
-
-
-def _with_statistics(e: Evidence, statistics: Mapping[str, Array]) -> Array:
-    return _changed(e, {**e.source.case.inputs, **statistics})
-
-
-def _changed(e: Evidence, inputs: Mapping[str, Array], change: Callable[[Array], Array] = np.asarray) -> Array:
-    """The output of other inputs, grad_out and input changed as they are read."""
-    source, begin = e.source, int(e.at[0])
-    columns = math.prod(source.case.attributes["normalized_shape"])
+def _changed_dx(
+    e: Evidence, source: NormInputSource, small: Mapping[str, Array], change: Callable[[Array], Array] = np.asarray
+) -> _Predict:
+    """With another mean, rstd or weight, grad_out and input changed as they are read."""
+    inputs, columns = {**source.case.inputs, **small}, source.whole.columns
     dy, x, mean, rstd = (inputs[name] for name in ("grad_out", "input", "mean", "rstd"))
     changed = LayerNorm(dy, x, mean, rstd, inputs.get("weight"), columns, change=change)
-    end = begin + e.a.size
-    if isinstance(source, NormInputSource):
-        first, last, part = whole_rows(begin, end, columns)
-        return changed.block(first, last, e.target).value[part]
-    sums = changed.all_sums()[source.name == "grad_bias"]
-    return changed.columns_golden(sums, e.target, source.name == "grad_bias").value[begin:end]
+    first, last, part = whole_rows(int(e.at[0]), int(e.at[0]) + e.a.size, columns)
+    return _fixed(e, changed.block(first, last, e.target).value[part])
 
 
-_SIMULATED_COLUMNS = 64
-_SIMULATED_ROWS = 1 << 15
-"""Above that only one row after another: each order takes as many steps as a thread has rows."""
 _THREADS = (*range(2, 17), 24, 32, 48, 64)
 _NARROW = (FORMATS["bfloat16"], FORMATS["float16"])
 """Every bfloat16 of common size is a float16 too, so that the narrower of the two is tried first."""
@@ -223,9 +265,9 @@ _NARROW = (FORMATS["bfloat16"], FORMATS["float16"])
 def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
     """dw or db with the sum over rows kept in 16 bits: in an order that is known, or because the digits end there."""
     source = e.source
-    if not isinstance(source, NormSumSource) or np.count_nonzero(struck) < FEW:
+    if not isinstance(source, NormSumSource) or np.count_nonzero(struck) < FEW or not searched_columns(source):
         return
-    every = np.flatnonzero(struck)[:_SIMULATED_COLUMNS]
+    every = np.flatnonzero(struck)[: searched_columns(source)]
     terms = _terms(source, e.at[every])
     for target in _NARROW:
         if _digits_end(e, every, target) or _summed_in_order(e, every, terms, target):
@@ -278,8 +320,6 @@ def _totals(rows: Array, target: NumberFormat) -> Iterator[Array]:
     yield _by_threads(rows[None], target)
     yield _by_neighbours(rows, target)
     yield _by_halves(rows, target)
-    if len(rows) > _SIMULATED_ROWS:
-        return
     for threads in _THREADS:
         each = -(-len(rows) // threads)
         padded = np.zeros((threads * each, rows.shape[1]))
@@ -291,10 +331,28 @@ def _totals(rows: Array, target: NumberFormat) -> Iterator[Array]:
 def _by_threads(rows: Array, target: NumberFormat) -> Array:
     """Of (threads, rows of each, columns): every thread's rows one after another in the type, then the sum of those."""
     sums = np.zeros((rows.shape[0], rows.shape[2]))
-    for step in range(rows.shape[1]):
-        sums = target.round(sums + rows[:, step]).astype(np.float64)
+    _add_in(rows, 53 - target.digits, target.smallest_normal, target.largest, sums)
     total: Array = sums.sum(axis=0)
     return total
+
+
+@compiled
+def _add_in(rows: Array, drop: int, least: float, largest: float, sums: Array) -> None:
+    """Add (threads, rows of each, columns) to sums, each rounded to a type that has so many digits fewer."""
+    step = least * 2.0 ** (drop - 52)
+    for thread in range(rows.shape[0]):
+        for i in range(rows.shape[1]):
+            for j in range(rows.shape[2]):
+                total = sums[thread, j] + rows[thread, i, j]
+                if abs(total) < least:
+                    total = np.rint(total / step) * step
+                elif math.isfinite(total):
+                    bits = np.float64(total).view(np.int64)
+                    bits += (np.int64(1) << (drop - 1)) - 1 + (bits >> drop & 1)
+                    total = np.int64(bits >> drop << drop).view(np.float64)
+                    if abs(total) > largest:
+                        total = math.copysign(math.inf, total)
+                sums[thread, j] = total
 
 
 def _by_neighbours(rows: Array, target: NumberFormat) -> Array:

@@ -27,6 +27,7 @@ from aclnn.verify.goldens.values import (
     Golden,
     Places,
     ball_precision,
+    count_of,
     in_order,
     joined,
     unsure_of,
@@ -146,6 +147,12 @@ class _Rows:
         found = self.array[np.unravel_index(rows, self.array.shape[: self.kept])]
         return found.reshape(rows.size, math.prod(self.array.shape[self.kept :]))
 
+    def elements(self, rows: Array, columns: Array) -> Array:
+        """Elements by their rows and their places in those."""
+        kept = np.unravel_index(rows, self.array.shape[: self.kept]) if self.kept else ()
+        found: Array = self.array[kept + np.unravel_index(columns, self.array.shape[self.kept :])]
+        return found
+
 
 class Rows:
     """Golden values of an output of a formula over rows, as ``Elementwise`` gives those of a formula of elements.
@@ -237,34 +244,47 @@ class Rows:
         count = min(rows.size, max(1, most // max(1, self.columns)))
         return np.isin(row, rows[np.linspace(0, rows.size - 1, count).astype(int)])
 
+    def _chunks(self, at: Places, most: int) -> Iterator[tuple[Any, Array, tuple[Array, Array]]]:
+        """Elements by rows that have so many at most: which of them, the rows, and where the elements are in those."""
+        rows, which, column = self._rows_of(at)
+        step = max(1, most // max(1, self.columns))
+        edges = np.searchsorted(which, np.arange(0, rows.size + step, step)) if np.all(np.diff(which) >= 0) else None
+        for number, begin in enumerate(range(0, rows.size, step)):
+            if edges is None:
+                here: Any = np.flatnonzero((which >= begin) & (which < begin + step))
+            else:
+                here = slice(edges[number], edges[number + 1])
+            yield here, rows[begin : begin + step], (which[here] - begin, column[here])
+
     def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
-        """The rows that elements lie in, (rows, N) of each operand by name, and where the elements are in those."""
+        """As ``Elementwise.pieces``: (rows, N) of each operand by name, and where the elements are in those."""
         if self.summed:
             return
-        rows, which, column = self._rows_of(at)
-        yield (
-            slice(None),
-            self.function,
-            {name: operand[rows] for name, operand in self._operands.items()},
-            (which, column),
-        )
+        for here, rows, pick in self._chunks(at, BLOCK_ELEMENTS):
+            yield here, self.function, {name: operand[rows] for name, operand in self._operands.items()}, pick
 
     def operands(self, at: Places) -> dict[str, Array]:
         """The operands of elements, by Python's names; none of sums and of what a row has one of."""
         if self.summed or self._one_a_row:
             return {}
-        return {name: values[pick] for _, _, operands, pick in self.pieces(at) for name, values in operands.items()}
+        whole = {n: o.array for n, o in self._operands.items() if o.array.flags.c_contiguous and not self._at_once}
+        places = self._places(at) if len(whole) < len(self._operands) else ()
+        return {
+            name: whole[name].reshape(-1)[at] if name in whole else operand.elements(*places)
+            for name, operand in self._operands.items()
+        }
 
     def sizes(self, at: Places) -> Array:
         """Return the change of results for each unit of their operands, to which rounding errors are relative."""
         if self.summed:
             return np.asarray(self._totals[3][at])
-        size = np.empty(0)
+        size = np.empty(count_of(at))
         share = 2.0**-24
-        for _, function, operands, pick in self.pieces(at):
-            wide_operands = [values.astype(np.float64) for values in operands.values()]
-            wide = Interval.of(function(*(Interval(x - abs(x) * share, x + abs(x) * share) for x in wide_operands)))
-            size = ((wide.high - wide.low) * (0.5 / share))[pick]
+        for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
+            operands = [operand[rows].astype(np.float64) for operand in self._operands.values()]
+            around = [(x, np.abs(x) * share) for x in operands]
+            wide = Interval.of(self.function(*(Interval(x - reach, x + reach) for x, reach in around)))
+            size[here] = ((wide.high - wide.low) * (0.5 / share))[pick]
         return np.nan_to_num(size, posinf=0.0)
 
     def block(self, begin: int, end: int) -> Golden:
@@ -276,20 +296,13 @@ class Rows:
         if self._at_once:
             whole = self.whole
             return Golden(whole.value[at], whole.rounded[at])
-        rows, which, column = self._rows_of(at)
-        value, rounded = np.empty(which.size), np.empty(which.size, self.target.dtype.numpy)
+        value, rounded = np.empty(count_of(at)), np.empty(count_of(at), self.target.dtype.numpy)
         if not self.columns:
             value[:] = self._of_none
             return Golden(value, self.target.round(value))
-        settled, step = 0, max(1, CACHED_ELEMENTS // self.columns)
-        edges = np.searchsorted(which, np.arange(0, rows.size + step, step)) if np.all(np.diff(which) >= 0) else None
-        for number, begin in enumerate(range(0, rows.size, step)):
-            if edges is None:
-                here: Any = np.flatnonzero((which >= begin) & (which < begin + step))
-            else:
-                here = slice(edges[number], edges[number + 1])
-            inside = which[here] - begin, column[here]
-            value[here], low, more = self._enclosed(rows[begin : begin + step], inside)
+        settled = 0
+        for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
+            value[here], low, more = self._enclosed(rows, pick)
             rounded[here] = self.target.round(low)
             settled += more
         return Golden(value, rounded, settled)

@@ -240,7 +240,7 @@ class Elementwise:
         found: dict[str, Array] = {}
         for here, _, operands, _ in self.pieces(at):
             for name, values in operands.items():
-                found.setdefault(name, np.zeros(_count(at), values.dtype))[here] = values
+                found.setdefault(name, np.zeros(count_of(at), values.dtype))[here] = values
         return found
 
     def block(self, begin: int, end: int) -> Golden:
@@ -249,7 +249,7 @@ class Elementwise:
 
     def golden(self, at: Places) -> Golden:
         """Golden values of elements."""
-        value = np.full(_count(at), self._fill)
+        value = np.full(count_of(at), self._fill)
         rounded, settled = value.astype(self.target.dtype.numpy), 0
         for here, function, operands, _ in self.pieces(at):
             found = function.golden([*operands.values()], self.target)
@@ -258,7 +258,8 @@ class Elementwise:
         return Golden(value, rounded, settled)
 
 
-def _count(at: Places) -> int:
+def count_of(at: Places) -> int:
+    """The number of elements."""
     return at.stop - at.start if isinstance(at, slice) else at.size
 
 
@@ -362,9 +363,8 @@ class LayerNorm:
     def all_sums(self) -> tuple[Array, Array]:
         """The same of all rows, block by block."""
         totals = np.zeros((4, self.columns)), np.zeros((4, self.columns))
-        step = max(1, BLOCK_ELEMENTS // max(1, self.columns))
-        for begin in range(0, self.rows, step):
-            for total, part in zip(totals, self.sums(begin, min(begin + step, self.rows)), strict=True):
+        for parts in in_order(self.sums, self.rows, max(1, BLOCK_ELEMENTS // max(1, self.columns))):
+            for total, part in zip(totals, parts, strict=True):
                 norm.merge_sums(total, part)
         return totals
 
