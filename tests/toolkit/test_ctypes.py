@@ -17,7 +17,9 @@ from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product, set_soc_name
+from aclnn.execution.executor import Prepared
 from aclnn.operators import BY_NAME
+from aclnn.runtime import memory
 from tests.cases import CASES
 from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
 from tests.helpers.toolkit_client import argument, first_phase, int64s, load, refusal, tensor
@@ -346,6 +348,24 @@ class TestAnswersInC:
         assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, dy, x, dx), None) == 0
         assert lib.aclrtSynchronizeStream(None) == 0
         np.testing.assert_array_equal(buffers.get(dx, DY), DY)
+
+    @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
+    def test_the_same_addresses_again_until_one_is_freed(
+        self, lib: ctypes.CDLL, buffers: Buffers, monkeypatch: pytest.MonkeyPatch, which: int
+    ) -> None:
+        addresses = [buffers.put(array) for array in (DY, X, np.zeros_like(X))]
+        assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), None) == 0
+        assert lib.aclrtMemset(addresses[2], 32, 0xFF, 32) == 0
+        with monkeypatch.context() as judged:
+            judged.delattr(Prepared, "task")
+            assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), None) == 0
+        assert lib.aclrtSynchronizeStream(None) == 0
+        np.testing.assert_array_equal(buffers.get(addresses[2], DY), DY)
+        executor = executor_over(lib, *addresses)
+        assert lib.aclrtFree(addresses[which]) == 0
+        assert not memory.tasks(), "nothing keeps what was freed"
+        assert lib.aclnnHardswishBackward(None, 0, executor, None) == 107000
+        assert "freed" in refusal(lib)
 
     @pytest.mark.parametrize(
         ("dtype", "shape", "strides", "format"),

@@ -38,7 +38,7 @@ from aclnn.core.tensor import ColumnsLayout, Layout, Scalar, Tensor, contiguous_
 from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 
-Task = Callable[[], object]
+Task = Callable[[], Sequence[tuple[int, ...]] | None]
 Selector = Callable[[Sequence[int]], Sequence[int]]
 
 
@@ -64,6 +64,10 @@ class Memory(Protocol):
 
     def resolve(self, address: int, nbytes: int, base: int) -> Allocation:
         """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
+
+
+def _nothing() -> None:
+    """Do the work of a call that has none."""
 
 
 class Prepared:
@@ -113,24 +117,22 @@ class Prepared:
         places = {name: place for place, name in enumerate(names, 1)} | {None: 0}
         return _selector([places[name] for name in self.inputs]), _selector([places[name] for name in self.outputs])
 
-    def enqueue(
+    def task(
         self,
         addresses: Sequence[int],
         firsts: Sequence[int],
         workspace: int,
         workspace_size: int,
-        stream: Stream,
-        memory: Memory,
-    ) -> None:
-        """Queue the work on device memory.
+        memory: Memory | None,
+    ) -> Task:
+        """Return the work on these operands, which may be done any number of times; it keeps their memory.
 
         Args:
             addresses: of the operands.
             firsts: the addresses of their first elements.
             workspace: address of at least ``asked_bytes`` bytes.
             workspace_size: bytes that the caller put there.
-            stream: the queue.
-            memory: judges every address; what it returns is kept alive until the work is done.
+            memory: judges every address; None for tensors over arrays.
 
         Raises:
             AclnnError: see ``Executor.run``.
@@ -138,14 +140,10 @@ class Prepared:
         if workspace_size or self.asked_bytes:
             self.check_workspace(workspace, workspace_size)
         if self.plan is None:
-            return
-        held = self.resolve(addresses, firsts, workspace, workspace_size, memory)
+            return _nothing
+        held = [] if memory is None else self.resolve(addresses, firsts, workspace, workspace_size, memory)
         compute = self.bind(firsts, workspace)
-
-        def task(held: object = held) -> None:
-            compute()
-
-        stream.enqueue(task, self.short)
+        return lambda held=held: compute()  # type: ignore[misc]  # mypy does not infer the default's type
 
     def bind(self, firsts: Sequence[int], workspace: int) -> Callable[[], Sequence[tuple[int, ...]] | None]:
         """Return the plan's work on operands whose first elements are there.
@@ -278,26 +276,18 @@ class Executor:
             )
         addresses = [tensor.address for tensor in self._bound]
         firsts = list(map(add, addresses, self._offsets))
-        if stream is not None and memory is not None and not prepared.sizes_outputs:
-            prepared.enqueue(addresses, firsts, workspace, workspace_size, stream, memory)
-            return
-        if workspace_size or prepared.asked_bytes:
-            prepared.check_workspace(workspace, workspace_size)
-        if prepared.plan is None:
-            return
-        held = [] if memory is None else prepared.resolve(addresses, firsts, workspace, workspace_size, memory)
-        compute = prepared.bind(firsts, workspace)
+        compute = prepared.task(addresses, firsts, workspace, workspace_size, memory)
 
-        def task(held: object = held) -> None:
-            shapes = compute()
-            if prepared.sizes_outputs:
-                for tensor, shape in zip(self._bound[len(prepared.inputs) :], shapes or (), strict=True):
-                    tensor.shape, tensor.strides = shape, contiguous_strides(shape)
+        def size_outputs() -> None:
+            for tensor, shape in zip(self._bound[len(prepared.inputs) :], compute() or (), strict=True):
+                tensor.shape, tensor.strides = shape, contiguous_strides(shape)
 
+        task = size_outputs if prepared.sizes_outputs else compute
         if stream is None:
             task()
-        else:
-            stream.enqueue(task, prepared.short)
+            return
+        stream.enqueue(task, prepared.short)
+        if prepared.sizes_outputs:
             stream.synchronize()  # callers look at the shapes next
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
+from typing import Any
 
 from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime.arena import Arenas, memory_bytes
@@ -66,6 +67,8 @@ class _Table:
         self.starts: list[int] = []
         """The addresses of the live ones, sorted; an interrupt may leave one too many."""
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
+        self.tasks: dict[object, Any] = {}
+        """See ``tasks``."""
 
     def find(self, address: int) -> Allocation | None:
         # Without the lock: a concurrent change moves the starts, which can only hide an allocation (what is found is
@@ -93,6 +96,7 @@ class _Table:
         budget = allocation.budget
         # No call until all of this is done.
         del self.allocations[allocation.address]
+        _outdated, self.tasks = self.tasks, {}
         if budget is not None:
             budget.used -= allocation.charged
         at = bisect_right(self.starts, allocation.address) - 1
@@ -181,6 +185,11 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
         table.remove(allocation)
     del allocation
     table.arenas.reclaim()
+
+
+def tasks() -> dict[object, Any]:
+    """Work whose addresses have been judged since memory was last freed, by whatever a caller keeps it by."""
+    return _table.current.tasks
 
 
 def find(address: int) -> Allocation | None:
