@@ -19,6 +19,7 @@ from aclnn.kernels.trace import COLUMNS, trace
 Array = np.ndarray[Any, Any]
 
 _SIXTEEN_BITS = (DataType.FLOAT16.numpy, DataType.BF16.numpy)
+_WIDE = (DataType.FLOAT, DataType.DOUBLE)
 
 
 # Every address that a process can have, as one buffer: one for each array would take three times as long to make.
@@ -108,11 +109,17 @@ class LibraryPlan:
             for given in inputs
             if isinstance(given, Layout)
         )
+        types = (getattr(given, "dtype", given) for given in inputs)
+        # NumPy's own conversion is that of ``convert``.
+        self._copies = (
+            self._as_they_are
+            and all(output.dtype in _WIDE and dtype in (None, output.dtype) for output in outputs)
+            and not any(isinstance(each, DataType) and each.numpy.kind == "c" for each in types)
+        )
         # Where the result has the output's type as it comes.
         self._fills = (
             fills
-            and self._as_they_are
-            and outputs[0].dtype in (DataType.FLOAT, DataType.DOUBLE)
+            and self._copies
             and all(given.dtype == outputs[0].dtype for given in inputs if isinstance(given, Layout))
         )
         self._outputs = outputs
@@ -142,20 +149,21 @@ class LibraryPlan:
         if self._sized_by_result:
             return lambda: self._compute_sized(operands, outputs)
         written = [views[address] for views, address in zip(self._views, outputs, strict=True)]
+        named = {"out": written[0]} if self._fills else {}
 
-        def fill() -> None:
-            (array,) = written
+        def copy() -> None:
             with np.errstate(all="ignore"):
-                result = self._function(*operands, out=array)
-                if result is not array:
-                    np.copyto(array, result)
+                found = self._function(*operands, **named)
+                for result, array in zip(found if isinstance(found, tuple) else (found,), written, strict=True):
+                    if result is not array:
+                        np.copyto(array, result, "unsafe")
 
         def compute() -> None:
             with np.errstate(all="ignore"):
                 for result, array in zip(self._results(operands), written, strict=True):
                     np.copyto(array, convert(result, array.dtype))
 
-        return fill if self._fills else compute
+        return copy if self._copies else compute
 
     def _compute_sized(self, operands: Sequence[Array], outputs: Sequence[int]) -> Sequence[tuple[int, ...]]:
         with np.errstate(all="ignore"):
