@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Collection
 from typing import Any
@@ -110,7 +111,7 @@ def _number(value: Any) -> Any:
 def _norm(x: Any, order: Any) -> Any:
     x = x.astype(np.float64)
     if order == 2:  # a clipped gradient's
-        return np.sqrt(np.square(x).sum())
+        return math.sqrt(np.vdot(x, x))
     magnitudes = np.abs(x)
     if order == 0:
         return np.count_nonzero(magnitudes)

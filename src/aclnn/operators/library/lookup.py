@@ -67,6 +67,14 @@ def _dense(call: Call) -> str | None:
     return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
 
 
+def _add_rows(total: Any, places: Any, rows: Any) -> None:
+    """Add each row to the one at its place in ``total``, as ``np.add.at`` does in twice the time."""
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    total[places[starts]] += np.add.reduceat(rows[order], starts)
+
+
 def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: bool) -> Any:
     flat = indices.reshape(-1)
     flat = (np.nan_to_num(flat) if flat.dtype.kind == "f" else flat).astype(np.int64)
@@ -74,7 +82,7 @@ def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: 
     counts = (flat >= 0) & (flat < rows) & (flat != padding)
     flat, gradients = flat[counts], gradients[counts]
     total = np.zeros((rows, gradients.shape[1]))
-    np.add.at(total, flat, gradients)
+    _add_rows(total, flat, gradients)
     if by_frequency:
         total /= np.maximum(np.bincount(flat, minlength=rows), 1)[:, None]
     return total
@@ -162,7 +170,7 @@ def _bag_work(call: Call) -> Library | None:
         rows = weight[indices].astype(np.float64) * (1 if factors is None else factors[:, None])
         total, places = np.zeros((count, weight.shape[1])), np.zeros((count, weight.shape[1]), np.int64)
         if mode < 2:
-            np.add.at(total, bags[chosen], rows[chosen])
+            _add_rows(total, bags[chosen], rows[chosen])
             total /= np.maximum(sizes, 1)[:, None] if mode == 1 else 1
         else:
             for bag in np.flatnonzero(sizes):

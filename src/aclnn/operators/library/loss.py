@@ -99,32 +99,37 @@ def _classes(call: Call) -> str | None:
     return f"self: expected classes, got shape {extents(shape)}" if shape[-1] == 0 and shape[0] > 0 else None
 
 
-def _weights(self: Any, target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
+def _weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
     """The class of each sample, 0 for one that counts for nothing, and its weight, 0 for such a one."""
-    target = np.atleast_1d(target).astype(np.int64)
+    target = target.reshape(-1)
     counts = (target != ignored) & (target >= 0) & (target < weight.size)
+    if counts.all():
+        return target, weight[target].astype(np.float64)
     classes = np.where(counts, target, 0)
-    return classes, np.where(counts, weight[classes], 0) if weight.size else np.zeros(target.shape)
+    return classes, np.where(counts, weight[classes] if weight.size else 0, 0.0)
 
 
 def _nll(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> tuple[Any, Any]:
-    rows = np.atleast_2d(self).astype(np.float64)
-    classes, weights = _weights(rows, target, weight, ignored)
-    chosen = rows[np.arange(classes.size), classes] if rows.size else np.zeros(0)
-    # A sample that counts for nothing may have any logarithm.
-    losses = np.where(weights == 0, 0.0, -weights * chosen)
-    total = weights.sum(dtype=np.float64)
+    rows = np.atleast_2d(self)
+    classes, weights = _weights(target, weight, ignored)
+    losses = np.zeros(classes.size)
+    if rows.size:
+        np.multiply(rows[np.arange(classes.size), classes], weights, out=losses)
+        np.negative(losses, out=losses)
+        losses[weights == 0] = 0.0
+    total = weights.sum()
     if reduction == _NONE:
         return losses if self.ndim == 2 else losses[0], total
     return losses.sum() / (total if reduction == _MEAN else 1.0), total
 
 
 def _nll_backward(gradient: Any, self: Any, target: Any, weight: Any, total: Any, reduction: int, ignored: int) -> Any:
-    result = np.zeros(np.atleast_2d(self).shape, np.float64)
-    classes, weights = _weights(result, target, weight, ignored)
-    scaled = -weights * np.atleast_1d(gradient.astype(np.float64).reshape(-1))
+    result = np.zeros((target.size, weight.size))
+    classes, weights = _weights(target, weight, ignored)
+    scaled = -weights * gradient.reshape(-1)
     if reduction == _MEAN:
         scaled = scaled / float(total.reshape(()))
+    # A sample that counts for nothing may have any logarithm.
     result[np.arange(classes.size), classes] = np.where(weights == 0, 0.0, scaled)
     return result.reshape(self.shape)
 

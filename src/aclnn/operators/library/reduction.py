@@ -131,15 +131,16 @@ def _known_order(call: Call) -> str | None:
 
 
 def _norm(values: Any, axes: Shape, order: float) -> Any:
-    magnitudes = np.abs(values.astype(np.float64))
+    wide = values.astype(np.float64)
+    if order == 2:
+        return np.sqrt(np.square(wide).sum(axes))
+    magnitudes = np.abs(wide)
     if order == 0:
         return np.count_nonzero(magnitudes, axis=axes)
     if math.isinf(order):
         return magnitudes.max(axes) if order > 0 else magnitudes.min(axes)
     if order == 1:
         return magnitudes.sum(axes)
-    if order == 2:
-        return np.sqrt(np.square(magnitudes).sum(axes))
     powers = (magnitudes**order).sum(axes)
     return np.cbrt(powers) if order == 3 else powers ** (1 / order)
 
