@@ -385,9 +385,12 @@ def _finish(function: Callable[[], Any]) -> None:
     torch.npu.synchronize()  # with a task queue the error comes here
 
 
-@pytest.mark.skipif(os.environ.get("TASK_QUEUE_ENABLE") == "2", reason="torch_npu runs nothing after a failed launch")
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_pythons_and_say_why(name: str) -> None:
+    queue = os.environ.get("TASK_QUEUE_ENABLE", "0")
+    by_name = name == "no such operator" and not ON_950  # which the queue's thread finds out
+    if queue == "2" or (queue == "1" and by_name):
+        pytest.skip("torch_npu runs nothing after a failed launch")
     function, text = ERRORS[name]
     with pytest.raises((RuntimeError, AssertionError, ValueError), match=text):
         _finish(function)
