@@ -257,7 +257,10 @@ def _together(found: Array) -> Array:
     if found.size <= 1 << 16:
         return found
     close = np.flatnonzero(found[3:] - found[:-3] <= 2 * _GAP)
-    return found[np.unique(close[:, None] + np.arange(4))]
+    near = np.zeros(found.size, bool)
+    for k in range(4):
+        near[close + k] = True
+    return found[near]
 
 
 def _at(measured: Measured, index: Array) -> Array:
