@@ -15,6 +15,7 @@ from aclnn.kernels.fitted import (
     gelu_erf_derivative,
     gelu_tanh_derivative,
     quick_swish_derivative,
+    sigmoid_derivative,
     sigmoid_forward,
     silu_derivative,
 )
@@ -62,6 +63,7 @@ ROWS = {
     "gelu_erf": Row(gelu_erf_derivative.FLOAT, erf_tail, 1),
     "gelu_tanh": Row(gelu_tanh_derivative.FLOAT, tanh_tail, 1),
     "sigmoid": Row(sigmoid_forward.FLOAT, lambda a: 1 / (1 + a.exp()), None),
+    "sigmoid_derivative": Row(sigmoid_derivative.FLOAT, lambda a: a.exp() / (1 + a.exp()) ** 2, None),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 

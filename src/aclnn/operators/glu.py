@@ -21,7 +21,8 @@ from aclnn.core.halves import even_size, half_of, half_shape, halves
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Real, absolute, exp, sigmoid, times, where
+from aclnn.formula import Real, absolute, times, where
+from aclnn.operators.sigmoid import sigmoid_derivative, sigmoid_forward
 from aclnn.typing import Array, ArrayLike
 
 
@@ -32,14 +33,12 @@ def _nonzero(factor: Real, a: Real, b: Real) -> Real:
 
 def glu_forward(a: Real, b: Real) -> Real:
     """a·sigmoid(b)."""
-    return a * _nonzero(sigmoid(b), a, b)
+    return a * _nonzero(sigmoid_forward(b), a, b)
 
 
 def glu_gradient(dy: Real, a: Real, b: Real) -> tuple[Real, Real]:
     """dy·sigmoid(b) and dy·a·sigmoid'(b)."""
-    e = exp(-absolute(b))  # 1 - sigmoid(b) cancels
-    derivative = e / ((1.0 + e) * (1.0 + e))
-    return times(dy, sigmoid(b)), times(dy, a * _nonzero(derivative, a, b))
+    return times(dy, sigmoid_forward(b)), times(dy, a * _nonzero(sigmoid_derivative(b), a, b))
 
 
 def _work(call: Call) -> Elementwise | None:

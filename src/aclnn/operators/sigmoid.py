@@ -19,7 +19,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, fitted
+from aclnn.formula import Gradient, Real, absolute, exp, fitted
 from aclnn.formula import sigmoid as logistic
 from aclnn.typing import Array, ArrayLike
 
@@ -28,6 +28,13 @@ from aclnn.typing import Array, ArrayLike
 def sigmoid_forward(x: Real) -> Real:
     """1 / (1 + e^(-x))."""
     return logistic(x)
+
+
+@fitted(symmetry="even")
+def sigmoid_derivative(x: Real) -> Real:
+    """e / (1 + e)² with e = e^(-abs(x)); 0 at ±inf."""
+    e = exp(-absolute(x))  # 1 - sigmoid(x) cancels
+    return e / ((1.0 + e) * (1.0 + e))
 
 
 def sigmoid_derivative_of_result(y: Real) -> Real:
