@@ -1,4 +1,5 @@
-"""Every formula that is evaluated in general, on lanes of float64: its error in units of float32's last place.
+"""Every formula that is evaluated in general, on lanes of float64, or as a product with fitted functions: its error in
+units of float32's last place.
 
     python -m benchmarks.general [--stride 4096] [--tuples 2000000] [--only mish_forward …]
 

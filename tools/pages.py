@@ -20,6 +20,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import name_of
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise.fitted import fast
+from aclnn.kernels.products import products
 from aclnn.operators import OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
@@ -156,7 +157,7 @@ def _bound(operator: Operator) -> str:
     if any(isinstance(output, Sums) for output in work.outputs):
         return "0.51; sums in float64, rounded once"
     if fast(work.formula, DataType.FLOAT) is None:
-        return "0.51"
+        return "2.6" if not work.numbers and products(work.formula, len(work.inputs)) else "0.51"
     return "1; 2.6 for dy other than 1" if isinstance(work.formula, Gradient) else "1"
 
 

@@ -215,7 +215,7 @@ class Fitted:
 
     def __call__(self, x: Real) -> Real:
         """Evaluate the function."""
-        return self.function(x)
+        return x.fitted(self) if hasattr(x, "fitted") else self.function(x)
 
 
 def fitted(

@@ -36,7 +36,7 @@ from tests.cases.table import (
     other,
     shape,
 )
-from tests.helpers.exact import derivatives, ulp_of, values
+from tests.helpers.exact import UNITS_OF_PRODUCTS, derivatives, ulp_of, values
 
 _GELU = {0: gelu_erf, 1: gelu_tanh}
 
@@ -53,7 +53,8 @@ def _reference(arguments: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[s
     else:
         value = values(gelu, g)
         exact = {"out": p * value, "outGelu": value}
-    return {name: (result, 0.51 * ulp_of(result, outputs[name].dtype)) for name, result in exact.items()}
+    kinds = {name: outputs[name].dtype for name in exact}
+    return {name: (exact[name], UNITS_OF_PRODUCTS[kind] * ulp_of(exact[name], kind)) for name, kind in kinds.items()}
 
 
 _INFERENCE = (Product.ATLAS_INFERENCE,)

@@ -36,7 +36,7 @@ from tests.cases.table import (
     other,
     shape,
 )
-from tests.helpers.exact import derivatives, ulp_of, values
+from tests.helpers.exact import UNITS_OF_PRODUCTS, derivatives, ulp_of, values
 
 
 def whole_of(half: Shape, dim: int) -> Shape:
@@ -103,8 +103,8 @@ def _reference(arguments: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[s
     if "gradOut" in arguments:
         dy = arguments["gradOut"]
         exact = np.concatenate([dy * gate, dy * a * derivatives(sigmoid, b)], arguments["dim"])
-    units = 8 if outputs["out"].dtype == D.DOUBLE else 0.51
-    return {"out": (exact, units * ulp_of(exact, outputs["out"].dtype))}
+    kind = outputs["out"].dtype
+    return {"out": (exact, UNITS_OF_PRODUCTS[kind] * ulp_of(exact, kind))}
 
 
 _WIDE = (*FLOATS, D.DOUBLE)

@@ -36,7 +36,7 @@ from tests.cases.table import (
     other,
     shape,
 )
-from tests.helpers.exact import derivatives, ulp_of, values
+from tests.helpers.exact import UNITS_OF_PRODUCTS, derivatives, ulp_of, values
 
 _INFERENCE = (Product.ATLAS_INFERENCE,)
 _SUPPORTED = (*MODERN, *_INFERENCE)
@@ -50,7 +50,7 @@ def _reference(arguments: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[s
         exact = np.concatenate([dy * derivatives(silu, a) * b, dy * values(silu, a)], arguments["dim"])
     else:
         exact = values(silu, a) * b
-    return {"out": (exact, 0.51 * ulp_of(exact, outputs["out"].dtype))}
+    return {"out": (exact, UNITS_OF_PRODUCTS[outputs["out"].dtype] * ulp_of(exact, outputs["out"].dtype))}
 
 
 def _shapes(half: Shape, dim: int, gradient: bool) -> Change:

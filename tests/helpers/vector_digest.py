@@ -17,10 +17,18 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.operators.fast_gelu import fast_gelu_derivative, fast_gelu_forward
+from aclnn.operators.ge_glu import (
+    ge_glu_erf_forward,
+    ge_glu_erf_gradient,
+    ge_glu_tanh_forward,
+    ge_glu_tanh_gradient,
+)
 from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tanh_derivative, gelu_tanh_forward
+from aclnn.operators.glu import glu_forward, glu_gradient
 from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
 from aclnn.operators.log_sigmoid import log_sigmoid_formula, softplus_of_one
 from aclnn.operators.silu import silu_derivative, silu_forward
+from aclnn.operators.swi_glu import swi_glu_forward, swi_glu_gradient
 from aclnn.operators.swish import quick_swish_derivative, quick_swish_forward
 
 SLOPES = (
@@ -41,26 +49,41 @@ VALUES = (
     silu_forward,
     softplus_of_one,
 )
+GATED = {
+    ge_glu_erf_forward: (2, 2),
+    ge_glu_erf_gradient: (4, 2),
+    ge_glu_tanh_forward: (2, 2),
+    ge_glu_tanh_gradient: (4, 2),
+    glu_forward: (2, 1),
+    glu_gradient: (3, 2),
+    swi_glu_forward: (2, 1),
+    swi_glu_gradient: (3, 2),
+}
+"""With the numbers of operands and of results."""
 
 
 def main(stride: int, *only: str) -> None:
     x32 = np.arange(0, 1 << 32, stride, dtype=np.uint32).view(np.float32)
     x16 = np.arange(1 << 16, dtype=np.uint16)
     inputs = [x32] if "float32" in only else [x32, x16.view(np.float16), x16.view(ml_dtypes.bfloat16)]
-    formulas = (*SLOPES, *VALUES)
+    arity = dict.fromkeys(SLOPES, (2, 1)) | dict.fromkeys(VALUES, (1, 1)) | GATED
     digest = hashlib.sha256()
-    for formula in [formula for formula in formulas if formula.__name__ in only] or formulas:
+    for formula in [formula for formula in arity if formula.__name__ in only] or arity:
+        function, (reads, writes) = Gradient(formula) if formula in SLOPES else formula, arity[formula]
         for x in inputs:
-            operands = [np.roll(x, 7), x] if formula in SLOPES else [x]
+            operands = [np.roll(x, 7 * k) for k in reversed(range(reads))]
             for target in inputs:
-                out = np.zeros(x.size, target.dtype)
-                *read, written = (Layout(DataType.of_numpy(a.dtype), a.shape, (1,)) for a in (*operands, out))
-                function = Gradient(formula) if formula in SLOPES else formula
-                plan = kernels.elementwise(function, tuple(read), (written,))
-                plan.run([operand.ctypes.data for operand in operands], [out.ctypes.data], 0)
-                nan = np.isnan(out.astype(np.float32))
-                digest.update(nan.tobytes())
-                digest.update(np.where(nan, out.dtype.type(0), out).tobytes())
+                outs = [np.zeros(x.size, target.dtype) for _ in range(writes)]
+                read, written = (
+                    tuple(Layout(DataType.of_numpy(a.dtype), a.shape, (1,)) for a in arrays)
+                    for arrays in (operands, outs)
+                )
+                plan = kernels.elementwise(function, read, written)
+                plan.run([operand.ctypes.data for operand in operands], [out.ctypes.data for out in outs], 0)
+                for out in outs:
+                    nan = np.isnan(out.astype(np.float32))
+                    digest.update(nan.tobytes())
+                    digest.update(np.where(nan, out.dtype.type(0), out).tobytes())
     print(digest.hexdigest())
 
 

@@ -105,7 +105,7 @@ def elementwise(
 
     All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
     float16, bfloat16 and, on the CPU, float64. A result is computed in float64 and rounded once, where the formula (or
-    the derivative of a ``Gradient``) has no fitted version that computes in float32.
+    the derivative of a ``Gradient``, or a factor of a product) has no fitted version that computes in float32.
     """
     return _planner(device, "elementwise", "elementwise.plans")(formula, inputs, outputs, numbers)
 

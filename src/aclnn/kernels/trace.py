@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+
+from aclnn.formula import Fitted
 
 _OPERATORS = {
     "add": "{} + {}",
@@ -41,19 +43,26 @@ class Step(NamedTuple):
 class _Value:
     """An operand of a program: a variable that is assigned once."""
 
-    def __init__(self, name: str, steps: dict[str, Step]) -> None:
-        self.name, self.steps = name, steps
+    def __init__(self, name: str, steps: dict[str, Step], functions: dict[str, Fitted] | None = None) -> None:
+        self.name, self.steps, self.functions = name, steps, functions
 
     def then(self, template: str, *operands: Any) -> _Value:
         """Assign the result of an operation to a variable, the same for the same operation."""
         names = tuple(map(_name, operands))
         step = Step(f"t{len(self.steps)}", template, names)
-        return _Value(self.steps.setdefault(template.format(*names), step).result, self.steps)
+        return _Value(self.steps.setdefault(template.format(*names), step).result, self.steps, self.functions)
+
+    def fitted(self, function: Fitted) -> _Value:
+        """Record a function's operations, or where functions are wanted, the function."""
+        if self.functions is None:
+            return cast(_Value, function.function(self))
+        self.functions[template := f"{function.__name__}({{}})"] = function
+        return self.then(template, self)
 
     def row_mean(self) -> _Value:
         """Divide the sum of a row's elements by their number."""
         total = self.then(REDUCTIONS["row_sum"], self)
-        return total.then(_OPERATORS["truediv"], total, _Value(COLUMNS, self.steps))
+        return total.then(_OPERATORS["truediv"], total, _Value(COLUMNS, self.steps, self.functions))
 
     def __bool__(self) -> bool:
         raise TypeError("expected where(condition, chosen, otherwise), got a branch on an element")
@@ -87,8 +96,12 @@ class Program:
     and is the same with every version of Python. Of a row's elements there are ``columns``.
     """
 
-    def __init__(self, name: str, arity: int, steps: dict[str, Step], results: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, arity: int, steps: dict[str, Step], results: tuple[str, ...], functions: dict[str, Fitted]
+    ) -> None:
         self.name, self.arity, self.results = name, arity, results
+        self.functions = functions
+        """Those that steps call, by the steps' templates."""
         self.steps = tuple(steps.values())
         lines = [f"{step.result} = {text}" for text, step in steps.items()]
         arguments = ", ".join(f"x{i}" for i in range(arity))
@@ -107,22 +120,26 @@ class Program:
 
 
 @lru_cache(maxsize=512)
-def trace(formula: Callable[..., Any], arity: int, fixed: tuple[tuple[int, float], ...] = ()) -> Program:
+def trace(
+    formula: Callable[..., Any], arity: int, fixed: tuple[tuple[int, float], ...] = (), calls: bool = False
+) -> Program:
     """Record what a formula does with ``arity`` elements and numbers.
 
     Args:
         formula: the function.
         arity: how many arguments it takes.
         fixed: places among them and what stands there, which becomes a constant of the program.
+        calls: a fitted function is one operation, and not its own ones.
 
     Raises:
         TypeError: the formula branches on an element, or uses functions other than those of ``aclnn.formula``.
     """
     steps: dict[str, Step] = {}
+    functions: dict[str, Fitted] | None = {} if calls else None
     name, constants = getattr(formula, "__name__", "formula"), dict(fixed)
     try:
-        results = formula(*(constants.get(i, _Value(f"x{i}", steps)) for i in range(arity)))
+        results = formula(*(constants.get(i, _Value(f"x{i}", steps, functions)) for i in range(arity)))
     except TypeError as error:
         raise TypeError(f"formula {name}: {error}") from error
     several = results if isinstance(results, tuple) else (results,)
-    return Program(name, arity, steps, tuple(map(_name, several)))
+    return Program(name, arity, steps, tuple(map(_name, several)), functions or {})

@@ -17,7 +17,7 @@ from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.formulas import fast, narrow_to_odd, on_float64, widen
+from aclnn.kernels.cuda.formulas import fast, fast_products, narrow_to_odd, on_float64, widen
 from aclnn.kernels.cuda.launch import table_entry, table_entry_or, tl, triton
 from aclnn.kernels.layouts import simplify
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
@@ -99,6 +99,19 @@ def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
 
 
 @triton.jit
+def _of_products(values, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, RESULTS: tl.constexpr):
+    """The results of float32 operands by a version for products, in float64 where they are none."""
+    results, outside = VERSION(table, *values)
+    if tl.max(outside.to(tl.int32)) > 0:
+        exact = _evaluate(values, (), FORMULA, RESULTS)
+        chosen = results[:0]
+        for i in tl.static_range(RESULTS):
+            chosen = chosen + (tl.where(outside, exact[i].to(tl.float32), results[i]),)
+        results = chosen
+    return results
+
+
+@triton.jit
 def _rounded(value, TYPE: tl.constexpr):
     """A number in a tensor's type, rounded once if it is a float64."""
     if value.dtype == tl.float64 and tl.float32 != TYPE:
@@ -141,11 +154,12 @@ def evaluate_tile(
 ):  # fmt: skip
     """One tile of the last operands, the RESULTS of FORMULA of the others and of numbers (see ``_halves``).
 
-    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION is
-    its fitted version, ``table`` has its entries for every 16-bit x (see ``_entries``) and then the rows of the
-    version. ``axes`` describes the dimensions outside the rows, innermost first: extent (of the last any number) and
-    the strides of each operand. Steps are in elements along a row. EVEN when tiles have no part outside; rows start at
-    multiples of 2^ALIGNED elements and have a multiple of 2^FILLED.
+    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION
+    is its fitted version, ``table`` has its entries for every 16-bit x (see ``_entries``) and then the rows of the
+    version. Of other formulas VERSION is one for products (see ``fast_products``), or None. ``axes`` describes the
+    dimensions outside the rows, innermost first: extent (of the last any number) and the strides of each operand.
+    Steps are in elements along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED
+    elements and have a multiple of 2^FILLED.
     """
     program = tl.program_id(0)
     if OUTER > 0:
@@ -192,6 +206,8 @@ def evaluate_tile(
             results = (_of_float32(x, dy, table, FORMULA, VERSION, BOUND),)
         else:
             results = (_of_16_bit(x, dy, table, VERSION, BOUND),)
+    elif VERSION is not None:
+        results = _of_products(values, table, FORMULA, VERSION, RESULTS)
     else:
         results = _evaluate(values, numbers, FORMULA, RESULTS)
     for i in tl.static_range(RESULTS):
@@ -245,6 +261,19 @@ def _lookup(formula: Formula, dtypes: Sequence[DataType]) -> tuple[dict[str, Any
     return constants, table
 
 
+def _products(
+    formula: Formula, dtypes: Sequence[DataType], inputs: int
+) -> tuple[dict[str, Any], launch.Uploaded] | None:
+    """Return how to evaluate a formula of products by fitted versions, None where it cannot be."""
+    if set(dtypes) != {DataType.FLOAT} or (found := fast_products(formula, inputs)) is None:
+        return None
+    version, rows = found
+    table = launch.get_or_make(
+        _tables, version, lambda: launch.Uploaded(lambda: np.array(rows, np.float32), DataType.FLOAT)
+    )
+    return {"FORMULA": on_float64(formula, inputs), "VERSION": version, "BOUND": None}, table
+
+
 class Elementwise:
     """Tensors that share no memory, or an output in an input's place."""
 
@@ -266,8 +295,9 @@ class Elementwise:
         self._table: launch.Uploaded | None
         self._numbers = tuple(chain.from_iterable(map(_halves, numbers)))
         lookup = None if numbers or len(outputs) > 1 else _lookup(formula, self._dtypes)
+        products = None if numbers or lookup else _products(formula, self._dtypes, len(inputs))
         general = {"FORMULA": on_float64(formula, len(inputs) + len(numbers)), "VERSION": None, "BOUND": None}
-        evaluation, self._table = lookup or (general, None)
+        evaluation, self._table = lookup or products or (general, None)
         geometry = simplify(operands)
         assert not geometry.ordered, "such an output is scattered to"
         sizes = [dtype.itemsize for dtype in self._dtypes]

@@ -28,6 +28,7 @@ from aclnn.kernels.fitted import (
     adds_to_first,
     version,
 )
+from aclnn.kernels.products import Value, lines, products
 from aclnn.kernels.trace import trace
 
 
@@ -55,6 +56,7 @@ _OPERATIONS = {
     "absolute_lanes(x)": "tl.abs(x)",
     "root(x)": "tl.sqrt(x)",
     "choose(condition, chosen, otherwise)": "tl.where(condition, widen(chosen), widen(otherwise))",
+    "fma_float32(x, y, z)": "tl.fma(x, y, z)",
     "bits(x)": "x.to(tl.int64 if x.dtype == tl.float64 else tl.int32, bitcast=True)",
     "from_bits(i)": "i.to(tl.float64 if i.dtype == tl.int64 else tl.float32, bitcast=True)",
 }
@@ -65,7 +67,7 @@ _names: dict[str, Any] = {}
 for _signature, _result in _OPERATIONS.items():
     _define(_signature.split("(")[0], f"def {_signature}:\n    return {_result}\n", _names)
 widen, fma, select, absolute = (_names[name] for name in ("widen", "fma", "select", "absolute"))
-bits, from_bits = _names["bits"], _names["from_bits"]
+bits, from_bits, fma_float32 = _names["bits"], _names["from_bits"], _names["fma_float32"]
 
 
 @triton.jit
@@ -155,16 +157,21 @@ def _polynomials(upper, r, rows, i, FIRST: tl.constexpr, LAST: tl.constexpr):
 
 
 @triton.jit
-def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr, SUMMED: tl.constexpr):
-    """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
-    a = tl.abs(x)
+def _terms(a, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr):
+    """r, p, what rounding p loses, and c0."""
     i = bits(tl.fma(a, PER_UNIT, _ROUND))
     r = a - _entry(rows, _CENTRE, i)
     upper = _polynomials(_entry(rows, _P0 + COUNT - 1, i), r, rows, i, _P0 + 1, _P0 + COUNT - 1)
     p0 = _entry(rows, _P0, i)
     p = tl.fma(upper, r, p0)
-    negative = bits(x) < 0
-    lost, c0 = tl.fma(upper, r, p0 - p), _entry(rows, _C0, i)
+    return r, p, tl.fma(upper, r, p0 - p), _entry(rows, _C0, i)
+
+
+@triton.jit
+def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr, SUMMED: tl.constexpr):
+    """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
+    a, negative = tl.abs(x), bits(x) < 0
+    r, p, lost, c0 = _terms(a, rows, PER_UNIT, COUNT)
     whole = a - c0
     start = tl.where(negative, c0, (whole + c0) - a) if SUMMED else c0
     g = tl.fma(r, p, tl.fma(r, lost, start))
@@ -180,6 +187,27 @@ def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.
 
 
 @triton.jit
+def segments_in_two(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr):
+    """The same as the sum of two float32."""
+    r, p, lost, c0 = _terms(tl.abs(x), rows, PER_UNIT, COUNT)
+    g = tl.fma(r, p, c0)
+    rest = tl.fma(r, lost, tl.fma(r, p, c0 - g))
+    negative = bits(x) < 0
+    if SYMMETRY == "1-f":
+        less = 1.0 - g
+        rest = tl.where(negative, rest, ((1.0 - less) - g) - rest)
+        g = tl.where(negative, g, less)
+    elif SYMMETRY == "x+f":
+        positive = tl.where(negative, -0.0, x)
+        less = positive - g
+        rest = ((positive - less) - g) - rest
+        g = less
+    elif SYMMETRY == "odd":
+        g, rest = tl.where(negative, g, -g), tl.where(negative, rest, -rest)
+    return g, rest
+
+
+@triton.jit
 def short_segments(x, rows, PER_UNIT: tl.constexpr, SHIFT: tl.constexpr, COUNT: tl.constexpr):
     """See ``aclnn.kernels.fitted.ShortSegments``; the rows are centre and c, of which there are COUNT."""
     i = bits(tl.fma(x + SHIFT, PER_UNIT, _ROUND))
@@ -187,11 +215,6 @@ def short_segments(x, rows, PER_UNIT: tl.constexpr, SHIFT: tl.constexpr, COUNT: 
     r = x - centre
     first, second = from_bits(bits(last) << _TO_FIRST), from_bits(bits(centre) << _TO_SECOND)
     return _polynomials(tl.fma(tl.fma(first, r, second), r, last), r, rows, i, 1, COUNT)
-
-
-@triton.jit
-def _fma_float32(x, y, z):
-    return tl.fma(x, y, z)
 
 
 class Fast(NamedTuple):
@@ -220,8 +243,34 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     if isinstance(found, ShortSegments):
         call = f"short_segments(x, rows, {found.per_unit}, {found.shift}, {len(found.c)})"
         return Fast(_version(call, {"short_segments": short_segments}), found.bound, _widened(found.centre, *found.c))
-    words = {"fma": _fma_float32, "where": select, "absolute": absolute}
+    words = {"fma": fma_float32, "where": select, "absolute": absolute}
     return Fast(_version("formula(x)", {"formula": _define("formula", trace(found, 1).source, words)}), math.inf)
+
+
+@lru_cache(maxsize=512)
+def fast_products(formula: Formula, arity: int) -> tuple[Any, tuple[Row, ...]] | None:
+    """Return a function of the address of rows and of float32 operands, and these rows, of a formula of products.
+
+    It gives a tuple of the results, and where they are none (see ``aclnn.kernels.products``).
+    """
+    if (found := products(formula, arity)) is None:
+        return None
+    names = {"fma": fma_float32, "absolute": absolute, "bits": bits, "segments_in_two": segments_in_two}
+    rows: tuple[Row, ...] = ()
+
+    def call(value: Value) -> str:
+        nonlocal rows
+        place, found = f"rows + {SHORT * len(rows)}", value.segments
+        assert found is not None
+        rows += _widened(found.centre, found.c0, *found.p)
+        symmetry = value.function.symmetry
+        return f"segments_in_two({value.operand}, {place}, {found.per_unit}, {len(found.p)}, {symmetry!r})"
+
+    operands, results = (
+        ", ".join(f"{name}{k}" for k in range(count)) for name, count in (("x", arity), ("y", len(found)))
+    )
+    body = "\n    ".join((*lines(found, call), f"return ({results},), outside < 0"))
+    return _define("products", f"def products(rows, {operands}):\n    {body}\n", names), rows
 
 
 def _version(call: str, names: dict[str, Any]) -> Any:

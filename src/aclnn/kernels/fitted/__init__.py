@@ -39,6 +39,11 @@ class Segments(NamedTuple):
     c0: Row
     p: tuple[Row, ...]
 
+    @property
+    def least(self) -> float:
+        """Nonzero a below it may have values whose digits do not all fit into a float32."""
+        return 0.0 if self.c0[0] else 2.0**-120
+
 
 def adds_to_first(segments: Segments, symmetry: str | None) -> bool:
     """Return true if g does not begin at zero, so that x + f(-x) takes x - c0[i], unrounded, before the rest."""

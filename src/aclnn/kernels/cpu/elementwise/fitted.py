@@ -53,6 +53,16 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     return Fast(on_float32(found), math.inf)
 
 
+def in_two(function: Fitted) -> Any:
+    """Return a function with segments on any number of float32 lanes: its value as the sum of two float32.
+
+    The first is nearly the one next to it.
+    """
+    segments = version(function, DataType.FLOAT)
+    assert isinstance(segments, Segments)
+    return _by_segments(segments, function.symmetry or "even", in_two=True)
+
+
 def _mirrored(function: Any) -> Any:
     return _inlined(lambda x: -function(-x))
 
@@ -65,14 +75,36 @@ _HALVES = {
 }
 
 
-def _by_segments(segments: Segments, symmetry: str) -> Any:
+@register_jitable(forceinline=True)
+def _less_in_two(minuend: Any, g: Any, rest: Any) -> Any:
+    difference = minuend - g
+    return difference, ((minuend - difference) - g) - rest
+
+
+@register_jitable(forceinline=True)
+def _one_less_in_two(x: Any, g: Any, rest: Any) -> Any:
+    first, second = _less_in_two(1.0, g, rest)
+    return where_negative(x, g, first), where_negative(x, rest, second)
+
+
+_HALVES_IN_TWO = {
+    "1-f": _one_less_in_two,
+    "x+f": _inlined(lambda x, g, rest: _less_in_two(select(bits(x) < 0, -0.0, x), g, rest)),
+    "odd": _inlined(lambda x, g, rest: (where_negative(x, g, -g), where_negative(x, rest, -rest))),
+    "even": _inlined(lambda x, g, rest: (g, rest)),
+}
+
+
+def _by_segments(segments: Segments, symmetry: str, in_two: bool = False) -> Any:
     """f(x) (see ``Segments``). Where a look-up has eight entries, lanes beyond the eighth take a second turn."""
     count = len(segments.centre)
     summed = adds_to_first(segments, symmetry)
-    near, whole = _polynomials(segments, 0, 8, summed), _polynomials(segments, 0, count, summed)
-    far = _polynomials(segments, count - 8, count, summed)
+    near, far, whole = (
+        _polynomials(segments, first, last, summed, in_two) for first, last in ((0, 8), (count - 8, count), (0, count))
+    )
     per_unit, twice = segments.per_unit, count == 16
-    other_half: Any = _HALVES["even" if summed else symmetry]
+    halves: dict[str, Any] = _HALVES_IN_TWO if in_two else _HALVES
+    other_half = halves["even" if summed else symmetry]
 
     @register_jitable(forceinline=True)
     def by_segments(x: Any) -> Any:
@@ -87,10 +119,25 @@ def _by_segments(segments: Segments, symmetry: str) -> Any:
                 g = select(beyond, far(x, a, i), g)
         return other_half(x, g)
 
-    return by_segments
+    @register_jitable(forceinline=True)
+    def by_segments_in_two(x: Any) -> Any:
+        a = absolute(x)
+        i = bits(fma(a, per_unit, _ROUND))
+        if in_one_register():
+            g, rest = whole(x, a, i)
+        else:
+            g, rest = near(x, a, i)
+            if twice:
+                beyond = (i & 8) != 0
+                if any_lane(beyond):
+                    far_g, far_rest = far(x, a, i)
+                    g, rest = select(beyond, far_g, g), select(beyond, far_rest, rest)
+        return other_half(x, g, rest)
+
+    return by_segments_in_two if in_two else by_segments
 
 
-def _polynomials(segments: Segments, first: int, last: int, summed: bool) -> Any:
+def _polynomials(segments: Segments, first: int, last: int, summed: bool, in_two: bool) -> Any:
     """g(a), or f(x) if ``summed``, by the segments first … last - 1, for the lanes that lie in one of them."""
     centre, c0, p0, *others = (Table(*row[first:last]) for row in (segments.centre, segments.c0, *segments.p))
     rest = Tables(*(table.rows[0] for table in reversed(others)))
@@ -102,6 +149,9 @@ def _polynomials(segments: Segments, first: int, last: int, summed: bool) -> Any
         p = fma(upper, r, lookup(p0, i))
         lost = fma(upper, r, lookup(p0, i) - p)
         c = lookup(c0, i)
+        if in_two:
+            g = fma(r, p, c)
+            return g, fma(r, lost, fma(r, p, c - g))
         if summed:
             whole, negative = a - c, bits(x) < 0
             start = select(negative, c, (whole + c) - a)

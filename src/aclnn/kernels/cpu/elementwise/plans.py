@@ -16,12 +16,13 @@ from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16
+from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16, products
 from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
+from aclnn.kernels.products import products as factors_of
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
@@ -81,6 +82,10 @@ class _Evaluator:
         read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
         key = (trace(formula, len(inputs) + len(numbers)).digest, len(numbers))
+        factors = None if numbers or {*read, *written} != {DataType.FLOAT} else factors_of(formula, len(inputs))
+        if factors is not None:
+            self.kernel = kernel(f"products-{name}", key, lambda: products.loop(formula, factors, len(inputs)))
+            return
         self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers)))
 
     @property

@@ -1,0 +1,151 @@
+"""Formulas that are products of operands and of fitted functions of one operand each, as gated activations are.
+
+A function's value is the sum of two float32, and what rounding a product of two operands loses is kept until it is
+multiplied with that: results are rounded almost once. Where one is not finite, or an operand outside its function's
+range, the formula is evaluated instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType
+from aclnn.formula import Fitted
+from aclnn.kernels import Formula
+from aclnn.kernels.fitted import Segments, adds_to_first, version
+from aclnn.kernels.trace import Step, trace
+
+
+class Value(NamedTuple):
+    """A fitted function of an operand."""
+
+    function: Fitted
+    operand: str
+
+    @property
+    def variable(self) -> str:
+        """The name of the variable that holds it."""
+        return f"{self.function.__name__}_{self.operand}"
+
+    @property
+    def segments(self) -> Segments | None:
+        """The function's version for float32 if it is one by segments that gives its values in two parts."""
+        found = version(self.function, DataType.FLOAT)
+        served = isinstance(found, Segments) and not adds_to_first(found, self.function.symmetry)
+        return cast(Segments, found) if served else None
+
+
+#: Operands, by the names of their variables, and then values of functions.
+Product = tuple[str | Value, ...]
+
+
+@lru_cache(maxsize=512)
+def products(formula: Formula, arity: int) -> tuple[Product, ...] | None:
+    """Return the factors of each result where operands and results are finite.
+
+    None unless all results are such products, a function with segments in one of them: of two operands at most and a
+    function, whose values are no larger than about 1 where there are two operands, so that what a product that
+    underflows loses stays small. Conditions on the size of operands that are factors are decided; where one of these
+    is infinite, so is the result, or NaN.
+    """
+    program = trace(formula, arity, calls=True)
+    known: dict[str, Any] = {f"x{i}": (f"x{i}",) for i in range(arity)}
+    sizes = set[str]()
+    for step in program.steps:
+        operands = [known.get(name) for name in step.operands]
+        known[step.result] = _meaning(step, program.functions.get(step.template), operands)
+        sizes.update(operand for operand in operands if isinstance(operand, str))
+    found = [known.get(name) for name in program.results]
+    if not all(isinstance(product, tuple) and _is_served(product) for product in found):
+        return None
+    ordered = tuple(
+        tuple(sorted(cast(Product, product), key=lambda factor: isinstance(factor, Value))) for product in found
+    )
+    factors = {factor.operand if isinstance(factor, Value) else factor for product in ordered for factor in product}
+    return ordered if values(ordered) and sizes <= factors else None
+
+
+def _is_served(product: Product) -> bool:
+    functions = [factor.function for factor in product if isinstance(factor, Value)]
+    operands = len(product) - len(functions)
+    small = all(function.symmetry in ("1-f", "even") for function in functions)
+    return len(functions) <= 1 and operands <= (2 if small else 1)
+
+
+def _meaning(step: Step, function: Fitted | None, operands: list[Any]) -> Product | str | bool | None:
+    """What an operation gives: a product, the operand whose size it is, the answer to a condition; None for others."""
+    if function is not None:
+        match operands:
+            case [(str(operand),)] if (value := Value(function, operand)).segments:
+                return (value,)
+        return None
+    match step.template, operands:
+        case "{} * {}" | "times({}, {})", [tuple(one), tuple(other)]:
+            return (*one, *other)
+        case "absolute({})", [(str(operand),)]:
+            return operand
+        case "{} < {}" | "{} == {}", [str(), _] if step.operands[1] == "inf":
+            return step.template == "{} < {}"
+        case "{} & {}", [False, _] | [_, False]:
+            return False
+        case "{} & {}", [True, True]:
+            return True
+        case "where({}, {}, {})", [bool(chosen), *results]:
+            return cast(Product, results[not chosen])
+    return None
+
+
+def values(products: Sequence[Product]) -> tuple[Value, ...]:
+    """Return the values of functions among the factors, each once."""
+    return tuple(dict.fromkeys(factor for product in products for factor in product if isinstance(factor, Value)))
+
+
+def lines(products: Sequence[Product], call: Callable[[Value], str]) -> Iterator[str]:
+    """Write the lines that assign the results to y0, y1 …, and to ``outside`` negative integers where none counts.
+
+    They compute in float32, with ``fma``, ``absolute``, ``bits`` and the two parts that ``call`` makes of a value.
+    """
+    bounds: dict[str, tuple[float, float]] = {}
+    for value in values(products):
+        assert value.segments is not None
+        bound, least = bounds.get(value.operand, (math.inf, 0.0))
+        bounds[value.operand] = min(bound, value.segments.bound), max(least, value.segments.least)
+        yield f"{value.variable}, {value.variable}_rest = {call(value)}"
+    for k, product in enumerate(products):
+        yield from _multiplied(f"y{k}", product)
+    before = ""
+    for operand, (bound, least) in bounds.items():
+        size = operand
+        for k, product in enumerate(products):
+            if not before and len(product) > 1:
+                size = f"fma(y{k}, 0.0, {size})"  # NaN where the result is not finite
+        yield f"size = bits(absolute({size}))"
+        yield f"outside = ({_pattern(bound)} - size){before}"
+        if least:
+            yield f"outside = outside | ((size - {_pattern(least)}) & (0 - size))"
+        before = " | outside"
+
+
+def _multiplied(result: str, product: Product) -> Iterator[str]:
+    match product:
+        case [Value() as value]:
+            # A zero of either sign less a positive zero is itself.
+            yield f"{result} = {value.variable} - (0.0 - {value.variable}_rest)"
+        case [str(x), Value() as value]:
+            yield f"{result} = fma({x}, {value.variable}, -fma(-{x}, {value.variable}_rest, 0.0))"
+        case [str(x), str(y), Value() as value]:
+            yield f"product = {x} * {y}"
+            yield f"lost = fma({x}, {y}, -product)"
+            yield f"rest = fma(-lost, {value.variable}, fma(-product, {value.variable}_rest, 0.0))"
+            yield f"{result} = fma(product, {value.variable}, -rest)"
+        case _:
+            yield f"{result} = {' * '.join(map(str, product))}"
+
+
+def _pattern(number: float) -> int:
+    return int(np.float32(number).view(np.int32))

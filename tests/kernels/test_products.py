@@ -1,0 +1,139 @@
+"""Formulas that are products with fitted functions: which are, and that outliers have the formula's own results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.formula import absolute, times, where
+from aclnn.kernels.cpu import threads
+from aclnn.kernels.cpu.elementwise import plans
+from aclnn.kernels.products import products, values
+from aclnn.operators.clipped_swiglu import clipped_swiglu_forward
+from aclnn.operators.ge_glu import (
+    ge_glu_erf_forward,
+    ge_glu_erf_gradient,
+    ge_glu_tanh_forward,
+    ge_glu_tanh_gradient,
+)
+from aclnn.operators.glu import glu_forward, glu_gradient
+from aclnn.operators.hardswish import hardswish_forward
+from aclnn.operators.mish import mish_forward
+from aclnn.operators.silu import silu_derivative, silu_forward
+from aclnn.operators.swi_glu import swi_glu_forward, swi_glu_gradient
+from tests.kernels.test_general import run
+
+Array = np.ndarray[Any, Any]
+
+GATED: dict[str, tuple[Any, int, str]] = {
+    "swi_glu": (swi_glu_forward, 2, "x1 * silu_forward_x0"),
+    "swi_glu_grad": (swi_glu_gradient, 3, "x0 * x2 * silu_derivative_x1, x0 * silu_forward_x1"),
+    "glu": (glu_forward, 2, "x0 * sigmoid_forward_x1"),
+    "glu_grad": (glu_gradient, 3, "x0 * sigmoid_forward_x2, x0 * x1 * sigmoid_derivative_x2"),
+    "ge_glu_erf": (ge_glu_erf_forward, 2, "x0 * gelu_erf_forward_x1, gelu_erf_forward_x1"),
+    "ge_glu_tanh": (ge_glu_tanh_forward, 2, "x0 * gelu_tanh_forward_x1, gelu_tanh_forward_x1"),
+    "ge_glu_erf_grad": (ge_glu_erf_gradient, 4, "x0 * x3, x0 * x1 * gelu_erf_derivative_x2"),
+    "ge_glu_tanh_grad": (ge_glu_tanh_gradient, 4, "x0 * x3, x0 * x1 * gelu_tanh_derivative_x2"),
+}
+EVERY = pytest.mark.parametrize(("formula", "inputs", "factors"), GATED.values(), ids=GATED)
+
+
+def written(formula: Any, inputs: int) -> str | None:
+    found = products(formula, inputs)
+    if found is None:
+        return None
+    names = (" * ".join(str(getattr(factor, "variable", factor)) for factor in product) for product in found)
+    return ", ".join(names)
+
+
+@EVERY
+def test_a_gated_activation_is_a_product(formula: Any, inputs: int, factors: str) -> None:
+    assert written(formula, inputs) == factors
+
+
+def _unless_infinite(a: Any, b: Any, c: Any) -> Any:
+    return where(absolute(c) < np.inf, a * silu_forward(b), b)
+
+
+OTHERS: dict[str, tuple[Any, int]] = {
+    "a sum": (lambda a, b: a * silu_forward(b) + 1.0, 2),
+    "a number": (lambda a, b: 2.0 * a * silu_forward(b), 2),
+    "one of the results": (lambda a, b: (a * silu_forward(b), a + b), 2),
+    "of a product": (lambda a, b: silu_forward(a * b) * b, 2),
+    "without functions": (lambda a, b: times(a, b), 2),
+    "two functions and an operand": (lambda a, b, c: a * silu_derivative(b) * silu_derivative(c), 3),
+    "large values": (lambda a, b, c: a * b * silu_forward(c), 3),
+    "four factors": (lambda a, b, c, d: a * b * c * silu_derivative(d), 4),
+    "a condition on another operand": (_unless_infinite, 3),
+    "a condition on a value": (lambda a, b: where(a * b < 1.0, a, a * silu_forward(b)), 2),
+    "operations for segments": (lambda a, b: a * hardswish_forward(b), 2),
+    "attributes": (clipped_swiglu_forward, 5),
+    "not fitted": (lambda a, b: a * mish_forward(b), 2),
+}
+
+
+@pytest.mark.parametrize(("formula", "inputs"), OTHERS.values(), ids=OTHERS)
+def test_what_is_no_such_product(formula: Any, inputs: int) -> None:
+    assert products(formula, inputs) is None
+
+
+SPECIAL = np.array(
+    [0.0, -0.0, 1e-45, -1e-38, 1e-30, 0.25, -1.5, 9.0, -30.0, 104.0, -200.0, 1e19, -3e38, np.inf, -np.inf, np.nan],
+    np.float32,
+)
+
+
+def both(monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array]) -> tuple[list[Array], list[Array]]:
+    """The results by products, and in general."""
+    found = products(formula, len(inputs))
+    assert found is not None
+    by_products = run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
+    with monkeypatch.context() as patched:
+        patched.setattr(plans, "factors_of", lambda *_: None)
+        return by_products, run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
+
+
+@EVERY
+def test_special_numbers_in_every_combination(
+    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
+) -> None:
+    """Zeros with their signs, infinities, NaN; what overflows on the way, and what has few digits."""
+    grids = [grid.reshape(-1) for grid in np.meshgrid(*[SPECIAL] * inputs)]
+    for ours, exact in zip(*both(monkeypatch, formula, grids), strict=True):
+        np.testing.assert_array_equal(np.isnan(ours), np.isnan(exact))
+        rest = ~np.isnan(exact)
+        np.testing.assert_array_equal(np.signbit(ours[rest]), np.signbit(exact[rest]))
+        np.testing.assert_array_equal(np.isinf(ours), np.isinf(exact))
+        finite = np.isfinite(exact)
+        unit = np.spacing(np.abs(exact[finite])).astype(np.float64)
+        assert np.max(np.abs(ours[finite].astype(np.float64) - exact[finite]) / unit) <= 2.6
+
+
+@EVERY
+def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
+    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
+) -> None:
+    """In tiles that are whole, begun and ended; around the cache; with one thread and several."""
+    rng = np.random.default_rng(8)
+    before = threads.shared().threads
+    try:
+        for count, streamed, size in ((1, False, 1), (1, False, 4133), (2, True, 70_001)):
+            threads.set_threads(count)
+            monkeypatch.setattr(plans, "STREAM_BYTES", 1 if streamed else 1 << 60)
+            operands = [rng.normal(size=size).astype(np.float32) for _ in range(inputs)]
+            inside = rng.random(size) < rng.choice([0.0, 0.5, 0.999], size // 64 + 1).repeat(64)[:size]
+            for operand in operands:
+                operand[~inside] *= 60
+            ours, exact = both(monkeypatch, formula, operands)
+            found = values(products(formula, inputs) or ())
+            far = np.logical_or.reduce([np.abs(operands[int(value.operand[1:])]) > 11 for value in found])
+            for mine, other in zip(ours, exact, strict=True):
+                np.testing.assert_array_equal(mine[far], other[far])
+                np.testing.assert_allclose(mine, other, rtol=2.6 * 2.0**-23)
+            in_place = run(formula, operands[: len(ours)], operands)
+            for mine, other in zip(in_place, ours, strict=True):
+                np.testing.assert_array_equal(mine, other)
+    finally:
+        threads.set_threads(before)
