@@ -53,12 +53,13 @@ def test_the_hardest_products_stay_within_what_is_said_of_them(name: str) -> Non
 @FORMAT
 def test_infinite_and_nan_pairs(name: str, target: NumberFormat) -> None:
     """NaN arises from NaN, from f' at an infinity without a limit, and from 0·inf with f' as float32 has it."""
-    x, dy = (array.copy() for array in pairs(name, target, 1)[:2])
+    kind, rng = target.dtype.numpy, np.random.default_rng(1)
+    x, dy = (np.frombuffer(rng.bytes(kind.itemsize << 20), kind).copy() for _ in range(2))
     dy[:128:2], dy[1:128:2], x[128:256:2], x[129:256:2] = np.inf, -np.inf, np.inf, -np.inf
     with np.errstate(invalid="ignore", over="ignore"):
-        exact = reference(name, x)
         special = ~(np.isfinite(x.astype(np.float64)) & np.isfinite(dy.astype(np.float64)))
-        expected = (dy.astype(np.float64) * exact.astype(np.float32))[special]
+        exact = reference(name, x[special])
+        expected = dy[special].astype(np.float64) * exact.astype(np.float32)
         got = ours(name)(x, dy).astype(np.float64)[special]
     unbounded = np.isinf(expected)
     assert unbounded.sum() > 32
