@@ -32,12 +32,13 @@ needs_toolkit = pytest.mark.skipif(MISSING is not None, reason=f"no C toolkit he
 
 @pytest.fixture(scope="session")
 def toolkit_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toolkit's tree."""
+    """The toolkit's tree, one for all of xdist's processes."""
     if MISSING is not None:
         pytest.skip(MISSING)
     from aclnn.toolkit import tree
 
-    return tree.build(tmp_path_factory.mktemp("toolkit") / "tree")
+    base = tmp_path_factory.getbasetemp()
+    return tree.ensure((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "toolkit")
 
 
 Compile = Callable[..., Path]

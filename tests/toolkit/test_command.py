@@ -34,13 +34,19 @@ def aclnn(*arguments: object, status: int = 0, **env: str) -> subprocess.Complet
 @needs_toolkit
 @pytest.mark.toolkit
 class TestTree:
-    def test_build_lays_the_tree_out_and_says_where(self, tmp_path: Path) -> None:
-        for _ in range(2):  # the second time over the first
-            assert aclnn("build", tmp_path / "tree").stdout == f"{tmp_path / 'tree'}\n"
+    def test_build_lays_the_tree_out_over_another_and_says_where(self, toolkit_root: Path, tmp_path: Path) -> None:
+        root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
+        (root / "set_env.sh").write_text("another's")
+        (root / "lib64" / "libopapi.so").unlink()
+        assert aclnn("build", root).stdout == f"{root}\n"
+        assert (root / "set_env.sh").read_text() != "another's"
+        assert (root / "lib64" / "libopapi.so").exists()
         assert {path.name for path in (tmp_path / "tree").iterdir()} >= {"include", "lib64", "opp", "set_env.sh"}
         assert not list((tmp_path / "tree").rglob("*.tmp"))
 
-    def test_functions_that_only_refuse_let_a_program_link_and_say_which_it_called(self, tmp_path: Path) -> None:
+    def test_functions_that_only_refuse_let_a_program_link_and_say_which_it_called(
+        self, toolkit_root: Path, tmp_path: Path
+    ) -> None:
         source, program = tmp_path / "program.c", tmp_path / "program"
         source.write_text(
             '#include <stdio.h>\n#include "acl/acl.h"\n#include "aclnnop/aclnn_silu.h"\n'
@@ -49,8 +55,8 @@ class TestTree:
             '    printf("%d ", aclnnFooBarGetWorkspaceSize(1, 2.0, 0));\n    puts(aclGetRecentErrMsg());\n'
             "    return aclnnFooBar(argv) != 561103;\n}\n"
         )
-        root, text = tmp_path / "tree", "aclnnFooBarGetWorkspaceSize: expected a function that this toolkit implements"
-        aclnn("build", root)
+        root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
+        text = "aclnnFooBarGetWorkspaceSize: expected a function that this toolkit implements"
         subprocess.run([*c_compiler(), f"-I{root}/include", "-c", "-o", f"{program}.o", source], check=True)
         link = [*c_compiler(), "-o", program, f"{program}.o", f"-L{root}/lib64", f"-Wl,-rpath,{root}/lib64"]
         link += ["-lopapi", "-lnnopbase", "-lascendcl"]
