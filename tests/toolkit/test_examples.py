@@ -1,4 +1,4 @@
-"""The documents' worked examples as C++ programs, one a family, generated from the table."""
+"""The documents' worked examples as a C++ program for each product, generated from the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 from tests import cases
 from tests.cases.table import FLOATS, Case, Example, T
-from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
+from tests.helpers.toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 
@@ -40,10 +40,9 @@ def expressible(case: Case) -> list[Example]:
     ]
 
 
-FAMILIES = {
-    module.__name__.rpartition(".")[2]: rows
-    for module in cases._MODULES
-    if (rows := [row for row in vars(module).values() if isinstance(row, Case) and expressible(row)])
+BY_PRODUCT = {
+    product: [row for row in cases.CASES if row.product is product and expressible(row)]
+    for product in dict.fromkeys(row.product for row in cases.CASES if expressible(row))
 }
 
 
@@ -93,7 +92,7 @@ def block(case: Case, example: Example) -> Iterator[str]:
     yield f'compute("{case.name}", stream, [&](uint64_t* size, aclOpExecutor** executor) {{'
     yield f"return {function}GetWorkspaceSize({', '.join(given.values())}, size, executor); }}, {function});"
     for name in written(case, example):
-        yield f'print({name}_.fetch("{name}"));'
+        yield f'print("{case.name} {name}", {name}_.fetch("{name}"));'
     yield "}"
 
 
@@ -107,34 +106,46 @@ def program(rows: list[Case]) -> str:
     lines = [
         '#include "device.hpp"',
         *(f'#include "aclnnop/{header}"' for header in headers),
-        "static void print(const std::vector<double>& values) {",
-        "const char* between = \"\";",
-        "for (double value : values) { std::printf(\"%s%f\", between, value); between = \" \"; }",
+        "static void print(const char* name, const std::vector<double>& values) {",
+        "std::printf(\"%s\", name);",
+        "for (double value : values) { std::printf(\" %f\", value); }",
         'std::printf("\\n"); }',
+        *(line for number, case in enumerate(rows) for line in function(f"example{number}", case)),
         "int main() {",
         'aclrtStream stream = nullptr; ok(aclInit(nullptr), "aclInit"); ok(aclrtSetDevice(0), "device");',
         'ok(aclrtCreateStream(&stream), "stream");',
-        *(line for case in rows for example in expressible(case) for line in block(case, example)),
+        *(f"example{number}(stream);" for number, _ in enumerate(rows)),
         'ok(aclrtDestroyStream(stream), "stream"); ok(aclrtResetDevice(0), "device"); ok(aclFinalize(), "end"); }',
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, family: str) -> None:
-    rows = FAMILIES[family]
-    source = tmp_path / f"{family}.cpp"
+def function(name: str, case: Case) -> Iterator[str]:
+    """A function that computes a row's examples."""
+    yield f"static void {name}(aclrtStream stream) {{"
+    for example in expressible(case):
+        yield from block(case, example)
+    yield "}"
+
+
+@pytest.mark.parametrize("product", BY_PRODUCT, ids=lambda product: product.name)
+def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, product: Product) -> None:
+    rows = BY_PRODUCT[product]
+    source = tmp_path / "examples.cpp"
     source.write_text(program(rows))
-    (product,) = {case.product for case in rows}
-    executable = compiled(source, f"-I{SOURCES}", "-Wall", "-Wextra", "-Werror")
-    done = run(executable, env={"ACLNN_SOC_NAME": product.example})
+    executable = compiled(source, f"-I{SOURCES}", "-Wall", "-Wextra", "-Werror", "-O0", "-g0")
+    # It may have to compile the kernels of all operators first.
+    done = run(executable, env={"ACLNN_SOC_NAME": product.example}, timeout_s=10 * RUN_SECONDS)
     printed = [
-        example.printed[name] for case in rows for example in expressible(case) for name in written(case, example)
+        f"{case.name} {name} {example.printed[name]}"
+        for case in rows
+        for example in expressible(case)
+        for name in written(case, example)
     ]
     assert done.stdout.splitlines() == printed
 
 
 def test_no_operators_example_is_left_out() -> None:
     """But GeluBackward's, whose gradient is of int32."""
-    called = {case.name for rows in FAMILIES.values() for case in rows if expressible(case) == list(case.examples)}
+    called = {case.name for rows in BY_PRODUCT.values() for case in rows if expressible(case) == list(case.examples)}
     assert {case.name for case in cases.CASES if case.examples} - called == {"gelu_backward"}
