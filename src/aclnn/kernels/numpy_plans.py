@@ -156,7 +156,7 @@ class LibraryPlan:
                 found = self._function(*operands, **named)
                 for result, array in zip(found if isinstance(found, tuple) else (found,), written, strict=True):
                     if result is not array:
-                        np.copyto(array, result, "unsafe")
+                        array[...] = result
 
         def compute() -> None:
             with np.errstate(all="ignore"):

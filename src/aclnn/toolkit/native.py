@@ -7,6 +7,7 @@ an executor its tensors.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from aclnn.capi.objects import BoolArray, IntArray, ScalarList, TensorList
@@ -15,9 +16,10 @@ from aclnn.core import products
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
-from aclnn.execution.executor import Executor, Prepared
+from aclnn.execution.executor import Executor, Prepared, Task
 from aclnn.runtime import devices, handles, memory
 from aclnn.runtime.locks import Lock
+from aclnn.runtime.streams import Stream
 
 #: Functions and types of objects.h, for cffi.
 DECLARATIONS = """
@@ -97,24 +99,31 @@ class Native:
             stream: handle of the queue; 0 is the current context's default one.
         """
         self._lib.aclnn_begun()
-        prepared = self._kept[answer]
+        key = answer, workspace, workspace_size, stream, self._ffi.buffer(words, _WORD_BYTES * 2 * operands)[:]
+        tasks = memory.tasks()  # before addresses are judged: what is freed meanwhile leaves others
         try:
-            if workspace_size and not workspace:
-                prepared.check_workspace(workspace, workspace_size)  # which refuses it, whatever the stream is
-            queue = devices.stream_of(stream)
-            device = queue.context.device
-            key = answer, device, workspace, workspace_size, self._ffi.buffer(words, _WORD_BYTES * 2 * operands)[:]
-            tasks = memory.tasks()  # before addresses are judged: what is freed meanwhile leaves others
-            if (task := tasks.get(key)) is None:
-                numbers = self._ffi.unpack(words, 2 * operands)
-                task = prepared.task(numbers[::2], numbers[1::2], workspace, workspace_size, device)
-                if len(tasks) >= _MOST_TASKS:
-                    tasks.clear()
-                tasks[key] = task
-            queue.enqueue(task, prepared.short)
+            if (found := tasks.get(key)) is None:
+                found = self._task(answer, self._ffi.unpack(words, 2 * operands), workspace, workspace_size, stream)
+                if stream:  # else it is the calling thread's
+                    if len(tasks) >= _MOST_TASKS:
+                        tasks.clear()
+                    tasks[key] = found
+            queue, task, short = found
+            queue.enqueue(task, short)
         except AclnnError as error:
             return self.function_of(answer).refuse(error)
         return 0
+
+    def _task(
+        self, answer: int, words: Sequence[int], workspace: int, workspace_size: int, stream: int
+    ) -> tuple[Stream, Task, bool]:
+        """Judge a call; return its queue, its work and whether that is short."""
+        prepared = self._kept[answer]
+        if workspace_size and not workspace:
+            prepared.check_workspace(workspace, workspace_size)  # which refuses it, whatever the stream is
+        queue = devices.stream_of(stream)
+        task = prepared.task(words[::2], words[1::2], workspace, workspace_size, queue.context.device)
+        return queue, task, prepared.short
 
     def function_of(self, answer: int) -> CFunction:
         """Return the function whose executors have this answer."""
