@@ -241,16 +241,19 @@ class TestWheel:
         assert done.stderr.splitlines()[-1].startswith("missing: ")
         assert "aclnnCdist" in done.stderr.splitlines()[-1]
 
-    def test_a_trace_lists_an_operator_by_name_whose_error_the_script_caught(self) -> None:
+    @pytest.mark.parametrize(
+        ("soc_name", "missing"), [("Ascend910B2", "aclnnCdist, Cdist"), ("Ascend950DT_9571", "aclnnCdist")]
+    )
+    def test_a_trace_lists_an_operator_whose_error_the_script_caught(self, soc_name: str, missing: str) -> None:
         """It said "missing: nothing": only torch_npu's errors on the standard error output counted."""
         script = (
             "import torch\nx = torch.ones(4, 4, device='npu')\n"
             "try:\n    torch.cdist(x, x)\nexcept RuntimeError:\n    print('caught')\n"
         )
-        command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", "Ascend910B2", "run", "--trace", "-c", script]
+        command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", soc_name, "run", "--trace", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
         assert (done.returncode, done.stdout) == (0, "caught\n")
-        assert done.stderr.splitlines()[-1] == "missing: Cdist"
+        assert done.stderr.splitlines()[-1] == f"missing: {missing}"
 
     @EVERY_SOC
     def test_fused_attention_says_what_to_write_instead(self, soc_name: str) -> None:

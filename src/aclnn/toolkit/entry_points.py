@@ -94,7 +94,8 @@ def _refusals(marshaller: _Marshaller) -> Entry:
     def note(function: Any, op_type: Any, code: int) -> None:
         marshaller.lib.aclnn_begun()
         name, operator = marshaller.string(function) or "", marshaller.string(op_type)
-        errors.record(code, stubs.refusal(name, operator))
+        if code:
+            errors.record(code, stubs.refusal(name, operator))
         if _trace is not None:
             _trace.refused(name, operator, code)
 

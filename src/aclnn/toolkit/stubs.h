@@ -1,7 +1,9 @@
 #ifndef ACLNN_STUBS_H
 #define ACLNN_STUBS_H
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 #include "entries.h"
@@ -11,7 +13,7 @@
 /* What creators give out: no function looks into it. */
 static char aclnn_block;
 
-/* op_type: the operator that was asked for by its name, or NULL. */
+/* op_type: the operator that was asked for by its name, or NULL; code: 0 for a function that was only looked for. */
 static int aclnn_refuse(const char *function, const char *op_type, int code)
 {
     const aclnn_mode callers = aclnn_take_mode();
@@ -22,6 +24,20 @@ static int aclnn_refuse(const char *function, const char *op_type, int code)
     }
     aclnn_give_mode_back(callers);
     return code;
+}
+
+/* torch_npu looks functions up by their names, and tells its log alone which it has not found. */
+static void aclnn_logged(const char *format, va_list arguments)
+{
+    static const char not_found[] = "[PTA]:dlsym %s from ";
+    const char *name;
+
+    if (strncmp(format, not_found, sizeof not_found - 1) == 0) {
+        name = va_arg(arguments, const char *);
+        if (strncmp(name, "aclnn", 5) == 0) {
+            aclnn_refuse(name, NULL, 0);
+        }
+    }
 }
 
 /* FNV-1a. */

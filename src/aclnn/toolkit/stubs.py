@@ -14,6 +14,7 @@ from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
 REFUSED, TAKEN, BLOCK, NOTHING = "refused", "0, without effect", "a block that says nothing", "nothing"
 UNDEFINED, ZERO, HASH, CLOCK = "undefined (-1)", "0", "a hash of the text", "nanoseconds of a clock"
+LOGGED = "nothing, but in a trace the functions that were not found"
 
 _C_OF = {
     TAKEN: "0",
@@ -23,6 +24,7 @@ _C_OF = {
     ZERO: "0",
     HASH: "aclnn_hash(hashInfo, length)",
     CLOCK: "aclnn_nanoseconds()",
+    LOGGED: "({ va_list rest; va_start(rest, fmt); aclnn_logged(fmt, rest); va_end(rest); })",
 }
 
 
@@ -92,7 +94,7 @@ def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
 
 STUBS = (
     Stub(
-        "void aclAppLog(int logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)", NOTHING
+        "void aclAppLog(int logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)", LOGGED
     ),
     # Operators by name, which Atlas A2 and A3 products use for private formats.
     Stub("void *aclCreateDataBuffer(void *data, size_t size)", BLOCK),

@@ -21,6 +21,9 @@ _SHOWN_ELEMENTS = 16
 #: The arguments of a function that is only named, followed by an operator that it asked for by name.
 REFUSED = "refused"
 
+#: The arguments of a function that was looked for in vain.
+ABSENT = "absent"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -70,8 +73,12 @@ class Trace:
         return traced
 
     def refused(self, name: str, operator: str | None, code: int) -> None:
-        """Note the call of a function that only refuses; ``operator`` is what it asked for by its name."""
-        self._append(f"{name}\t{REFUSED if operator is None else f'{REFUSED} {operator}'}\t{code}\t0.0\n")
+        """Note the call of a function that only refuses, or with code 0 one that is not there.
+
+        ``operator`` is what the call asked for by its name.
+        """
+        arguments = f"{REFUSED} {operator or ''}".rstrip() if code else ABSENT
+        self._append(f"{name}\t{arguments}\t{code}\t0.0\n")
 
     def _append(self, line: str) -> None:
         if self._file is None:
