@@ -265,7 +265,7 @@ class TestWheel:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
         assert done.returncode == 1
         assert "write attention out: (q @ k.mT" in done.stderr
-        assert done.stderr.splitlines()[-1].startswith("missing: aclnnFlashAttentionScore")  # with V4 on Ascend 950
+        assert "aclnnFlashAttentionScore" in done.stderr.splitlines()[-1]  # with V4 on Ascend 950
 
     def test_a_wait_that_never_ends_is_told(self) -> None:
         """What torch_npu does in ``empty_cache``, without its race: wait with Python's lock for a thread that calls."""
