@@ -184,6 +184,7 @@ def _product(self: Any, mat2: Any, cube: int, out: Any = None) -> Any:
 
 
 def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int, out: Any = None) -> Any:
+    beta, alpha = float(beta), float(alpha)
     product = _product(mat1, mat2, cube, None if out is None or np.may_share_memory(self, out) else out)
     if alpha != 1:
         product *= np.float32(alpha)
