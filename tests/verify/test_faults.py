@@ -154,6 +154,9 @@ def _replaced(inputs, right, **changed):
         (0, "stale", lambda i, r: (faults._with(r[0].copy(), slice(960, 1920), r[0].reshape(-1)[:960]), r[1], r[2])),
         (0, "unwritten", lambda i, r: (faults._with(r[0].copy(), slice(-960, None), 0.0), r[1], r[2])),
         (0, "narrow-input", lambda i, r: _replaced(i, r, **{k: _in_bfloat16(v) for k, v in i.items()})),
+        *((k, "narrow-input", lambda i, r: _replaced(i, r, **{
+            name: _in_bfloat16(i[name]) for name in ("grad_out", "input", "weight")
+        })) for k in range(3)),
     ],
 )  # fmt: skip
 def test_faults_of_layer_norm_are_named(output, cause, plant):

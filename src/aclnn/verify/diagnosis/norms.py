@@ -48,9 +48,10 @@ def hypotheses(e: Evidence, searched: Evidence) -> Iterator[Hypothesis]:
         if not all(np.array_equal(rounded[name], given[name]) for name in given):
             text = f"mean and rstd kept in {kind.name}"
             yield Hypothesis("narrow-statistics", text, changed(rounded), structural=False, extra=0.1)
-            small = {name: kept(inputs[name]) for name in ("mean", "rstd", "weight") if name in inputs}
-            text = f"the inputs were rounded to {kind.name}"
-            yield Hypothesis("narrow-input", text, changed(small, kept), structural=False)
+            for words, names in (("", ("mean", "rstd", "weight")), (" but mean and rstd", ("weight",))):
+                small = {name: kept(inputs[name]) for name in names if name in inputs}
+                text = f"the inputs{words} were rounded to {kind.name}"
+                yield Hypothesis("narrow-input", text, changed(small, kept), structural=False)
     for name, change, text_of in _changes(given["mean"], given["rstd"]):
         size = _size_of(some, changed(change(_STEP))(some) - some.v)
         if size is not None:
@@ -322,6 +323,8 @@ def _totals(rows: Array, target: NumberFormat) -> Iterator[Array]:
     yield _by_halves(rows, target)
     for threads in _THREADS:
         each = -(-len(rows) // threads)
+        if each == 1:  # nothing is added in the type
+            break
         padded = np.zeros((threads * each, rows.shape[1]))
         padded[: len(rows)] = rows
         yield _by_threads(padded.reshape(threads, each, -1), target)
