@@ -353,19 +353,22 @@ class TestAnswersInC:
     def test_the_same_addresses_again_until_one_is_freed(
         self, lib: ctypes.CDLL, buffers: Buffers, monkeypatch: pytest.MonkeyPatch, which: int
     ) -> None:
+        stream = ctypes.c_void_p()
+        assert lib.aclrtCreateStream(ctypes.byref(stream)) == 0
         addresses = [buffers.put(array) for array in (DY, X, np.zeros_like(X))]
-        assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), None) == 0
+        assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), stream) == 0
         assert lib.aclrtMemset(addresses[2], 32, 0xFF, 32) == 0
         with monkeypatch.context() as judged:
             judged.delattr(Prepared, "task")
-            assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), None) == 0
-        assert lib.aclrtSynchronizeStream(None) == 0
+            assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), stream) == 0
+        assert lib.aclrtSynchronizeStream(stream) == 0
         np.testing.assert_array_equal(buffers.get(addresses[2], DY), DY)
         executor = executor_over(lib, *addresses)
         assert lib.aclrtFree(addresses[which]) == 0
         assert not memory.tasks(), "nothing keeps what was freed"
-        assert lib.aclnnHardswishBackward(None, 0, executor, None) == 107000
+        assert lib.aclnnHardswishBackward(None, 0, executor, stream) == 107000
         assert "freed" in refusal(lib)
+        assert lib.aclrtDestroyStream(stream) == 0
 
     @pytest.mark.parametrize(
         ("dtype", "shape", "strides", "format"),
