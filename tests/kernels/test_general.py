@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
-from aclnn.formula import Gradient, exp, where
+from aclnn.formula import Fitted, Gradient, exp, where
 from aclnn.kernels.cpu import jit, threads
 from aclnn.kernels.cpu.elementwise import lut16, plans
 from aclnn.operators.fast_gelu import fast_gelu_derivative
@@ -173,10 +173,11 @@ HOUSE = {
 
 
 def unfitted(derivative: Any) -> Gradient:
-    """The gradient under a name for which there is no fitted version."""
+    """The gradient under a name for which there is no fitted version, and without functions that have one."""
+    evaluate = derivative.function if isinstance(derivative, Fitted) else derivative
 
     def general(x: Any) -> Any:
-        return derivative(x)
+        return evaluate(x)
 
     return Gradient(general)
 
