@@ -533,7 +533,13 @@ FAST_LAYER_NORM = replace(
     accepted=(
         *(accepted for accepted in LAYER_NORM.accepted if accepted.name != "other outputs"),
         Accepted("other statistics", dtype(FLOAT16, *_STATISTICS)),
-        Accepted("no rows of too many columns", _layer_norm_forward_reshape((0,), (_MOST_COLUMNS + 1,))),
+        Accepted(
+            "no rows of too many columns",
+            {
+                **_layer_norm_forward_reshape((0,), (_MOST_COLUMNS + 1,)),
+                **dict.fromkeys(("weightOptional", "biasOptional")),
+            },
+        ),
     ),
     examples=(
         Example(

@@ -45,10 +45,13 @@ BY_LAYOUT = [
 @pytest.mark.parametrize("float32", [True, pytest.param(False, marks=pytest.mark.long)], ids=["float32", "others"])
 def test_edges_are_computed(case: Case, accepted: Accepted, float32: bool) -> None:
     rng = np.random.default_rng(4)
-    for product in accepted.products[:1] + accepted.products[-1:]:
-        for dtype in case.dtypes.get(product, ()):
-            if float32 != (dtype == DataType.FLOAT):
-                continue
+    dtypes = {
+        product: [dtype for dtype in case.dtypes.get(product, ()) if float32 == (dtype == DataType.FLOAT)]
+        for product in accepted.products
+    }
+    served = [product for product, found in dtypes.items() if found]
+    for product in dict.fromkeys(served[:1] + served[-1:]):
+        for dtype in dtypes[product]:
             arguments = changed(case.call(dtype), accepted.change)
             check(case, arguments, memory(case, arguments, rng), product)
 
