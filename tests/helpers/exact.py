@@ -27,7 +27,7 @@ NUMPY: dict[D, np.dtype[Any]] = {
 _FORMATS = {D.FLOAT: (24, 127, -126), D.FLOAT16: (11, 15, -14), D.BF16: (8, 127, -126), D.DOUBLE: (53, 1022, -1022)}
 
 UNITS_OF_PRODUCTS = {D.FLOAT: 2.6, D.FLOAT16: 0.51, D.BF16: 0.51, D.DOUBLE: 8.0}
-"""How far a gated activation may be off, which is a product with fitted functions in float32."""
+"""The error bound, in ULP, of a gated activation: in float32 a product with fitted functions."""
 
 # Beyond this every forward that flint finds no quotient of is 0 or x to within 1e-400, whatever dy multiplies it.
 _FAR = 1000.0

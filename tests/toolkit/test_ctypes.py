@@ -358,8 +358,8 @@ class TestAnswersInC:
         addresses = [buffers.put(array) for array in (DY, X, np.zeros_like(X))]
         assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), stream) == 0
         assert lib.aclrtMemset(addresses[2], 32, 0xFF, 32) == 0
-        with monkeypatch.context() as judged:
-            judged.delattr(Prepared, "task")
+        with monkeypatch.context() as patch:
+            patch.delattr(Prepared, "task")
             assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, *addresses), stream) == 0
         assert lib.aclrtSynchronizeStream(stream) == 0
         np.testing.assert_array_equal(buffers.get(addresses[2], DY), DY)

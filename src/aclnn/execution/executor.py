@@ -143,7 +143,11 @@ class Prepared:
             return _nothing
         held = [] if memory is None else self.resolve(addresses, firsts, workspace, workspace_size, memory)
         compute = self.bind(firsts, workspace)
-        return lambda held=held: compute()  # type: ignore[misc]  # mypy does not infer the default's type
+
+        def task(held: object = held) -> Sequence[tuple[int, ...]] | None:
+            return compute()
+
+        return task
 
     def bind(self, firsts: Sequence[int], workspace: int) -> Callable[[], Sequence[tuple[int, ...]] | None]:
         """Return the plan's work on operands whose first elements are there.

@@ -109,7 +109,7 @@ class LibraryPlan:
             for given in inputs
             if isinstance(given, Layout)
         )
-        types = (getattr(given, "dtype", given) for given in inputs)
+        types = [given.dtype if isinstance(given, Layout) else given for given in inputs]
         # NumPy's own conversion is that of ``convert``.
         self._copies = (
             self._as_they_are

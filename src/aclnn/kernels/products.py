@@ -78,7 +78,7 @@ def _is_served(product: Product) -> bool:
 
 
 def _meaning(step: Step, function: Fitted | None, operands: list[Any]) -> Product | str | bool | None:
-    """What an operation gives: a product, the operand whose size it is, the answer to a condition; None for others."""
+    """Return what a step computes: a product, the operand whose magnitude it is, or a condition's value; else None."""
     if function is not None:
         match operands:
             case [(str(operand),)] if (value := Value(function, operand)).segments:

@@ -15,6 +15,7 @@ from typing import Any
 from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime.arena import Arenas, memory_bytes
 from aclnn.runtime.locks import Lock
+from aclnn.support.bounded import BoundedCache
 from aclnn.support.process import PerProcess
 
 _FREED_REMEMBERED = 4096
@@ -67,7 +68,7 @@ class _Table:
         self.starts: list[int] = []
         """The addresses of the live ones, sorted; an interrupt may leave one too many."""
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
-        self.tasks: dict[object, Any] = {}
+        self.tasks = BoundedCache[object, Any]()
         """See ``tasks``."""
 
     def find(self, address: int) -> Allocation | None:
@@ -93,10 +94,10 @@ class _Table:
 
     def remove(self, allocation: Allocation) -> None:
         self.freed.append((allocation.address, allocation.end, allocation.kind))
-        budget = allocation.budget
+        budget, fresh = allocation.budget, BoundedCache[object, Any]()
         # No call until all of this is done.
         del self.allocations[allocation.address]
-        _outdated, self.tasks = self.tasks, {}
+        _outdated, self.tasks = self.tasks, fresh
         if budget is not None:
             budget.used -= allocation.charged
         at = bisect_right(self.starts, allocation.address) - 1
@@ -187,8 +188,8 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
     table.arenas.reclaim()
 
 
-def tasks() -> dict[object, Any]:
-    """Work whose addresses have been judged since memory was last freed, by whatever a caller keeps it by."""
+def tasks() -> BoundedCache[object, Any]:
+    """Return a cache for callers, empty after every release of memory: for work whose addresses have been checked."""
     return _table.current.tasks
 
 

@@ -49,9 +49,6 @@ _LINGERING = 64
 #: Bytes of a uintptr_t.
 _WORD_BYTES = 8
 
-# A training step's calls come again with the addresses that they had.
-_MOST_TASKS = 4096
-
 
 class Native:
     """The objects of C, through cffi's two."""
@@ -100,13 +97,11 @@ class Native:
         """
         self._lib.aclnn_begun()
         key = answer, workspace, workspace_size, stream, self._ffi.buffer(words, _WORD_BYTES * 2 * operands)[:]
-        tasks = memory.tasks()  # before addresses are judged: what is freed meanwhile leaves others
+        tasks = memory.tasks()  # before addresses are checked: memory freed meanwhile replaces the cache
         try:
             if (found := tasks.get(key)) is None:
                 found = self._task(answer, self._ffi.unpack(words, 2 * operands), workspace, workspace_size, stream)
                 if stream:  # else it is the calling thread's
-                    if len(tasks) >= _MOST_TASKS:
-                        tasks.clear()
                     tasks[key] = found
             queue, task, short = found
             queue.enqueue(task, short)
@@ -117,7 +112,7 @@ class Native:
     def _task(
         self, answer: int, words: Sequence[int], workspace: int, workspace_size: int, stream: int
     ) -> tuple[Stream, Task, bool]:
-        """Judge a call; return its queue, its work and whether that is short."""
+        """Check a call; return its stream, its work and whether that is short."""
         prepared = self._kept[answer]
         if workspace_size and not workspace:
             prepared.check_workspace(workspace, workspace_size)  # which refuses it, whatever the stream is

@@ -188,7 +188,7 @@ def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.
 
 @triton.jit
 def segments_in_two(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr):
-    """The same as the sum of two float32."""
+    """Evaluate a function by segments, as the sum of two float32."""
     r, p, lost, c0 = _terms(tl.abs(x), rows, PER_UNIT, COUNT)
     g = tl.fma(r, p, c0)
     rest = tl.fma(r, lost, tl.fma(r, p, c0 - g))

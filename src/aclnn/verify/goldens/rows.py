@@ -257,7 +257,7 @@ class Rows:
             yield here, rows[begin : begin + step], (which[here] - begin, column[here])
 
     def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
-        """As ``Elementwise.pieces``: (rows, N) of each operand by name, and where the elements are in those."""
+        """Yield what ``Elementwise.pieces`` does, with (rows, N) of each operand and the elements' places in those."""
         if self.summed:
             return
         for here, rows, pick in self._chunks(at, BLOCK_ELEMENTS):
