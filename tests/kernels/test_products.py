@@ -137,3 +137,17 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
                 np.testing.assert_array_equal(mine, other)
     finally:
         threads.set_threads(before)
+
+
+@pytest.mark.parametrize("name", ["swi_glu_grad", "glu_grad"])
+def test_what_rounding_a_product_of_two_operands_loses_is_kept(name: str) -> None:
+    """Where functions are smooth, results are almost rounded once; the loss would add half a unit or more."""
+    formula, inputs, _ = GATED[name]
+    rng = np.random.default_rng(8)
+    arguments = [rng.uniform(1.0, 2.0, 1 << 18).astype(np.float32) for _ in range(inputs)]
+    got = run(formula, [np.empty_like(arguments[0]) for _ in range(2)], arguments)
+    wide = run(
+        formula, [np.empty(arguments[0].size) for _ in range(2)], [each.astype(np.float64) for each in arguments]
+    )
+    units = [np.abs(one - exact) / np.spacing(np.abs(one)) for one, exact in zip(got, wide, strict=True)]
+    assert np.max(units) < 1.25

@@ -155,3 +155,13 @@ def test_integers_have_integers_as_powers() -> None:
         call = {"x": (x.tensor,), "scalar": exponent, "out": (out.tensor,)}
         prepare(BY_NAME["foreach_pow_scalar_v2"], call, Product.ATLAS_A2).run()
         assert out.view.tolist() == wanted
+
+
+def test_the_norms_of_clipped_gradients_are_of_order_2() -> None:
+    x = [Placed(array, "contiguous") for array in (np.array([3, 4], np.float32), np.full((2, 8), -0.5, np.float32))]
+    out = [Placed(np.zeros((), np.float32), "contiguous") for _ in x]
+    call = {"scalar": scalar(D.FLOAT, 2)} | {
+        name: tuple(each.tensor for each in lists) for name, lists in (("x", x), ("out", out))
+    }
+    prepare(BY_NAME["foreach_norm"], call, Product.ATLAS_A2).run()
+    assert [each.view.item() for each in out] == [5.0, 2.0]

@@ -8,9 +8,23 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import loss
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import IMAGES, TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+from tests.helpers.library import (
+    BY_NAME,
+    IMAGES,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    torch,
+    wide,
+)
 
 PROBABILITIES = {("binary_cross_entropy", "self")} | {
     (name, "target") for name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div")
@@ -154,3 +168,18 @@ class TestLoss(LibraryTests):
         numbers=numbers,
         default=TRAINED,
     )
+
+
+def test_a_sample_that_counts_for_nothing_may_have_any_logarithm() -> None:
+    """Of weight 0, of the class to ignore, and of one that there is not."""
+    rows = np.array([[-0.5, -np.inf, -2.0], [-np.inf] * 3, [np.nan] * 3, [-1.0, -3.0, -0.25]], np.float32)
+    given = {
+        "self": Placed(rows, "contiguous"),
+        "target": Placed(np.array([1, -100, 3, 2], np.int64), "contiguous"),
+        "weight": Placed(np.array([1, 0, 2], np.float32), "contiguous"),
+        "out": Placed(np.zeros((), np.float32), "contiguous"),
+        "totalWeightOut": Placed(np.zeros((), np.float32), "contiguous"),
+    }
+    call = {name: placed.tensor for name, placed in given.items()} | {"reduction": 1, "ignoreIndex": -100}
+    prepare(BY_NAME["nll_loss"], call, Product.ATLAS_A2).run()
+    assert [given[name].view.item() for name in ("out", "totalWeightOut")] == [0.25, 2.0]
