@@ -23,7 +23,7 @@ from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Overlaps
-from aclnn.kernels.numpy_plans import ReductionPlan, view, write
+from aclnn.kernels.numpy_plans import ReductionPlan
 from aclnn.kernels.trace import COLUMNS, trace
 
 COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
@@ -138,6 +138,16 @@ class _NotWalkableError(Exception):
     """A tensor's elements cannot be described along axes."""
 
 
+def _copy(tensor: Layout, walked: Layout, to_tensor: bool) -> Plan:
+    """Plan the copy of a tensor to elements that are walked along axes, or back from there."""
+    shape = _refined(tensor.shape, walked.shape)
+    here, there = (None if shape is None else _strides(one, shape) for one in (tensor, walked))
+    if shape is None or here is None or there is None:
+        raise _NotWalkableError
+    pair = Layout(tensor.dtype, shape, here), Layout(walked.dtype, shape, there)
+    return elementwise.plan(_identity, pair[to_tensor : to_tensor + 1], pair[1 - to_tensor : 2 - to_tensor])
+
+
 class _Walked:
     """A tensor of a plan as the kernel walks it: itself, or a dense copy."""
 
@@ -162,15 +172,7 @@ class _Walked:
         self.strides = _dense(extents, last) if self.copies or found is None else found
         self.nbytes = _room(math.prod(extents) * self.dtype.itemsize) if self.copies else 0
         if self.copies:
-            shape = _refined(layout.shape, extents)
-            here, dense = (
-                None if shape is None else _strides(one, shape)
-                for one in (layout, Layout(self.dtype, extents, self.strides))
-            )
-            if shape is None or here is None or dense is None:
-                raise _NotWalkableError
-            pair = tuple(Layout(self.dtype, shape, strides) for strides in (here, dense))
-            self.copy = elementwise.plan(_identity, pair[written : written + 1], pair[1 - written : 2 - written])
+            self.copy = _copy(layout, Layout(self.dtype, extents, self.strides), to_tensor=written)
 
     def step(self, axis: int | None) -> int:
         """Bytes from one element to the next along an axis."""
@@ -189,18 +191,27 @@ class _Sum:
         extents = axes.extents_of(output)
         self.output, self.kept = output, {axis for axis, extent in enumerate(extents) if extent > 1}
         columns = [axis for axis in axes.columns if axis in self.kept]
-        self.count = math.prod(extents[axis] for axis in columns)
+        count = math.prod(extents[axis] for axis in columns)
         strides = contiguous_strides([extents[axis] for axis in columns])
         self.steps = {axis: 8 * stride for axis, stride in zip(columns, strides, strict=True)}
         # Lanes of the last run's last elements reach beyond them.
-        self.task_bytes = (-(-self.count * 8 // rows.PADDED) + 1) * rows.PADDED
-        self._shape = (*(axes.extents[axis] for axis in outer), segments)
-        self.nbytes = math.prod(self._shape) * self.task_bytes
-        kept = [axis for axis in outer if axis in self.kept]
-        self._added = tuple(place for place, axis in enumerate((*outer, None)) if axis not in kept)
-        self._own = (*(axes.extents[axis] for axis in (*kept, *columns)),)
-        order = (*kept, *columns)
-        self._order = tuple(order.index(axis) for axis in sorted(order))
+        self.task_bytes = (-(-count * 8 // rows.PADDED) + 1) * rows.PADDED
+        shape = (*(axes.extents[axis] for axis in outer), segments)
+        tasks = math.prod(shape)
+        self.nbytes = tasks * self.task_bytes
+        between = zip(outer, contiguous_strides(shape), strict=False)
+        steps = self.steps | {axis: stride * self.task_bytes for axis, stride in between if axis in self.kept}
+        # Sums of tasks that go to the same elements are added to the first such task's.
+        firsts = sum(
+            (place * steps.get(axis, 0) for axis, place in zip(outer, np.indices(shape), strict=False)),
+            np.zeros(shape, np.int64),
+        )
+        self._firsts = np.ascontiguousarray(firsts)
+        self._walk = rows.SumWalk(self._firsts.ctypes.data, self.task_bytes, count, tasks)
+        self._adds = tasks > math.prod(axes.extents[axis] for axis in outer if axis in self.kept)
+        first = Layout(DataType.DOUBLE, extents, tuple(steps.get(axis, 0) // 8 for axis in range(len(extents))))
+        self._copy = _copy(output.layout, first, to_tensor=True)
+        self._add = kernel("rows-add", (), rows.add)
 
     def step(self, axis: int | None) -> int:
         """Bytes from one sum to the next along an axis."""
@@ -208,10 +219,10 @@ class _Sum:
 
     def finish(self, partials: int, address: int) -> None:
         """Add partial sums up and write them."""
-        whole = Layout(DataType.DOUBLE, (*self._shape, self.task_bytes // 8), ())
-        values = view(whole._replace(strides=contiguous_strides(whole.shape)), partials)[..., : self.count]
-        total = values.sum(axis=self._added).reshape(self._own).transpose(self._order)
-        write(self.output.layout, address, total)
+        if self._adds:
+            arguments = array("q", (ctypes.addressof(self._walk), partials))
+            self._add(arguments.buffer_info()[0], 0, 1, 1)
+        self._copy.run((partials,), (address,), 0)
 
 
 Named = tuple[str, Operand]

@@ -72,6 +72,27 @@ class RowCall(ctypes.Structure):
     """One for each operand, in the order of ``Operands``."""
 
 
+@declared
+class SumWalk(ctypes.Structure):
+    """Partial sums of tasks that are added to others of them."""
+
+    firsts: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
+    """For each task how many bytes from the first one's those sums begin."""
+    task: Int64
+    """Bytes of a task's."""
+    count: Int64
+    """Sums of a task."""
+    tasks: Int64
+
+
+@declared
+class SumCall(ctypes.Structure):
+    """Arguments of ``add``."""
+
+    walk: Annotated[int, ctypes.c_int64, To(SumWalk)]
+    partials: Address
+
+
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "call_at": pointer_to(RowCall),
@@ -417,3 +438,20 @@ class _Rows(Source):
 def loop(passes: Passes, types: Types) -> Loop:
     """Tasks of rows (see ``RowCall``)."""
     return chunked(_Rows(passes, types).part())
+
+
+def add() -> Loop:
+    """Add each task's partial sums to those that come first, in order (see ``SumCall``)."""
+    call_at, sums_at = pointer_to(SumCall), pointer_to(ctypes.c_double)
+
+    def run(arguments: int, counter: int, step: int, end: int) -> None:
+        call = call_at(arguments)
+        walk = call.walk
+        for task in range(walk.tasks):
+            source, first = task * walk.task, walk.firsts[task]
+            if first != source:
+                total, added = sums_at(call.partials + first), sums_at(call.partials + source)
+                for k in range(walk.count):
+                    total[k] = total[k] + added[k]
+
+    return run
