@@ -110,19 +110,19 @@ class Overlaps:
     __slots__ = ("_pairs", "_read")
 
     def __init__(
-        self, read: Sequence[Span | None], written: Sequence[Span | None], alike: Collection[int] = ()
+        self, read: Sequence[Span | None], written: Sequence[Span | None], alike: Collection[tuple[int, int]] = ()
     ) -> None:
         """Prepare.
 
         Args:
             read: what is read of each input; None for an absent one.
             written: what is written of each output; None for an absent one.
-            alike: inputs that may be just where the first output is: each element is read before it is written.
+            alike: inputs that may be just where an output is, with it: each element is read before it is written.
         """
         self._read = read
         # The ranges meet where the output's address less the input's lies between two numbers.
         self._pairs = [
-            (i, k, begin - target_end, end - target, k == 0 and i in alike)
+            (i, k, begin - target_end, end - target, (i, k) in alike)
             for i, (begin, end) in ((i, span) for i, span in enumerate(read) if span is not None)
             for k, (target, target_end) in ((k, span) for k, span in enumerate(written) if span is not None)
         ]

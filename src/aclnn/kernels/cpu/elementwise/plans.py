@@ -152,7 +152,7 @@ class _Contiguous:
         dy, x, out = inputs[0], inputs[-1], outputs[0]
         reach = self._bytes
         if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
-            (dy, x), _copies = Overlaps(((0, reach),) * 2, ((0, reach),), alike=(0, 1)).apart((dy, x), (out,))
+            (dy, x), _copies = Overlaps(((0, reach),) * 2, ((0, reach),), alike=((0, 0), (1, 0))).apart((dy, x), (out,))
         size = self._size
         if size <= ALONE:
             self._call(self._kernel_address, self._constants, out, dy, x, size)
@@ -198,7 +198,7 @@ class _Strided:
         alone = not geometry.ordered and all(
             stride for extent, stride in zip(output.shape, output.strides, strict=True) if extent > 1
         )
-        alike = {i for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
+        alike = {(i, 0) for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
         self._overlaps = Overlaps([layout.span for layout in inputs], [layout.span for layout in outputs], alike)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:

@@ -86,7 +86,7 @@ class NormPlan:
         self._empty = self._m == 0 or self._n == 0
         read = [None if layout is None else layout.span for layout in (*inputs[:4], vectors[0])]
         overwritten = None if dx is None or self._empty else dx.span  # while inputs are still read
-        alike = {i for i, layout in enumerate((dy, x)) if dx is not None and same_elements(layout, dx)}
+        alike = {(i, 0) for i, layout in enumerate((dy, x)) if dx is not None and same_elements(layout, dx)}
         self._overlaps = Overlaps(read, [overwritten], alike)
         self._segments = -(-self._n // SEGMENT)
         self._batched = self._n > blocks.LONGEST or self._m < 4 * BLOCK_ROWS

@@ -281,7 +281,7 @@ class LayerNormPlan:
         read, written = (
             [None if layout is None else layout.span for layout in layouts] for layouts in (inputs, outputs)
         )
-        self._overlaps = Overlaps(read, written, {0} if x == out else ())  # a row is read before it is written
+        self._overlaps = Overlaps(read, written, {(0, 0)} if x == out else ())  # a row is read before it is written
         self._vector_bytes = LANES * size
         self._streams = (
             self._n % LANES == 0

@@ -387,7 +387,7 @@ class _Rows:
         self._overlaps = Overlaps(
             [one.span for one in self._read],
             [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
-            self._alike(elements, len(vectors)),
+            self._alike(len(vectors), len(of_rows), len(elements)),
         )
         self._step = 1 if self._elements > ALONE else self._tasks
         threads.prepare(-(-self._tasks // self._step))
@@ -431,15 +431,24 @@ class _Rows:
         )
         self._walk_address = ctypes.addressof(self._walk)
 
-    def _alike(self, written: list[_Walked], vectors: int) -> set[int]:
-        """Return which of so many inputs may be where the first output is, each element read before it is written."""
-        if not written or written[0].copies:
-            return set()
-        first = written[0]
+    def _alike(self, vectors: int, rows: int, elements: int) -> set[tuple[int, int]]:
+        """Return which inputs may be where which outputs are: what is read there is written by the same row, later.
+
+        Args:
+            vectors: how many inputs, the first ones, are read side by side.
+            rows: how many, the last ones, are read once a row.
+            elements: how many outputs, the first ones, have elements.
+        """
+        read, written = [*enumerate(self._read)], [*enumerate(self._written)]
         return {
-            place
-            for place, one in enumerate(self._read[:vectors])
-            if one.strides == first.strides and one.dtype.itemsize == first.dtype.itemsize and not one.copies
+            (i, k)
+            for inputs, outputs in (
+                (read[:vectors], written[:elements]),
+                (read[len(read) - rows :], written[elements:]),
+            )
+            for (i, one), (k, other) in itertools.product(inputs, outputs)
+            if one.strides == other.strides and one.dtype.itemsize == other.dtype.itemsize
+            if not (one.copies or other.copies)
         }
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
