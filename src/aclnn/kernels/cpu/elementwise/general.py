@@ -50,7 +50,7 @@ def _narrow_for(digits: int, halfway: int) -> Any:
     """Float64 lanes as float32 that round to the 16-bit numbers next to them.
 
     The nearest ones do unless one looks halfway between two such numbers, which takes thousands of numbers to happen by
-    chance.
+    chance, and is not exact, as sums of such numbers are.
 
     Args:
         digits: the mask of bits by which to tell.
@@ -60,7 +60,7 @@ def _narrow_for(digits: int, halfway: int) -> Any:
     @register_jitable
     def narrowed(value: Any) -> Any:
         nearest = narrow(value)
-        if any_lane((bits(nearest) & digits) == halfway):
+        if any_lane((bits(nearest) & digits) == halfway) and any_lane(widen(nearest) != value):
             return narrow_to_odd(value)
         return nearest
 
