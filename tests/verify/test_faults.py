@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from aclnn import layer_norm, layer_norm_backward, silu_backward
+from aclnn import batch_norm, layer_norm, layer_norm_backward, silu_backward
 from aclnn.verify import check
 from aclnn.verify.diagnosis import norms
 from aclnn.verify.number_formats import FORMATS
@@ -109,6 +109,19 @@ def test_large_outputs_are_searched_in_a_sample_and_counted_as_a_whole():
     assert "from 300000 to 304095" in cause["text"]
     assert done == sorted(done)
     assert done[-1] == 1.0
+
+
+def test_rows_that_are_no_stretches_are_sampled_and_counted_row_by_row():
+    """Counting computed every channel of BatchNorm once for each block of elements."""
+    x = np.random.default_rng(8).normal(size=(8, 16, 64, 64)).astype(np.float32)
+    given = {"training": True, "momentum": 0.1, "eps": 1e-5}
+    results = [np.array(result) for result in batch_norm(_in_bfloat16(x), **given)]
+    results[0][0] = 7.0
+    report = check("batch_norm", {"input": x}, results, **given)
+    for output in report.data["cases"][0]["outputs"]:
+        causes = {cause["name"]: cause["share"] for cause in output["causes"]}
+        assert causes["narrow-input"] > (0.8 if output["name"] == "out" else 0.99), output["name"]
+        assert output["name"] != "out" or causes["unwritten"] == pytest.approx(1 / 8, abs=0.01)
 
 
 def _norm(dtype="float32", rows=64, columns=96):

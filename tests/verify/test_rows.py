@@ -6,9 +6,12 @@ import pytest
 
 import aclnn
 from aclnn.core.products import set_soc_name
+from aclnn.formula import exp, row_mean, sqrt
 from aclnn.verify import check, golden
 from aclnn.verify.cases.arguments import call_of, operator_named
+from aclnn.verify.goldens.enclosures import Interval
 from aclnn.verify.goldens.rows import source_of
+from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS
 
 ROWS, COLUMNS, EPS = 6, 37, 1e-5
@@ -120,6 +123,9 @@ def test_rows_along_any_dimension(dim):
     expect_exact(whole.block(0, x.size), values, "float32")
     some = np.array([190, 3, 77, 76])
     expect_exact(whole.golden(some), [values[i] for i in some], "float32")
+    order = whole.row_by_row(np.arange(x.size))
+    np.testing.assert_array_equal(order, np.moveaxis(np.arange(x.size).reshape(x.shape), dim, 2).reshape(-1))
+    np.testing.assert_array_equal(whole.positions(order), np.arange(x.size))
 
 
 def test_elements_of_many_rows_are_computed_some_rows_at_a_time():
@@ -136,6 +142,22 @@ def test_elements_of_many_rows_are_computed_some_rows_at_a_time():
     for name, values in whole.operands(some).items():
         np.testing.assert_array_equal(values, whole.operands(every)[name][some])
     np.testing.assert_array_equal(whole.operands(some)["weight"], w[some % 128])
+
+
+def test_what_one_of_several_results_does_not_take_is_not_computed(monkeypatch):
+    def failing(self):
+        raise AssertionError("computed")
+
+    def formula(x):
+        return exp(x - row_mean(x)), 1.0 / sqrt(row_mean(x))
+
+    monkeypatch.setattr(Interval, "exp", failing)
+    x = np.arange(12.0).reshape(3, 4)
+    found = Function(formula, result=1, results=2)(Interval(x, x))
+    np.testing.assert_allclose(found.low[:, 0], 1.0 / np.sqrt(x.mean(axis=1)), rtol=1e-14)
+    assert found.low.strides[-1] == found.high.strides[-1] == 0, "computed for each element of a row"
+    with pytest.raises(AssertionError, match="computed"):
+        Function(formula, result=0, results=2)(Interval(x, x))
 
 
 def test_a_row_that_is_not_finite_follows_ieee_arithmetic():

@@ -75,7 +75,7 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
         def explained(index: Array) -> Array:
             @quiet
             def known(begin: int, end: int) -> Array:
-                part = Evidence(measured.source, index[begin:end])
+                part = Evidence(measured.source, index[begin:end], certain=False)
                 return np.asarray(np.logical_or.reduce([~part.gross, *(one.explains(part) for one in findings)]))
 
             return np.concatenate([np.empty(0, bool), *in_order(known, index.size, BLOCK_ELEMENTS)])
@@ -135,7 +135,7 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
             one.name,
             one.text,
             _TESTS.get(one.name, "results that differ from those predicted"),
-            lambda e: e.fits(one)[0],
+            lambda e: e.fits(one),
             one.structural,
         )
 
@@ -157,7 +157,7 @@ def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]
 
 def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
     """The mean distance from what a hypothesis predicts, in tolerances; None when elements refute it."""
-    fits, told = searched.fits(one)
+    fits, told = searched.fits(one), searched.told(one)
     if one.exact:
         differing = searched.differing
         if np.count_nonzero(told) < min(FEW, int(np.count_nonzero(differing))) or np.mean(fits) < 0.95:
@@ -307,6 +307,8 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
         left, found = part.wrong.copy(), np.zeros(len(findings), np.int64)
         every = int(np.count_nonzero(left))
         for k, one in enumerate(findings):
+            if not left.any():
+                break
             explained = left & one.explains(part)
             found[k] = np.count_nonzero(explained)
             left &= ~explained
@@ -315,20 +317,17 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
     if e.a.size == source.size or not isinstance(source, FormulaSource):
         counts, total = count(e)
     else:
-        stretches = [(begin, end) for begin, end, _ in measured.wrong]
+        wrong, step = measured.wrong_mask(), source.whole.step
 
         @quiet
         def block(begin: int, end: int) -> tuple[Array, int]:
-            found, every = np.zeros(len(findings), np.int64), 0
-            for first, last in stretches[begin:end]:
-                one, more = count(Evidence(source, slice(first, last)))
-                found, every = found + one, every + more
-            return found, every
+            at = source.whole.row_by_row(np.arange(begin, end))
+            return count(Evidence(source, at[wrong[at]], certain=False))
 
-        for number, (found, every) in enumerate(in_order(block, len(stretches), 1), 1):
+        for number, (found, every) in enumerate(in_order(block, source.size, step), 1):
             counts, total = counts + found, total + every
             if progress is not None:
-                progress(number / len(stretches))
+                progress(min(1.0, number * step / source.size))
     scale = max(total, 1)
     shares = [
         Cause(one.name, one.text, one.test, int(c), int(c) / scale, one.structural)

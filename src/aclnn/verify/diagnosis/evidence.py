@@ -22,6 +22,7 @@ FEW = 16
 ENOUGH = 0.9
 """The share of elements that a fault must account for."""
 _WHOLE = 1 << 18
+"""Elements that are looked at, all of them."""
 _WINDOW, _WINDOWS = 1 << 12, 32
 
 
@@ -57,9 +58,9 @@ class Hypothesis:
 class Evidence:
     """Some elements of an output; what is derived from them is computed when it is asked for."""
 
-    def __init__(self, source: Source, at: Places, elements: Elements | None = None) -> None:
+    def __init__(self, source: Source, at: Places, golden: Golden | None = None, certain: bool = True) -> None:
         self.source, self.places = source, at
-        self._elements = elements
+        self._golden, self._certain = golden, certain
         self._predicted: tuple[Hypothesis | None, Array] = None, np.empty(0)
 
     @cached_property
@@ -87,7 +88,7 @@ class Evidence:
     def elements(self) -> Elements:
         """The elements, which are consecutive."""
         assert isinstance(self.places, slice)
-        return self._elements or self.source.elements(self.places.start, self.places.stop)
+        return self.source.elements(self.places.start, self.places.stop)
 
     @cached_property
     def actual(self) -> Array:
@@ -96,7 +97,12 @@ class Evidence:
 
     @cached_property
     def golden(self) -> Golden:
-        """Golden values."""
+        """Golden values; unless they are to be certain, those of the formula in float64."""
+        if self._golden is not None:
+            return self._golden
+        if not self._certain and isinstance(self.source, FormulaSource) and self.source.whole.names:
+            value = self.computed(Function.at_points)
+            return Golden(value, self.target.round(value))
         if isinstance(self.source, FormulaSource):
             return self.source.whole.golden(self.places)
         return self.elements.golden
@@ -188,7 +194,7 @@ class Evidence:
 
     def computed(self, change: Callable[..., Array]) -> Array:
         """The output of a changed evaluation of the formula."""
-        result = np.empty(self.a.size)
+        result = np.zeros(self.actual.size)
         for here, function, operands, pick in self.pieces():
             result[here] = change(function, operands)[pick]
         return result
@@ -199,33 +205,53 @@ class Evidence:
             self._predicted = hypothesis, hypothesis.predict(self)
         return self._predicted[1]
 
-    def fits(self, hypothesis: Hypothesis) -> tuple[Array, Array]:
-        """Elements that are as predicted, and those where the prediction can be told from the exact value."""
+    def fits(self, hypothesis: Hypothesis) -> Array:
+        """Elements that are as predicted."""
+        prediction = self.predicted(hypothesis)
+        same = agree(self.a, self.target.round(prediction).astype(np.float64))
+        if hypothesis.exact or same.all():
+            return same
+        reach = hypothesis.extra * np.abs(prediction - self.v)
+        same |= np.abs(self.a - prediction) <= np.maximum(self._allowed(prediction), reach)
+        return same
+
+    def told(self, hypothesis: Hypothesis) -> Array:
+        """Elements where the prediction can be told from the exact value."""
         prediction = self.predicted(hypothesis)
         rounded = self.target.round(prediction).astype(np.float64)
-        same = agree(self.a, rounded)
         if hypothesis.exact:
-            return same, ~agree(rounded, self.g)
-        sixteen = self.target.name != "float32"
-        allowed = (1.05 if sixteen else 2.0) * self.target.ulp(prediction) + 2.0**-21 * self.size
-        distance = np.abs(prediction - self.v)
-        told = (distance > (2.0 if sixteen else 4.0) * allowed) | (np.isfinite(self.g) != np.isfinite(rounded))
-        return same | (np.abs(self.a - prediction) <= np.maximum(allowed, hypothesis.extra * distance)), told
+            return ~agree(rounded, self.g)
+        apart = np.abs(prediction - self.v) > (2.0 if self._sixteen else 4.0) * self._allowed(prediction)
+        told: Array = apart | (np.isfinite(self.g) != np.isfinite(rounded))
+        return told
+
+    @property
+    def _sixteen(self) -> bool:
+        return self.target.name != "float32"
+
+    def _allowed(self, prediction: Array) -> Array:
+        allowed: Array = (1.05 if self._sixteen else 2.0) * self.target.ulp(prediction) + 2.0**-21 * self.size
+        return allowed
 
 
 def sample_of(measured: Measured) -> Evidence:
     """The whole output; of a large one windows around the worst, around wrong elements from end to end, and between."""
     source, size = measured.source, measured.source.size
-    if size <= _WHOLE:
-        return Evidence(source, slice(0, size))
+    read = source.whole.read if isinstance(source, FormulaSource) else 1
+    if measured.golden is not None and size * read <= _WHOLE:
+        return Evidence(source, slice(0, size), measured.golden)
     if not isinstance(source, FormulaSource):  # whole rows, one stretch
         begin = max(0, min((measured.picture.worst or 0) - _WHOLE // 2, size - _WHOLE))
         return Evidence(source, slice(begin, begin + _WHOLE))
     every = np.linspace(0, size - 1, _WINDOWS // 4).astype(np.int64)
     centres = [*every.tolist(), measured.picture.worst or 0, *_spread(measured, _WINDOWS - every.size)]
-    starts = sorted({max(0, min(c - _WINDOW // 2, size - _WINDOW)) // _WINDOW for c in centres})
-    chosen = np.concatenate([np.arange(s * _WINDOW, min(size, (s + 1) * _WINDOW)) for s in starts])
-    return Evidence(source, chosen)
+    places = source.whole.positions(np.array(centres)).tolist()
+    window = min(_WINDOW, max(1, 8 * _WINDOW // read))
+    starts = sorted({max(0, min(c - window // 2, size - window)) // window for c in places})
+    chosen = np.concatenate([np.arange(s * window, min(size, (s + 1) * window)) for s in starts])
+    at = source.whole.row_by_row(chosen)
+    known = measured.golden
+    return Evidence(source, at, None if known is None else Golden(known.value[at], known.rounded[at]))
 
 
 def _spread(measured: Measured, count: int) -> list[int]:

@@ -56,15 +56,6 @@ def narrower(target: NumberFormat) -> list[NumberFormat]:
     return [kind for kind in kinds if kind.digits < target.digits or kind.name != target.name]
 
 
-def evaluated(function: Function, operands: list[Array]) -> Array:
-    """A function in float64."""
-    return np.asarray(function(*(values.view(Points) for values in operands)), np.float64) + np.zeros(operands[0].shape)
-
-
-class Narrow(Points):
-    """Arrays of float64 whose every operation is rounded to a type."""
-
-
 def computed_in(target: NumberFormat, function: Function, operands: list[Array], only: int | None = None) -> Array:
     """A function whose every step, or one of them, is rounded to a type."""
     names, lines, results = _steps(function, len(operands))
@@ -187,7 +178,7 @@ def _otherwise_called(source: FormulaSource) -> Iterator[Hypothesis]:
                 yield Hypothesis(
                     "wrong-mode",
                     text,
-                    _of_function(lambda f, x, of=function: evaluated(replace(of, result=f.result), x)),
+                    _of_function(lambda f, x, of=function: replace(of, result=f.result).at_points(x)),
                 )
 
 
@@ -196,7 +187,7 @@ def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
     names = list(source.whole.names)
 
     def other(name: str, text: str, order: Callable[..., list[Array]]) -> Hypothesis:
-        return Hypothesis(name, text, _of_function(lambda f, x: evaluated(f, order(x))))
+        return Hypothesis(name, text, _of_function(lambda f, x: f.at_points(order(x))))
 
     for i, one in enumerate(names):
         yield Hypothesis("wrong-operation", f"the result is {one} itself", _of_function(lambda f, x, i=i: x[i]))
@@ -229,7 +220,7 @@ def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
         yield Hypothesis(
             "exchanged-outputs",
             "the results of the formula are exchanged",
-            _of_function(lambda f, x, k=shift: evaluated(replace(f, result=(f.result + k) % results), x)),
+            _of_function(lambda f, x, k=shift: replace(f, result=(f.result + k) % results).at_points(x)),
         )
 
 
@@ -269,8 +260,8 @@ def _cut(source: FormulaSource) -> Iterator[Hypothesis]:
                     "narrow-input",
                     f"{said} {how} to {_label(kind)}",
                     _of_function(
-                        lambda f, x, k=kind, w=tuple(which), n=narrow: evaluated(
-                            f, [n(k, values) if i in w else values for i, values in enumerate(x)]
+                        lambda f, x, k=kind, w=tuple(which), n=narrow: f.at_points(
+                            [n(k, values) if i in w else values for i, values in enumerate(x)]
                         )
                     ),
                     structural=False,
@@ -284,7 +275,7 @@ def _fitted(source: FormulaSource, searched: Evidence, struck: Array) -> Iterato
     for k, number in enumerate(function.numbers):
 
         def numbered(f: Function, x: list[Array], values: tuple[float, ...], k: int = k) -> Array:
-            return evaluated(replace(f, numbers=(*f.numbers[:k], *values, *f.numbers[k + 1 :])), x)
+            return replace(f, numbers=(*f.numbers[:k], *values, *f.numbers[k + 1 :])).at_points(x)
 
         found = _fit(searched, struck, numbered, (float(number),))
         if found is not None:
@@ -326,7 +317,7 @@ def _multiplied(which: tuple[str, ...]) -> _At:
     def multiplied(function: Function, operands: list[Array], values: tuple[float, ...]) -> Array:
         formula = _with_factors(function.formula, len(operands) + len(function.numbers), which)
         factors = (value / float(text) for text, value in zip(which, values, strict=True))
-        return evaluated(replace(function, formula=formula, numbers=(*function.numbers, *factors)), operands)
+        return replace(function, formula=formula, numbers=(*function.numbers, *factors)).at_points(operands)
 
     return multiplied
 
@@ -388,24 +379,24 @@ def _family(source: FormulaSource) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 "wrong-operation",
                 f"the result is that of {operator.name}",
-                _of_function(lambda f, x, of=function: evaluated(of, x)),
+                _of_function(lambda f, x, of=function: of.at_points(x)),
             )
         elif count == 1 and arity == 2:
             yield Hypothesis(
                 "wrong-operation",
                 f"the result is {operator.name} of the input",
-                _of_function(lambda f, x, of=function: evaluated(of, x[1:])),
+                _of_function(lambda f, x, of=function: of.at_points(x[1:])),
             )
             yield Hypothesis(
                 "wrong-operation",
                 f"the result is the gradient times {operator.name} of the input",
-                _of_function(lambda f, x, of=function: x[0] * evaluated(of, x[1:])),
+                _of_function(lambda f, x, of=function: x[0] * of.at_points(x[1:])),
             )
         elif count == 2 and arity == 1:
             yield Hypothesis(
                 "wrong-operation",
                 f"the result is the derivative, that of {operator.name} for gradients of 1",
-                _of_function(lambda f, x, of=function: evaluated(of, [np.ones(x[0].shape), *x])),
+                _of_function(lambda f, x, of=function: of.at_points([np.ones(x[0].shape), *x])),
             )
 
 
@@ -444,7 +435,7 @@ def _inner(source: FormulaSource) -> Iterator[Hypothesis]:
                     "narrow-step",
                     f"the derivative was {how} to {_label(kind)} before it was multiplied by the gradient",
                     _of_function(
-                        lambda f, x, k=kind, n=narrow: x[0] * n(k, evaluated(f, [np.ones(x[0].shape), *x[1:]]))
+                        lambda f, x, k=kind, n=narrow: x[0] * n(k, f.at_points([np.ones(x[0].shape), *x[1:]]))
                     ),
                     structural=False,
                 )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.diagnosis.evidence import ENOUGH, Evidence, Hypothesis
-from aclnn.verify.diagnosis.formulas import evaluated
 from aclnn.verify.goldens.values import Elementwise
 from aclnn.verify.standards.evaluate import FormulaSource
 
@@ -46,9 +45,11 @@ def _values(evidence: Evidence) -> Callable[[Array], Array] | None:
     if isinstance(source, FormulaSource) and isinstance(source.whole, Elementwise):
 
         def at(index: Array) -> Array:
-            return Evidence(source, index).computed(evaluated)
+            return Evidence(source, index, certain=False).v
 
         return at
+    if evidence.v.size == source.size:
+        return lambda index: evidence.v[index]
     if source.size > _WHOLE:
         return None
     every = source.elements(0, source.size).golden.value
@@ -61,7 +62,7 @@ def _operand(source: FormulaSource, which: int) -> Callable[[Evidence, Movement]
         result = np.empty(evidence.a.size)
         for here, function, operands, _ in evidence.pieces():
             operands[which] = other[here]
-            result[here] = evaluated(function, operands)
+            result[here] = function.at_points(operands)
         return result
 
     return values

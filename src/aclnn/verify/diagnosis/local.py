@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence
-from aclnn.verify.diagnosis.formulas import evaluated
 from aclnn.verify.diagnosis.scales import growth_of_flushed
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.standards.evaluate import FormulaSource, Measured
@@ -103,7 +102,7 @@ def edges(e: Evidence, struck: Array) -> Iterator[Finding]:
     def other_branch(e: Evidence) -> Array:
         found = np.zeros(e.a.size, bool)
         for step in (2.0**-40, -(2.0**-40)):
-            beside = e.computed(lambda f, x, s=step: evaluated(f, [*x[:-1], x[-1] * (1.0 + s) + 1e-30 * np.sign(s)]))
+            beside = e.computed(lambda f, x, s=step: f.at_points([*x[:-1], x[-1] * (1.0 + s) + 1e-30 * np.sign(s)]))
             found |= (np.abs(beside - e.v) > 2.0 * e.noise) & (np.abs(e.a - beside) <= e.noise)
         return found
 
@@ -249,7 +248,7 @@ def beyond(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 def positions(measured: Measured) -> Array | None:
     """Indices of all wrong elements; None when there are too many."""
-    return measured.wrong_within(0, measured.source.size) if measured.wrong_count <= _MOST_POSITIONS else None
+    return np.flatnonzero(measured.wrong_mask()) if measured.wrong_count <= _MOST_POSITIONS else None
 
 
 def _together(found: Array) -> Array:
@@ -272,7 +271,7 @@ def placed(found: Array, measured: Measured, same: Callable[[Array], Array] | No
     none = np.empty(0, np.int64), ""
     if found.size == 0:
         return none
-    size, shape = measured.source.size, measured.shape
+    found, size, shape = np.sort(found), measured.source.size, measured.shape
     gaps = np.flatnonzero(np.diff(found) > _GAP)
     first, last = found[np.r_[0, gaps + 1]], found[np.r_[gaps, found.size - 1]]
     lengths = last + 1 - first

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import partial, partialmethod, reduce
+from functools import cached_property, partial, partialmethod, reduce
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,42 @@ class Interval:
     def row_mean(self) -> Interval:
         """Return the sum divided by the number of elements."""
         return self.row_sum() / float(self.low.shape[-1])
+
+
+def once_a_row(function: Callable[..., Array], rows: Array) -> Array:
+    """Apply a function to elements, once to what a row repeats."""
+    return np.broadcast_to(function(rows[..., :1]), rows.shape) if _repeats(rows) else function(rows)
+
+
+def _repeats(rows: Any) -> bool:
+    return np.ndim(rows) > 1 and rows.shape[-1] > 1 and rows.strides[-1] == 0
+
+
+def _shared_by_rows(operation: Callable[..., Interval]) -> Callable[..., Interval]:
+    """Compute what all elements of a row have in common once."""
+
+    def first(given: Any) -> Any:
+        if not isinstance(given, Interval) or np.ndim(given.low) == 0:
+            return given
+        low = given.low[..., :1]
+        return Interval(low, low if given.low is given.high else given.high[..., :1])
+
+    def applied(self: Interval, *others: Any) -> Interval:
+        of_rows = [given for given in (self, *others) if isinstance(given, Interval) and np.ndim(given.low)]
+        if not of_rows or not all(_repeats(given.low) and _repeats(given.high) for given in of_rows):
+            return operation(self, *others)
+        found, shape = operation(*map(first, (self, *others))), of_rows[0].low.shape
+        low = np.broadcast_to(found.low, shape)
+        return Interval(low, low if found.low is found.high else np.broadcast_to(found.high, shape))
+
+    return applied
+
+
+for _name in (
+    *("__neg__", "__abs__", "__add__", "__radd__", "__mul__", "__rmul__", "__truediv__"),
+    *("exp", "expm1", "log", "log1p", "tanh", "sqrt", "erf", "erfc"),
+):
+    setattr(Interval, _name, _shared_by_rows(getattr(Interval, _name)))
 
 
 def _widened(low: Any, high: Any, lost: float = _ROUNDED) -> Interval:
@@ -490,3 +526,36 @@ class Points(np.ndarray):
 
 for _name in ("exp", "expm1", "log", "log1p", "tanh", "sqrt"):
     setattr(Points, _name, partialmethod(lambda self, of: of(self), getattr(np, _name)))
+
+
+class Later:
+    """An operation on intervals or points that waits until its result is wanted: one of several results costs no other.
+
+    Args:
+        operation: the function that gives the result.
+        operands: its arguments, each as it is or waiting itself.
+    """
+
+    def __init__(self, operation: Callable[..., Any], *operands: Any) -> None:
+        self._operation, self._operands = operation, operands
+
+    @cached_property
+    def value(self) -> Any:
+        """The result."""
+        return self._operation(*(one.value if isinstance(one, Later) else one for one in self._operands))
+
+
+def _wait(method: str, operation: Callable[..., Any]) -> None:
+    setattr(Later, method, lambda *operands: Later(operation, *operands))
+
+
+for _name in ("add", "sub", "mul", "truediv", "lt", "le", "gt", "ge", "eq", "ne"):
+    _wait(f"__{_name}__", getattr(operator, _name))
+for _name in ("add", "sub", "mul", "truediv"):
+    _wait(f"__r{_name}__", partial(lambda of, a, b: of(b, a), getattr(operator, _name)))
+for _name, _operation in (("and", operator.and_), ("or", operator.or_), ("neg", operator.neg), ("abs", abs)):
+    _wait(f"__{_name}__", _operation)
+_wait("__invert__", lambda truth: ~truth)
+for _name in (*("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"), *("row_sum", "row_max", "row_mean")):
+    _wait(_name, operator.methodcaller(_name))
+_wait("where", lambda condition, chosen, otherwise: condition.where(chosen, otherwise))

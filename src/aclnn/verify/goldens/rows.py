@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from aclnn.core import operator
 from aclnn.core.operator import Call, LayerNormBackward, Part, PerChannel, Reduction, Shape, Sums, View
 from aclnn.formula import Real, row_mean, sqrt
-from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums
+from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, once_a_row
 from aclnn.verify.goldens.values import (
     BALL_BITS,
     BLOCK_ELEMENTS,
@@ -36,6 +37,8 @@ from aclnn.verify.number_formats import format_of, quiet
 
 Array = np.ndarray[Any, Any]
 
+_ROWS_AT_LEAST = 6
+"""Rows that are looked at of an output that has one element of each."""
 _BALLS_AT_MOST = 1 << 20
 """Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
 
@@ -194,7 +197,7 @@ class Rows:
         self.rows = math.prod(common) // self.columns if self.columns else 0
         self._operands = {name: _Rows.of(array, common, self._dims) for name, array in arrays.items()}
         numbers = tuple(given if isinstance(given, float) else None for given in work.inputs)
-        self.function = Function(_filled(work.formula, numbers), work.numbers, places[output])
+        self.function = Function(_filled(work.formula, numbers), work.numbers, places[output], len(work.outputs))
         self.names = () if self.summed else tuple(arrays)
         self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns != 1
         trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
@@ -202,11 +205,17 @@ class Rows:
         # LayerNorm's operator alone has a mean of no elements.
         self._of_none = 0.0 if work.formula is layer_norm and places[output] == 1 else np.nan
         self._balls = 0
+        self._lock = Lock()
+
+    @property
+    def read(self) -> int:
+        """Elements of the operands that an element is computed from and no other one is."""
+        return max(1, self.columns) if self._one_a_row else 1
 
     @property
     def step(self) -> int:
         """Elements of a block, which should begin with a row."""
-        if self._at_once:
+        if self.summed:
             return BLOCK_ELEMENTS
         rows = max(1, BLOCK_ELEMENTS // max(1, self.columns))
         rows *= 1 if self._one_a_row else max(1, self.columns)
@@ -217,15 +226,27 @@ class Rows:
         every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
         if self._one_a_row:
             return every, np.zeros_like(every)
-        if not self._at_once:
-            return np.divmod(every, max(1, self.columns))
-        index = np.unravel_index(every, self._common)
-        kept = [dim for dim in range(len(self._common)) if dim not in self._dims]
-        found = []
-        for dims in (kept, self._dims):
-            shape = tuple(self._common[dim] for dim in dims)
-            found.append(np.ravel_multi_index(tuple(index[dim] for dim in dims), shape) if dims else every * 0)
-        return found[0], found[1]
+        return np.divmod(self.positions(every), max(1, self.columns))
+
+    @property
+    def _turned(self) -> tuple[int, ...]:
+        """The dimensions, those of a row last."""
+        return (*(dim for dim in range(len(self._common)) if dim not in self._dims), *self._dims)
+
+    def positions(self, at: Array) -> Array:
+        """The positions of elements where rows lie one after another."""
+        if not self._at_once or self.summed:
+            return at
+        index = np.unravel_index(at, self._common)
+        shape = tuple(self._common[dim] for dim in self._turned)
+        return np.asarray(np.ravel_multi_index(tuple(index[dim] for dim in self._turned), shape))
+
+    def row_by_row(self, positions: Array) -> Array:
+        """Elements by their positions in that order."""
+        if not self._at_once or self.summed:
+            return positions
+        index = np.unravel_index(positions, tuple(self._common[dim] for dim in self._turned))
+        return np.asarray(np.ravel_multi_index([index[self._turned.index(k)] for k in range(len(index))], self._common))
 
     def _rows_of(self, at: Places) -> tuple[Array, Array, Array]:
         """The rows that elements lie in, each once; of the elements, which of those, and the column."""
@@ -241,7 +262,7 @@ class Rows:
             return np.ones(at.size, bool)
         row = self._places(at)[0]
         rows = np.unique(row[struck])
-        count = min(rows.size, max(1, most // max(1, self.columns)))
+        count = min(rows.size, max(_ROWS_AT_LEAST if self._one_a_row else 1, most // max(1, self.columns)))
         return np.isin(row, rows[np.linspace(0, rows.size - 1, count).astype(int)])
 
     def _chunks(self, at: Places, most: int) -> Iterator[tuple[Any, Array, tuple[Array, Array]]]:
@@ -278,12 +299,14 @@ class Rows:
         """Return the change of results for each unit of their operands, to which rounding errors are relative."""
         if self.summed:
             return np.asarray(self._totals[3][at])
-        size = np.empty(count_of(at))
-        share = 2.0**-24
+        size, share = np.empty(count_of(at)), 2.0**-24
+
+        def around(x: Array) -> Interval:
+            return Interval(*(once_a_row(lambda x, s=s: x + np.abs(x) * s, x) for s in (-share, share)))
+
         for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
-            operands = [operand[rows].astype(np.float64) for operand in self._operands.values()]
-            around = [(x, np.abs(x) * share) for x in operands]
-            wide = Interval.of(self.function(*(Interval(x - reach, x + reach) for x, reach in around)))
+            operands = (once_a_row(_wide, operand[rows]) for operand in self._operands.values())
+            wide = Interval.of(self.function(*map(around, operands)))
             size[here] = ((wide.high - wide.low) * (0.5 / share))[pick]
         return np.nan_to_num(size, posinf=0.0)
 
@@ -294,7 +317,8 @@ class Rows:
     def golden(self, at: Places) -> Golden:
         """Golden values of elements."""
         if self._at_once:
-            whole = self.whole
+            with self._lock:  # cached_property has had none of its own since Python 3.12
+                whole = self.whole
             return Golden(whole.value[at], whole.rounded[at])
         value, rounded = np.empty(count_of(at)), np.empty(count_of(at), self.target.dtype.numpy)
         if not self.columns:
@@ -310,7 +334,7 @@ class Rows:
     @quiet
     def _enclosed(self, rows: Array, pick: Any) -> tuple[Array, Array, int]:
         """Of elements of some rows: values, what rounds to the golden values, how many float64 left undecided."""
-        wide = [operand[rows].astype(np.float64) for operand in self._operands.values()]
+        wide = [once_a_row(_wide, operand[rows]) for operand in self._operands.values()]
         found = Interval.of(self.function(*(Interval(x, x) for x in wide)))
         low, high = (np.broadcast_to(end, wide[0].shape)[pick] for end in (found.low, found.high))
         value = 0.5 * (low + high)
@@ -323,9 +347,8 @@ class Rows:
         points = np.concatenate([np.flatnonzero(~finite), left])
         if points.size:
             of_rows = np.unique(pick[0][points])
-            plain = np.asarray(self.function(*(x[of_rows].view(Points) for x in wide)))
             at = np.searchsorted(of_rows, pick[0][points]), pick[1][points]
-            value[points] = low[points] = np.broadcast_to(plain, (of_rows.size, self.columns))[at]
+            value[points] = low[points] = self.function.at_points([x[of_rows] for x in wide])[at]
         return value, low, settled
 
     def _settle(self, wide: list[Array], pick: Any, left: Array, bits: int, ends: tuple[Array, Array, Array]) -> Array:
@@ -398,6 +421,10 @@ class Rows:
             terms = np.broadcast_to(np.asarray(self.function(*wide), np.float64), (rows.size, self.columns))
             add_to_sums(np.ascontiguousarray(terms).reshape(-1), place[rows].reshape(-1), sums)
         return sums
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.float64)
 
 
 def _name(written: str | View | Sums) -> str:

@@ -25,7 +25,7 @@ from aclnn.kernels.cpu import threads
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.goldens import layer_norm as norm
-from aclnn.verify.goldens.enclosures import Ball, Interval, Points
+from aclnn.verify.goldens.enclosures import Ball, Interval, Later, Points
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 
 Array = np.ndarray[Any, Any]
@@ -76,11 +76,21 @@ class Function:
     """The formula's last arguments."""
     result: int = 0
     """Of a formula with several."""
+    results: int = 1
+    """The number of those: where there are several, what one of them does not take is not computed."""
 
     def __call__(self, *operands: Any) -> Any:
         """Evaluate on enclosures or points."""
-        results = self.formula(*operands, *map(type(operands[0]).of, self.numbers))
-        return results[self.result] if isinstance(results, tuple) else results
+        given = [*operands, *map(type(operands[0]).of, self.numbers)]
+        if self.results > 1:
+            given = [one if isinstance(one, float) else Later(lambda value=one: value) for one in given]
+        results = self.formula(*given)
+        found = results[self.result] if isinstance(results, tuple) else results
+        return found.value if isinstance(found, Later) else found
+
+    def at_points(self, operands: Sequence[Array]) -> Array:
+        """Evaluate in float64, without bounds."""
+        return np.asarray(self(*(values.view(Points) for values in operands)), np.float64) + np.zeros(operands[0].shape)
 
     @quiet
     def golden(self, operands: Sequence[Array], target: NumberFormat) -> Golden:
@@ -105,7 +115,7 @@ class Function:
                 value[unsure] = 0.5 * (lower[unsure] + upper[unsure])
                 unsure = unsure[unsure_of(value[unsure], lower[unsure], upper[unsure], target)]
         points = np.concatenate([np.flatnonzero(~finite), unsure])
-        value[points] = lower[points] = self(*(x[points].view(Points) for x in wide))
+        value[points] = lower[points] = self.at_points([x[points] for x in wide])
         return Golden(value, target.round(lower), settled)
 
     def _balls(self, operands: Sequence[Array], bits: int) -> Array:
@@ -208,7 +218,9 @@ class Elementwise:
                 shape = _shape_of(written, self.shape)
                 operands = dict(operand_of(call.operator, inputs, name) for name in work.inputs)
                 flat = {name: Flat(np.broadcast_to(array, shape)) for name, array in operands.items()}
-                self._pieces.append(_Piece(part, rows, Function(work.formula, work.numbers, result), flat))
+                self._pieces.append(
+                    _Piece(part, rows, Function(work.formula, work.numbers, result, len(work.outputs)), flat)
+                )
 
     @property
     def function(self) -> Function:
@@ -220,10 +232,21 @@ class Elementwise:
         """Names of the operands."""
         return tuple(self._pieces[0].operands) if self._pieces else ()
 
+    read = 1
+    """Elements of the operands that an element is computed from."""
+
     @property
     def step(self) -> int:
         """Elements of a block."""
         return BLOCK_ELEMENTS
+
+    def row_by_row(self, positions: Array) -> Array:
+        """Elements by their positions where rows lie one after another: no formula of elements has rows."""
+        return positions
+
+    def positions(self, at: Array) -> Array:
+        """The positions of elements in that order."""
+        return at
 
     def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
         """Of elements in row-major order: which of them a function computes, the function, its operands by name.

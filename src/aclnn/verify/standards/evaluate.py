@@ -15,7 +15,7 @@ from aclnn.formula import Gradient
 from aclnn.verify.cases.case import Case
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
-from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Flat, Golden, LayerNorm, Progress, in_order, share
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Flat, Golden, LayerNorm, Progress, in_order, joined, share
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
 from aclnn.verify.standards.published import mixed_tolerance
@@ -38,6 +38,8 @@ class Measured:
     source: Source
     wrong: list[tuple[int, int, Array]]
     """Of stretches that have wrong elements, from where to where, and a bit for each element that says which."""
+    golden: Golden | None = None
+    """The golden values of an output of ``KEPT_ELEMENTS`` at most."""
 
     @property
     def wrong_count(self) -> int:
@@ -47,19 +49,20 @@ class Measured:
             for _, _, bits in self.wrong
         )
 
-    def wrong_within(self, begin: int, end: int) -> Array:
-        """Indices of the wrong elements of the stretches that begin in a range."""
-        found = [
-            start + np.flatnonzero(np.unpackbits(bits, count=stop - start))
-            for start, stop, bits in self.wrong
-            if begin <= start < end
-        ]
-        return np.concatenate([np.empty(0, np.int64), *found])
+    def wrong_mask(self) -> Array:
+        """Of all elements, those that are wrong."""
+        found = np.zeros(self.source.size, np.bool_)
+        for begin, end, bits in self.wrong:
+            found[begin:end] = np.unpackbits(bits, count=end - begin)
+        return found
 
     def outcome(self, standard: Standard) -> Outcome:
         """A standard's verdict."""
         return standard.judge(self.tallies[standard.name], self.target)
 
+
+KEPT_ELEMENTS = 1 << 18
+"""Elements of an output whose golden values are kept: 3 MB."""
 
 SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 """Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
@@ -162,6 +165,7 @@ class _Part:
     settled: int
     sums: tuple[Array, Array] | None = None
     wrong: tuple[int, int, Array] | None = None
+    golden: Golden | None = None
 
 
 def evaluate(
@@ -220,7 +224,8 @@ def _measure(source: Source, standards: Sequence[Standard], begin: int, end: int
     ulps = ulp_error(elements.actual, golden, source.target)
     wrong = ulps > SOUND_ULP[source.target.name]
     picture.add(ulps, agree(block.a, block.g), failing, wrong, elements.x.astype(np.float64), begin)
-    return _Part(tallies, picture, golden.settled, wrong=(begin, end, np.packbits(wrong)) if wrong.any() else None)
+    struck = (begin, end, np.packbits(wrong)) if wrong.any() else None
+    return _Part(tallies, picture, golden.settled, None, struck, golden if source.size <= KEPT_ELEMENTS else None)
 
 
 def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
@@ -236,13 +241,18 @@ def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]
         source.name, source.target, source.shape, first.tallies, first.picture, first.settled, source,
         [] if first.wrong is None else [first.wrong],
     )  # fmt: skip
+    kept = [first.golden]
     for part in parts:
+        kept.append(part.golden)
         if part.wrong is not None:
             measured.wrong.append(part.wrong)
         for name, tally in part.tallies.items():
             measured.tallies[name].merge(tally)
         measured.picture.merge(part.picture)
         measured.settled += part.settled
+    goldens = [golden for golden in kept if golden is not None]
+    if goldens:
+        measured.golden = joined(goldens, (source.size,), source.actual[0:0].dtype)
     return measured
 
 
