@@ -92,6 +92,7 @@ _NAMES = WORDS | {
     "copy_out": copy_out,
     "finish_streams": finish_streams,
     "first_lanes": first_lanes,
+    "float32": np.float32,
     "float64": np.float64,
     "inf": math.inf,
     "lane": lane,

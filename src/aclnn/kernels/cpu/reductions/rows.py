@@ -16,11 +16,20 @@ from typing import Annotated, Any, NamedTuple
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
 from aclnn.kernels.cpu.reductions.passes import Passes
-from aclnn.kernels.cpu.simd.doubles import larger, largest_of, load_doubles, store_doubles, sum_of
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE
+from aclnn.kernels.cpu.simd.doubles import (
+    larger,
+    larger_float32,
+    largest_float32_of,
+    largest_of,
+    load_doubles,
+    narrow,
+    store_doubles,
+    sum_of,
+)
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat
 from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to, store_one_float64
 from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.trace import REDUCTIONS
+from aclnn.kernels.trace import REDUCTIONS, Step
 
 _VECTOR = LANES * 8
 PADDED = WIDE * _VECTOR
@@ -97,8 +106,12 @@ _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "call_at": pointer_to(RowCall),
     "larger": larger,
+    "larger_float32": larger_float32,
+    "largest_float32_of": largest_float32_of,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
+    "narrow": narrow,
+    "splat": splat,
     "store_doubles": store_doubles,
     "store_one_float64": store_one_float64,
     "sum_of": sum_of,
@@ -144,9 +157,12 @@ class _Kind(NamedTuple):
     """Of two vectors."""
     of_lanes: str
     """Of the lanes of one."""
+    first: str = "widen({})"
+    """The vector that it starts from."""
 
 
 _SUM = _Kind("0.0", "{} + {}", "sum_of({})")
+_MAX_OF_FLOAT32 = _Kind("-inf", "larger_float32({}, narrow({}))", "largest_float32_of({})", "splat(float32({}))")
 _KINDS = {
     REDUCTIONS["row_sum"]: _SUM,
     REDUCTIONS["row_max"]: _Kind("-inf", "larger({}, {})", "largest_of({})"),
@@ -291,10 +307,11 @@ class _Rows(Source):
     def _along(self, number: int) -> None:
         """Pass over a row, lanes along it."""
         passes, reductions = self._passes, self._passes.reductions[number]
+        kinds = [*map(self._kind_along, reductions)]
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
-        self(*(f"found{k} = widen({_KINDS[step.template].start})" for k, step in enumerate(reductions)))
+        self(*(f"found{k} = {kind.first.format(kind.start)}" for k, kind in enumerate(kinds)))
         with self._runs():
             self("end = walk.run")
             self(*(f"place{k} = here[{k}]" for k in range(self._operands)))
@@ -309,8 +326,8 @@ class _Rows(Source):
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [
-                (f"found{k}", self._term(number, step.operands[0]), _KINDS[step.template])
-                for k, step in enumerate(reductions)
+                (f"found{k}", self._term(number, step.operands[0]), kind)
+                for k, (step, kind) in enumerate(zip(reductions, kinds, strict=True))
             ]
             terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals]
             read = [
@@ -330,8 +347,14 @@ class _Rows(Source):
                     self(*(f"{found} = {kind.combine.format(found, part)}" for part in parts))
             for k, _ in totals:
                 self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of(own{k}))")
-        for k, step in enumerate(reductions):
-            self(f"{step.result} = widen({_KINDS[step.template].of_lanes.format(f'found{k}')})")
+        for k, (step, kind) in enumerate(zip(reductions, kinds, strict=True)):
+            self(f"{step.result} = widen({kind.of_lanes.format(f'found{k}')})")
+
+    def _kind_along(self, step: Step) -> _Kind:
+        """Return the way to reduce along a row; the largest of what was float32 or less is found in float32."""
+        kind = _KINDS[step.template]
+        narrow = any(one.value == step.operands[0] and one.dtype != DataType.DOUBLE for one in self._vectors)
+        return _MAX_OF_FLOAT32 if narrow and kind is not _SUM else kind
 
     def _needed(self, number: int) -> list[Elements]:
         """Return the inputs side by side that a pass needs."""

@@ -20,6 +20,7 @@ from aclnn.kernels.cpu.simd.vector import (
     MASK,
     VECTORS,
     WIDE,
+    Vector,
     broadcast,
     by_halves,
     call_llvm,
@@ -152,16 +153,20 @@ def _larger(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Valu
     return builder.select(chosen, second, first)
 
 
-@intrinsic(DOUBLES, DOUBLES, DOUBLES)
-def larger(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    """The larger of two lanes, NaN if either is."""
-    return _larger(builder, first, second)
+def _maxima(number: types.Type, lanes: Vector) -> tuple[Any, Any]:
+    """The larger of two lanes, and the largest lane: NaN if any is."""
+
+    def largest(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        return by_halves(builder, value, lambda *halves: _larger(builder, *halves))
+
+    return (
+        intrinsic(lanes, lanes, lanes, doc="The larger of two lanes, NaN if either is.")(_larger),
+        intrinsic(number, lanes, doc="The largest lane, NaN if any is.")(largest),
+    )
 
 
-@intrinsic(types.float64, DOUBLES)
-def largest_of(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The largest lane, NaN if any is."""
-    return by_halves(builder, value, lambda *halves: _larger(builder, *halves))
+larger, largest_of = _maxima(types.float64, DOUBLES)
+larger_float32, largest_float32_of = _maxima(types.float32, FLOATS)
 
 
 @intrinsic(FLOATS, FLOATS, types.float64, types.float64, FLOATS, FLOATS)
