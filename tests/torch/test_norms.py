@@ -123,6 +123,39 @@ def test_group_norm_and_swish_of_16_bit_inputs_beside_float32_parameters() -> No
     torch.testing.assert_close(x.grad, wide.grad.half())
 
 
+def rms_norm(x: Any, w: Any) -> Any:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "name", ["gemma_rms_norm", "add_rms_norm", "add_rms_norm, its result", "add_rms_norm, its sum"]
+)
+def test_derivatives_of_other_rms_norms(name: str, dtype: Any) -> None:
+    def got(x: Any, w: Any) -> Any:
+        if name == "gemma_rms_norm":
+            return torch.ops.aclnn.gemma_rms_norm(x, w)[0]
+        y, _, added = torch.ops.aclnn.add_rms_norm(x, 2.0 * x, w)
+        return {"add_rms_norm": y * added, "add_rms_norm, its result": y}.get(name, added * w)
+
+    def expected(x: Any, w: Any) -> Any:
+        if name == "gemma_rms_norm":
+            return rms_norm(x, 1.0 + w)
+        y, added = rms_norm(3.0 * x, w), 3.0 * x
+        return {"add_rms_norm": y * added, "add_rms_norm, its result": y}.get(name, added * w)
+
+    def derivatives(function: Any, of: Any) -> list[Any]:
+        inputs = [given(*shape).to(dtype).to(of).requires_grad_() for shape in ((3, 4, 5), (5,))]
+        y = function(*inputs)
+        first = torch.autograd.grad((y * y).sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum((g * g).sum() for g in first), inputs) if dtype == torch.float32 else ()
+        return [y, *first, *second]
+
+    tolerance = 1e-3 if dtype == torch.float32 else 0.1
+    for ours_, theirs_ in zip(derivatives(got, dtype), derivatives(expected, torch.float64), strict=True):
+        torch.testing.assert_close(ours_.double(), theirs_, rtol=tolerance, atol=tolerance)
+
+
 def test_a_channel_of_one_value_cannot_be_trained() -> None:
     with pytest.raises(ValueError, match="more than one value a channel"):
         ours.batch_norm(given(1, 4), None, None, training=True)

@@ -140,8 +140,8 @@ def results(value: Any) -> tuple[Any, ...]:
 
 
 WITHOUT_GRADIENT = [
-    "ada_layer_norm", "ada_layer_norm_backward", "ada_layer_norm_v2", "add_rms_norm", "gemma_rms_norm",
-    "group_norm_silu", "group_norm_silu_v2", "inplace_add_rms_norm", "instance_norm", "log_sigmoid_forward",
+    "ada_layer_norm", "ada_layer_norm_backward", "ada_layer_norm_v2", "group_norm_silu", "group_norm_silu_v2",
+    "inplace_add_rms_norm", "instance_norm",
 ]  # fmt: skip
 
 
@@ -725,6 +725,7 @@ LIKE_PYTORCH = {
     "hardshrink": (F.hardshrink, (0.75,)),
     "leaky_relu": (F.leaky_relu, (0.2,)),
     "log_sigmoid": (F.logsigmoid, ()),
+    "log_sigmoid_forward": (F.logsigmoid, ()),
     "mish": (F.mish, ()),
     "relu": (F.relu, ()),
     "selu": (F.selu, ()),

@@ -118,6 +118,7 @@ _first("mish", _OURS.mish_backward.default)
 _first("swish", _OURS.swish_backward.default)
 _first("celu", lambda grad, x, alpha: _elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, x))
 _first("log_sigmoid", lambda grad, x: _log_sigmoid_backward(grad, x, x))
+_first("log_sigmoid_forward", lambda grad, x, _buffer: _log_sigmoid_backward(grad, x, x))
 _first("softplus", _OURS.softplus_backward.default)
 _first("silu", _OURS.silu_backward.default)
 _first("hardswish", lambda grad, x: _hardswish_backward(grad.to(x.dtype), x))
@@ -264,6 +265,38 @@ def _rms_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
 
 
 _register("rms_norm", _rms_norm, _setup_rms_norm)
+
+
+def _gemma_rms_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
+    x, weight, rstd = ctx.saved_tensors
+    # 1 + w would lose digits in 16 bits.
+    dx, dw = _rms_norm_grad(grad.float(), x.float(), rstd, weight.float() + 1.0)
+    return None, dx.to(x.dtype), dw.to(weight.dtype), None
+
+
+_register("gemma_rms_norm", _gemma_rms_norm, _setup_rms_norm)
+
+
+def _setup_add_rms_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _, rstd, x = output
+    ctx.save_for_backward(x, inputs[2], rstd)
+    ctx.mark_non_differentiable(rstd)
+    ctx.set_materialize_grads(False)
+
+
+def _add_rms_norm(ctx: Any, grad: Tensor | None, _rstd: Any, grad_sum: Tensor | None) -> Any:
+    x, weight, rstd = ctx.saved_tensors
+    dx, dw = grad_sum, None
+    if grad is not None:
+        dx, dw = _rms_norm_grad(grad.to(weight.dtype), x.to(weight.dtype), rstd, weight)
+        dx = (dx if grad_sum is None else dx + grad_sum).to(x.dtype)
+        dw = dw.to(weight.dtype)
+    return None, dx, dx, dw, None
+
+
+_register("add_rms_norm", _add_rms_norm, _setup_add_rms_norm)
 
 
 def _setup_add_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
