@@ -13,6 +13,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
@@ -21,7 +22,7 @@ from flint import arb
 from rich.console import Console
 from rich.progress import track
 
-from aclnn.kernels.fitted import Segments
+from aclnn.kernels.fitted import SIGNED_FROM, Segments, both_signs
 from tools.functions import Array, exact, fitted_function, in_balls, row_of, short_hex
 
 NODES = 160
@@ -62,15 +63,57 @@ class Task(NamedTuple):
         assert symmetry is not None
         return symmetry
 
+    @property
+    def signed(self) -> bool:
+        """True if there are segments of both signs, a being x."""
+        return both_signs(self.symmetry)
+
+    def middle(self, i: int) -> int:
+        """The middle of a segment, in their width."""
+        return (i - SIGNED_FROM + 8) % 16 - 8 if self.signed else i
+
+    @property
+    def rest(self) -> float:
+        """What p[0] lacks of the slope beside the zero (see ``Segments``)."""
+        if not self.signed or math.isnan(zero := _zero_of(self)):
+            return 0.0
+        slope = _slope(self, zero)
+        return nearest(slope - nearest(slope))
+
     def g(self, a: float) -> arb:
         """g(a) as a ball (see ``Segments``)."""
-        value = in_balls(fitted_function(self.name), -a)
-        return -value if self.symmetry == "x+f" else value
+        value = in_balls(fitted_function(self.name), a if self.signed else -a)
+        return value / a if self.symmetry == "x*neither" else -value if self.symmetry == "x+f" else value
 
     def exact(self, a: Array) -> Array:
         """g(a) in float64."""
-        value = exact(fitted_function(self.name), -a)
-        return -value if self.symmetry == "x+f" else value
+        value = exact(fitted_function(self.name), a if self.signed else -a)
+        return value / a if self.symmetry == "x*neither" else -value if self.symmetry == "x+f" else value
+
+
+@cache
+def _zero_of(task: Task) -> float:
+    """The float32 next to the zero of a function without symmetry, NaN if it has none."""
+    places = [middle / task.per_unit for middle in range(-7, 8)]
+    positive = [task.g(place or 2.0**-60) > 0 for place in places]
+    for low, high, before, after in zip(places, places[1:], positive, positive[1:], strict=False):
+        if before != after:
+            return nearest(_halved(task, low, high))
+    return math.nan
+
+
+def _halved(task: Task, low: float, high: float) -> float:
+    """The zero between two a, by halving."""
+    falling = task.g(low) > 0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (task.g(middle) > 0) == falling else (low, middle)
+    return high
+
+
+def _slope(task: Task, a: float) -> arb:
+    step = 2.0**-40
+    return (task.g(a + step) - task.g(a - step)) / (2 * step)
 
 
 class Column(NamedTuple):
@@ -121,50 +164,79 @@ def _evaluate_sum(a: float, centre: float, c0: float, p: Array) -> float:
 
 
 @numba.njit(cache=True)
+def _evaluate_in_two(a: float, whole: float, p_rest: float, centre: float, c0: float, p: Array) -> float:
+    """whole·g(a) by the kernel's steps for segments of both signs."""
+    r = _float32(a - centre)
+    upper = p[-1]
+    for k in range(p.size - 2, 0, -1):
+        upper = _float32(upper * r + p[k])
+    head = _float32(upper * r + p[0])
+    lost = _float32(upper * r + _float32(p[0] - head))
+    lost = _float32(lost + p_rest)
+    g = _float32(r * head + c0)
+    less = _float32(c0 - g)
+    rest = _float32(_float32(r * head + less) + _float32(r * lost + _float32(c0 - _float32(less + g))))
+    return _float32(whole * g + _float32(whole * rest))
+
+
+@numba.njit(cache=True)
 def judge(
-    a: Array, whole: Array, exact: Array, summed: bool, centre: float, c0: float, p: Array
+    a: Array, whole: Array, exact: Array, summed: bool, signed: bool, rest: float, centre: float, c0: float, p: Array
 ) -> tuple[float, float]:
-    """The worst error: in units of g and of whole - g; relative to g."""
+    """The worst error: in units of g and of whole - g, or of whole·g; relative to g."""
     units, relative = 0.0, 0.0
     for i in range(a.size):
+        if signed:
+            value = whole[i] * exact[i]
+            error = _evaluate_in_two(a[i], whole[i], rest, centre, c0, p) - value
+            units, relative = max(units, _units(error, value)), max(relative, abs(error) / abs(value))
+            continue
         g = _evaluate(a[i], centre, c0, p)
-        rest = whole[i] - exact[i]
+        value = whole[i] - exact[i]
         other = _evaluate_sum(a[i], centre, c0, p) if summed else _float32(whole[i] - g)
-        units = max(units, _units(g - exact[i], exact[i]), _units(other - rest, rest))
+        units = max(units, _units(g - exact[i], exact[i]), _units(other - value, value))
         relative = max(relative, abs(g - exact[i]) / abs(exact[i]))
     return units, relative
 
 
 class Sample(NamedTuple):
-    """Some of a segment's a; 1 or a, from which the other side takes g; g; and whether its c0 is taken first."""
+    """Some of a segment's a; 1 or a, from which the other side takes g, or by which g is multiplied; g; whether its c0
+    is taken first; whether segments are those of both signs; and what is added to p[0].
+    """
 
     a: Array
     whole: Array
     exact: Array
     summed: bool
+    signed: bool
+    rest: float
 
     def of(self, chosen: Array) -> Sample:
-        return Sample(self.a[chosen], self.whole[chosen], self.exact[chosen], self.summed)
+        return self._replace(a=self.a[chosen], whole=self.whole[chosen], exact=self.exact[chosen])
 
 
 class Segment:
-    """One segment of a function, and its float32 with the exact g: all, or of the first segment's the last octave and
+    """One segment of a function, and its float32 with the exact g: all, or of the segment at 0 the last octave and
     every 32nd below.
     """
 
     def __init__(self, task: Task, i: int) -> None:
-        self.task, width = task, 1.0 / task.per_unit
-        self.low, self.high = max(0.0, (i - 0.5) * width), min((i + 0.5) * width, task.bound)
-        first, last = (int(np.float32(end).view(np.uint32)) for end in (max(self.low, LEAST), self.high))
-        dense = first - 2 if i else last - (1 << 23)
+        self.task, width, middle = task, 1.0 / task.per_unit, abs(task.middle(i))
+        low, high = max(0.0, (middle - 0.5) * width), min((middle + 0.5) * width, task.bound)
+        first, last = (int(np.float32(end).view(np.uint32)) for end in (max(low, LEAST), high))
+        dense = first - 2 if middle else last - (1 << 23)
         patterns = np.concatenate([np.arange(first - 2, dense, 32), np.arange(dense, last + 3)])
         self.every = sample(task, i, patterns)
+        if task.middle(i) < 0:
+            low, high = -high, -low
+        self.at_zero = middle == 0
+        self.low, self.high = -high if task.signed and self.at_zero else low, high
         a = self.every.a
         self.printed = task.printed if task.printed in a else None
         places = np.arange(a.size)
         near_ends = np.minimum(places, places[::-1]) < a.size // 16
         self.some = self.every.of((places % 101 == 0) | (near_ends & (places % 9 == 0)))
-        low, high = self.low * (1 - 2.0**-20), self.high * (1 + 2.0**-20)
+        low, high = self.low - abs(self.low) * 2.0**-20, self.high + abs(self.high) * 2.0**-20
         cosines = [math.cos(math.pi * (2 * j + 1) / (2 * NODES)) for j in range(NODES)]
         self.nodes = [(low + high) / 2 + (high - low) / 2 * cosine for cosine in cosines]
         self.at_nodes = [task.g(a) for a in self.nodes]
@@ -177,25 +249,20 @@ class Segment:
         if self.low == 0:
             return [(0.0, nearest(self.task.g(0.0)))]
         if float(self.at_nodes[0]) * float(self.at_nodes[-1]) < 0:
-            zero = np.float32(self._zero())
-            around = (zero, np.nextafter(zero, np.float32(0)), np.nextafter(zero, np.float32(np.inf)))
+            zero = np.float32(_halved(self.task, self.low, self.high))
+            around = (zero, np.nextafter(zero, np.float32(-np.inf)), np.nextafter(zero, np.float32(np.inf)))
+            if self.task.signed:
+                around = around[:1]
             return [(float(centre), nearest(self.task.g(float(centre)))) for centre in around]
         margin = (self.high - self.low) / 10
         multiples = range(int((self.low + margin) * GRID), int((self.high - margin) * GRID))
         found = [(n / GRID, nearest(g)) for n in multiples if in_ulp(g := self.task.g(n / GRID)) < ALMOST]
         return [(centre, c0) for centre, c0 in found if self._differences_are_exact(centre)]
 
-    def _zero(self) -> float:
-        """The zero of g, by halving."""
-        low, high = self.low, self.high
-        falling = self.task.g(low) > 0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if (self.task.g(middle) > 0) == falling else (low, middle)
-        return high
-
     def _differences_are_exact(self, centre: float) -> bool:
         difference = self.every.a - centre
+        if self.task.signed and self.at_zero:  # of tiny x they cannot be, nor does it matter
+            return centre != 0.0
         return np.array_equal(difference, difference.astype(np.float32))
 
     def cost(self, column: Column, sample: Sample) -> float:
@@ -204,20 +271,22 @@ class Segment:
             found = np.float32(1.0 - _evaluate(self.printed, *column))
             if found != nearest(1 - self.task.g(self.printed)):
                 return math.inf
-        return max(units / UNITS, relative / RELATIVE if self.task.symmetry == "1-f" else 0.0)
+        return max(units / UNITS, relative / RELATIVE if self.task.symmetry in ("1-f", "neither") else 0.0)
 
     def fit(self, centre: float, c0: float, emphasis: Callable[[Array], Array], luck: float, rng: Any) -> Column:
         """By least squares reweighted towards the largest error; the later coefficients make up for the roundings."""
         r = np.array([float(arb(a) - centre) for a in self.nodes])
         start = c0 if centre else self.task.g(0.0)
         pairs = zip(self.nodes, self.at_nodes, strict=True)
-        wanted = np.array([float((g - start) / (arb(a) - centre)) for a, g in pairs])
+        wanted = np.array([float((g - start) / (arb(a) - centre)) for a, g in pairs]) - self.task.rest
         size = np.abs(np.array([float(g) for g in self.at_nodes]))
         place = 2 * (r - r.min()) / np.ptp(r) - 1
         weights = (np.abs(r) / size + 1e-3 / size.max()) * emphasis(place)
         p: list[float] = []
         # Next to 0 a function with a zero there is its first term.
         first = nearest(self.task.g(2.0**-60) * 2**60) if centre == c0 == 0 else None
+        if self.task.signed and centre == _zero_of(self.task):
+            first = nearest(_slope(self.task, centre))
         while len(p) < self.task.terms:
             leading = np.float32(_leading(r, wanted, weights, p, self.task.terms))
             if rng.random() < luck / (1 + len(p)):
@@ -242,6 +311,8 @@ def _leading(r: Array, wanted: Array, weights: Array, fixed: list[float], terms:
 
 def best_column(task: Task, i: int) -> tuple[Column, float, float]:
     """A segment's best column, its worst error in units and relative."""
+    if (abs(task.middle(i)) - 0.5) / task.per_unit >= task.bound:
+        return Column(0.0, 0.0, np.zeros(task.terms)), 0.0, 0.0
     segment, rng = Segment(task, i), np.random.default_rng(i)
     centres, best, least = segment.centres(), None, math.inf
     costs: dict[tuple[float, float], float] = {}
@@ -279,9 +350,12 @@ def in_ulp(exact: arb) -> float:
 def sample(task: Task, i: int, patterns: Array) -> Sample:
     """The float32 of segment i among those with these bit patterns, with their exact values."""
     a = patterns.astype(np.uint32).view(np.float32).astype(np.float64)
-    a = a[(np.rint(a * task.per_unit) == i) & (a <= np.float32(task.bound))]
-    of_x = task.symmetry == "x+f"
-    return Sample(a, a if of_x else np.ones_like(a), task.exact(a), of_x and task.g(0.0) != 0)
+    if task.signed:
+        a = np.concatenate([-a[::-1], a])
+    a = a[(np.rint(a * task.per_unit) == task.middle(i)) & (np.abs(a) <= np.float32(task.bound))]
+    whole = a if task.symmetry in ("x+f", "x*neither") else np.ones_like(a)
+    summed = task.symmetry == "x+f" and task.g(0.0) != 0
+    return Sample(a, whole, task.exact(a), summed, task.signed, task.rest)
 
 
 PART = 1 << 20
@@ -294,10 +368,11 @@ def walk(task: Task, columns: list[Column], screen: Console) -> float:
         patterns = np.arange(first, min(first + PART, last + 1))
         ends = patterns[[0, -1]].astype(np.uint32).view(np.float32).astype(np.float64)
         low, high = np.rint(ends * task.per_unit).astype(int).tolist()
-        for i in range(low, high + 1):
-            part = sample(task, i, patterns)
-            if part.a.size:
-                worst = max(worst, judge(*part, *columns[i])[0])
+        for i in range(task.count):
+            if low <= abs(task.middle(i)) <= high:
+                part = sample(task, i, patterns)
+                if part.a.size:
+                    worst = max(worst, judge(*part, *columns[i])[0])
     return worst
 
 
@@ -317,6 +392,7 @@ def search(task: Task, screen: Console, workers: int | None) -> tuple[Segments, 
         tuple(column.centre for column in columns),
         tuple(column.c0 for column in columns),
         tuple(tuple(float(column.p[power]) for column in columns) for power in range(task.terms)),
+        task.rest,
     )
     return found, walk(task, columns, screen)
 
@@ -332,4 +408,6 @@ def printed(segments: Segments) -> Iterator[str]:
     for row in segments.p:
         yield from row_of("", row, "        ")
     yield "    ),"
+    if segments.rest:
+        yield f'    rest=float.fromhex("{short_hex(segments.rest)}"),'
     yield ")"

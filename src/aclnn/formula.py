@@ -197,8 +197,8 @@ class Gradient:
         return times(dy, self.derivative(x, *numbers))
 
 
-Symmetry = Literal["1-f", "x+f", "odd", "even"]
-"""f(x) by f(-x): 1 - f(-x), x + f(-x), -f(-x) or f(-x)."""
+Symmetry = Literal["1-f", "x+f", "odd", "even", "neither", "x*neither"]
+"""f(x) by f(-x): 1 - f(-x), x + f(-x), -f(-x) or f(-x); not at all; or f(x)/x not at all."""
 
 
 class Fitted:

@@ -42,6 +42,7 @@ def approximation(segments: Segments, i: int, a: float) -> arb:
     r, polynomial = arb(a) - arb(segments.centre[i]), arb(0)
     for p in reversed(segments.p):
         polynomial = polynomial * r + arb(p[i])
+    polynomial += arb(segments.rest)
     return arb(segments.c0[i]) + r * polynomial
 
 

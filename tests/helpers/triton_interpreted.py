@@ -27,7 +27,7 @@ from tests.helpers.triton_hardware import BFLOAT16
 import_module("aclnn.operators")
 MODULES = [
     sys.modules[f"aclnn.operators.{name}"]
-    for name in ("fast_gelu", "gelu", "hardswish", "log_sigmoid", "silu", "softplus", "swish")
+    for name in ("fast_gelu", "gelu", "hardswish", "log_sigmoid", "mish", "silu", "softplus", "swish")
 ]
 FORMULAS: dict[str, Callable[[float], float]] = {
     name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, Fitted)

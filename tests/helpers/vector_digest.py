@@ -27,6 +27,7 @@ from aclnn.operators.gelu import gelu_erf_derivative, gelu_erf_forward, gelu_tan
 from aclnn.operators.glu import glu_forward, glu_gradient
 from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
 from aclnn.operators.log_sigmoid import log_sigmoid_formula, softplus_of_one
+from aclnn.operators.mish import mish_derivative, mish_forward
 from aclnn.operators.silu import silu_derivative, silu_forward
 from aclnn.operators.swi_glu import swi_glu_forward, swi_glu_gradient
 from aclnn.operators.swish import quick_swish_derivative, quick_swish_forward
@@ -36,6 +37,7 @@ SLOPES = (
     gelu_erf_derivative,
     gelu_tanh_derivative,
     hardswish_derivative,
+    mish_derivative,
     quick_swish_derivative,
     silu_derivative,
 )
@@ -45,6 +47,7 @@ VALUES = (
     gelu_tanh_forward,
     hardswish_forward,
     log_sigmoid_formula,
+    mish_forward,
     quick_swish_forward,
     silu_forward,
     softplus_of_one,

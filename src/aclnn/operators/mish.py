@@ -19,13 +19,14 @@ from aclnn.core.checks import (
 from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, exp, minimum, where
+from aclnn.formula import Gradient, Real, exp, fitted, minimum, where
 from aclnn.typing import Array, ArrayLike
 
 _STRAIGHT = 30.0
 """From there on the hyperbolic tangent is 1 to 25 digits."""
 
 
+@fitted(symmetry="x*neither")
 def mish_forward(x: Real) -> Real:
     """x·q / (q + 2) with q = e^x·(e^x + 2), which is x·tanh(ln(1 + e^x)); NaN at -inf."""
     e = exp(minimum(x, _STRAIGHT))
@@ -33,6 +34,7 @@ def mish_forward(x: Real) -> Real:
     return x * (q / (q + 2.0))
 
 
+@fitted(symmetry="neither")
 def mish_derivative(x: Real) -> Real:
     """e·(e³ + 4·e² + (6 + 4·x)·e + 4·(1 + x)) / (e² + 2·e + 2)² with e = e^x; NaN at ±inf."""
     # Terms in x that are exact in float64 leave the most digits beside the zero.

@@ -22,10 +22,12 @@ from aclnn.kernels.fitted import (
     CENTRE_CARRIES,
     LAST_CARRIES,
     SHORT,
+    SIGNED_FROM,
     Row,
     Segments,
     ShortSegments,
     adds_to_first,
+    both_signs,
     version,
 )
 from aclnn.kernels.products import Value, lines, products
@@ -138,6 +140,7 @@ def on_float64(formula: Formula, arity: int) -> Any:
 
 _ROUND = tl.constexpr(1.5 * 2.0**23)
 _CENTRE, _C0, _P0 = (tl.constexpr(row) for row in range(3))
+_ROUND_SIGNED = tl.constexpr(1.5 * 2.0**23 + SIGNED_FROM)
 _TO_FIRST, _TO_SECOND = tl.constexpr(32 - LAST_CARRIES), tl.constexpr(32 - CENTRE_CARRIES)
 WIDTH = tl.constexpr(SHORT)
 """Entries in a row: a cache line, in which the look-ups of a warp cost one access. Shorter rows repeat."""
@@ -157,9 +160,9 @@ def _polynomials(upper, r, rows, i, FIRST: tl.constexpr, LAST: tl.constexpr):
 
 
 @triton.jit
-def _terms(a, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr):
+def _terms(a, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, START: tl.constexpr = _ROUND):
     """r, p, what rounding p loses, and c0."""
-    i = bits(tl.fma(a, PER_UNIT, _ROUND))
+    i = bits(tl.fma(a, PER_UNIT, START))
     r = a - _entry(rows, _CENTRE, i)
     upper = _polynomials(_entry(rows, _P0 + COUNT - 1, i), r, rows, i, _P0 + 1, _P0 + COUNT - 1)
     p0 = _entry(rows, _P0, i)
@@ -184,6 +187,16 @@ def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.
     elif SYMMETRY == "odd":
         g = tl.where(negative, g, -g)
     return g
+
+
+@triton.jit
+def signed_segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, REST: tl.constexpr, TIMES_X: tl.constexpr):
+    """See ``aclnn.kernels.fitted.Segments`` of a function without symmetry."""
+    r, p, lost, c0 = _terms(x, rows, PER_UNIT, COUNT, _ROUND_SIGNED)
+    g = tl.fma(r, p, c0)
+    less = c0 - g
+    rest = tl.fma(r, p, less) + tl.fma(r, lost + REST, c0 - (less + g))
+    return tl.fma(x, g, -tl.fma(-x, rest, 0.0)) if TIMES_X else g + rest
 
 
 @triton.jit
@@ -238,8 +251,13 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
         return None
     if isinstance(found, Segments):
         symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)
-        call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {symmetry!r}, {summed})"
-        return Fast(_version(call, {"segments": segments}), found.bound, _widened(found.centre, found.c0, *found.p))
+        if both_signs(symmetry):
+            times_x = symmetry == "x*neither"
+            call = f"signed_segments(x, rows, {found.per_unit}, {len(found.p)}, {found.rest}, {times_x})"
+        else:
+            call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {symmetry!r}, {summed})"
+        names = {"segments": segments, "signed_segments": signed_segments}
+        return Fast(_version(call, names), found.bound, _widened(found.centre, found.c0, *found.p))
     if isinstance(found, ShortSegments):
         call = f"short_segments(x, rows, {found.per_unit}, {found.shift}, {len(found.c)})"
         return Fast(_version(call, {"short_segments": short_segments}), found.bound, _widened(found.centre, *found.c))

@@ -29,7 +29,8 @@ def row(text: str) -> Row:
 class Segments(NamedTuple):
     """For 0 ≤ a ≤ bound: g(a) = c0[i] + r·(p[0][i] + r·(p[1][i] + …)) with i = round(a·per_unit), r = a - centre[i].
 
-    g(a) is f(-a) of the function f, -f(-a) where f(x) = x + f(-x); the symmetry gives the other half.
+    g(a) is f(-a) of the function f, -f(-a) where f(x) = x + f(-x); the symmetry gives the other half. Without one g(x)
+    is f(x), or f(x)/x, for -bound ≤ x ≤ bound, and i = (round(x·per_unit) + 4) modulo 16: the first eight lie around 0.
     """
 
     per_unit: float
@@ -38,11 +39,22 @@ class Segments(NamedTuple):
     centre: Row
     c0: Row
     p: tuple[Row, ...]
+    rest: float = 0.0
+    """Without a symmetry: added to p[0], where it is what that lacks of the slope at the zero of f."""
 
     @property
     def least(self) -> float:
         """Nonzero a below it may have values whose digits do not all fit into a float32."""
         return 0.0 if self.c0[0] else 2.0**-120
+
+
+def both_signs(symmetry: str | None) -> bool:
+    """Return true if segments are those of positive and of negative x."""
+    return symmetry in ("neither", "x*neither")
+
+
+SIGNED_FROM = 4
+"""Number of the segment around 0 where there are segments of both signs."""
 
 
 def adds_to_first(segments: Segments, symmetry: str | None) -> bool:

@@ -21,7 +21,16 @@ from aclnn.kernels.cpu.simd.vector import (
     select,
     where_negative,
 )
-from aclnn.kernels.fitted import CENTRE_CARRIES, LAST_CARRIES, Segments, ShortSegments, adds_to_first, version
+from aclnn.kernels.fitted import (
+    CENTRE_CARRIES,
+    LAST_CARRIES,
+    SIGNED_FROM,
+    Segments,
+    ShortSegments,
+    adds_to_first,
+    both_signs,
+    version,
+)
 
 _ROUND = 1.5 * 2.0**23
 """Added to a small float32 it leaves the nearest integer in the low bits."""
@@ -73,6 +82,11 @@ _HALVES = {
     "odd": _inlined(lambda x, g: where_negative(x, g, -g)),
     "even": _inlined(lambda x, g: g),
 }
+_SUMS: dict[str, Any] = {
+    "neither": _inlined(lambda x, g, rest: g + rest),
+    # Of a negative zero x as well.
+    "x*neither": _inlined(lambda x, g, rest: fma(x, g, -fma(-x, rest, 0.0))),
+}
 
 
 @register_jitable(forceinline=True)
@@ -98,18 +112,20 @@ _HALVES_IN_TWO = {
 def _by_segments(segments: Segments, symmetry: str, in_two: bool = False) -> Any:
     """f(x) (see ``Segments``). Where a look-up has eight entries, lanes beyond the eighth take a second turn."""
     count = len(segments.centre)
-    summed = adds_to_first(segments, symmetry)
+    summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
     near, far, whole = (
-        _polynomials(segments, first, last, summed, in_two) for first, last in ((0, 8), (count - 8, count), (0, count))
+        _polynomials(segments, first, last, symmetry, in_two)
+        for first, last in ((0, 8), (count - 8, count), (0, count))
     )
     per_unit, twice = segments.per_unit, count == 16
     halves: dict[str, Any] = _HALVES_IN_TWO if in_two else _HALVES
-    other_half = halves["even" if summed else symmetry]
+    other_half = halves["even" if summed or signed else symmetry]
+    side, start = (_inlined(lambda x: x), _ROUND + SIGNED_FROM) if signed else (absolute, _ROUND)
 
     @register_jitable(forceinline=True)
     def by_segments(x: Any) -> Any:
-        a = absolute(x)
-        i = bits(fma(a, per_unit, _ROUND))
+        a = side(x)
+        i = bits(fma(a, per_unit, start))
         if in_one_register():
             return other_half(x, whole(x, a, i))
         g = near(x, a, i)
@@ -137,8 +153,11 @@ def _by_segments(segments: Segments, symmetry: str, in_two: bool = False) -> Any
     return by_segments_in_two if in_two else by_segments
 
 
-def _polynomials(segments: Segments, first: int, last: int, summed: bool, in_two: bool) -> Any:
-    """g(a), or f(x) if ``summed``, by the segments first … last - 1, for the lanes that lie in one of them."""
+def _polynomials(segments: Segments, first: int, last: int, symmetry: str, in_two: bool) -> Any:
+    """g(a), or f(x) where that is more, by the segments first … last - 1, for the lanes that lie in one of them."""
+    summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
+    of_two: Any = _SUMS.get(symmetry)
+    p_rest = segments.rest
     centre, c0, p0, *others = (Table(*row[first:last]) for row in (segments.centre, segments.c0, *segments.p))
     rest = Tables(*(table.rows[0] for table in reversed(others)))
 
@@ -149,6 +168,10 @@ def _polynomials(segments: Segments, first: int, last: int, summed: bool, in_two
         p = fma(upper, r, lookup(p0, i))
         lost = fma(upper, r, lookup(p0, i) - p)
         c = lookup(c0, i)
+        if signed:
+            # Beside a zero c is the smaller number, and c - g rounded.
+            g = fma(r, p, c)
+            return of_two(x, g, fma(r, p, c - g) + fma(r, lost + p_rest, c - ((c - g) + g)))
         if in_two:
             g = fma(r, p, c)
             return g, fma(r, lost, fma(r, p, c - g))
