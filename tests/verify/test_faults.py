@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+import aclnn
 from aclnn import batch_norm, layer_norm, layer_norm_backward, silu_backward
 from aclnn.verify import check
-from aclnn.verify.diagnosis import norms
+from aclnn.verify.diagnosis.sums import _by_threads
 from aclnn.verify.number_formats import FORMATS
 from benchmarks import faults
 
@@ -189,7 +190,65 @@ def test_sums_in_a_narrow_type_are_rounded_as_its_numbers_are(dtype, scale):
     with np.errstate(over="ignore", invalid="ignore"):
         for i in range(500):
             sums = target.round(sums + rows[:, i]).astype(np.float64)
-        np.testing.assert_array_equal(norms._by_threads(rows, target), sums.sum(axis=0))
+        np.testing.assert_array_equal(_by_threads(rows, target), sums.sum(axis=0))
+
+
+def _rms():
+    rng = np.random.default_rng(4)
+    x, dy = rng.normal(0.5, size=(256, 96)).astype(np.float32), rng.normal(size=(256, 96)).astype(np.float32)
+    rstd = (1.0 / np.sqrt(np.square(x.astype(np.float64)).mean(1, keepdims=True))).astype(np.float32)
+    return {"grad_out": dy, "input": x, "rstd": rstd, "weight": rng.normal(size=96).astype(np.float32)}
+
+
+def _batches():
+    rng = np.random.default_rng(4)
+    x, dy = (rng.normal(0.3, size=(8, 32, 8, 8)).astype(np.float32) for _ in range(2))
+    mean, var = x.mean((0, 2, 3), np.float64), x.var((0, 2, 3), np.float64)
+    statistics = {"save_mean": mean.astype(np.float32), "save_invstd": (1.0 / np.sqrt(var + 1e-5)).astype(np.float32)}
+    return {"grad_out": dy, "input": x, "weight": rng.normal(size=32).astype(np.float32), **statistics}
+
+
+_OF_ROWS = {
+    "rms_norm_grad": (_rms(), {}),
+    "batch_norm_backward": (_batches(), {"training": True, "eps": 1e-5, "output_mask": [True] * 3}),
+}
+
+
+def _scaled(values):
+    return values * np.float32(1.01)
+
+
+def _shifted(values):
+    return values + np.float32(0.02)
+
+
+def _without_the_last_half(values):
+    return faults._with(values.copy(), slice(values.size // 2, None), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("operator", "output", "cause", "said", "names", "change"),
+    [
+        ("rms_norm_grad", 0, "narrow-input", "the inputs but rstd were", "grad_out input weight", _in_bfloat16),
+        ("rms_norm_grad", 1, "narrow-input", "the inputs but rstd were", "grad_out input weight", _in_bfloat16),
+        ("rms_norm_grad", 1, "narrow-input", "input was rounded to bfloat16", "input", _in_bfloat16),
+        ("rms_norm_grad", 0, "scaled-input", "with rstd 1.01 times the given one", "rstd", _scaled),
+        ("rms_norm_grad", 1, "missing-rows", "the first 128 of 256 rows", "grad_out", _without_the_last_half),
+        ("batch_norm_backward", 0, "scaled-input", "with save_invstd 1.01 times", "save_invstd", _scaled),
+        ("batch_norm_backward", 0, "shifted-input", "with save_mean off by 0.02", "save_mean", _shifted),
+        ("batch_norm_backward", 1, "shifted-input", "with save_mean off by 0.02", "save_mean", _shifted),
+    ],
+)
+def test_faults_of_row_statistics_and_sums_are_named(operator, output, cause, said, names, change):
+    inputs, attributes = _OF_ROWS[operator]
+    planted = {**inputs, **{name: change(inputs[name]) for name in names.split()}}
+    right, wrong = (
+        [np.array(a) for a in getattr(aclnn, operator)(**given, **attributes)] for given in (inputs, planted)
+    )
+    right[output] = wrong[output]
+    first = check(operator, inputs, right, **attributes).data["cases"][0]["outputs"][output]["causes"][0]
+    assert (first["name"], round(first["share"], 1)) == (cause, 1.0)
+    assert said in first["text"]
 
 
 def test_a_large_gradient_of_layer_norm_is_searched_around_its_worst_element():

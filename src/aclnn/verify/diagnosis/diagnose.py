@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.diagnosis import local, norms
+from aclnn.verify.diagnosis import local, norms, sums
 from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Hypothesis, sample_of
 from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
@@ -15,7 +15,7 @@ from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, in_order
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
-from aclnn.verify.standards.evaluate import FormulaSource, Measured, NormSumSource
+from aclnn.verify.standards.evaluate import FormulaSource, Measured
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
     take(local.flushed(e))
     take(local.not_finite(e, left))
     take(local.edges(e, left))
-    take(norms.narrow_sums(e, gross()))
+    take(sums.narrow_sums(e, gross()))
     take(local.unwritten(e, measured, gross()))
     if np.count_nonzero(gross()) <= max(FEW, e.a.size // 100):
         take(local.flipped(e, gross()))
@@ -112,8 +112,8 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
     most = _SEARCHED
     if isinstance(e.source, FormulaSource) and isinstance(e.source.whole, Rows):
         near = e.source.whole.near(e.at, struck, _SEARCHED_ROWS)
-    if isinstance(e.source, NormSumSource):
-        most = norms.searched_columns(e.source)
+    if sums.is_of_sums(e.source):
+        most = sums.searched_columns(e.source)
     for among, count in ((struck, most), (~e.wrong, most // 3)):
         index = np.flatnonzero(among & near)
         if index.size:
@@ -148,6 +148,8 @@ _TESTS = {
 
 
 def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+    if sums.is_of_sums(e.source):
+        yield from sums.hypotheses(searched)
     if isinstance(e.source, FormulaSource):
         yield from hypotheses(e, searched, struck)
     else:

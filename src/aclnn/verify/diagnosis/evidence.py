@@ -100,7 +100,8 @@ class Evidence:
         """Golden values; unless they are to be certain, those of the formula in float64."""
         if self._golden is not None:
             return self._golden
-        if not self._certain and isinstance(self.source, FormulaSource) and self.source.whole.names:
+        whole = self.source.whole if isinstance(self.source, FormulaSource) else None
+        if not self._certain and whole is not None and whole.names and not whole.summed:
             value = self.computed(Function.at_points)
             return Golden(value, self.target.round(value))
         if isinstance(self.source, FormulaSource):
@@ -186,17 +187,17 @@ class Evidence:
         """Elements that are not the exact result rounded once."""
         return ~agree(self.a, self.g)
 
-    def pieces(self) -> Iterator[tuple[Any, Function, list[Array], Any]]:
+    def pieces(self) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
         """Of a formula's output, as ``Elementwise.pieces`` and ``Rows.pieces`` have them: the operands in float64."""
         assert isinstance(self.source, FormulaSource)
-        for here, function, operands, pick in self.source.whole.pieces(self.places):
-            yield here, function, [values.astype(np.float64) for values in operands.values()], pick
+        for here, function, operands, gather in self.source.whole.pieces(self.places):
+            yield here, function, [values.astype(np.float64) for values in operands.values()], gather
 
     def computed(self, change: Callable[..., Array]) -> Array:
         """The output of a changed evaluation of the formula."""
         result = np.zeros(self.actual.size)
-        for here, function, operands, pick in self.pieces():
-            result[here] = change(function, operands)[pick]
+        for here, function, operands, gather in self.pieces():
+            result[here] = gather(change(function, operands))
         return result
 
     def predicted(self, hypothesis: Hypothesis) -> Array:

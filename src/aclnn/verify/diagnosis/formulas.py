@@ -126,13 +126,14 @@ def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterato
     if not isinstance(source, FormulaSource) or not source.size:
         return
     yield from _scaled(searched, struck)
-    if not source.whole.names:  # a sum over elements
+    if not source.whole.names:  # sums of terms that take whole rows
         return
     yield from _otherwise_called(source)
     yield from _operands(source)
     yield from _cut(source)
     yield from _fitted(source, searched, struck)
-    yield from _family(source)
+    if not source.whole.summed:
+        yield from _family(source)
     yield from _inner(source)
 
 
@@ -215,7 +216,7 @@ def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
         if source.gradient is None and len(names) > 1
         else _squared()
     )
-    results = len(_steps(source.whole.function, len(names))[2])
+    results = 0 if source.whole.summed else len(_steps(source.whole.function, len(names))[2])
     for shift in range(1, results):
         yield Hypothesis(
             "exchanged-outputs",
@@ -230,7 +231,6 @@ def _squared() -> Hypothesis:
 
 def _cut(source: FormulaSource) -> Iterator[Hypothesis]:
     """Operands or the result kept in a narrower type."""
-    names = list(source.whole.names)
     target = source.target
     for kind in narrower(target):
         if kind.digits < target.digits:
@@ -248,24 +248,31 @@ def _cut(source: FormulaSource) -> Iterator[Hypothesis]:
                 exact=True,
                 structural=False,
             )
-        for chosen in ([], *([i] for i in range(len(names)))) if len(names) > 1 else ([],):
-            which = chosen or range(len(names))
-            said = (
-                ("the inputs were" if len(names) > 1 else f"{names[0]} was")
-                if not chosen
-                else f"{names[chosen[0]]} was"
-            )
+        for said, which in _together(source):
             for how, narrow in (("rounded", rounded_to), ("cut", cut_to)):
                 yield Hypothesis(
                     "narrow-input",
                     f"{said} {how} to {_label(kind)}",
                     _of_function(
-                        lambda f, x, k=kind, w=tuple(which), n=narrow: f.at_points(
+                        lambda f, x, k=kind, w=which, n=narrow: f.at_points(
                             [n(k, values) if i in w else values for i, values in enumerate(x)]
                         )
                     ),
                     structural=False,
                 )
+
+
+def _together(source: FormulaSource) -> list[tuple[str, tuple[int, ...]]]:
+    """Operands that may have been narrowed together: all, each, all but what rows share (their statistics)."""
+    names = source.whole.names
+    if len(names) == 1:
+        return [(f"{names[0]} was", (0,))]
+    found = [("the inputs were", tuple(range(len(names))))]
+    shared = [names.index(name) for name in source.whole.shared]
+    if shared:
+        said = ", ".join(names[i] for i in shared)
+        found.append((f"the inputs but {said} were", tuple(i for i in range(len(names)) if i not in shared)))
+    return [*found, *((f"{name} was", (i,)) for i, name in enumerate(names))]
 
 
 def _fitted(source: FormulaSource, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
@@ -282,6 +289,22 @@ def _fitted(source: FormulaSource, searched: Evidence, struck: Array) -> Iterato
             name = parameters[k].python_name if k < len(parameters) else f"number {k}"
             text = f"as with {name} = {found[0]:.6g} instead of {float(number):.6g}"
             yield Hypothesis("wrong-attribute", text, _of_function(lambda f, x, v=found, n=numbered: n(f, x, v)))
+    for name in source.whole.shared:
+        for start, cause, said in (
+            (1.0, "scaled-input", "{:.5g} times the given one"),
+            (0.0, "shifted-input", "off by {:.3g}"),
+        ):
+
+            def moved(
+                f: Function, x: list[Array], values: tuple[float, ...], i: int = names.index(name), s: float = start
+            ) -> Array:
+                other = x[i] * values[0] if s else x[i] + values[0]
+                return f.at_points([*x[:i], other, *x[i + 1 :]])
+
+            found = _fit(searched, struck, moved, (start,))
+            if found is not None:
+                text = f"as with {name} {said.format(found[0])}"
+                yield Hypothesis(cause, text, _of_function(lambda f, x, v=found, n=moved: n(f, x, v)))
     arity = len(names) + len(function.numbers)
     constants = [text for text in _constants(function.formula, arity) if float(text)]
     for which in (*((text,) for text in constants), *combinations(constants, 2)):

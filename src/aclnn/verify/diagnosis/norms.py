@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from aclnn.verify.compiled import compiled
-from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence, Hypothesis
-from aclnn.verify.diagnosis.local import Finding
+from aclnn.verify.diagnosis.evidence import Evidence, Hypothesis
 from aclnn.verify.goldens.values import LayerNorm
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 from aclnn.verify.standards.evaluate import NormInputSource, NormSumSource, whole_rows
@@ -35,7 +31,7 @@ def hypotheses(e: Evidence, searched: Evidence) -> Iterator[Hypothesis]:
     changed: Callable[..., _Predict]
     if isinstance(source, NormSumSource):
         sums = _Sums(source, searched)
-        some, changed, operations = searched, sums.changed, _of_sums(sums, searched)
+        some, changed, operations = searched, sums.changed, _of_sums(sums)
     else:
         assert isinstance(source, NormInputSource)
         some, changed, operations = e, partial(_changed_dx, e, source), _of_dx(e, source)
@@ -63,12 +59,6 @@ def hypotheses(e: Evidence, searched: Evidence) -> Iterator[Hypothesis]:
         factor = float(np.median(ratios))
         text = f"the result is {factor:.6g} times what it should be"
         yield Hypothesis("scaled", text, lambda part: factor * part.v)
-
-
-def searched_columns(source: NormSumSource) -> int:
-    """The number of columns that faults of sums are looked for in; none where each has too many terms."""
-    found = min(48, _TERMS_AT_MOST // source.case.inputs["mean"].size)
-    return found if found >= 3 else 0
 
 
 def _kept_in(kind: NumberFormat, values: Array) -> Array:
@@ -112,10 +102,6 @@ def _fixed(e: Evidence, values: Array) -> _Predict:
     return lambda part: values[part.at - start]
 
 
-def _without(left_out: _Predict, part: Evidence) -> Array:
-    return part.v - left_out(part)
-
-
 class _Sums:
     """Sums over rows at any columns, which are computed when they are asked for."""
 
@@ -134,10 +120,6 @@ class _Sums:
     def changed(self, small: Mapping[str, Array], change: Callable[[Array], Array] = np.asarray) -> _Predict:
         """With another mean or rstd, grad_out and input changed as they are read."""
         return partial(self._sum, small, change, slice(None), self.bias)
-
-    def over(self, rows: slice) -> _Predict:
-        """Over some of the rows."""
-        return partial(self._sum, {}, np.asarray, rows, self.bias)
 
     @property
     def other(self) -> _Predict:
@@ -158,10 +140,9 @@ class _Sums:
         return sums
 
 
-def _of_sums(sums: _Sums, searched: Evidence) -> Iterator[tuple[str, str, _Predict]]:
-    inputs, rows = sums.source.case.inputs, sums.rows
+def _of_sums(sums: _Sums) -> Iterator[tuple[str, str, _Predict]]:
+    inputs = sums.source.case.inputs
     other = "grad_weight" if sums.bias else "grad_bias"
-    yield "wrong-operation", f"the result is a mean over the {rows} rows, not a sum", lambda part: part.v / rows
     if "weight" in inputs:
         weight = inputs["weight"].reshape(-1).astype(np.float64)
         yield "wrong-operation", "grad_out is multiplied by weight", lambda part: part.v * weight[part.at]
@@ -171,36 +152,6 @@ def _of_sums(sums: _Sums, searched: Evidence) -> Iterator[tuple[str, str, _Predi
         yield "wrong-input", "input is taken as it is, not normalised", sums.changed({**zero, **one})
         yield "wrong-input", "mean is left out, as if it were 0", sums.changed(zero)
         yield "wrong-input", "rstd is left out, as if it were 1", sums.changed(one)
-    for text, predict in _some_rows(sums, searched):
-        yield "missing-rows", text, predict
-
-
-_TERMS_AT_MOST = 1 << 23
-"""Terms of the sums that are looked at."""
-
-
-def _some_rows(sums: _Sums, searched: Evidence) -> Iterator[tuple[str, _Predict]]:
-    """Sums over the first or the last rows, every second one, or without one of equal shares."""
-    rows = sums.rows
-    ahead = np.cumsum(_terms(sums.source, searched.at), axis=0)
-    probe = int(np.argmax(searched.error * np.isfinite(searched.a)))
-    for text, partial_sums in (("the first {} of {} rows", ahead), ("the last {} of {} rows", ahead[-1] - ahead)):
-        distance = np.abs(partial_sums - searched.a)
-        likely = np.argsort(distance[:, probe])[:8]
-        best = int(likely[np.argmin(np.median(distance[likely], axis=1))])
-        count = best + 1 if partial_sums is ahead else rows - 1 - best
-        if 0 < count < rows:
-            chosen = slice(0, count) if partial_sums is ahead else slice(rows - count, rows)
-            yield f"summed over {text.format(count, rows)}", sums.over(chosen)
-    for step in (2, 4):
-        for offset in range(step):
-            yield f"summed over every {step}th row from {offset} on", sums.over(slice(offset, None, step))
-    for parts in (2, 4, 8, 16, 32):
-        edges = np.linspace(0, rows, parts + 1).astype(int).tolist()
-        for begin, end in itertools.pairwise(edges):
-            if 0 < end - begin < rows:
-                left_out = sums.over(slice(begin, end))
-                yield f"summed without rows {begin} to {end - 1}", partial(_without, left_out)
 
 
 _STEP = 1e-3
@@ -256,120 +207,3 @@ def _changed_dx(
     changed = LayerNorm(dy, x, mean, rstd, inputs.get("weight"), columns, change=change)
     first, last, part = whole_rows(int(e.at[0]), int(e.at[0]) + e.a.size, columns)
     return _fixed(e, changed.block(first, last, e.target).value[part])
-
-
-_THREADS = (*range(2, 17), 24, 32, 48, 64)
-_NARROW = (FORMATS["bfloat16"], FORMATS["float16"])
-"""Every bfloat16 of common size is a float16 too, so that the narrower of the two is tried first."""
-
-
-def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """dw or db with the sum over rows kept in 16 bits: in an order that is known, or because the digits end there."""
-    source = e.source
-    if not isinstance(source, NormSumSource) or np.count_nonzero(struck) < FEW or not searched_columns(source):
-        return
-    every = np.flatnonzero(struck)[: searched_columns(source)]
-    terms = _terms(source, e.at[every])
-    for target in _NARROW:
-        if _digits_end(e, every, target) or _summed_in_order(e, every, terms, target):
-            text = f"{source.name} summed over the rows in {target.name} instead of float32"
-            yield Finding(
-                "narrow-sums",
-                text,
-                "sums in no usual order of additions in that type",
-                lambda e: e.wrong,
-                structural=False,
-            )
-            return
-
-
-def _terms(source: NormSumSource, columns: Array) -> Array:
-    """The terms that the rows add to some columns: (M, columns)."""
-    inputs, shape = source.case.inputs, (-1, source.size)
-    dy = inputs["grad_out"].reshape(shape)[:, columns].astype(np.float64)
-    if source.name == "grad_bias":
-        return dy
-    x = inputs["input"].reshape(shape)[:, columns].astype(np.float64)
-    mean, rstd = (inputs[name].reshape(-1, 1).astype(np.float64) for name in ("mean", "rstd"))
-    return dy * (x - mean) * rstd
-
-
-def _digits_end(e: Evidence, every: Array, target: NumberFormat) -> bool:
-    """Return whether the sums have no digits beyond a type narrower than the output's, and the exact ones do."""
-    a, v = e.a[every], e.v[every]
-    if target.digits >= e.target.digits or np.unique(a).size < 0.5 * a.size:
-        return False
-    short, exact_short = (target.round(values).astype(np.float64) == values for values in (a, v))
-    return bool(short.all() and np.mean(exact_short) < 0.5)
-
-
-def _summed_in_order(e: Evidence, every: Array, terms: Array, target: NumberFormat) -> bool:
-    """Return whether adding in the type, in one of the usual orders, gives the output."""
-    a, v = e.a[every], e.v[every]
-    # Terms are rounded to the type before they are added, or only their sum is.
-    rows = np.concatenate([terms, target.round(terms).astype(np.float64)], axis=1)
-    for totals in _totals(rows, target):
-        for total in np.split(totals, 2):
-            allowed = np.maximum(0.1 * np.abs(total - v), 0.51 * e.target.ulp(v))
-            if np.count_nonzero(np.abs(total - a) <= allowed) >= ENOUGH * every.size:
-                return True
-    return False
-
-
-def _totals(rows: Array, target: NumberFormat) -> Iterator[Array]:
-    """Sums of rows, in the orders of a loop, of trees, and of threads that share the rows."""
-    yield _by_threads(rows[None], target)
-    yield _by_neighbours(rows, target)
-    yield _by_halves(rows, target)
-    for threads in _THREADS:
-        each = -(-len(rows) // threads)
-        if each == 1:  # nothing is added in the type
-            break
-        padded = np.zeros((threads * each, rows.shape[1]))
-        padded[: len(rows)] = rows
-        yield _by_threads(padded.reshape(threads, each, -1), target)
-        yield _by_threads(padded.reshape(each, threads, -1).swapaxes(0, 1), target)
-
-
-def _by_threads(rows: Array, target: NumberFormat) -> Array:
-    """Of (threads, rows of each, columns): every thread's rows one after another in the type, then the sum of those."""
-    sums = np.zeros((rows.shape[0], rows.shape[2]))
-    _add_in(rows, 53 - target.digits, target.smallest_normal, target.largest, sums)
-    total: Array = sums.sum(axis=0)
-    return total
-
-
-@compiled
-def _add_in(rows: Array, drop: int, least: float, largest: float, sums: Array) -> None:
-    """Add (threads, rows of each, columns) to sums, each rounded to a type that has so many digits fewer."""
-    step = least * 2.0 ** (drop - 52)
-    for thread in range(rows.shape[0]):
-        for i in range(rows.shape[1]):
-            for j in range(rows.shape[2]):
-                total = sums[thread, j] + rows[thread, i, j]
-                if abs(total) < least:
-                    total = np.rint(total / step) * step
-                elif math.isfinite(total):
-                    bits = np.float64(total).view(np.int64)
-                    bits += (np.int64(1) << (drop - 1)) - 1 + (bits >> drop & 1)
-                    total = np.int64(bits >> drop << drop).view(np.float64)
-                    if abs(total) > largest:
-                        total = math.copysign(math.inf, total)
-                sums[thread, j] = total
-
-
-def _by_neighbours(rows: Array, target: NumberFormat) -> Array:
-    while len(rows) > 1:
-        even, odd = rows[::2], rows[1::2]
-        rows = np.concatenate([target.round(even[: len(odd)] + odd).astype(np.float64), even[len(odd) :]])
-    total: Array = rows.sum(axis=0)
-    return total
-
-
-def _by_halves(rows: Array, target: NumberFormat) -> Array:
-    while len(rows) > 1:
-        half = len(rows) // 2
-        added = target.round(rows[:half] + rows[half : 2 * half]).astype(np.float64)
-        rows = np.concatenate([added, rows[2 * half :]])
-    total: Array = rows.sum(axis=0)
-    return total

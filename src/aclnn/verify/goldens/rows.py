@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from threading import Lock
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from aclnn.core import operator
 from aclnn.core.operator import Call, LayerNormBackward, Part, PerChannel, Reduction, Shape, Sums, View
 from aclnn.formula import Real, row_mean, sqrt
+from aclnn.kernels.trace import REDUCTIONS, trace
 from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, once_a_row
 from aclnn.verify.goldens.values import (
     BALL_BITS,
@@ -26,6 +27,7 @@ from aclnn.verify.goldens.values import (
     Elementwise,
     Function,
     Golden,
+    Piece,
     Places,
     ball_precision,
     count_of,
@@ -195,10 +197,11 @@ class Rows:
         self._shape = (1,) * (len(common) - len(shape)) + tuple(shape)
         self.columns: int = math.prod(common[dim] for dim in self._dims)
         self.rows = math.prod(common) // self.columns if self.columns else 0
+        self._arrays = arrays
         self._operands = {name: _Rows.of(array, common, self._dims) for name, array in arrays.items()}
         numbers = tuple(given if isinstance(given, float) else None for given in work.inputs)
         self.function = Function(_filled(work.formula, numbers), work.numbers, places[output], len(work.outputs))
-        self.names = () if self.summed else tuple(arrays)
+        self.names = () if self.summed and self._of_rows else tuple(arrays)
         self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns != 1
         trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
         self._at_once = self.summed or not (trailing or self._one_a_row)
@@ -206,6 +209,24 @@ class Rows:
         self._of_none = 0.0 if work.formula is layer_norm and places[output] == 1 else np.nan
         self._balls = 0
         self._lock = Lock()
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The operands that all elements of a row share, such as its statistics."""
+        rank = len(self._common)
+        inside = [dim - rank for dim in self._dims]
+        shapes = {name: (1,) * rank + array.shape for name, array in self._arrays.items()}
+        return tuple(name for name, shape in shapes.items() if all(shape[dim] == 1 for dim in inside))
+
+    @property
+    def _of_rows(self) -> bool:
+        """An element's result takes others of its row."""
+        program = trace(self.function.formula, len(self._operands) + len(self.function.numbers))
+        taken = {program.results[self.function.result]}
+        for step in reversed(program.steps):
+            if step.result in taken:
+                taken.update(step.operands)
+        return any(step.result in taken and step.template in REDUCTIONS.values() for step in program.steps)
 
     @property
     def read(self) -> int:
@@ -277,12 +298,40 @@ class Rows:
                 here = slice(edges[number], edges[number + 1])
             yield here, rows[begin : begin + step], (which[here] - begin, column[here])
 
-    def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
-        """Yield what ``Elementwise.pieces`` does, with (rows, N) of each operand and the elements' places in those."""
+    def pieces(self, at: Places) -> Iterator[Piece]:
+        """Yield what ``Elementwise.pieces`` does, with (rows, N) of each operand; of sums, what ``terms`` takes."""
         if self.summed:
+            every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+            step = max(1, 4 * BLOCK_ELEMENTS // self.addends)
+            for begin in range(0, every.size if self.names else 0, step):
+                operands = self._addends(every[begin : begin + step])
+                yield slice(begin, begin + step), self.function, operands, partial(np.sum, axis=0)
             return
         for here, rows, pick in self._chunks(at, BLOCK_ELEMENTS):
-            yield here, self.function, {name: operand[rows] for name, operand in self._operands.items()}, pick
+            operands = {name: operand[rows] for name, operand in self._operands.items()}
+            yield here, self.function, operands, partial(_picked, pick)
+
+    @property
+    def addends(self) -> int:
+        """The number of terms of each sum."""
+        addends: int = math.prod(self._common) // max(1, self.size)
+        return addends
+
+    def terms(self, at: Array) -> Array:
+        """The terms of sums, (M, sums), in float64."""
+        return self.function.at_points([values.astype(np.float64) for values in self._addends(at).values()])
+
+    def _addends(self, at: Array) -> dict[str, Array]:
+        """The operands of the terms of sums, (M, sums) each."""
+        kept = [dim for dim, extent in enumerate(self._shape) if extent > 1]
+        places: tuple[Any, ...] = (..., *(np.unravel_index(at, [self._shape[dim] for dim in kept]) if kept else ()))
+        if len(kept) == 1 and np.array_equal(at, np.arange(at[0], at[0] + at.size)):  # read in half of the time
+            places = ..., slice(at[0], at[0] + at.size)
+        found = {}
+        for name, array in self._arrays.items():
+            whole = np.moveaxis(np.broadcast_to(array, self._common), kept, range(-len(kept), 0))
+            found[name] = whole[places].reshape(-1, at.size)
+        return found
 
     def operands(self, at: Places) -> dict[str, Array]:
         """The operands of elements, by Python's names; none of sums and of what a row has one of."""
@@ -421,6 +470,10 @@ class Rows:
             terms = np.broadcast_to(np.asarray(self.function(*wide), np.float64), (rows.size, self.columns))
             add_to_sums(np.ascontiguousarray(terms).reshape(-1), place[rows].reshape(-1), sums)
         return sums
+
+
+def _picked(pick: Any, values: Array) -> Array:
+    return np.asarray(values[pick])
 
 
 def _wide(values: Array) -> Array:

@@ -143,6 +143,9 @@ def unsure_of(value: Array, lower: Array, upper: Array, target: NumberFormat) ->
     return unsure
 
 
+Piece = tuple[Any, Function, dict[str, Array], Callable[[Array], Array]]
+
+
 @dataclass(frozen=True)
 class _Piece:
     """A part of an output that one result of a formula fills."""
@@ -232,6 +235,8 @@ class Elementwise:
         """Names of the operands."""
         return tuple(self._pieces[0].operands) if self._pieces else ()
 
+    shared: tuple[str, ...] = ()
+    summed = False
     read = 1
     """Elements of the operands that an element is computed from."""
 
@@ -248,15 +253,15 @@ class Elementwise:
         """The positions of elements in that order."""
         return at
 
-    def pieces(self, at: Places) -> Iterator[tuple[Any, Function, dict[str, Array], Any]]:
+    def pieces(self, at: Places) -> Iterator[Piece]:
         """Of elements in row-major order: which of them a function computes, the function, its operands by name.
 
-        The last is where those elements are among the function's results.
+        The last gets those elements from the function's results.
         """
         for piece in self._pieces:
             here, inside = piece.places(at, self.shape)
             operands = {name: operand[inside] for name, operand in piece.operands.items()}
-            yield here, piece.function, operands, slice(None)
+            yield here, piece.function, operands, np.asarray
 
     def operands(self, at: Places) -> dict[str, Array]:
         """The operands of elements, by Python's names."""
