@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 demo: $(VENV)/demo
 	$(BIN)/aclnn demo
 
-# Two processes, with a whole file in one: what its tests share is made once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes, with a whole file in one: what its tests share is made once. Long files come first (conftest.py).
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/test $(VENV)/npu
 	$(PYTEST) $(ARGS)

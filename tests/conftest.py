@@ -25,3 +25,11 @@ def _the_product_stays() -> Iterator[None]:
     name = soc_name()
     yield
     set_soc_name(name)
+
+
+_FIRST = ("test_torch_npu.py", "test_operators.py", "test_triton_kernels.py", "test_elementwise.py", "test_programs.py")
+"""Files that take a minute or more: one process would end with them while the other waits."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
