@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from aclnn.core.dtypes import DataType
+from aclnn.verify.compiled import compiled
 
 Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +60,9 @@ class NumberFormat:
         with np.errstate(over="ignore", under="ignore"):
             if self.dtype != DataType.BF16:
                 return values.astype(self.dtype.numpy)
-            return _bfloat16_from_bits(_round_to_odd_float32(values)).view(self.dtype.numpy)
+            wide, bits = np.asarray(values, np.float64), np.empty(np.shape(values), np.uint16)
+            _to_bfloat16(np.ascontiguousarray(wide).reshape(-1), bits.reshape(-1))
+            return bits.view(self.dtype.numpy)
 
     def round_exact(self, value: Fraction) -> float:
         """An exact rational rounded to this format, to nearest, ties to even; ±inf beyond the largest."""
@@ -112,19 +116,15 @@ def _exponent(magnitude: Fraction) -> int:
     return guess if magnitude >= Fraction(2) ** guess else guess - 1
 
 
-def _round_to_odd_float32(values: Array) -> Array:
-    """float32 bits of float64 values where inexact results have an odd last bit: a second rounding does no harm."""
-    nearest = values.astype(np.float32)
-    bits = nearest.view(np.uint32)
-    widened = nearest.astype(np.float64)
-    even = (widened != values) & (bits & 1 == 0) & ~np.isnan(values)
-    too_small = np.abs(widened) < np.abs(values)
-    odd: Array = np.where(even, np.where(too_small, bits + 1, bits - 1), bits)
-    return odd
-
-
-def _bfloat16_from_bits(bits: Array) -> Array:
-    is_nan = bits & 0x7FFFFFFF > 0x7F800000
-    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    narrow: Array = np.where(is_nan, bits >> 16 | 0x40, rounded).astype(np.uint16)
-    return narrow
+@compiled
+def _to_bfloat16(values: Array, bits: Array) -> None:
+    """Round by way of float32 whose last bit is odd where it is inexact, so that rounding again does no harm."""
+    for i in range(values.size):
+        nearest = np.float32(values[i])
+        odd = np.int64(nearest.view(np.uint32))
+        if math.isnan(nearest):
+            bits[i] = odd >> 16 | 0x40
+            continue
+        if np.float64(nearest) != values[i] and odd & 1 == 0:
+            odd += 1 if abs(np.float64(nearest)) < abs(values[i]) else -1
+        bits[i] = (odd + 0x7FFF + (odd >> 16 & 1)) >> 16
