@@ -146,11 +146,9 @@ class View:
 
 @dataclass(frozen=True)
 class Sums:
-    """A tensor with the sums of a formula's results: float64, rounded once.
+    """A tensor with the sums of a formula's results over the dimensions in which it has extent 1.
 
-    Of an ``Elementwise`` it has one element for all, or one for each index along dimension 1; of a ``Reduction`` each
-    of its elements is the sum over the dimensions in which it has extent 1. The order of the additions depends on the
-    shape only.
+    They are added up in float64, in an order that depends on the shape only, and rounded once.
     """
 
     of: str | View
@@ -169,8 +167,7 @@ class Elementwise:
     """Scalar function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
     inputs: tuple[str | Part | PerChannel | Columns, ...]
     """All or none of inputs and outputs are ``Columns``."""
-    outputs: tuple[str | Part | Sums | Columns, ...]
-    """The first is no sum."""
+    outputs: tuple[str | Part | Columns, ...]
     numbers: tuple[float, ...] = ()
     """Attributes: the formula's last arguments."""
     dtype: DataType | None = None

@@ -494,7 +494,7 @@ def _per_channel(layout: Layout, rank: int) -> Layout:
     return layout._replace(shape=layout.shape + (1,) * (rank - 2), strides=layout.strides + (0,) * (rank - 2))
 
 
-def _operand_layout(call: Call, operand: str | Part | PerChannel | Sums | Columns) -> Layout:
+def _operand_layout(call: Call, operand: str | Part | PerChannel | Columns) -> Layout:
     layout: Layout = call[_tensor_of(operand)].layout
     if not isinstance(operand, Part):
         return layout
@@ -503,15 +503,9 @@ def _operand_layout(call: Call, operand: str | Part | PerChannel | Sums | Column
 
 
 def _elementwise(call: Call, work: Elementwise, device: str) -> kernels.Plan:
-    """Plan a formula, and the sums of its results."""
+    """Plan a formula."""
     shape = _operand_layout(call, work.outputs[0]).shape
-    sums = [call[operand.tensor].layout for operand in work.outputs if isinstance(operand, Sums)]
-    summed = Layout(DataType.DOUBLE, shape, contiguous_strides(shape))
-    outputs = _in_channels(
-        call,
-        work,
-        [summed if isinstance(operand, Sums) else _operand_layout(call, operand) for operand in work.outputs],
-    )
+    outputs = _in_channels(call, work, [_operand_layout(call, operand) for operand in work.outputs])
     given = [operand for operand in work.inputs if not isinstance(operand, PerChannel)]
     others = iter(_in_channels(call, work, [_broadcast(_operand_layout(call, operand), shape) for operand in given]))
     inputs = tuple(
@@ -520,8 +514,7 @@ def _elementwise(call: Call, work: Elementwise, device: str) -> kernels.Plan:
         else next(others)
         for operand in work.inputs
     )
-    plan = _formula(call, work, inputs, tuple(outputs), device)
-    return kernels.summing(plan, shape, sums) if sums else plan
+    return _formula(call, work, inputs, tuple(outputs), device)
 
 
 def _matrices(call: Call, work: Elementwise, device: str) -> kernels.Plan:

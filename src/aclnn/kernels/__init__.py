@@ -178,17 +178,6 @@ def matrices(
     return cast(Plan, import_module("aclnn.kernels.layouts").Matrices(make, inputs, outputs, groups, clears))
 
 
-def summing(plan: Plan, shape: tuple[int, ...], sums: Sequence[Layout]) -> Plan:
-    """Plan to add up the last results of a plan, float64 of a shape, which it writes into the workspace.
-
-    Args:
-        plan: what computes the results.
-        shape: of each of the last ones.
-        sums: of one element for the sum of all, or of one for each index along dimension 1; rounded once.
-    """
-    return cast(Plan, import_module("aclnn.kernels.numpy_plans").SummingPlan(plan, shape, sums))
-
-
 def layer_norm(
     inputs: tuple[Layout | None, ...],
     outputs: tuple[Layout | None, ...],

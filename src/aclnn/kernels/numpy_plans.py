@@ -261,28 +261,3 @@ class ConvertingPlan:
                 for layout, address, dtype in zip(self._inputs, inputs, self._dtypes, strict=True)
             ]
         self._plan.run([values.ctypes.data for values in converted], outputs, workspace)
-
-
-class SummingPlan:
-    """See ``aclnn.kernels.summing``."""
-
-    def __init__(self, plan: Plan, shape: Sequence[int], sums: Sequence[Layout]) -> None:
-        rows, columns = (*shape, 1, 1)[:2] if len(shape) > 1 else (math.prod(shape), 1)
-        self._shape = rows, columns, math.prod(shape[2:])
-        self._nbytes = math.prod(shape) * DataType.DOUBLE.itemsize
-        self._sums = sums
-        self._plan = plan
-        self.workspace_bytes = len(sums) * self._nbytes + plan.workspace_bytes
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """See ``aclnn.kernels.Plan``."""
-        own = workspace + self._plan.workspace_bytes
-        places = [own + place * self._nbytes for place in range(len(self._sums))]
-        self._plan.run(inputs, (*outputs[: -len(places)], *places), workspace)
-        whole = Layout(DataType.DOUBLE, self._shape, contiguous_strides(self._shape))
-        with np.errstate(all="ignore"):
-            for layout, place, address in zip(self._sums, places, outputs[-len(places) :], strict=True):
-                values = view(whole, place)
-                total = values.reshape(-1).sum() if layout.size == 1 else values.sum(axis=2).sum(axis=0)
-                written = view(layout, address)
-                np.copyto(written, convert(total.reshape(layout.shape), written.dtype))

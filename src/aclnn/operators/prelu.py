@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from aclnn.core.checks import (
@@ -18,7 +19,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
 )
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, PerChannel, Sums
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, PerChannel, Reduction, Sums, View
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where
@@ -67,11 +68,23 @@ def _work(call: Call) -> Elementwise | None:
     return Elementwise(prelu_forward, ("self", PerChannel("weight")), ("out",))
 
 
-def _gradient_work(call: Call) -> Elementwise | None:
+_COLUMNS = 32
+"""Elements of a row, at least; short rows take longer."""
+
+
+def _gradient_work(call: Call) -> Reduction | None:
     if 0 in (call["gradOutput"].size, call["self"].size, call["weight"].size):
         return None
-    operands = ("gradOutput", "self", PerChannel("weight"))
-    return Elementwise(prelu_gradients, operands, ("gradInput", Sums("gradWeight")))
+    x: tuple[int, ...] = call["self"].shape or (1,)
+    slopes = (1,) * len(x) if call["weight"].size == 1 else (1, x[1], *(1,) * (len(x) - 2))
+    long = (dim for dim in range(len(x) - 1, 0, -1) if math.prod(x[dim:]) >= _COLUMNS)
+    first = next(long, min(1, len(x) - 1))
+    return Reduction(
+        prelu_gradients,
+        ("gradOutput", View("self", x), View("weight", slopes)),
+        (View("gradInput", x), Sums(View("gradWeight", slopes))),
+        tuple(range(first, len(x))),
+    )
 
 
 _WEIGHT = Parameter("weight", "weight", Kind.INPUT, "w, 1 element or one for each index along dimension 1 of self")

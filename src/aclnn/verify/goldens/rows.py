@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core import operator
-from aclnn.core.operator import Call, LayerNormBackward, Part, PerChannel, Reduction, Shape, Sums, View
+from aclnn.core.operator import Call, LayerNormBackward, Reduction, Shape, Sums, View
 from aclnn.formula import Real, row_mean, sqrt
 from aclnn.kernels.trace import REDUCTIONS, trace
 from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, once_a_row
@@ -69,8 +69,6 @@ def reduction_of(call: Call, output: str) -> Reduction | None:
     work = call.operator.work(call)
     if isinstance(work, (operator.LayerNorm, LayerNormBackward)):
         return _of_norm(call, work)
-    if isinstance(work, operator.Elementwise) and any(isinstance(o, Sums) and o.tensor == output for o in work.outputs):
-        return _of_sums(call, work)
     return work if isinstance(work, Reduction) else None
 
 
@@ -97,26 +95,6 @@ def _of_norm(call: Call, work: operator.LayerNorm | LayerNormBackward) -> Reduct
     if work.centred:
         return Reduction(layer_norm, inputs, (out, over_rows(mean), over_rows(deviation)), dims, (work.eps,))
     return Reduction(rms_norm, inputs[:2], (out, over_rows(deviation)), dims, (work.eps,))
-
-
-def _of_sums(call: Call, work: operator.Elementwise) -> Reduction:
-    shapes = [call[name].shape for name in (*work.inputs, *work.outputs) if isinstance(name, str)]
-    rank = max(1, *map(len, shapes))
-
-    def viewed(name: Any) -> Any:
-        if isinstance(name, PerChannel):
-            return View(name.tensor, _channels(call[name.tensor].size, rank))
-        if isinstance(name, Sums):
-            return Sums(View(name.tensor, _channels(call[name.tensor].size, rank)))
-        assert not isinstance(name, Part)
-        return name
-
-    inputs, outputs = tuple(map(viewed, work.inputs)), tuple(map(viewed, work.outputs))
-    return Reduction(work.formula, inputs, outputs, (rank - 1,), work.numbers)
-
-
-def _channels(size: int, rank: int) -> Shape:
-    return (1,) * rank if size == 1 else (1, size) + (1,) * (rank - 2)
 
 
 @cache

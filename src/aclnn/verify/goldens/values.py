@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aclnn.core import operator
-from aclnn.core.operator import Call, Columns, Operator, Part, PerChannel, Shape, Sums
+from aclnn.core.operator import Call, Columns, Operator, Part, PerChannel, Shape
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.locks import lock_across_forks
@@ -214,8 +214,6 @@ class Elementwise:
         groups = None if work.groups is None else inputs[call.operator.parameter(work.groups).python_name]
         rows = None if groups is None else sum(groups.reshape(-1).tolist())
         for result, written in enumerate(work.outputs):
-            if isinstance(written, Sums):
-                continue
             part = _as_columns(written, self.shape)
             if part.tensor == output:
                 shape = _shape_of(written, self.shape)
