@@ -158,8 +158,8 @@ def _replaced(inputs, right, **changed):
     [
         (1, "missing-rows", _halved),
         (0, "wrong-input", lambda i, r: _replaced(i, r, weight=np.ones_like(i["weight"]))),
-        (0, "scaled-rstd", lambda i, r: _replaced(i, r, rstd=i["rstd"] / np.sqrt(1 + 0.01 * i["rstd"] ** 2))),
-        (1, "shifted-mean", lambda i, r: _replaced(i, r, mean=i["mean"] + np.float32(0.05))),
+        (0, "scaled-input", lambda i, r: _replaced(i, r, rstd=i["rstd"] / np.sqrt(1 + 0.01 * i["rstd"] ** 2))),
+        (1, "shifted-input", lambda i, r: _replaced(i, r, mean=i["mean"] + np.float32(0.05))),
         (0, "sign", lambda i, r: (-r[0], r[1], r[2])),
         (0, "moved-data", lambda i, r: (r[0][::-1].copy(), r[1], r[2])),
         (1, "wrong-operation", lambda i, r: (r[0], r[2], r[1])),

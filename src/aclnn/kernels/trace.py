@@ -112,6 +112,15 @@ class Program:
         """Identify what the program computes."""
         return hashlib.sha256(self.source.encode()).hexdigest()
 
+    def needed(self, result: int) -> list[Step]:
+        """The operations that one of the results takes, the last first."""
+        found, wanted = list[Step](), {self.results[result]}
+        for step in reversed(self.steps):
+            if step.result in wanted:
+                wanted.update(step.operands)
+                found.append(step)
+        return found
+
     def function(self, words: dict[str, Any]) -> Any:
         """Make the function, with these meanings of the words."""
         namespace = {"inf": float("inf"), "nan": float("nan")} | words

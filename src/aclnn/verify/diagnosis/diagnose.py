@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.verify.diagnosis import local, norms, sums
+from aclnn.verify.diagnosis import local, sums
 from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Hypothesis, sample_of
 from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
@@ -15,7 +15,7 @@ from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, in_order
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
-from aclnn.verify.standards.evaluate import FormulaSource, Measured
+from aclnn.verify.standards.evaluate import Measured
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -110,7 +110,7 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
         return
     chosen, near = np.zeros(e.a.size, bool), np.ones(e.a.size, bool)
     most = _SEARCHED
-    if isinstance(e.source, FormulaSource) and isinstance(e.source.whole, Rows):
+    if isinstance(e.source.whole, Rows):
         near = e.source.whole.near(e.at, struck, _SEARCHED_ROWS)
     if sums.is_of_sums(e.source):
         most = sums.searched_columns(e.source)
@@ -150,10 +150,7 @@ _TESTS = {
 def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
     if sums.is_of_sums(e.source):
         yield from sums.hypotheses(searched)
-    if isinstance(e.source, FormulaSource):
-        yield from hypotheses(e, searched, struck)
-    else:
-        yield from norms.hypotheses(e, searched)
+    yield from hypotheses(e, searched, struck)
     yield from layouts(e, searched, struck)
 
 
@@ -316,7 +313,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
             left &= ~explained
         return found, every
 
-    if e.a.size == source.size or not isinstance(source, FormulaSource):
+    if e.a.size == source.size:
         counts, total = count(e)
     else:
         wrong, step = measured.wrong_mask(), source.whole.step

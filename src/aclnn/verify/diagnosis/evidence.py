@@ -12,7 +12,7 @@ import numpy as np
 from aclnn.verify.diagnosis.scales import terms_size
 from aclnn.verify.goldens.values import Function, Golden, Places
 from aclnn.verify.number_formats import NumberFormat
-from aclnn.verify.standards.evaluate import SOUND_ULP, Elements, FormulaSource, Measured, Source
+from aclnn.verify.standards.evaluate import SOUND_ULP, Measured, Source
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -85,12 +85,6 @@ class Evidence:
         return found
 
     @cached_property
-    def elements(self) -> Elements:
-        """The elements, which are consecutive."""
-        assert isinstance(self.places, slice)
-        return self.source.elements(self.places.start, self.places.stop)
-
-    @cached_property
     def actual(self) -> Array:
         """The output under test in its own type."""
         return self.source.actual[self.places]
@@ -100,21 +94,15 @@ class Evidence:
         """Golden values; unless they are to be certain, those of the formula in float64."""
         if self._golden is not None:
             return self._golden
-        whole = self.source.whole if isinstance(self.source, FormulaSource) else None
-        if not self._certain and whole is not None and whole.names and not whole.summed:
+        if not self._certain and self.source.whole.names and not self.source.whole.summed:
             value = self.computed(Function.at_points)
             return Golden(value, self.target.round(value))
-        if isinstance(self.source, FormulaSource):
-            return self.source.whole.golden(self.places)
-        return self.elements.golden
+        return self.source.golden(self.places)
 
     @cached_property
     def operands(self) -> dict[str, Array]:
         """The operands by Python's names, in float64."""
-        if isinstance(self.source, FormulaSource):
-            given = self.source.whole.operands(self.places)
-        else:
-            given = dict(self.elements.inputs)
+        given = self.source.whole.operands(self.places)
         return {name: values.astype(np.float64) for name, values in given.items()}
 
     @cached_property
@@ -189,7 +177,6 @@ class Evidence:
 
     def pieces(self) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
         """Of a formula's output, as ``Elementwise.pieces`` and ``Rows.pieces`` have them: the operands in float64."""
-        assert isinstance(self.source, FormulaSource)
         for here, function, operands, gather in self.source.whole.pieces(self.places):
             yield here, function, [values.astype(np.float64) for values in operands.values()], gather
 
@@ -238,12 +225,9 @@ class Evidence:
 def sample_of(measured: Measured) -> Evidence:
     """The whole output; of a large one windows around the worst, around wrong elements from end to end, and between."""
     source, size = measured.source, measured.source.size
-    read = source.whole.read if isinstance(source, FormulaSource) else 1
+    read = source.whole.read
     if measured.golden is not None and size * read <= _WHOLE:
         return Evidence(source, slice(0, size), measured.golden)
-    if not isinstance(source, FormulaSource):  # whole rows, one stretch
-        begin = max(0, min((measured.picture.worst or 0) - _WHOLE // 2, size - _WHOLE))
-        return Evidence(source, slice(begin, begin + _WHOLE))
     every = np.linspace(0, size - 1, _WINDOWS // 4).astype(np.int64)
     centres = [*every.tolist(), measured.picture.worst or 0, *_spread(measured, _WINDOWS - every.size)]
     places = source.whole.positions(np.array(centres)).tolist()

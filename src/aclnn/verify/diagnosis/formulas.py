@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -17,14 +17,15 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Operator
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import check_arguments
-from aclnn.kernels.trace import COLUMNS, trace
+from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Program, trace
 from aclnn.operators import OPERATORS
 from aclnn.verify.cases.arguments import attributes_of, call_of
 from aclnn.verify.diagnosis.evidence import Evidence, Hypothesis
 from aclnn.verify.goldens.enclosures import Points, RowLength
+from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS, NumberFormat
-from aclnn.verify.standards.evaluate import FormulaSource
+from aclnn.verify.standards.evaluate import Source
 
 Array = np.ndarray[Any, Any]
 
@@ -114,6 +115,64 @@ def _with_factors(formula: Callable[..., Any], arity: int, which: tuple[str, ...
     return found
 
 
+@cache
+def _with_steps(formula: Callable[..., Any], arity: int, changed: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
+    """A formula some of whose steps give something else, by the variables that they assign."""
+    source = _program(formula, arity)
+    for name, text in changed:
+        source = re.sub(rf"^    {name} = .*$", f"    {name} = {text}", source, flags=re.MULTILINE)
+    namespace = dict(_words())
+    exec(source, namespace)
+    found: Callable[..., Any] = namespace["formula"]
+    return found
+
+
+def _spelt(program: Program, name: str, names: dict[str, str]) -> str:
+    """A variable of a program by the operands' names."""
+    step = next((step for step in program.steps if step.result == name), None)
+    if step is None:
+        return names.get(name, name)
+    operands = [_spelt(program, operand, names) for operand in step.operands]
+    called = step.template.startswith(tuple(REDUCTIONS))
+    return step.template.format(*(one if called or one.isidentifier() else f"({one})" for one in operands))
+
+
+def _left_out(source: Source) -> Iterator[Hypothesis]:
+    """Sums over rows left out, or not divided by the number of elements; the last factor left out."""
+    function, names = source.whole.function, source.whole.names
+    arity = len(names) + len(function.numbers)
+    program = trace(function.formula, arity)
+    said = {f"x{i}": name for i, name in enumerate(names)}
+
+    def changed(text: str, *steps: tuple[str, str]) -> Hypothesis:
+        def computed(f: Function, x: list[Array]) -> Array:
+            return replace(f, formula=_with_steps(f.formula, arity, steps)).at_points(x)
+
+        return Hypothesis("wrong-operation", text, _of_function(computed))
+
+    taken = program.needed(function.result)
+    last = next((step for step in taken if step.result == program.results[function.result]), None)
+    if last is not None and last.template == "{} * {}":
+        for one, other in (last.operands, last.operands[::-1]):
+            if one in said:
+                yield changed(f"the result is not multiplied by {said[one]}", (last.result, other))
+    if source.whole.summed:
+        return
+    sums = [step for step in taken if step.template in REDUCTIONS.values()]
+    for count in range(1, len(sums) + 1):
+        for some in combinations(sums, count) if len(sums) <= 3 else ():
+            texts = [_spelt(program, step.result, said) for step in some]
+            # Not 0: a logarithm's or a divisor's result would be told from no element.
+            yield changed(
+                f"{' and '.join(texts)} {'is' if count == 1 else 'are'} left out, as if 0",
+                *((step.result, f"0.0 * {step.operands[0]}") for step in some),
+            )
+    means = [step for step in taken if step.template == "{} / {}" and step.operands[1] == COLUMNS]
+    if means:
+        text = "sums over a row are taken instead of means"
+        yield changed(text, *((step.result, step.operands[0]) for step in means))
+
+
 def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
     """Faults of a formula's output, the plainest first.
 
@@ -123,12 +182,13 @@ def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterato
         struck: which of those the fault has to explain.
     """
     source = evidence.source
-    if not isinstance(source, FormulaSource) or not source.size:
+    if not source.size:
         return
     yield from _scaled(searched, struck)
     if not source.whole.names:  # sums of terms that take whole rows
         return
     yield from _otherwise_called(source)
+    yield from _left_out(source)
     yield from _operands(source)
     yield from _cut(source)
     yield from _fitted(source, searched, struck)
@@ -153,7 +213,7 @@ def _of_function(change: Callable[..., Array]) -> Callable[[Evidence], Array]:
     return lambda e: e.computed(change)
 
 
-def _otherwise_called(source: FormulaSource) -> Iterator[Hypothesis]:
+def _otherwise_called(source: Source) -> Iterator[Hypothesis]:
     """Another value of an attribute that is a choice."""
     case, call = source.case, source.case.call
     assert call is not None
@@ -183,7 +243,7 @@ def _otherwise_called(source: FormulaSource) -> Iterator[Hypothesis]:
                 )
 
 
-def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
+def _operands(source: Source) -> Iterator[Hypothesis]:
     """Operands left out, exchanged, taken for one another, or the result itself."""
     names = list(source.whole.names)
 
@@ -191,7 +251,8 @@ def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
         return Hypothesis(name, text, _of_function(lambda f, x: f.at_points(order(x))))
 
     for i, one in enumerate(names):
-        yield Hypothesis("wrong-operation", f"the result is {one} itself", _of_function(lambda f, x, i=i: x[i]))
+        itself = f"the result is {f'the sum of {one}' if source.whole.summed else f'{one} itself'}"
+        yield Hypothesis("wrong-operation", itself, _of_function(lambda f, x, i=i: x[i]))
         yield other("wrong-input", f"{one} has the wrong sign", lambda x, i=i: [*x[:i], -x[i], *x[i + 1 :]])
         if len(names) == 1:
             continue
@@ -200,7 +261,25 @@ def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
             f"{one} is left out, as if it were 1",
             lambda x, i=i: [*x[:i], np.ones(x[i].shape), *x[i + 1 :]],
         )
+        if one in source.whole.shared:
+            yield other(
+                "wrong-input",
+                f"{one} is left out, as if it were 0",
+                lambda x, i=i: [*x[:i], np.zeros(x[i].shape), *x[i + 1 :]],
+            )
+        if source.whole.summed:
+            yield Hypothesis(
+                "wrong-operation",
+                f"the terms are multiplied by {one}",
+                _of_function(lambda f, x, i=i: f.at_points(x) * x[i]),
+            )
         for j, two in enumerate(names):
+            if i != j and {one, two} <= {*source.whole.shared}:
+                yield other(
+                    "wrong-input",
+                    f"{one} and {two} are left out, as if they were 0 and 1",
+                    lambda x, i=i, j=j: [v * 0.0 + (k == j) if k in (i, j) else v for k, v in enumerate(x)],
+                )
             if i != j:
                 yield other("wrong-input", f"{two} is taken for {one}", lambda x, i=i, j=j: [*x[:i], x[j], *x[i + 1 :]])
             if i < j:
@@ -216,8 +295,11 @@ def _operands(source: FormulaSource) -> Iterator[Hypothesis]:
         if source.gradient is None and len(names) > 1
         else _squared()
     )
-    results = 0 if source.whole.summed else len(_steps(source.whole.function, len(names))[2])
+    results = source.whole.function.results
     for shift in range(1, results):
+        other_result = (source.whole.function.result + shift) % results
+        if source.whole.summed and isinstance(source.whole, Rows) and source.whole.takes_rows(other_result):
+            continue
         yield Hypothesis(
             "exchanged-outputs",
             "the results of the formula are exchanged",
@@ -229,7 +311,7 @@ def _squared() -> Hypothesis:
     return Hypothesis("wrong-operation", "the gradient is multiplied twice", lambda e: e.v * e.v)
 
 
-def _cut(source: FormulaSource) -> Iterator[Hypothesis]:
+def _cut(source: Source) -> Iterator[Hypothesis]:
     """Operands or the result kept in a narrower type."""
     target = source.target
     for kind in narrower(target):
@@ -262,20 +344,41 @@ def _cut(source: FormulaSource) -> Iterator[Hypothesis]:
                 )
 
 
-def _together(source: FormulaSource) -> list[tuple[str, tuple[int, ...]]]:
-    """Operands that may have been narrowed together: all, each, all but what rows share (their statistics)."""
+def _together(source: Source) -> list[tuple[str, tuple[int, ...]]]:
+    """Operands that may have been narrowed together: all, each, the statistics, all but those."""
     names = source.whole.names
     if len(names) == 1:
         return [(f"{names[0]} was", (0,))]
     found = [("the inputs were", tuple(range(len(names))))]
-    shared = [names.index(name) for name in source.whole.shared]
-    if shared:
-        said = ", ".join(names[i] for i in shared)
-        found.append((f"the inputs but {said} were", tuple(i for i in range(len(names)) if i not in shared)))
+    statistics = tuple(i for i, name in enumerate(names) if re.search("mean|std|var", name))
+    if statistics:
+        said = ", ".join(names[i] for i in statistics)
+        found.append((f"the inputs but {said} were", tuple(i for i in range(len(names)) if i not in statistics)))
+        if len(statistics) > 1:
+            found.append((f"{said} were", statistics))
     return [*found, *((f"{name} was", (i,)) for i, name in enumerate(names))]
 
 
-def _fitted(source: FormulaSource, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
+_CHANGES: tuple[tuple[str, str, float, Callable[[Array, float], Array]], ...] = (
+    ("scaled-input", "{:.5g} times the given one", 1.0, lambda x, by: x * by),
+    ("shifted-input", "off by {:.3g}", 0.0, lambda x, by: x + by),
+    (
+        "scaled-input",
+        "of a variance off by {:.3g} (another eps, say)",
+        0.0,
+        lambda x, by: x / np.sqrt(1.0 + by * x**2),
+    ),
+)
+"""Faults of an operand: a cause, its text, the number without the fault, the operand with it."""
+
+
+def _moved(
+    i: int, change: Callable[[Array, float], Array], function: Function, operands: list[Array], by: tuple[float, ...]
+) -> Array:
+    return function.at_points([*operands[:i], change(operands[i], *by), *operands[i + 1 :]])
+
+
+def _fitted(source: Source, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
     """Another value of a number that is an attribute, or of a constant of the formula."""
     function, names = source.whole.function, source.whole.names
     parameters = [p for p in source.case.operator.attributes if p.kind not in (Kind.STRING, Kind.BOOL)]
@@ -290,17 +393,8 @@ def _fitted(source: FormulaSource, searched: Evidence, struck: Array) -> Iterato
             text = f"as with {name} = {found[0]:.6g} instead of {float(number):.6g}"
             yield Hypothesis("wrong-attribute", text, _of_function(lambda f, x, v=found, n=numbered: n(f, x, v)))
     for name in source.whole.shared:
-        for start, cause, said in (
-            (1.0, "scaled-input", "{:.5g} times the given one"),
-            (0.0, "shifted-input", "off by {:.3g}"),
-        ):
-
-            def moved(
-                f: Function, x: list[Array], values: tuple[float, ...], i: int = names.index(name), s: float = start
-            ) -> Array:
-                other = x[i] * values[0] if s else x[i] + values[0]
-                return f.at_points([*x[:i], other, *x[i + 1 :]])
-
+        for cause, said, start, fault in _CHANGES if "std" in name else _CHANGES[:2]:
+            moved = partial(_moved, names.index(name), fault)
             found = _fit(searched, struck, moved, (start,))
             if found is not None:
                 text = f"as with {name} {said.format(found[0])}"
@@ -388,7 +482,7 @@ def _plain(value: float, start: float) -> float:
     return next((float(n) for n in near if n != start and abs(n - value) <= 2.0**-19 * abs(value)), value)
 
 
-def _family(source: FormulaSource) -> Iterator[Hypothesis]:
+def _family(source: Source) -> Iterator[Hypothesis]:
     """Another operator of the same operands, or one of the forward input alone, perhaps times dy."""
     seen: set[str] = set()
     arity = len(source.whole.names)
@@ -448,7 +542,7 @@ def _functions() -> list[tuple[Operator, Function, int]]:
     return found
 
 
-def _inner(source: FormulaSource) -> Iterator[Hypothesis]:
+def _inner(source: Source) -> Iterator[Hypothesis]:
     """One step of the formula, or the derivative, kept in a narrower type, or every step."""
     function, count = source.whole.function, len(source.whole.names)
     for kind in narrower(source.target):

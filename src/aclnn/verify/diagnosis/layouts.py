@@ -11,7 +11,7 @@ import numpy as np
 
 from aclnn.verify.diagnosis.evidence import ENOUGH, Evidence, Hypothesis
 from aclnn.verify.goldens.values import Elementwise
-from aclnn.verify.standards.evaluate import FormulaSource
+from aclnn.verify.standards.evaluate import Source
 
 Array = np.ndarray[Any, Any]
 Movement = Callable[[Array], Array]
@@ -30,7 +30,7 @@ def layouts(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[H
     if result is None:
         return
     moved: list[tuple[str, Callable[..., Array]]] = [("the result is", lambda e, m: result(m(e.at)))]
-    if isinstance(source, FormulaSource) and isinstance(source.whole, Elementwise):
+    if isinstance(source.whole, Elementwise):
         names = list(source.whole.names)
         if len(names) > 1:
             moved += [(f"{name} alone is", _operand(source, k)) for k, name in enumerate(names)]
@@ -42,7 +42,7 @@ def layouts(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[H
 def _values(evidence: Evidence) -> Callable[[Array], Array] | None:
     """The exact values by index, in float64."""
     source = evidence.source
-    if isinstance(source, FormulaSource) and isinstance(source.whole, Elementwise):
+    if isinstance(source.whole, Elementwise):
 
         def at(index: Array) -> Array:
             return Evidence(source, index, certain=False).v
@@ -56,7 +56,7 @@ def _values(evidence: Evidence) -> Callable[[Array], Array] | None:
     return lambda index: every[index]
 
 
-def _operand(source: FormulaSource, which: int) -> Callable[[Evidence, Movement], Array]:
+def _operand(source: Source, which: int) -> Callable[[Evidence, Movement], Array]:
     def values(evidence: Evidence, movement: Movement) -> Array:
         other = [*Evidence(source, movement(evidence.at)).operands.values()][which]
         result = np.empty(evidence.a.size)
@@ -134,7 +134,7 @@ def _rolls(
     magnitude = np.where(struck & np.isfinite(searched.a), np.abs(searched.a), 0.0)
     large = np.flatnonzero(magnitude >= np.median(magnitude[struck])) if struck.any() else np.empty(0, int)
     large = large[magnitude[large] > 0.0]
-    if large.size < 4 or not isinstance(searched.source, FormulaSource) or not searched.operands:
+    if large.size < 4 or not searched.operands:
         return
     chosen = np.zeros(searched.a.size, bool)
     chosen[large[np.linspace(0, large.size - 1, min(_PROBES, large.size)).astype(int)]] = True

@@ -11,7 +11,7 @@ import numpy as np
 from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence
 from aclnn.verify.diagnosis.scales import growth_of_flushed
 from aclnn.verify.number_formats import FORMATS
-from aclnn.verify.standards.evaluate import FormulaSource, Measured
+from aclnn.verify.standards.evaluate import Measured
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +40,7 @@ def flushed(e: Evidence) -> Iterator[Finding]:
         found = np.abs(e.v) < least * growth_of_flushed(e)
         for values in e.operands.values():
             found |= (np.abs(values) < single) & (values != 0.0)
-        if isinstance(e.source, FormulaSource) and e.source.gradient is not None and e.dy is not None:
+        if e.source.gradient is not None and e.dy is not None:
             found |= np.abs(e.v) < single * np.abs(e.dy)
         return found
 
@@ -64,7 +64,7 @@ def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
     for target in (broken, broken | (struck & (e.a == 0.0))):
         for side, sign in ((1.0, ">"), (-1.0, "<")):
             here = side * e.x
-            if np.count_nonzero(target) < 2 or not isinstance(e.source, FormulaSource):
+            if np.count_nonzero(target) < 2:
                 continue
             edge = float(here[target].min())
             survivors = (here > edge) & ~e.wrong & (e.g != 0.0) & (np.abs(e.g) > e.target.smallest_normal)
@@ -96,7 +96,7 @@ def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 def edges(e: Evidence, struck: Array) -> Iterator[Finding]:
     """Operands where branches of the formula meet: the result is that of the neighbouring branch."""
-    if not struck.any() or not isinstance(e.source, FormulaSource) or not e.operands:
+    if not struck.any() or not e.operands:
         return
 
     def other_branch(e: Evidence) -> Array:
@@ -192,7 +192,7 @@ def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[A
     """Foreign data in stretches of the buffer, or in a block of rows and columns."""
     if np.count_nonzero(struck) < 4:
         return
-    found = positions(measured) if isinstance(e.source, FormulaSource) and e.a.size < e.source.size else None
+    found = positions(measured) if e.a.size < e.source.size else None
     if found is None:
         found = e.at[struck]
     else:

@@ -16,7 +16,7 @@ from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS
 from aclnn.verify.number_formats import FORMATS, NumberFormat
-from aclnn.verify.standards.evaluate import FormulaSource, NormSumSource, Source
+from aclnn.verify.standards.evaluate import Source
 
 Array = np.ndarray[Any, Any]
 _Predict = Callable[[Evidence], Array]
@@ -27,46 +27,24 @@ _TERMS_AT_MOST = 1 << 22
 
 def is_of_sums(source: Source) -> bool:
     """Tell outputs whose elements are sums over rows."""
-    if isinstance(source, FormulaSource):
-        return source.whole.summed and bool(source.whole.names)
-    return isinstance(source, NormSumSource)
+    return source.whole.summed and bool(source.whole.names)
 
 
 def searched_columns(source: Source) -> int:
     """The number of sums that faults are looked for in; none where each has too many terms."""
-    found = min(48, _TERMS_AT_MOST // max(1, _addends(source)))
+    found = min(48, _TERMS_AT_MOST // max(1, _of(source).addends))
     return found if found >= 3 else 0
 
 
-def _addends(source: Source) -> int:
-    if isinstance(source, NormSumSource):
-        return int(source.case.inputs["mean"].size)
-    return _rows(source).addends
-
-
-def _rows(source: Source) -> Rows:
-    assert isinstance(source, FormulaSource)
+def _of(source: Source) -> Rows:
     assert isinstance(source.whole, Rows)
     return source.whole
 
 
-def _terms(source: Source, columns: Array) -> Array:
-    """The terms that the rows add to some columns: (M, columns)."""
-    if not isinstance(source, NormSumSource):
-        return _rows(source).terms(columns)
-    inputs, shape = source.case.inputs, (-1, source.size)
-    dy = inputs["grad_out"].reshape(shape)[:, columns].astype(np.float64)
-    if source.name == "grad_bias":
-        return dy
-    x = inputs["input"].reshape(shape)[:, columns].astype(np.float64)
-    mean, rstd = (inputs[name].reshape(-1, 1).astype(np.float64) for name in ("mean", "rstd"))
-    return dy * (x - mean) * rstd
-
-
 def hypotheses(searched: Evidence) -> Iterator[Hypothesis]:
     """Sums over the first or the last rows, every second one, or without one of equal shares; a mean."""
-    source = searched.source
-    rows, terms = _addends(source), _terms(source, searched.at)
+    whole = _of(searched.source)
+    rows, terms = whole.addends, whole.terms(searched.at)
 
     def over(chosen: slice) -> _Predict:
         def predict(part: Evidence) -> Array:
@@ -74,7 +52,7 @@ def hypotheses(searched: Evidence) -> Iterator[Hypothesis]:
                 return np.asarray(terms[chosen].sum(axis=0))
             step = max(1, BLOCK_ELEMENTS // rows)
             parts = (part.at[begin : begin + step] for begin in range(0, part.at.size, step))
-            return np.concatenate([_terms(source, at)[chosen].sum(axis=0) for at in parts])
+            return np.concatenate([whole.terms(at)[chosen].sum(axis=0) for at in parts])
 
         return predict
 
@@ -118,7 +96,7 @@ def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
     if not is_of_sums(source) or np.count_nonzero(struck) < FEW or not searched_columns(source):
         return
     every = np.flatnonzero(struck)[: searched_columns(source)]
-    terms = _terms(source, e.at[every])
+    terms = _of(source).terms(e.at[every])
     for target in _NARROW:
         if _digits_end(e, every, target) or _summed_in_order(e, every, terms, target):
             text = f"{source.name} summed over the rows in {target.name} instead of float32"

@@ -19,6 +19,7 @@ from aclnn.core import operator
 from aclnn.core.operator import Call, LayerNormBackward, Reduction, Shape, Sums, View
 from aclnn.formula import Real, row_mean, sqrt
 from aclnn.kernels.trace import REDUCTIONS, trace
+from aclnn.operators.normalization import centred_norm_gradients
 from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, once_a_row
 from aclnn.verify.goldens.values import (
     BALL_BITS,
@@ -85,15 +86,17 @@ def _of_norm(call: Call, work: operator.LayerNorm | LayerNormBackward) -> Reduct
 
     dims = tuple(range(split, len(shape)))
     if isinstance(work, LayerNormBackward):
-        dy, x, _, rstd, weight = (name or "" for name in work.inputs)
-        dx, dw, _ = work.outputs
-        sums = None if dw is None else Sums(View(dw, shape[split:]))
-        assert not work.centred
-        return Reduction(rms_norm_gradients, (dy, x, View(rstd, rows), along(weight, 1.0)), (dx, sums), dims)
-    out, mean, deviation = work.outputs
+        dy, x, mean, rstd, weight = (name or "" for name in work.inputs)
+        dx, *others = work.outputs
+        sums = [None if name is None else Sums(View(name, shape[split:])) for name in others]
+        given = View(rstd, rows), along(weight, 1.0)
+        if work.centred:
+            return Reduction(centred_norm_gradients, (dy, x, View(mean, rows), *given), (dx, *sums), dims)
+        return Reduction(rms_norm_gradients, (dy, x, *given), (dx, sums[0]), dims)
+    out, average, deviation = work.outputs
     inputs = (work.inputs[0] or "", along(work.inputs[1], 1.0), along(work.inputs[2], 0.0))
     if work.centred:
-        return Reduction(layer_norm, inputs, (out, over_rows(mean), over_rows(deviation)), dims, (work.eps,))
+        return Reduction(layer_norm, inputs, (out, over_rows(average), over_rows(deviation)), dims, (work.eps,))
     return Reduction(rms_norm, inputs[:2], (out, over_rows(deviation)), dims, (work.eps,))
 
 
@@ -179,7 +182,7 @@ class Rows:
         self._operands = {name: _Rows.of(array, common, self._dims) for name, array in arrays.items()}
         numbers = tuple(given if isinstance(given, float) else None for given in work.inputs)
         self.function = Function(_filled(work.formula, numbers), work.numbers, places[output], len(work.outputs))
-        self.names = () if self.summed and self._of_rows else tuple(arrays)
+        self.names = () if self.summed and self.takes_rows(places[output]) else tuple(arrays)
         self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns != 1
         trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
         self._at_once = self.summed or not (trailing or self._one_a_row)
@@ -196,15 +199,10 @@ class Rows:
         shapes = {name: (1,) * rank + array.shape for name, array in self._arrays.items()}
         return tuple(name for name, shape in shapes.items() if all(shape[dim] == 1 for dim in inside))
 
-    @property
-    def _of_rows(self) -> bool:
-        """An element's result takes others of its row."""
+    def takes_rows(self, result: int) -> bool:
+        """Tell whether an element of one of the formula's results takes others of its row."""
         program = trace(self.function.formula, len(self._operands) + len(self.function.numbers))
-        taken = {program.results[self.function.result]}
-        for step in reversed(program.steps):
-            if step.result in taken:
-                taken.update(step.operands)
-        return any(step.result in taken and step.template in REDUCTIONS.values() for step in program.steps)
+        return any(step.template in REDUCTIONS.values() for step in program.needed(result))
 
     @property
     def read(self) -> int:
@@ -256,13 +254,13 @@ class Rows:
         return rows, which.reshape(-1), column
 
     def near(self, at: Array, struck: Array, most: int) -> Array:
-        """Of elements, those in a few of the rows in which some are struck."""
+        """Of elements, those in a few of the rows in which some are struck, and in fewer of the other rows."""
         if self.summed:
             return np.ones(at.size, bool)
         row = self._places(at)[0]
         rows = np.unique(row[struck])
-        count = min(rows.size, max(_ROWS_AT_LEAST if self._one_a_row else 1, most // max(1, self.columns)))
-        return np.isin(row, rows[np.linspace(0, rows.size - 1, count).astype(int)])
+        count = max(_ROWS_AT_LEAST if self._one_a_row else 1, most // max(1, self.columns))
+        return np.isin(row, [*_spread(rows, count), *_spread(np.setdiff1d(row, rows), max(1, count // 3))])
 
     def _chunks(self, at: Places, most: int) -> Iterator[tuple[Any, Array, tuple[Array, Array]]]:
         """Elements by rows that have so many at most: which of them, the rows, and where the elements are in those."""
@@ -448,6 +446,10 @@ class Rows:
             terms = np.broadcast_to(np.asarray(self.function(*wide), np.float64), (rows.size, self.columns))
             add_to_sums(np.ascontiguousarray(terms).reshape(-1), place[rows].reshape(-1), sums)
         return sums
+
+
+def _spread(values: Array, count: int) -> Array:
+    return np.asarray(values[np.linspace(0, values.size - 1, min(count, values.size)).astype(int)])
 
 
 def _picked(pick: Any, values: Array) -> Array:

@@ -18,7 +18,7 @@ from aclnn.verify.diagnosis.diagnose import diagnose
 from aclnn.verify.diagnosis.evidence import Cause
 from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Progress
 from aclnn.verify.number_formats import FORMATS, quiet
-from aclnn.verify.standards.evaluate import SOUND_ULP, FormulaSource, Measured, NormSumSource, ulp_error
+from aclnn.verify.standards.evaluate import SOUND_ULP, Measured, NormInputSource, NormSumSource, ulp_error
 from aclnn.verify.standards.measures import Figure, Outcome, Standard, Verdict
 from aclnn.verify.standards.summary import AXIS_BINS, axis_edges, histogram_labels
 from aclnn.version import __version__
@@ -165,7 +165,7 @@ def output_document(
             {"label": label, "count": int(count)}
             for label, count in zip(histogram_labels(), picture.histogram, strict=True)
         ],
-        "axis": "golden value" if isinstance(measured.source, NormSumSource) else _axis(measured),
+        "axis": _axis(measured),
         "by_x": [_bin(measured, index) for index in range(AXIS_BINS) if picture.by_x[0, index]],
         "map": _map(measured, bool(fault)),
     }
@@ -179,14 +179,12 @@ def _causes(measured: Measured, progress: Progress | None) -> list[Cause]:
 
 
 def _axis(measured: Measured) -> str:
-    if not isinstance(measured.source, FormulaSource):
-        return "input"
     operands = measured.source.whole.operands(slice(0, min(1, measured.source.size)))
     return next((name for name in operands if "grad" not in name), "golden value")
 
 
 def _golden(measured: Measured) -> Json:
-    norm = not isinstance(measured.source, FormulaSource)
+    norm = isinstance(measured.source, (NormInputSource, NormSumSource))
     settled = "rationals" if norm else "python-flint"
     return {
         "arithmetic": "twice float64" if norm else "float64",

@@ -15,7 +15,17 @@ from aclnn.formula import Gradient
 from aclnn.verify.cases.case import Case
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
-from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Flat, Golden, LayerNorm, Progress, in_order, joined, share
+from aclnn.verify.goldens.values import (
+    BLOCK_ELEMENTS,
+    Flat,
+    Golden,
+    LayerNorm,
+    Places,
+    Progress,
+    in_order,
+    joined,
+    share,
+)
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
 from aclnn.verify.standards.published import mixed_tolerance
@@ -81,7 +91,7 @@ class Elements:
 
 
 class Source:
-    """The source of an output's golden values and the values around them, block by block."""
+    """An output with its formula, from which its golden values come block by block."""
 
     def __init__(self, case: Case, name: str) -> None:
         self.case, self.name = case, name
@@ -91,57 +101,44 @@ class Source:
         self.target = format_of(actual.dtype)
         self.actual = Flat(actual)
         self.third = None if name not in case.third else Flat(case.third[name])
-
-    def elements(self, begin: int, end: int) -> Elements:
-        """Elements begin to end."""
-        raise NotImplementedError
-
-
-class FormulaSource(Source):
-    """An output of a formula."""
-
-    def __init__(self, case: Case, name: str) -> None:
-        super().__init__(case, name)
         assert case.call is not None
         output = case.operator.parameter(self.name, (Kind.OUTPUT,)).name
-        self.whole = source_of(case.call, case.inputs, output, case.actual[self.name].dtype)
+        self.whole = source_of(case.call, case.inputs, output, actual.dtype)
         formula = self.whole.function.formula if self.size and self.whole.names else None
         self.gradient = formula if isinstance(formula, Gradient) else None
 
+    def golden(self, at: Places) -> Golden:
+        """Golden values of elements."""
+        return self.whole.golden(at)
+
     def elements(self, begin: int, end: int) -> Elements:
         """Elements begin to end; x is the first operand that is not the gradient, of sums the golden value."""
-        inputs, golden = self.whole.operands(slice(begin, end)), self.whole.block(begin, end)
+        inputs, golden = self.whole.operands(slice(begin, end)), self.golden(slice(begin, end))
         x = next((values for name, values in inputs.items() if "grad" not in name), golden.value)
         return Elements(begin, golden, self.actual[begin:end], x, inputs)
 
 
-def whole_rows(begin: int, end: int, columns: int) -> tuple[int, int, slice]:
-    """The first row that elements begin to end touch, the one behind the last, and where the elements are in those."""
-    first, last = begin // columns, -(-end // columns)
-    return first, last, slice(begin - first * columns, end - first * columns)
-
-
 class NormInputSource(Source):
-    """dx of LayerNorm: whole rows."""
+    """dx of LayerNorm, in twice float64's precision."""
 
-    def __init__(self, case: Case, whole: LayerNorm) -> None:
+    def __init__(self, case: Case, exact: LayerNorm) -> None:
         super().__init__(case, "grad_input")
-        self.whole = whole
-        self._dy, self._x = Flat(case.inputs["grad_out"]), Flat(case.inputs["input"])
+        self._exact = exact
 
-    def elements(self, begin: int, end: int) -> Elements:
-        """Elements begin to end, widened to whole rows."""
-        columns = max(1, self.whole.columns)
-        first, last, part = whole_rows(begin, end, columns)
-        golden = self.whole.block(first, last, self.target)
-        dy, x = self._dy[begin:end], self._x[begin:end]
-        rows, places = np.divmod(np.arange(begin, end), columns)
-        inputs = {"grad_out": dy, "input": x}
-        for name, at in (("mean", rows), ("rstd", rows), ("weight", places)):
-            if name in self.case.inputs:
-                inputs[name] = self.case.inputs[name].reshape(-1)[at]
-        cut = Golden(golden.value[part], golden.rounded[part], golden.settled)
-        return Elements(begin, cut, self.actual[begin:end], x, inputs)
+    def golden(self, at: Places) -> Golden:
+        """Golden values of elements, from whole rows."""
+        every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+        columns = max(1, self._exact.columns)
+        row = every // columns
+        value, rounded, settled = np.empty(every.size), np.empty(every.size, self.target.dtype.numpy), 0
+        rows = np.unique(row)
+        for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if rows.size else ():
+            found = self._exact.block(int(run[0]), int(run[-1]) + 1, self.target)
+            here = np.flatnonzero((row >= run[0]) & (row <= run[-1]))
+            part = every[here] - run[0] * columns
+            value[here], rounded[here] = found.value[part], found.rounded[part]
+            settled += found.settled
+        return Golden(value, rounded, settled)
 
 
 class NormSumSource(Source):
@@ -149,13 +146,11 @@ class NormSumSource(Source):
 
     def __init__(self, case: Case, name: str, golden: Golden) -> None:
         super().__init__(case, name)
-        self.golden = golden
+        self._golden = golden
 
-    def elements(self, begin: int, end: int) -> Elements:
-        """Elements begin to end; x is the golden value."""
-        part = slice(begin, end)
-        golden = Golden(self.golden.value[part], self.golden.rounded[part])
-        return Elements(begin, golden, self.actual[part], golden.value, {})
+    def golden(self, at: Places) -> Golden:
+        """Golden values of elements."""
+        return Golden(self._golden.value[at], self._golden.rounded[at])
 
 
 @dataclass
@@ -183,7 +178,7 @@ def evaluate(
         return _evaluate_norm(case, standards, eps, progress)
     measured = []
     for number, name in enumerate(case.actual):
-        source = FormulaSource(case, name)
+        source = Source(case, name)
         blocks = in_order(partial(_measure, source, standards), source.size, source.whole.step)
         told = share(progress, number / len(case.actual), (number + 1) / len(case.actual))
         measured.append(_whole(source, standards, _told(blocks, source.size, source.whole.step, told)))
@@ -297,9 +292,10 @@ def _evaluate_norm(
     for name, total in zip(("grad_weight", "grad_bias"), totals, strict=True):
         if name in case.actual:
             target = format_of(case.actual[name].dtype)
-            sums = NormSumSource(case, name, whole.columns_golden(total, target, name == "grad_bias"))
+            golden = whole.columns_golden(total, target, name == "grad_bias")
+            sums = NormSumSource(case, name, golden)
             blocks = in_order(partial(_measure, sums, standards), sums.size, BLOCK_ELEMENTS)
             measured = _whole(sums, standards, blocks)
-            measured.settled = sums.golden.settled
+            measured.settled = golden.settled
             found.append(measured)
     return found
