@@ -68,7 +68,7 @@ def _work(call: Call) -> Elementwise | None:
     return Elementwise(prelu_forward, ("self", PerChannel("weight")), ("out",))
 
 
-_COLUMNS = 32
+_COLUMNS = 256
 """Elements of a row, at least; short rows take longer."""
 
 
