@@ -12,11 +12,12 @@ import aclnn
 from aclnn import formula as words
 from aclnn import operators
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Columns, Elementwise, Kind, Operator, Part, PerChannel
+from aclnn.core.operator import Call, Columns, Elementwise, Kind, Operator, Part, Reduction, Work
 from aclnn.core.products import current_product
-from aclnn.kernels.trace import trace
+from aclnn.kernels.trace import REDUCTIONS, trace
 from aclnn.verify.cases.arguments import attributes_of, call_of
 from aclnn.verify.goldens import values
+from aclnn.verify.goldens.rows import source_of
 from benchmarks.tensors import torch_of
 from tools.works import works_of
 
@@ -34,6 +35,7 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "gelu_backward_v2 none": ("gelu_backward", {"approximate": "none"}),
     "gelu_backward_v2 tanh": ("gelu_backward", {"approximate": "tanh"}),
     "hardswish_backward_v2": ("hardswish_backward", {}),
+    "prelu_backward": ("_prelu_kernel_backward", {}),  # without the sum
 }
 """PyTorch's operators of another name, or with other attributes than aclnn's."""
 ROWS = 4096
@@ -54,7 +56,7 @@ def members(dtype: DataType) -> Iterator[Member]:
         if dtype not in operator.support.get(current_product(), ()):
             continue
         works = list(works_of(operator)) if operator.inputs else []
-        if works and all(isinstance(work, Elementwise) for work in works):
+        if works and all(map(_is_of_elements, works)):
             for given in _settings(operator):
                 further = FURTHER.get(operator.name, {})
                 told = [
@@ -63,6 +65,14 @@ def members(dtype: DataType) -> Iterator[Member]:
                     if name == "approximate" or (name, value) in further.items()
                 ]
                 yield Member(operator, given, " ".join((operator.name, *told)))
+
+
+def _is_of_elements(work: Work) -> bool:
+    """Tell a formula of which no element takes others of its row."""
+    if not isinstance(work, Reduction):
+        return isinstance(work, Elementwise)
+    steps = trace(work.formula, len(work.inputs) + len(work.numbers)).steps
+    return not any(step.template in REDUCTIONS.values() for step in steps)
 
 
 def _settings(operator: Operator) -> Iterator[dict[str, Any]]:
@@ -83,14 +93,15 @@ def _settings(operator: Operator) -> Iterator[dict[str, Any]]:
 def _shapes(operator: Operator, size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The inputs' shapes by Python's names; absent ones are left out."""
     work = next(works_of(operator))
-    assert isinstance(work, Elementwise)
-    operands = {operand if isinstance(operand, str) else operand.tensor: operand for operand in work.inputs}
+    assert isinstance(work, (Elementwise, Reduction))
+    named = (operand for operand in work.inputs if not isinstance(operand, float))
+    operands = {operand if isinstance(operand, str) else operand.tensor: operand for operand in named}
     gated = any(isinstance(operand, Part | Columns) for operand in operands.values())
     for parameter in operator.inputs:
         operand = operands.get(parameter.name)
         if operand is None and parameter.optional:
             continue
-        if isinstance(operand, PerChannel):
+        if parameter.name == "weight":  # one for all channels
             yield parameter.python_name, (1,)
         elif not gated:
             yield parameter.python_name, (size,)
@@ -171,7 +182,7 @@ def judged(member: Member, given: dict[str, Any], outs: list[Array]) -> str | No
     """Describe an error in some elements of the results; None if there is none."""
     described, arrays = call(member, given), {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
     for parameter, out in zip(member.operator.outputs, outs, strict=True):
-        golden = values.Elementwise(described, arrays, parameter.name, out.dtype)
+        golden = source_of(described, arrays, parameter.name, out.dtype)
         pick = np.random.default_rng(2).integers(0, out.size, min(out.size, 1024))
         exact, got = golden.golden(pick), out.reshape(-1)[pick].astype(np.float64)
         allowed = 2.6 if out.dtype == np.float32 else 0.51

@@ -15,7 +15,7 @@ from aclnn.capi import stub
 from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.checks import computed
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Elementwise, Operator, Sums
+from aclnn.core.operator import Elementwise, Operator
 from aclnn.core.products import Product
 from aclnn.core.status import name_of
 from aclnn.formula import Gradient
@@ -154,8 +154,6 @@ def _bound(operator: Operator) -> str:
     work = next(works_of(operator), None)
     if not isinstance(work, Elementwise):
         return "" if work is None else "[numerics.md](numerics.md)"
-    if any(isinstance(output, Sums) for output in work.outputs):
-        return "0.51; sums in float64, rounded once"
     if fast(work.formula, DataType.FLOAT) is None:
         return "2.6" if not work.numbers and products(work.formula, len(work.inputs)) else "0.51"
     return "1; 2.6 for dy other than 1" if isinstance(work.formula, Gradient) else "1"
