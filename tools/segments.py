@@ -74,7 +74,7 @@ class Task(NamedTuple):
 
     @property
     def rest(self) -> float:
-        """What p[0] lacks of the slope beside the zero (see ``Segments``)."""
+        """The part of the slope beside the zero that p[0] cannot hold (see ``Segments``)."""
         if not self.signed or math.isnan(zero := _zero_of(self)):
             return 0.0
         slope = _slope(self, zero)
@@ -135,17 +135,24 @@ def _units(error: float, exact: float) -> float:
 
 
 @numba.njit(cache=True)
+def _polynomial(r: float, p: Array) -> tuple[float, float]:
+    """The polynomial p at r in float32, and what its last step lost."""
+    upper = p[-1]
+    for k in range(p.size - 2, 0, -1):
+        upper = _float32(upper * r + p[k])
+    head = _float32(upper * r + p[0])
+    lost = _float32(upper * r + _float32(p[0] - head))
+    return head, lost
+
+
+@numba.njit(cache=True)
 def _evaluate(a: float, centre: float, c0: float, p: Array) -> float:
     """g(a) by the kernel's steps (docs/numerics.md) in float32.
 
     A sum of a product and a number rounds to 53 digits before it does to 24, which changes about one in 2^29.
     """
     r = _float32(a - centre)
-    upper = p[-1]
-    for k in range(p.size - 2, 0, -1):
-        upper = _float32(upper * r + p[k])
-    head = _float32(upper * r + p[0])
-    lost = _float32(upper * r + _float32(p[0] - head))
+    head, lost = _polynomial(r, p)
     return _float32(r * head + _float32(r * lost + c0))
 
 
@@ -153,11 +160,7 @@ def _evaluate(a: float, centre: float, c0: float, p: Array) -> float:
 def _evaluate_sum(a: float, centre: float, c0: float, p: Array) -> float:
     """a - g(a) by the kernel's steps for a g that does not begin at zero."""
     r = _float32(a - centre)
-    upper = p[-1]
-    for k in range(p.size - 2, 0, -1):
-        upper = _float32(upper * r + p[k])
-    head = _float32(upper * r + p[0])
-    lost = _float32(upper * r + _float32(p[0] - head))
+    head, lost = _polynomial(r, p)
     whole = _float32(a - c0)
     rest = _float32(a - _float32(whole + c0))
     return _float32(whole - _float32(r * head + _float32(r * lost - rest)))
@@ -167,11 +170,7 @@ def _evaluate_sum(a: float, centre: float, c0: float, p: Array) -> float:
 def _evaluate_in_two(a: float, whole: float, p_rest: float, centre: float, c0: float, p: Array) -> float:
     """whole·g(a) by the kernel's steps for segments of both signs."""
     r = _float32(a - centre)
-    upper = p[-1]
-    for k in range(p.size - 2, 0, -1):
-        upper = _float32(upper * r + p[k])
-    head = _float32(upper * r + p[0])
-    lost = _float32(upper * r + _float32(p[0] - head))
+    head, lost = _polynomial(r, p)
     lost = _float32(lost + p_rest)
     g = _float32(r * head + c0)
     less = _float32(c0 - g)

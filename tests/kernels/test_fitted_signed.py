@@ -55,7 +55,7 @@ EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
 def edges(segments: Segments) -> dict[int, tuple[float, float]]:
-    """Where each segment begins and ends, by its entry."""
+    """The ends of each segment, by its entry in the table."""
     width, bound = 1.0 / segments.per_unit, segments.bound
     middles = {(number + 4) % 16: number * width for number in range(-7, 8)}
     return {i: (max(m - width / 2, -bound), min(m + width / 2, bound)) for i, m in middles.items()}
@@ -95,7 +95,7 @@ def test_each_polynomial_meets_g_at_its_edges_and_between(row: Row) -> None:
 
 
 def computed(row: Row, x: Array) -> Array:
-    """What the kernel gives, dy being ones."""
+    """Evaluate the kernel, a derivative for gradients of 1."""
     binary, out = row.zero is not None, np.empty_like(x)
     layouts = (Layout(DataType.FLOAT, x.shape, (1,)),) * 2
     formula = Gradient(row.formula) if binary else row.formula
