@@ -104,15 +104,20 @@ def _constants(formula: Callable[..., Any], arity: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match.group() for match in _NUMBER.finditer(_program(formula, arity))))
 
 
+def _compiled(source: str) -> Callable[..., Any]:
+    """The function that the source of a program defines."""
+    namespace = dict(_words())
+    exec(source, namespace)
+    found: Callable[..., Any] = namespace["formula"]
+    return found
+
+
 @cache
 def _with_factors(formula: Callable[..., Any], arity: int, which: tuple[str, ...]) -> Callable[..., Any]:
     """A formula with some constants multiplied by its last arguments."""
     factors = {text: f"({text} * factor{k})" for k, text in enumerate(which)}
     source = _NUMBER.sub(lambda match: factors.get(match.group(), match.group()), _program(formula, arity))
-    namespace = dict(_words())
-    exec(source.replace("):", "".join(f", factor{k}" for k in range(len(which))) + "):", 1), namespace)
-    found: Callable[..., Any] = namespace["formula"]
-    return found
+    return _compiled(source.replace("):", "".join(f", factor{k}" for k in range(len(which))) + "):", 1))
 
 
 @cache
@@ -121,10 +126,7 @@ def _with_steps(formula: Callable[..., Any], arity: int, changed: tuple[tuple[st
     source = _program(formula, arity)
     for name, text in changed:
         source = re.sub(rf"^    {name} = .*$", f"    {name} = {text}", source, flags=re.MULTILINE)
-    namespace = dict(_words())
-    exec(source, namespace)
-    found: Callable[..., Any] = namespace["formula"]
-    return found
+    return _compiled(source)
 
 
 def _spelt(program: Program, name: str, names: dict[str, str]) -> str:
