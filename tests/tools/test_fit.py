@@ -49,7 +49,9 @@ def test_the_committed_modules_have_what_is_printed_of_their_data(name: str) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "i"), [("gelu_tanh_derivative", 7), ("gelu_tanh_forward", 15)])
+@pytest.mark.parametrize(
+    ("name", "i"), [("gelu_tanh_derivative", 7), ("gelu_tanh_forward", 15), ("mish_derivative", 3)]
+)
 def test_a_short_search_comes_near_the_committed_column(monkeypatch: pytest.MonkeyPatch, name: str, i: int) -> None:
     monkeypatch.setattr(segments, "TRIES", 1)
     task, found = task_of(name)
@@ -69,6 +71,11 @@ def test_the_zero_of_a_derivative_has_the_float32_around_it_as_centres(name: str
     assert (found.centre[i], found.c0[i]) in centres
     assert len(centres) == 3
     assert all(abs(float(task.g(centre))) < 1e-7 for centre, _ in centres)
+
+
+def test_the_rest_of_the_slope_beside_a_zero_is_the_committed_one() -> None:
+    task, found = task_of("mish_derivative")
+    assert task.rest == found.rest != 0.0
 
 
 def test_an_unknown_function_is_refused_with_the_names_that_there_are() -> None:
