@@ -1,4 +1,4 @@
-"""Contiguous elements of one data type by a function's fitted version, or by a table of its values at all 16-bit x.
+"""Contiguous elements of one data type by a function's fitted version, or by a table of it at all 16-bit x.
 
 A binary loop computes out = dy·f(x), a unary one out = f(x) and ignores dy. It may work in place, the output being
 exactly an input.
@@ -19,7 +19,14 @@ from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.elementwise.lut16 import by_entries
 from aclnn.kernels.cpu.elementwise.outliers import with_outliers
 from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.cpu.simd.memory import FORMATS, any_tiny_bfloat16, copy, copy_in
+from aclnn.kernels.cpu.simd.memory import (
+    FORMATS,
+    any_tiny_bfloat16,
+    copy,
+    copy_in,
+    store_entries,
+    stream_entries,
+)
 from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE, in_one_register, splat
 from aclnn.kernels.cpu.strided import NONTEMPORAL, TILE, Operands
@@ -81,9 +88,32 @@ def _product(fast: Fast, load: Any) -> Any:
     return register_jitable(forceinline=True)(lambda table, x, dy: dy * function(load(x)))
 
 
+@register_jitable(forceinline=True)
+def _by_values(nontemporal: int, table: Any, dy: Any, x: Any, out: Any) -> None:
+    if nontemporal:
+        stream_entries(table, x, out)
+    else:
+        store_entries(table, x, out)
+
+
+def _by_product(product: Any, binary: bool, dtype: DataType) -> Any:
+    """A function that does sixteen elements."""
+    _, load, store, stream, *_ = FORMATS[dtype]
+
+    @register_jitable(forceinline=True)
+    def vector(nontemporal: int, table: Any, dy: Any, x: Any, out: Any) -> None:
+        value = product(table, x, load(dy) if binary else splat(1.0))
+        if nontemporal:
+            stream(out, value)
+        else:
+            store(out, value)
+
+    return vector
+
+
 def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
     """Contiguous elements of one data type by the fitted version; 16 bits without one, or beyond it, by a table."""
-    size, load, store, stream, *_ = FORMATS[dtype]
+    size, load, *_ = FORMATS[dtype]
     binary = isinstance(formula, Gradient)
     wide: Any = register_jitable(_without_wide)
     any_outlier, tile = register_jitable(_no_outlier), register_jitable(_without_tile)
@@ -95,6 +125,7 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
             any_outlier, tile = with_outliers(formula, fast)
         if binary:
             wide = _wide_of(fast, dtype)
+    by_vector = _by_product(product, binary, dtype) if binary or dtype == DataType.FLOAT else _by_values
     vector, vectors = LANES * size, _LINE // (LANES * size)
     prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
     most = 1 if fast is None else WIDE * vector // _LINE
@@ -141,11 +172,7 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
                     if binary:
                         prefetch_ahead(dy_at + at)
                     for _ in range(vectors):
-                        value = product(table, x_at + at, load(dy_at + at) if binary else splat(1.0))
-                        if nontemporal:
-                            stream(out_at + at, value)
-                        else:
-                            store(out_at + at, value)
+                        by_vector(nontemporal, table, dy_at + at, x_at + at, out_at + at)
                         at += vector
                     count -= 1
             if address(out_at) != address(out):

@@ -1,9 +1,8 @@
-"""Tables of a function of one variable for every 16-bit input.
+"""Tables of a function of one variable for every 16-bit input: of its values, or for a gradient of its derivative's.
 
-An entry is what the fitted version gives for that input, where there is one, so that both give the same bits; else it
-is the formula's value in float64, rounded to odd, which rounding once more makes exact.
-
-A second table holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
+A derivative's entry is what the fitted version gives for that input, where there is one, so that both give the same
+bits; else it is the formula's value in float64, rounded to odd, which rounding once more makes exact. A second table
+holds these values times 2^150, for those that are too small for all of their digits to fit into a float32.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
 from aclnn.kernels.cpu.elementwise.general import Source
 from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
 from aclnn.kernels.cpu.simd.memory import FORMATS, load_entries, store_float32
-from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, select
+from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, bits, select
 from aclnn.kernels.cpu.structs import optimization_barrier
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs
 from aclnn.kernels.trace import Program, trace
 
 _MOST = 64
-"""Tables kept, of half a mebibyte each: attributes may take any number of values."""
-_tables: OrderedDict[tuple[Any, ...], NDArray[np.float32]] = OrderedDict()
+"""Tables kept, of up to half a mebibyte each: attributes may take any number of values."""
+_tables: OrderedDict[tuple[Any, ...], NDArray[Any]] = OrderedDict()
 _lock = lock_across_forks()
 
 
@@ -37,6 +36,8 @@ _SECOND = 4 * 65536
 """Bytes from the first table to the second."""
 _TINY = 2.0**-100
 """Entries below this are taken from the second table."""
+_LEAST = -(2**31) - 1
+_LIMIT = ((127 - 100) << 23) + _LEAST
 _TINY_STEP = 2.0**-75
 _LARGEST = (2.0 - 2.0**-23) * 2.0**127
 
@@ -50,9 +51,10 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
     """
     entry = load_entries(table, x)
     product = entry * dy
-    size = absolute(dy)
-    tiny = (absolute(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
-    if any_lane(tiny):
+    # Zeros become the largest.
+    if any_lane(bits(absolute(entry)) + _LEAST < _LIMIT):
+        size = absolute(dy)
+        tiny = (absolute(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
         lifted = load_entries(table + _SECOND, optimization_barrier(x))
         finite = ((dy * _TINY_STEP) * lifted) * _TINY_STEP
         infinite = dy * ((lifted * _TINY_STEP) * _TINY_STEP)
@@ -60,9 +62,9 @@ def by_entries(table: Any, x: Any, dy: Any) -> Any:
     return product
 
 
-def _evaluation(program: Program, dtype: DataType) -> Any:
-    """Make the kernel of both tables: from the addresses of x and of the numbers to that of the values."""
-    source, entry = Source(wide=False), f"rounded_{DataType.FLOAT16.name}"
+def _evaluation(program: Program, dtype: DataType, derivative: bool) -> Any:
+    """Make the kernel of both tables or of one: from the addresses of x and of the numbers to that of the values."""
+    source, entry = Source(wide=False), f"rounded_{(DataType.FLOAT16 if derivative else dtype).name}"
     with source.block("def evaluate(x, given, out):"):
         for k in range(program.arity - 1):
             source(f"x{1 + k} = {source.single(DataType.DOUBLE, f'given + {8 * k}')}")
@@ -70,8 +72,11 @@ def _evaluation(program: Program, dtype: DataType) -> Any:
             source.load("x0", dtype, "x + 2 * i")
             source.steps(program.steps)
             source(f"value = widen({program.results[0]})")
-            source.store(f"{entry}(value)", DataType.FLOAT, "out + 4 * i")
-            source.store(f"{entry}(value * {2.0**150})", DataType.FLOAT, f"out + 4 * i + {_SECOND}")
+            if derivative:
+                source.store(f"{entry}(value)", DataType.FLOAT, "out + 4 * i")
+                source.store(f"{entry}(value * {2.0**150})", DataType.FLOAT, f"out + 4 * i + {_SECOND}")
+            else:
+                source.store(f"{entry}(value)", dtype, "out + 2 * i")
     return source.function("evaluate")
 
 
@@ -94,23 +99,24 @@ def _take_fitted(entries: NDArray[np.float32], fitted: Fast, dtype: DataType, ru
     entries[served] = values[served]
 
 
-def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
-    """The two tables, 2 × 65,536 values by bit pattern, of a function of x or of a gradient's derivative."""
+def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[Any]:
+    """The values of a function by bit pattern, or of a gradient's derivative the two tables, 2 × 65,536 float32."""
+    derivative = isinstance(formula, Gradient)
     function = formula.derivative if isinstance(formula, Gradient) else formula
     program = trace(function, 1 + len(numbers))
-    fitted = fast(formula, dtype)
-    key = (program.digest, fitted is not None, dtype, numbers)
+    fitted = fast(formula, dtype) if derivative else None
+    key = (program.digest, derivative, fitted is not None, dtype, numbers)
     with _lock:
         if key in _tables:
             _tables.move_to_end(key)
             return _tables[key]
         run = kernel(
             f"table-{function.__name__}-{dtype.name}",
-            (program.digest, len(numbers)),
-            lambda: _evaluation(program, dtype),
+            (program.digest, len(numbers), derivative),
+            lambda: _evaluation(program, dtype, derivative),
         )
         patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
-        found = np.empty((2, 65536), np.float32)
+        found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65536, np.uint16)
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
             name = f"entries-{function.__name__}-{dtype.name}"

@@ -156,20 +156,36 @@ transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into 
 transpose_16 = _transpose(_INT16, "Sixteen rows of sixteen 16-bit elements into columns; pitches in bytes.")
 
 
-@intrinsic(FLOATS, ADDRESS, ADDRESS)
-def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
-    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``; ``table`` points to 65,536 float32.
+def _entries(kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
+    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``.
 
     Loaded one by one, their indices four at a time (docs/tuning.md).
     """
-    entries, fours = pointer(builder, table, _FLOAT), pointer(builder, address, _INT64)
-    found: ir.Value = ir.Constant(FLOATS.llvm, ir.Undefined)
+    entries, fours = pointer(builder, table, kind.element), pointer(builder, address, _INT64)
+    found: ir.Value = ir.Constant(kind, ir.Undefined)
     for i in range(LANES):
         if i % 4 == 0:
             four = builder.load(builder.gep(fours, [_INT64(i // 4)]), align=1)
         index = builder.and_(builder.lshr(four, _INT64(16 * (i % 4))), _INT64(0xFFFF))
         found = builder.insert_element(found, builder.load(builder.gep(entries, [index])), _INT32(i))
     return found
+
+
+@intrinsic(FLOATS, ADDRESS, ADDRESS)
+def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
+    """Those of the sixteen 16-bit numbers at an address in a table of 65,536 float32."""
+    return _entries(FLOATS.llvm, builder, table, address)
+
+
+def _move_entries(streamed: bool, how: str) -> Any:
+    def move(builder: ir.IRBuilder, table: ir.Value, address: ir.Value, out: ir.Value) -> None:
+        write(builder, _entries(SHORTS, builder, table, address), out, 32 if streamed else 1, streamed)
+
+    doc = f"Write the entries of sixteen 16-bit numbers in a table of 65,536 others{how}."
+    return intrinsic(types.void, ADDRESS, ADDRESS, ADDRESS, doc=doc)(move)
+
+
+store_entries, stream_entries = _move_entries(False, ""), _move_entries(True, " around the cache; 32-byte aligned")
 
 
 @intrinsic(types.int64, MASK)
