@@ -1,4 +1,4 @@
-"""Any formula over float64 lanes: any number of inputs, numbers and outputs, any layouts and data types."""
+"""Any formula over float64 lanes, or float32: any number of inputs, numbers and outputs, any layouts and data types."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
-from aclnn.formula import Fitted, Gradient, exp, where
+from aclnn.formula import Fitted, Gradient, absolute, exp, where
 from aclnn.kernels.cpu import jit, threads
-from aclnn.kernels.cpu.elementwise import lut16, plans
+from aclnn.kernels.cpu.elementwise import general, lut16, plans
+from aclnn.kernels.trace import trace
 from aclnn.operators.fast_gelu import fast_gelu_derivative
 from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative
 from aclnn.operators.hardswish import hardswish_derivative
@@ -113,6 +114,41 @@ def test_elements_that_coincide_keep_what_is_written_last() -> None:
         overlaid[i : i + 50] = want[0][i]
     np.testing.assert_array_equal(storage[0], overlaid)
     np.testing.assert_array_equal(storage[1], want[1][-1])
+
+
+def operations(x: Any, y: Any, p: Any) -> Any:
+    """Each operation by itself."""
+    return where(x > p, x + y, -y), absolute(x - p), x * y, where(x == x, p, y / x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("p", [0.5, 0.1])
+def test_one_operation_is_rounded_once_in_lanes_of_any_type(dtype: np.dtype[Any], p: float) -> None:
+    assert general.in_float32(trace(operations, 3), D.of_numpy(dtype), [p]) == (p == 0.5)
+    rng = np.random.default_rng(6)
+    x, y = (np.frombuffer(rng.bytes(dtype.itemsize << 18), dtype) for _ in range(2))
+    outs = run(operations, [np.empty_like(x) for _ in range(4)], [x, y], p)
+    with np.errstate(all="ignore"):
+        a, b = x.astype(np.float64), y.astype(np.float64)
+        exact = np.where(a > p, a + b, -b), np.abs(a - p), a * b, np.where(a == a, p, b / a)
+        for out, wanted in zip(outs, exact, strict=True):
+            np.testing.assert_array_equal(out.astype(np.float64), rounded(wanted, D.of_numpy(dtype)).astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x, y: (x + y) * y,
+        lambda x, y: where(x - y > 0.0, x, y),
+        lambda x, y: where(x > 0.1, x, y),
+        lambda x, y: where(x > y, 0.1, y),
+        lambda x, y: x + (2.0**24 + 1.0),
+        lambda x, y: where(x > y, 1.0, 0.0),
+        lambda x, y: exp(where(x > y, x, y)),
+    ],
+)
+def test_other_formulas_take_float64(formula: Any) -> None:
+    assert not any(general.in_float32(trace(formula, 2), dtype, ()) for dtype in (D.FLOAT, D.FLOAT16, D.BF16))
 
 
 def scaled_bell(x: Any, width: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Any formula over elements side by side: float64 lanes, rounded once to each output's data type.
+"""Any formula over elements side by side: float64 lanes, or float32 where they do, rounded once to each data type.
 
 A kernel's source is written for its operands and compiled as one function: Numba takes longest to infer the types of
 many functions that call one another.
@@ -41,7 +41,7 @@ from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits,
 from aclnn.kernels.cpu.strided import Operands
 from aclnn.kernels.cpu.structs import address, load_one_float32, load_one_float64, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.trace import Step, trace
+from aclnn.kernels.trace import Program, Step, trace
 
 LINE = 64
 
@@ -101,6 +101,7 @@ _NAMES = WORDS | {
     "load_one_float32": load_one_float32,
     "load_one_float64": load_one_float64,
     "nan": math.nan,
+    "narrow": narrow,
     "operands_at": pointer_to(Operands),
     "select": vector.select,
     "side_by_side": side_by_side,
@@ -134,8 +135,9 @@ class Elements(NamedTuple):
 class Source:
     """The source of a kernel that computes with vectors or with wide ones, line by line."""
 
-    def __init__(self, wide: bool) -> None:
+    def __init__(self, wide: bool, double: bool = True) -> None:
         self.lanes = WIDE * LANES if wide else LANES
+        self._double = double
         self.splat = "widen_wide" if wide else "widen"
         """The function that puts a number into all lanes."""
         self._wide, self._lines, self._margin = wide, list[str](), ""
@@ -169,7 +171,8 @@ class Source:
 
     def single(self, dtype: DataType, place: str) -> str:
         """Name the element at an address, in all lanes."""
-        return f"{self.splat}({SINGLES[dtype].format(place)})"
+        lanes = f"{self.splat}({SINGLES[dtype].format(place)})"
+        return lanes if self._double else f"narrow({lanes})"
 
     def load(self, value: str, dtype: DataType, place: str, step: str = "") -> None:
         """Load lanes from an address on, which a step may keep apart."""
@@ -178,7 +181,7 @@ class Source:
         else:
             loads = [f"load_{dtype.name}({place} + {at * dtype.itemsize})" for at in range(0, self.lanes, LANES)]
         lanes = f"side_by_side({', '.join(loads)})" if self._wide else loads[0]
-        self(f"{value} = widen({lanes})")
+        self(f"{value} = widen({lanes})" if self._double else f"{value} = {lanes}")
 
     def store(self, value: str, dtype: DataType, place: str, way: str = "store", step: str = "") -> None:
         """Store rounded lanes from an address on, which a step may keep apart."""
@@ -245,7 +248,8 @@ class Source:
                     self.load(value, dtype, "place")
                 yield
                 for (value, dtype, _), place in zip(written, here[len(read) :], strict=True):
-                    self(f"place = {place}", f"rounded = rounded_{dtype.name}({self.splat}({value}))")
+                    rounded = f"rounded_{dtype.name}({self.splat}({value}))" if self._double else value
+                    self(f"place = {place}", f"rounded = {rounded}")
                     if streams:
                         with self.block("if policy and whole:"):
                             self.store("rounded", dtype, "place", "stream")
@@ -261,9 +265,47 @@ class Source:
             self("at += count")
 
 
-def loop(formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType, ...], numbers: int) -> Loop:
+_EXACT, _FLOAT32, _ROUNDED, _DOUBLE = range(4)
+"""A number of the operands' data type, one of float32, one that is rounded to float32, any number."""
+
+
+def in_float32(program: Program, dtype: DataType, numbers: Sequence[float]) -> bool:
+    """Return true if float32 lanes give the results that float64 lanes do, for operands and results of a data type.
+
+    So they do if a number is rounded once at most and is then only chosen, or changes its sign: two numbers of p digits
+    make one that rounds to p digits as it does by way of 2p + 2.
+    """
+
+    def kind(number: float) -> int:
+        with np.errstate(over="ignore"):
+            if math.isnan(number) or float(np.float64(number).astype(dtype.numpy)) == number:
+                return _EXACT
+            return _FLOAT32 if float(np.float32(number)) == number else _DOUBLE
+
+    operands = program.arity - len(numbers)
+    kinds = {f"x{i}": _EXACT if i < operands else kind(numbers[i - operands]) for i in range(program.arity)}
+    for step in program.steps:
+        most = max(kinds[name] if name in kinds else kind(float(name)) for name in step.operands)
+        match step.template:
+            case "{} + {}" | "{} - {}" | "{} * {}" | "{} / {}" if most == _EXACT:
+                most = _ROUNDED
+            case "{} < {}" | "{} <= {}" | "{} > {}" | "{} >= {}" | "{} == {}" | "{} != {}" if most <= _FLOAT32:
+                most = _EXACT
+            case "where({}, {}, {})" if not kinds.keys().isdisjoint(step.operands[1:]):
+                pass
+            case "{} & {}" | "{} | {}" | "~{}" | "-{}" | "absolute({})":
+                pass
+            case _:
+                return False
+        kinds[step.result] = most
+    return max(kinds.get(result, _DOUBLE) for result in program.results) <= _ROUNDED
+
+
+def loop(
+    formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType, ...], numbers: int, double: bool = True
+) -> Loop:
     """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types."""
-    program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers())
+    program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
     pairs = zip(program.results, outputs, strict=True)
     written = [Elements(result, dtype, f"output{k}") for k, (result, dtype) in enumerate(pairs)]
@@ -278,7 +320,7 @@ def loop(formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType
             source.steps(program.steps)
         with source.block("if policy:"):
             source("finish_streams()")
-    return chunked(source.function("part"))
+    return chunked(source.function("part", **({} if double else _FLOAT32_WORDS)))
 
 
 _FLOAT32_WORDS = {"where": vector.select, "absolute": vector.absolute, "fma": vector.fma}

@@ -64,29 +64,29 @@ class _Evaluator:
     def __init__(
         self, formula: Formula, inputs: Sequence[Layout], outputs: Sequence[Layout], numbers: tuple[float, ...]
     ) -> None:
-        self.constants: Any = None
-        x, output = inputs[-1], outputs[0]
+        self.constants: Any = np.array(numbers, np.float64) if numbers else None
+        read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
+        program, dtype = trace(formula, len(inputs) + len(numbers)), read[-1]
+        alike = {*read, *written} == {dtype} != {DataType.DOUBLE}
+        double = not (alike and general.in_float32(program, dtype, numbers))
         of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
-        if of_one_variable and {operand.dtype for operand in inputs} == {output.dtype} != {DataType.DOUBLE}:
-            if x.dtype != DataType.FLOAT:
-                table = lut16.table(formula, x.dtype, numbers)
+        if alike and double and of_one_variable:
+            if dtype != DataType.FLOAT:
+                table = lut16.table(formula, dtype, numbers)
                 if not (isinstance(formula, Gradient) and lut16.overflows(table)):
                     self.constants = table
-                    self.kernel = _contiguous_kernel(formula, x.dtype)
+                    self.kernel = _contiguous_kernel(formula, dtype)
                     return
-            elif not numbers and fitted.fast(formula, x.dtype) is not None:
-                self.kernel = _contiguous_kernel(formula, x.dtype)
+            elif not numbers and fitted.fast(formula, dtype) is not None:
+                self.kernel = _contiguous_kernel(formula, dtype)
                 return
-        if numbers:
-            self.constants = np.array(numbers, np.float64)
-        read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
-        key = (trace(formula, len(inputs) + len(numbers)).digest, len(numbers))
+        key = (program.digest, len(numbers), double)
         factors = None if numbers or {*read, *written} != {DataType.FLOAT} else factors_of(formula, len(inputs))
         if factors is not None:
             self.kernel = kernel(f"products-{name}", key, lambda: products.loop(formula, factors, len(inputs)))
             return
-        self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers)))
+        self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers), double))
 
     @property
     def constants_address(self) -> int:
