@@ -98,6 +98,26 @@ def test_outputs_over_inputs_are_as_if_the_inputs_had_been_read_before() -> None
             np.testing.assert_array_equal(bits(out), bits(result))
 
 
+def scaled(x: Any, w: Any) -> Any:
+    return where(x > 0.0, x, w * x)
+
+
+@pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("size", [1, 7, 40_000])
+def test_one_element_for_all_also_where_the_result_overwrites_it(dtype: np.dtype[Any], size: int) -> None:
+    rng = np.random.default_rng(7)
+    for place in (0, size // 2, size - 1, size):
+        storage = rng.normal(size=size + 1).astype(dtype)
+        x, out, w = rng.normal(size=size).astype(dtype), storage[:size], storage[place]
+        for inputs in ([x, storage[place : place + 1]], [storage[place : place + 1], x]):
+            storage[place] = w
+            a, b = (np.broadcast_to(one, x.shape) for one in inputs)
+            wide = [one.astype(np.float64) for one in (a, b)]
+            want = rounded(np.where(wide[0] > 0, wide[0], wide[1] * wide[0]), D.of_numpy(dtype))
+            run(scaled, [out], [a, b])
+            np.testing.assert_array_equal(bits(out), bits(want))
+
+
 def test_elements_that_coincide_keep_what_is_written_last() -> None:
     """Of several outputs; in logical order."""
     rng = np.random.default_rng(5)

@@ -302,9 +302,17 @@ def in_float32(program: Program, dtype: DataType, numbers: Sequence[float]) -> b
 
 
 def loop(
-    formula: Formula, inputs: tuple[DataType, ...], outputs: tuple[DataType, ...], numbers: int, double: bool = True
+    formula: Formula,
+    inputs: tuple[DataType, ...],
+    outputs: tuple[DataType, ...],
+    numbers: int,
+    double: bool = True,
+    single: int | None = None,
 ) -> Loop:
-    """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types."""
+    """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types.
+
+    Of the input ``single`` there is one element for all.
+    """
     program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
     pairs = zip(program.results, outputs, strict=True)
@@ -313,6 +321,9 @@ def loop(
         source("operands = operands_at(arguments)", "policy, end = operands.policy, last - begin")
         for k, elements in enumerate((*written, *read)):
             source(f"{elements.first} = operands.addresses[{k}] + begin * {elements.dtype.itemsize}")
+        if single is not None:
+            value, dtype, _ = read.pop(single)
+            source(f"{value} = {source.single(dtype, f'operands.addresses[{len(outputs) + single}]')}")
         for k in range(numbers):
             source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
         source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")

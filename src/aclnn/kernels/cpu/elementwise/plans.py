@@ -6,6 +6,7 @@ import ctypes
 import math
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from operator import add
 from typing import Any, cast
 
@@ -45,25 +46,35 @@ def plan(
             lambda made: plan(formula, inputs, cast(tuple[Layout, ...], made), numbers), outputs, range(len(outputs))
         )
     geometry = simplify((*inputs, *outputs))
-    evaluator = _Evaluator(formula, inputs, outputs, numbers)
     sizes = {operand.dtype.itemsize for operand in (*inputs, *outputs)}
-    if len(outputs) == len(sizes) == 1 and len(inputs) <= 2 and _is_contiguous(geometry, *sizes):
+    side_by_side = len(outputs) == len(sizes) == 1 and len(inputs) <= 2 and _is_contiguous(geometry, *sizes)
+    single = next((axis.steps.index(0) for axis in geometry.axes if side_by_side and 0 in axis.steps), None)
+    evaluator = _Evaluator(formula, inputs, outputs, numbers, single)
+    if side_by_side and single == evaluator.single:
         return _Contiguous(evaluator, geometry, *sizes)
     return _Strided(evaluator, inputs, outputs, geometry)
 
 
 def _is_contiguous(geometry: Geometry, itemsize: int) -> bool:
+    """Return true if elements lie side by side; of one of two inputs there may be one for all."""
     if any(geometry.starts) or geometry.ordered or len(geometry.axes) > 1:
         return False
-    return all(step == itemsize for axis in geometry.axes for step in axis.steps)
+    return all({*axis.steps} <= {0, itemsize} and axis.steps.count(0) < len(axis.steps) - 1 for axis in geometry.axes)
 
 
 class _Evaluator:
     """The kernel that computes contiguous elements, and the constants that it is given."""
 
     def __init__(
-        self, formula: Formula, inputs: Sequence[Layout], outputs: Sequence[Layout], numbers: tuple[float, ...]
+        self,
+        formula: Formula,
+        inputs: Sequence[Layout],
+        outputs: Sequence[Layout],
+        numbers: tuple[float, ...],
+        single: int | None,
     ) -> None:
+        self.single = None
+        """The input of which the kernel takes one element for all."""
         self.constants: Any = np.array(numbers, np.float64) if numbers else None
         read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         program, dtype = trace(formula, len(inputs) + len(numbers)), read[-1]
@@ -81,12 +92,13 @@ class _Evaluator:
                 self.kernel = _contiguous_kernel(formula, dtype)
                 return
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
-        key = (program.digest, len(numbers), double)
+        key = (program.digest, len(numbers), double, single)
         factors = None if numbers or {*read, *written} != {DataType.FLOAT} else factors_of(formula, len(inputs))
         if factors is not None:
             self.kernel = kernel(f"products-{name}", key, lambda: products.loop(formula, factors, len(inputs)))
             return
-        self.kernel = kernel(f"general-{name}", key, lambda: general.loop(formula, read, written, len(numbers), double))
+        make = partial(general.loop, formula, read, written, len(numbers), double, single)
+        self.kernel, self.single = kernel(f"general-{name}", key, make), single
 
     @property
     def constants_address(self) -> int:
@@ -132,7 +144,7 @@ class _Contiguous:
     """One or two inputs and an output, all contiguous and of one size of elements."""
 
     __slots__ = (
-        "_bytes", "_call", "_constants", "_evaluator", "_itemsize", "_kernel", "_kernel_address", "_size",
+        "_bytes", "_call", "_constants", "_evaluator", "_itemsize", "_kernel", "_kernel_address", "_overlaps", "_size",
         "workspace_bytes",
     )  # fmt: skip
 
@@ -144,6 +156,9 @@ class _Contiguous:
         self._evaluator = evaluator  # keeps the constants' address valid
         self._constants = evaluator.constants_address
         self._kernel, self._kernel_address = evaluator.kernel, address_of(evaluator.kernel)
+        reads = [(0, itemsize if k == evaluator.single else self._bytes) for k in range(2)]
+        alike = [(k, 0) for k in range(2) if k != evaluator.single]
+        self._overlaps = Overlaps(reads, [(0, self._bytes)], alike)
         self._call = kernel("elementwise_call", (), _call)
         threads.prepare(1 if self._size <= ALONE else -(-self._size // CHUNK))
 
@@ -151,8 +166,9 @@ class _Contiguous:
         """See ``Plan.run``."""
         dy, x, out = inputs[0], inputs[-1], outputs[0]
         reach = self._bytes
-        if (out != dy and abs(out - dy) < reach) or (out != x and abs(out - x) < reach):
-            (dy, x), _copies = Overlaps(((0, reach),) * 2, ((0, reach),), alike=((0, 0), (1, 0))).apart((dy, x), (out,))
+        single = self._evaluator.single is not None
+        if ((out != dy or single) and abs(out - dy) < reach) or ((out != x or single) and abs(out - x) < reach):
+            (dy, x), _copies = self._overlaps.apart((dy, x), (out,))
         size = self._size
         if size <= ALONE:
             self._call(self._kernel_address, self._constants, out, dy, x, size)
