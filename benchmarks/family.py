@@ -14,7 +14,7 @@ from aclnn import operators
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Columns, Elementwise, Kind, Operator, Part, Reduction, Work
 from aclnn.core.products import current_product
-from aclnn.kernels.trace import REDUCTIONS, trace
+from aclnn.kernels.trace import trace
 from aclnn.verify.cases.arguments import attributes_of, call_of
 from aclnn.verify.goldens import values
 from aclnn.verify.goldens.rows import source_of
@@ -71,8 +71,8 @@ def _is_of_elements(work: Work) -> bool:
     """Tell a formula of which no element takes others of its row."""
     if not isinstance(work, Reduction):
         return isinstance(work, Elementwise)
-    steps = trace(work.formula, len(work.inputs) + len(work.numbers)).steps
-    return not any(step.template in REDUCTIONS.values() for step in steps)
+    program = trace(work.formula, len(work.inputs) + len(work.numbers))
+    return not any(map(program.takes_rows, range(len(program.results))))
 
 
 def _settings(operator: Operator) -> Iterator[dict[str, Any]]:

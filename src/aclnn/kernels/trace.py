@@ -121,6 +121,14 @@ class Program:
                 found.append(step)
         return found
 
+    def taken(self, result: int) -> set[str]:
+        """The arguments and values that one of the results takes, by name."""
+        return {self.results[result]}.union(*(step.operands for step in self.needed(result)))
+
+    def takes_rows(self, result: int) -> bool:
+        """Tell whether an element of one of the results takes others of its row."""
+        return any(step.template in REDUCTIONS.values() for step in self.needed(result))
+
     def function(self, words: dict[str, Any]) -> Any:
         """Make the function, with these meanings of the words."""
         namespace = {"inf": float("inf"), "nan": float("nan")} | words

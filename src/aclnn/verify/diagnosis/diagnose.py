@@ -300,31 +300,35 @@ def _rounding(e: Evidence, one: Finding) -> Cause:
 def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress: Progress | None) -> list[Cause]:
     """The causes with their shares of all wrong elements, each element given to the first that explains it."""
     source = measured.source
-    counts, total = np.zeros(len(findings), np.int64), 0
+    counts = np.zeros(len(findings), np.int64)
 
-    def count(part: Evidence) -> tuple[Array, int]:
-        left, found = part.wrong.copy(), np.zeros(len(findings), np.int64)
-        every = int(np.count_nonzero(left))
+    def count(part: Evidence, wrong: Array) -> Array:
+        left, found = wrong.copy(), np.zeros(len(findings), np.int64)
         for k, one in enumerate(findings):
             if not left.any():
                 break
             explained = left & one.explains(part)
             found[k] = np.count_nonzero(explained)
             left &= ~explained
-        return found, every
+        return found
 
     if e.a.size == source.size:
-        counts, total = count(e)
+        counts, total = count(e, e.wrong), int(np.count_nonzero(e.wrong))
     else:
         wrong, step = measured.wrong_mask(), source.whole.step
 
         @quiet
-        def block(begin: int, end: int) -> tuple[Array, int]:
-            at = source.whole.row_by_row(np.arange(begin, end))
-            return count(Evidence(source, at[wrong[at]], certain=False))
+        def block(begin: int, end: int) -> Array:
+            part = Evidence(source, source.whole.row_by_row(slice(begin, end)), certain=False)
+            here = wrong[part.places]
+            if np.count_nonzero(here) > here.size // 2:  # whole rows take less than most elements of each
+                return count(part, here)
+            found = part.at[here]
+            return count(Evidence(source, found, certain=False), np.ones(found.size, bool))
 
-        for number, (found, every) in enumerate(in_order(block, source.size, step), 1):
-            counts, total = counts + found, total + every
+        total = int(np.count_nonzero(wrong))
+        for number, found in enumerate(in_order(block, source.size, step), 1):
+            counts = counts + found
             if progress is not None:
                 progress(min(1.0, number * step / source.size))
     scale = max(total, 1)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.diagnosis.scales import terms_size
-from aclnn.verify.goldens.values import Function, Golden, Places
-from aclnn.verify.number_formats import NumberFormat
+from aclnn.verify.goldens.enclosures import in_float64
+from aclnn.verify.goldens.values import Function, Golden, Places, in_order
+from aclnn.verify.number_formats import NumberFormat, quiet
 from aclnn.verify.standards.evaluate import SOUND_ULP, Measured, Source
 from aclnn.verify.standards.measures import agree
 
@@ -140,6 +141,10 @@ class Evidence:
         """The magnitudes that rounding errors of terms are relative to."""
         return np.maximum(np.abs(self.v), terms_size(self))
 
+    def _sizes(self, some: Array) -> Array:
+        """The magnitudes of some elements, by which of these they are."""
+        return self.size[some] if "size" in self.__dict__ else Evidence(self.source, self.at[some], certain=False).size
+
     @cached_property
     def ulp(self) -> Array:
         """One unit of the last place at each exact value."""
@@ -177,15 +182,25 @@ class Evidence:
 
     def pieces(self) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
         """Of a formula's output, as ``Elementwise.pieces`` and ``Rows.pieces`` have them: the operands in float64."""
-        for here, function, operands, gather in self.source.whole.pieces(self.places):
-            yield here, function, [values.astype(np.float64) for values in operands.values()], gather
+        return self._pieces(self.places)
+
+    def _pieces(self, places: Places) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
+        for here, function, operands, gather in self.source.whole.pieces(places):
+            yield here, function, [in_float64(values) for values in operands.values()], gather
 
     def computed(self, change: Callable[..., Array]) -> Array:
         """The output of a changed evaluation of the formula."""
-        result = np.zeros(self.actual.size)
-        for here, function, operands, gather in self.pieces():
-            result[here] = gather(change(function, operands))
-        return result
+
+        @quiet
+        def part(begin: int, end: int) -> Array:
+            result = np.zeros(end - begin)
+            places = self.places if end - begin == size else self.at[begin:end]
+            for here, function, operands, gather in self._pieces(places):
+                result[here] = gather(change(function, operands))
+            return result
+
+        size = self.actual.size
+        return np.concatenate([np.empty(0), *in_order(part, size, self.source.whole.at_once)])
 
     def predicted(self, hypothesis: Hypothesis) -> Array:
         """The values that a hypothesis predicts, kept until another one is asked about."""
@@ -199,8 +214,12 @@ class Evidence:
         same = agree(self.a, self.target.round(prediction).astype(np.float64))
         if hypothesis.exact or same.all():
             return same
-        reach = hypothesis.extra * np.abs(prediction - self.v)
-        same |= np.abs(self.a - prediction) <= np.maximum(self._allowed(prediction), reach)
+        distance, allowed = np.abs(self.a - prediction), self._rounded(prediction)
+        same |= distance <= allowed
+        if not same.all():
+            same |= distance <= hypothesis.extra * np.abs(prediction - self.v)
+            rest = np.flatnonzero(~same)
+            same[rest] = distance[rest] <= allowed[rest] + 2.0**-21 * self._sizes(rest)
         return same
 
     def told(self, hypothesis: Hypothesis) -> Array:
@@ -217,8 +236,12 @@ class Evidence:
     def _sixteen(self) -> bool:
         return self.target.name != "float32"
 
+    def _rounded(self, prediction: Array) -> Array:
+        allowed: Array = (1.05 if self._sixteen else 2.0) * self.target.ulp(prediction)
+        return allowed
+
     def _allowed(self, prediction: Array) -> Array:
-        allowed: Array = (1.05 if self._sixteen else 2.0) * self.target.ulp(prediction) + 2.0**-21 * self.size
+        allowed: Array = self._rounded(prediction) + 2.0**-21 * self.size
         return allowed
 
 

@@ -21,7 +21,7 @@ from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Program, trace
 from aclnn.operators import OPERATORS
 from aclnn.verify.cases.arguments import attributes_of, call_of
 from aclnn.verify.diagnosis.evidence import Evidence, Hypothesis
-from aclnn.verify.goldens.enclosures import Points, RowLength
+from aclnn.verify.goldens.enclosures import Points, RowLength, once_a_row
 from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS, NumberFormat
@@ -339,7 +339,7 @@ def _cut(source: Source) -> Iterator[Hypothesis]:
                     f"{said} {how} to {_label(kind)}",
                     _of_function(
                         lambda f, x, k=kind, w=which, n=narrow: f.at_points(
-                            [n(k, values) if i in w else values for i, values in enumerate(x)]
+                            [once_a_row(partial(n, k), one) if i in w else one for i, one in enumerate(x)]
                         )
                     ),
                     structural=False,
@@ -348,17 +348,20 @@ def _cut(source: Source) -> Iterator[Hypothesis]:
 
 def _together(source: Source) -> list[tuple[str, tuple[int, ...]]]:
     """Operands that may have been narrowed together: all, each, the statistics, all but those."""
-    names = source.whole.names
-    if len(names) == 1:
-        return [(f"{names[0]} was", (0,))]
-    found = [("the inputs were", tuple(range(len(names))))]
-    statistics = tuple(i for i, name in enumerate(names) if re.search("mean|std|var", name))
+    function, names = source.whole.function, source.whole.names
+    taken = trace(function.formula, len(names) + len(function.numbers)).taken(function.result)
+    every = tuple(i for i in range(len(names)) if f"x{i}" in taken)
+    each: list[tuple[str, tuple[int, ...]]] = [(f"{names[i]} was", (i,)) for i in every]
+    if len(every) == 1:
+        return each
+    found = [("the inputs were", every)]
+    statistics = tuple(i for i in every if re.search("mean|std|var", names[i]))
     if statistics:
         said = ", ".join(names[i] for i in statistics)
-        found.append((f"the inputs but {said} were", tuple(i for i in range(len(names)) if i not in statistics)))
+        found.append((f"the inputs but {said} were", tuple(i for i in every if i not in statistics)))
         if len(statistics) > 1:
             found.append((f"{said} were", statistics))
-    return [*found, *((f"{name} was", (i,)) for i, name in enumerate(names))]
+    return [*found, *each]
 
 
 _CHANGES: tuple[tuple[str, str, float, Callable[[Array, float], Array]], ...] = (

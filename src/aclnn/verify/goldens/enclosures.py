@@ -207,6 +207,11 @@ def once_a_row(function: Callable[..., Array], rows: Array) -> Array:
     return np.broadcast_to(function(rows[..., :1]), rows.shape) if _repeats(rows) else function(rows)
 
 
+def in_float64(rows: Array) -> Array:
+    """Elements in float64."""
+    return once_a_row(lambda x: x.astype(np.float64), rows)
+
+
 def _repeats(rows: Any) -> bool:
     return np.ndim(rows) > 1 and rows.shape[-1] > 1 and rows.strides[-1] == 0
 
@@ -497,6 +502,15 @@ class Points(np.ndarray):
     """Arrays of float64 as formulas read them, with IEEE's infinities and NaN."""
 
     of = float
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        arrays = [one.view(np.ndarray) if isinstance(one, Points) else one for one in inputs]
+        rows = [one for one in arrays if np.ndim(one)]
+        if method == "__call__" and not kwargs and all(map(_repeats, rows)):
+            found = ufunc(*(one[..., :1] if np.ndim(one) else one for one in arrays))
+            return np.broadcast_to(found, np.broadcast_shapes(*(one.shape for one in rows))).view(Points)
+        found = getattr(ufunc, method)(*arrays, **kwargs)
+        return found.view(Points) if isinstance(found, np.ndarray) else found
 
     def where(self, chosen: Any, otherwise: Any) -> Any:
         """Choose by element."""

@@ -7,10 +7,11 @@ undecided on balls. Sums of terms are those of terms in float64, added in twice 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from threading import Lock
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,15 @@ import numpy as np
 from aclnn.core import operator
 from aclnn.core.operator import Call, LayerNormBackward, Reduction, Shape, Sums, View
 from aclnn.formula import Real, row_mean, sqrt
-from aclnn.kernels.trace import REDUCTIONS, trace
+from aclnn.kernels.trace import trace
 from aclnn.operators.normalization import centred_norm_gradients
-from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, once_a_row
+from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, in_float64, once_a_row
 from aclnn.verify.goldens.values import (
     BALL_BITS,
     BLOCK_ELEMENTS,
     CACHED_ELEMENTS,
     Elementwise,
+    Flat,
     Function,
     Golden,
     Piece,
@@ -39,10 +41,12 @@ from aclnn.verify.goldens.values import (
 from aclnn.verify.number_formats import format_of, quiet
 
 Array = np.ndarray[Any, Any]
+Pick = tuple[Array, Array] | EllipsisType
+"""Elements of some rows, by row and column, or all."""
 
 _ROWS_AT_LEAST = 6
 """Rows that are looked at of an output that has one element of each."""
-_BALLS_AT_MOST = 1 << 20
+_BALLS_AT_MOST = 1 << 19
 """Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
 
 
@@ -118,26 +122,41 @@ class _Rows:
     """An array of the common shape (broadcast, no copy), whose rows come out as (rows, N)."""
 
     array: Array
-    """The dimensions of a row last."""
+    """The dimensions of a row last; (rows, N) where strides can express that."""
     kept: int
     """Dimensions that rows are counted by."""
 
     @classmethod
     def of(cls, array: Array, shape: Shape, dims: Sequence[int]) -> _Rows:
-        whole = np.broadcast_to(array, shape)
-        return cls(np.moveaxis(whole, dims, range(len(shape) - len(dims), len(shape))), len(shape) - len(dims))
+        kept = len(shape) - len(dims)
+        whole = np.moveaxis(np.broadcast_to(array, shape), dims, range(kept, len(shape)))
+        rows, columns = math.prod(whole.shape[:kept]), math.prod(whole.shape[kept:])
+        if rows and columns:
+            if _constant(whole, range(kept, len(shape))):
+                return cls(
+                    np.broadcast_to(whole[(slice(None),) * kept + (0,) * len(dims)].reshape(rows, 1), (rows, columns)),
+                    1,
+                )
+            if _constant(whole, range(kept)):
+                return cls(np.broadcast_to(whole[(0,) * kept].reshape(1, columns), (rows, columns)), 1)
+            if whole.flags.c_contiguous:
+                return cls(whole.reshape(rows, columns), 1)
+        return cls(whole, kept)
 
-    def __getitem__(self, rows: Array) -> Array:
-        if not self.kept:
-            return np.broadcast_to(self.array.reshape(1, -1), (rows.size, self.array.size))
-        found = self.array[np.unravel_index(rows, self.array.shape[: self.kept])]
-        return found.reshape(rows.size, math.prod(self.array.shape[self.kept :]))
+    def __getitem__(self, rows: Array | slice) -> Array:
+        """Some rows, without a copy of what is the same in each of them or all along a row."""
+        count, columns = count_of(rows), math.prod(self.array.shape[self.kept :])
+        if self.kept != 1:
+            every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            return self.array[np.unravel_index(every, self.array.shape[: self.kept])].reshape(count, columns)
+        distinct = self.array[:, :1] if _constant(self.array, range(1, self.array.ndim)) else self.array
+        found = distinct[:1] if _constant(self.array, (0,)) else distinct[rows]
+        return np.broadcast_to(found.reshape(len(found), -1), (count, columns))
 
-    def elements(self, rows: Array, columns: Array) -> Array:
-        """Elements by their rows and their places in those."""
-        kept = np.unravel_index(rows, self.array.shape[: self.kept]) if self.kept else ()
-        found: Array = self.array[kept + np.unravel_index(columns, self.array.shape[self.kept :])]
-        return found
+
+def _constant(array: Array, dims: Iterable[int]) -> bool:
+    """Tell whether all elements along some dimensions are one in memory."""
+    return all(array.strides[dim] == 0 or array.shape[dim] == 1 for dim in dims)
 
 
 class Rows:
@@ -201,8 +220,7 @@ class Rows:
 
     def takes_rows(self, result: int) -> bool:
         """Tell whether an element of one of the formula's results takes others of its row."""
-        program = trace(self.function.formula, len(self._operands) + len(self.function.numbers))
-        return any(step.template in REDUCTIONS.values() for step in program.needed(result))
+        return trace(self.function.formula, len(self._operands) + len(self.function.numbers)).takes_rows(result)
 
     @property
     def read(self) -> int:
@@ -238,18 +256,21 @@ class Rows:
         shape = tuple(self._common[dim] for dim in self._turned)
         return np.asarray(np.ravel_multi_index(tuple(index[dim] for dim in self._turned), shape))
 
-    def row_by_row(self, positions: Array) -> Array:
+    def row_by_row(self, positions: Places) -> Places:
         """Elements by their positions in that order."""
         if not self._at_once or self.summed:
             return positions
-        index = np.unravel_index(positions, tuple(self._common[dim] for dim in self._turned))
+        every = np.arange(positions.start, positions.stop) if isinstance(positions, slice) else positions
+        index = np.unravel_index(every, tuple(self._common[dim] for dim in self._turned))
         return np.asarray(np.ravel_multi_index([index[self._turned.index(k)] for k in range(len(index))], self._common))
 
     def _rows_of(self, at: Places) -> tuple[Array, Array, Array]:
         """The rows that elements lie in, each once; of the elements, which of those, and the column."""
         row, column = self._places(at)
-        if isinstance(at, slice) and not self._at_once and row.size:
-            return np.arange(row[0], row[-1] + 1), row - row[0], column
+        steps = np.diff(row)
+        if row.size and np.all(steps >= 0):
+            first = np.concatenate([[True], steps > 0])
+            return row[first], np.cumsum(first) - 1, column
         rows, which = np.unique(row, return_inverse=True)
         return rows, which.reshape(-1), column
 
@@ -262,10 +283,21 @@ class Rows:
         count = max(_ROWS_AT_LEAST if self._one_a_row else 1, most // max(1, self.columns))
         return np.isin(row, [*_spread(rows, count), *_spread(np.setdiff1d(row, rows), max(1, count // 3))])
 
-    def _chunks(self, at: Places, most: int) -> Iterator[tuple[Any, Array, tuple[Array, Array]]]:
+    def _are_rows(self, at: slice) -> bool:
+        """Tell whether elements are whole rows in their order in memory."""
+        edges = (at.start, at.stop)
+        return not (self._at_once or self._one_a_row) and all(edge % max(1, self.columns) == 0 for edge in edges)
+
+    def _chunks(self, at: Places, most: int) -> Iterator[tuple[Any, Array | slice, Pick]]:
         """Elements by rows that have so many at most: which of them, the rows, and where the elements are in those."""
-        rows, which, column = self._rows_of(at)
         step = max(1, most // max(1, self.columns))
+        if isinstance(at, slice) and self._are_rows(at):
+            for begin in range(at.start, at.stop, step * self.columns):
+                end = min(begin + step * self.columns, at.stop)
+                whole_rows = slice(begin // self.columns, end // self.columns)
+                yield slice(begin - at.start, end - at.start), whole_rows, ...
+            return
+        rows, which, column = self._rows_of(at)
         edges = np.searchsorted(which, np.arange(0, rows.size + step, step)) if np.all(np.diff(which) >= 0) else None
         for number, begin in enumerate(range(0, rows.size, step)):
             if edges is None:
@@ -277,15 +309,18 @@ class Rows:
     def pieces(self, at: Places) -> Iterator[Piece]:
         """Yield what ``Elementwise.pieces`` does, with (rows, N) of each operand; of sums, what ``terms`` takes."""
         if self.summed:
-            every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
-            step = max(1, 4 * BLOCK_ELEMENTS // self.addends)
-            for begin in range(0, every.size if self.names else 0, step):
-                operands = self._addends(every[begin : begin + step])
-                yield slice(begin, begin + step), self.function, operands, partial(np.sum, axis=0)
+            if self.names and count_of(at):
+                every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+                yield slice(None), self.function, self._addends(every), partial(np.sum, axis=0)
             return
         for here, rows, pick in self._chunks(at, BLOCK_ELEMENTS):
             operands = {name: operand[rows] for name, operand in self._operands.items()}
             yield here, self.function, operands, partial(_picked, pick)
+
+    @property
+    def at_once(self) -> int:
+        """Elements whose operands are held at once."""
+        return max(1, 4 * BLOCK_ELEMENTS // max(1, self.addends)) if self.summed else max(1, self.size)
 
     @property
     def addends(self) -> int:
@@ -295,7 +330,7 @@ class Rows:
 
     def terms(self, at: Array) -> Array:
         """The terms of sums, (M, sums), in float64."""
-        return self.function.at_points([values.astype(np.float64) for values in self._addends(at).values()])
+        return self.function.at_points([in_float64(values) for values in self._addends(at).values()])
 
     def _addends(self, at: Array) -> dict[str, Array]:
         """The operands of the terms of sums, (M, sums) each."""
@@ -313,12 +348,7 @@ class Rows:
         """The operands of elements, by Python's names; none of sums and of what a row has one of."""
         if self.summed or self._one_a_row:
             return {}
-        whole = {n: o.array for n, o in self._operands.items() if o.array.flags.c_contiguous and not self._at_once}
-        places = self._places(at) if len(whole) < len(self._operands) else ()
-        return {
-            name: whole[name].reshape(-1)[at] if name in whole else operand.elements(*places)
-            for name, operand in self._operands.items()
-        }
+        return {name: Flat(np.broadcast_to(array, self._common))[at] for name, array in self._arrays.items()}
 
     def sizes(self, at: Places) -> Array:
         """Return the change of results for each unit of their operands, to which rounding errors are relative."""
@@ -330,9 +360,9 @@ class Rows:
             return Interval(*(once_a_row(lambda x, s=s: x + np.abs(x) * s, x) for s in (-share, share)))
 
         for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
-            operands = (once_a_row(_wide, operand[rows]) for operand in self._operands.values())
+            operands = (in_float64(operand[rows]) for operand in self._operands.values())
             wide = Interval.of(self.function(*map(around, operands)))
-            size[here] = ((wide.high - wide.low) * (0.5 / share))[pick]
+            size[here] = _picked(pick, (wide.high - wide.low) * (0.5 / share))
         return np.nan_to_num(size, posinf=0.0)
 
     def block(self, begin: int, end: int) -> Golden:
@@ -357,14 +387,19 @@ class Rows:
         return Golden(value, rounded, settled)
 
     @quiet
-    def _enclosed(self, rows: Array, pick: Any) -> tuple[Array, Array, int]:
+    def _enclosed(self, rows: Array | slice, pick: Pick) -> tuple[Array, Array, int]:
         """Of elements of some rows: values, what rounds to the golden values, how many float64 left undecided."""
-        wide = [once_a_row(_wide, operand[rows]) for operand in self._operands.values()]
+        wide = [in_float64(operand[rows]) for operand in self._operands.values()]
         found = Interval.of(self.function(*(Interval(x, x) for x in wide)))
-        low, high = (np.broadcast_to(end, wide[0].shape)[pick] for end in (found.low, found.high))
+        low, high = (_picked(pick, np.broadcast_to(end, wide[0].shape)) for end in (found.low, found.high))
         value = 0.5 * (low + high)
-        finite = np.logical_and.reduce([np.isfinite(x).all(axis=1) for x in wide])[pick[0]]
-        left = np.flatnonzero(finite & unsure_of(value, low, high, self.target))
+        finite = np.logical_and.reduce([once_a_row(np.isfinite, x).all(axis=1) for x in wide])
+        unsure = np.flatnonzero(unsure_of(value, low, high, self.target))
+        if finite.all() and not unsure.size:
+            return value, low, 0
+        pick = pick if isinstance(pick, tuple) else np.divmod(np.arange(value.size), self.columns)
+        finite, low, high = finite[pick[0]], np.array(low), np.array(high)
+        left = unsure[finite[unsure]]
         settled = left.size
         for bits in BALL_BITS:
             if left.size:
@@ -376,7 +411,9 @@ class Rows:
             value[points] = low[points] = self.function.at_points([x[of_rows] for x in wide])[at]
         return value, low, settled
 
-    def _settle(self, wide: list[Array], pick: Any, left: Array, bits: int, ends: tuple[Array, Array, Array]) -> Array:
+    def _settle(
+        self, wide: list[Array], pick: tuple[Array, Array], left: Array, bits: int, ends: tuple[Array, Array, Array]
+    ) -> Array:
         """Compute undecided elements' rows on balls of a precision, as many as the allowance lets; which are left."""
         value, low, high = ends
         for row in np.unique(pick[0][left]).tolist():
@@ -418,8 +455,7 @@ class Rows:
         step = max(1, CACHED_ELEMENTS // max(1, self.columns))
         for first in range(0, rows.size, step):
             some = rows[first : first + step]
-            pick = tuple(index.reshape(-1) for index in np.indices((some.size, self.columns)))
-            value, low, settled = self._enclosed(some, pick)
+            value, low, settled = self._enclosed(some, ...)
             parts.append(Golden(value, self.target.round(low), settled))
         return joined(parts, (rows.size * self.columns,), self.target.dtype.numpy)
 
@@ -442,7 +478,7 @@ class Rows:
         step = max(1, CACHED_ELEMENTS // max(1, self.columns))
         for first in range(begin, end, step):
             rows = np.arange(first, min(first + step, end))
-            wide = [operand[rows].astype(np.float64).view(Points) for operand in self._operands.values()]
+            wide = [in_float64(operand[rows]).view(Points) for operand in self._operands.values()]
             terms = np.broadcast_to(np.asarray(self.function(*wide), np.float64), (rows.size, self.columns))
             add_to_sums(np.ascontiguousarray(terms).reshape(-1), place[rows].reshape(-1), sums)
         return sums
@@ -452,12 +488,8 @@ def _spread(values: Array, count: int) -> Array:
     return np.asarray(values[np.linspace(0, values.size - 1, min(count, values.size)).astype(int)])
 
 
-def _picked(pick: Any, values: Array) -> Array:
-    return np.asarray(values[pick])
-
-
-def _wide(values: Array) -> Array:
-    return values.astype(np.float64)
+def _picked(pick: Pick, values: Array) -> Array:
+    return np.asarray(values[pick]).reshape(-1)
 
 
 def _name(written: str | View | Sums) -> str:

@@ -202,7 +202,7 @@ class Elementwise:
     def __init__(self, call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> None:
         self.target = format_of(dtype)
         self.shape: Shape = call[output].shape
-        self.size = math.prod(self.shape)
+        self.size: int = math.prod(self.shape)
         self._pieces: list[_Piece] = []
         self._fill = 0.0
         work = call.operator.work(call)
@@ -243,7 +243,12 @@ class Elementwise:
         """Elements of a block."""
         return BLOCK_ELEMENTS
 
-    def row_by_row(self, positions: Array) -> Array:
+    @property
+    def at_once(self) -> int:
+        """Elements whose operands are held at once."""
+        return max(1, self.size)
+
+    def row_by_row(self, positions: Places) -> Places:
         """Elements by their positions where rows lie one after another: no formula of elements has rows."""
         return positions
 
