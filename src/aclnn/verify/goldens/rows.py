@@ -46,7 +46,7 @@ Pick = tuple[Array, Array] | EllipsisType
 
 _ROWS_AT_LEAST = 6
 """Rows that are looked at of an output that has one element of each."""
-_BALLS_AT_MOST = 1 << 19
+_BALLS_AT_MOST = 1 << 18
 """Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
 
 
