@@ -1,29 +1,21 @@
-"""The bench of faults: planted ones that the diagnosis must name, and clean results that it must let pass.
-
-``python -m benchmarks.faults`` prints the tables; with ``--write`` they replace those in docs/verify.md.
-"""
+"""Faults of activations and their gradients: operators with one output that is computed element by element."""
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import re
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from aclnn.operators import BY_NAME, function_of
-from aclnn.verify import check, golden
+from aclnn.verify import golden
 from aclnn.verify.number_formats import FORMATS
+from benchmarks import faults
+from benchmarks.faults import Array, Result
 from benchmarks.implementations import implementations, literal
 
-Array = np.ndarray[Any, Any]
 SHAPE = (2, 64, 32, 32)
 SINGLE, HALF, BRAIN = "float32", "float16", "bfloat16"
 
@@ -136,7 +128,8 @@ def _single(subject: Subject) -> bool:
     return subject.dtype == SINGLE
 
 
-def _gradient(subject: Subject) -> bool:
+def is_gradient(subject: Subject) -> bool:
+    """Tell gradients by their operators' names."""
     return "backward" in subject.operator
 
 
@@ -263,10 +256,10 @@ _LAYOUTS: dict[str, Callable[[Array], Array]] = {
 for _name, _change in _LAYOUTS.items():
     fault(f"the result {_name}", "moved-data")(lambda g, change=_change: np.array(change(g.right)))
 for _name in ("transposed", "shifted by one element", "in NHWC order"):
-    fault(f"x {_name}", "moved-data", fits=_gradient)(
+    fault(f"x {_name}", "moved-data", fits=is_gradient)(
         lambda g, change=_LAYOUTS[_name]: g.changed([*g.inputs][1], change)
     )
-fault("grad_output with its rows reversed", "moved-data", fits=_gradient)(
+fault("grad_output with its rows reversed", "moved-data", fits=is_gradient)(
     lambda g: g.changed(next(iter(g.inputs)), _LAYOUTS["with its rows reversed"])
 )
 
@@ -281,19 +274,19 @@ for _factor in (1.001, 2.0, 0.5, 1.02, 65504.0 / 65536):
 fault("the wrong sign", "sign")(lambda g: g.rounded(-g.right.astype(np.float64)))
 
 # Operands and operations.
-fault("grad_output left out", "wrong-input", "wrong-operation", fits=_gradient)(
+fault("grad_output left out", "wrong-input", "wrong-operation", fits=is_gradient)(
     lambda g: g.changed(next(iter(g.inputs)), np.ones_like)
 )
-fault("operands exchanged", "wrong-input", fits=_both(_gradient, lambda s: s.operator != "sigmoid_backward"))(
+fault("operands exchanged", "wrong-input", fits=_both(is_gradient, lambda s: s.operator != "sigmoid_backward"))(
     lambda g: g.run(dict(zip(g.inputs, reversed([*g.inputs.values()]), strict=True)))
 )
-fault("x taken for grad_output", "wrong-input", fits=_gradient)(
+fault("x taken for grad_output", "wrong-input", fits=is_gradient)(
     lambda g: g.run(dict.fromkeys(g.inputs, [*g.inputs.values()][1]))
 )
 fault("x with the wrong sign", "wrong-input", fits=lambda s: s.operator != "sigmoid_backward")(
     lambda g: g.changed([*g.inputs][-1], np.negative)
 )
-fault("grad_output handed through", "wrong-operation", fits=_gradient)(lambda g: next(iter(g.inputs.values())).copy())
+fault("grad_output handed through", "wrong-operation", fits=is_gradient)(lambda g: next(iter(g.inputs.values())).copy())
 fault("the forward function", "wrong-operation", fits=_of("silu_backward", "mish_backward"))(
     lambda g: np.array(function_of(BY_NAME[g.subject.operator.removesuffix("_backward")])(g.inputs["self"]))
 )
@@ -375,7 +368,7 @@ for _kind in (HALF, BRAIN):
             {k: FORMATS[kind].round(v.astype(np.float64)).astype(np.float32) for k, v in g.inputs.items()}
         )
     )
-    fault(f"x rounded to {_kind}", "narrow-input", fits=_both(_single, _gradient))(
+    fault(f"x rounded to {_kind}", "narrow-input", fits=_both(_single, is_gradient))(
         lambda g, kind=_kind: g.changed([*g.inputs][-1], lambda v: FORMATS[kind].round(v).astype(np.float64))
     )
     fault(f"computed in {_kind}", "narrow-computation", fits=_single)(lambda g, kind=_kind: _stepwise(g, kind))
@@ -385,13 +378,13 @@ fault("the result cut to bfloat16 (toward zero)", "narrow-output", fits=_single)
 fault("the inputs cut to bfloat16 (toward zero)", "narrow-input", fits=_single)(
     lambda g: g.run({k: (v.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) for k, v in g.inputs.items()})
 )
-fault("the derivative rounded to float16", "narrow-step", fits=_both(_single, _gradient))(
+fault("the derivative rounded to float16", "narrow-step", fits=_both(_single, is_gradient))(
     lambda g: (
         next(iter(g.inputs.values()))
         * g.changed(next(iter(g.inputs)), np.ones_like).astype(np.float16).astype(np.float32)
     )
 )
-fault("computed in float16, for float16", "narrow-computation", fits=_both(lambda s: s.dtype == HALF, _gradient))(
+fault("computed in float16, for float16", "narrow-computation", fits=_both(lambda s: s.dtype == HALF, is_gradient))(
     lambda g: _stepwise(g, HALF)
 )
 
@@ -485,26 +478,6 @@ def _with(made: Array, where: Any, value: Any) -> Array:
     return made
 
 
-@dataclass
-class Result:
-    """One planted fault on one subject: what it was called."""
-
-    fault: str
-    subject: str
-    expected: frozenset[str]
-    named: str
-    text: str
-    verdict: str
-    seconds: float
-
-    @property
-    def kind(self) -> str:
-        """Hit, missed, or false: named something else."""
-        if self.named in self.expected:
-            return "hit"
-        return "missed" if self.named in ("", "unknown") else "false"
-
-
 def cases() -> Iterator[tuple[Fault, int]]:
     """Every fault on every subject that it can show on."""
     for one in FAULTS:
@@ -518,153 +491,5 @@ def judge(one: Fault, index: int) -> Result:
     g = given(index)
     with np.errstate(all="ignore"):
         actual = one.plant(g)
-    begin = time.perf_counter()
-    report = check(g.subject.operator, g.inputs, actual, **g.subject.attributes)
-    (output,) = report.data["cases"][0]["outputs"]
-    cause = output["causes"][0] if output["causes"] else {"name": "", "text": ""}
-    return Result(
-        one.name,
-        g.subject.label,
-        one.causes,
-        cause["name"],
-        cause["text"],
-        output["verdict"],
-        time.perf_counter() - begin,
-    )
-
-
-def clean() -> Iterator[tuple[str, str, Callable[[], Any]]]:
-    """Right results of different implementations: who, of what, and a function that judges them."""
-    for index, subject in enumerate(SUBJECTS):
-        g = given(index)
-        judged = partial(check, subject.operator, g.inputs, **subject.attributes)
-        yield "aclnn", subject.label, partial(judged, g.right)
-        yield "correctly rounded", subject.label, lambda g=g, j=judged: j(g.rounded(g.exact))
-        # At x = ±3, which occur in 16 bits, PyTorch's and JAX's hardswish have other slopes: a fault above.
-        elsewhere = subject.operator != "hardswish_backward" or subject.dtype == SINGLE
-        if subject.operator in ("silu_backward", "gelu_backward_v2", "hardswish_backward"):
-            found = implementations(subject.operator)
-            for who, label in (("literal, float32", "NumPy, float32"), ("PyTorch", "PyTorch")):
-                if who in found and (elsewhere or who != "PyTorch"):
-                    actual = partial(found[who], **g.inputs, **subject.attributes)
-                    yield label, subject.label, lambda j=judged, a=actual: j(np.asarray(a()))
-        elif importlib.util.find_spec("torch"):
-            yield "PyTorch", subject.label, lambda j=judged, g=g: j(_torch(g))
-        if importlib.util.find_spec("jax") and elsewhere:
-            yield "JAX, float32 inside", subject.label, lambda j=judged, g=g: j(_jax(g))
-
-
-def _torch(g: Given) -> Array:
-    import torch
-
-    from benchmarks.implementations import _array, _tensor
-
-    aten, t = torch.ops.aten, [_tensor(v) for v in g.inputs.values()]
-    a = g.subject.attributes
-    made = {
-        "mish_backward": lambda: aten.mish_backward(t[0], t[1]),
-        "elu_backward": lambda: aten.elu_backward(t[0], a["alpha"], 1.0, 1.0, False, t[1]),
-        "softplus_backward": lambda: aten.softplus_backward(t[0], t[1], a["beta"], a["threshold"]),
-        "silu": lambda: aten.silu(t[0]),
-        "gelu_v2": lambda: aten.gelu(t[0], approximate="tanh"),
-        "sigmoid_backward": lambda: aten.sigmoid_backward(t[0], t[1]),
-    }[g.subject.operator]()
-    return np.asarray(_array(made))
-
-
-def _jax(g: Given) -> Array:
-    import jax
-
-    a, nn = g.subject.attributes, jax.nn
-    forward = {
-        "silu": nn.silu,
-        "gelu": nn.gelu,
-        "hardswish": nn.hard_swish,
-        "mish": nn.mish,
-        "elu": lambda x: nn.elu(x, a["alpha"]),
-        "softplus": lambda x: nn.softplus(a["beta"] * x) / a["beta"],
-        "sigmoid": nn.sigmoid,
-    }[g.subject.operator.split("_")[0]]
-    # In 16 bits JAX rounds every step, which is a fault above.
-    operands = [jax.numpy.asarray(v.astype(np.float32)) for v in g.inputs.values()]
-    dy, x = operands[0], operands[-1]
-    if g.subject.operator == "sigmoid_backward":  # x is the forward's result
-        result = dy * x * (1 - x)
-    elif _gradient(g.subject):
-        (result,) = jax.vjp(forward, x)[1](dy)
-    else:
-        result = forward(x)
-    return g.rounded(result)
-
-
-def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str:
-    """The tables of docs/verify.md."""
-    kinds = Counter(result.kind for result in results)
-    total = len(results)
-    lines = [
-        f"{len({r.fault for r in results})} faults on {len({r.subject for r in results})} operators and types, {total} "
-        f"in all: {kinds['hit']} named ({100 * kinds['hit'] / total:.1f} %), {kinds['missed']} not named, "
-        f"{kinds['false']} named otherwise.",
-        "",
-        "| planted | expected | named | not named | named otherwise |",
-        "| --- | --- | ---: | ---: | --- |",
-    ]
-    for name in dict.fromkeys(r.fault for r in results):
-        mine = [r for r in results if r.fault == name]
-        count = Counter(r.kind for r in mine)
-        others = ", ".join(sorted({f"{r.named} ({r.subject})" for r in mine if r.kind == "false"}))
-        expected = ", ".join(f"`{c}`" for c in sorted(mine[0].expected))
-        lines.append(f"| {name} | {expected} | {count['hit']} of {len(mine)} | {count['missed'] or ''} | {others} |")
-    lines += [
-        "",
-        f"{len(right)} right results:",
-        "",
-        "| implementation | results | pass | fail |",
-        "| --- | ---: | ---: | --- |",
-    ]
-    for who in dict.fromkeys(r[0] for r in right):
-        mine = [r for r in right if r[0] == who]
-        failed = ", ".join(r[1] for r in mine if r[2] != "pass")
-        lines.append(f"| {who} | {len(mine)} | {len(mine) - sum(r[2] != 'pass' for r in mine)} | {failed} |")
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """Judge everything."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="replace the tables in docs/verify.md")
-    parser.add_argument("--every", type=int, default=1, help="take every n-th case")
-    parser.add_argument("--only", default="", help="faults whose name contains this")
-    arguments = parser.parse_args()
-    results = []
-    for number, (one, index) in enumerate(cases()):
-        if number % arguments.every or arguments.only not in one.name:
-            continue
-        result = judge(one, index)
-        results.append(result)
-        if result.kind != "hit":
-            print(
-                f"{result.kind}: {result.fault} on {result.subject}:",
-                f"{result.named} {result.text[:200]} [{result.verdict}]",
-                flush=True,
-            )
-    right = []
-    for who, label, judged in clean() if not arguments.only else ():
-        report = judged()
-        (output,) = report.data["cases"][0]["outputs"]
-        right.append((who, label, output["verdict"], output["causes"][0]["text"] if output["causes"] else ""))
-        if output["verdict"] != "pass":
-            print("FALSE ALARM", right[-1], flush=True)
-    text = tables(results, right)
-    print(text, f"slowest {max(r.seconds for r in results):.2f} s, in all {sum(r.seconds for r in results):.1f} s")
-    if arguments.write:
-        page = Path(__file__).parents[1] / "docs" / "verify.md"
-        old = page.read_text(encoding="utf-8")
-        page.write_text(
-            re.sub(r"(<!-- faults -->\n).*?(<!-- /faults -->)", lambda m: m[1] + text + m[2], old, flags=re.S),
-            encoding="utf-8",
-        )
-
-
-if __name__ == "__main__":
-    main()
+    of = g.subject
+    return faults.judge(one.name, of.label, one.causes, 0, of.operator, g.inputs, actual, of.attributes)
