@@ -33,6 +33,7 @@ from aclnn.kernels.cpu.simd.memory import (
     first_lanes,
     load_each_bfloat16,
     load_each_float16,
+    load_entries,
     store_rounded_bfloat16,
     stream_rounded_bfloat16,
 )
@@ -87,6 +88,8 @@ SINGLES = {
 
 _NAMES = WORDS | {
     "address": address,
+    "any_lane": any_lane,
+    "bits": bits,
     "copy": copy,
     "copy_in": copy_in,
     "copy_out": copy_out,
@@ -98,6 +101,7 @@ _NAMES = WORDS | {
     "lane": lane,
     "load_each_bfloat16": load_each_bfloat16,
     "load_each_float16": load_each_float16,
+    "load_entries": load_entries,
     "load_one_float32": load_one_float32,
     "load_one_float64": load_one_float64,
     "nan": math.nan,
@@ -182,6 +186,11 @@ class Source:
             loads = [f"load_{dtype.name}({place} + {at * dtype.itemsize})" for at in range(0, self.lanes, LANES)]
         lanes = f"side_by_side({', '.join(loads)})" if self._wide else loads[0]
         self(f"{value} = widen({lanes})" if self._double else f"{value} = {lanes}")
+
+    def look_up(self, value: str, table: str, place: str) -> None:
+        """Load the entries of a table for the 16-bit elements from an address on."""
+        entries = [f"load_entries({table}, {place} + {2 * at})" for at in range(0, self.lanes, LANES)]
+        self(f"{value} = side_by_side({', '.join(entries)})" if self._wide else f"{value} = {entries[0]}")
 
     def store(self, value: str, dtype: DataType, place: str, way: str = "store", step: str = "") -> None:
         """Store rounded lanes from an address on, which a step may keep apart."""
@@ -308,10 +317,12 @@ def loop(
     numbers: int,
     double: bool = True,
     single: int | None = None,
+    instead: Callable[[Source, Program], None] | None = None,
 ) -> Loop:
     """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types.
 
-    Of the input ``single`` there is one element for all.
+    Of the input ``single`` there is one element for all. What is written ``instead`` of the operations computes the
+    same in another way.
     """
     program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
@@ -328,10 +339,13 @@ def loop(
             source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
         source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
         with source.stretch(read, written, streams=True):
-            source.steps(program.steps)
+            if instead is None:
+                source.steps(program.steps)
+            else:
+                instead(source, program)
         with source.block("if policy:"):
             source("finish_streams()")
-    return chunked(source.function("part", **({} if double else _FLOAT32_WORDS)))
+    return chunked(source.function("part", **({} if double or instead else _FLOAT32_WORDS)))
 
 
 _FLOAT32_WORDS = {"where": vector.select, "absolute": vector.absolute, "fma": vector.fma}

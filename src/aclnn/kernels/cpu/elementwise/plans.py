@@ -6,7 +6,7 @@ import ctypes
 import math
 from array import array
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import add
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
 from aclnn.kernels.products import products as factors_of
+from aclnn.kernels.products import values
+from aclnn.kernels.sixteen_bit import all_inputs
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
@@ -93,7 +95,13 @@ class _Evaluator:
                 return
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
         key = (program.digest, len(numbers), double, single)
-        factors = None if numbers or {*read, *written} != {DataType.FLOAT} else factors_of(formula, len(inputs))
+        factors = None if numbers or not alike else factors_of(formula, len(inputs))
+        if factors is not None and dtype != DataType.FLOAT:
+            self.constants = np.concatenate([_values(value.function, dtype) for value in values(factors)])
+            instead = partial(products.by_tables, factors, dtype)
+            make = partial(general.loop, formula, read, written, 0, False, None, instead)
+            self.kernel = kernel(f"tables-{name}", key, make)
+            return
         if factors is not None:
             self.kernel = kernel(f"products-{name}", key, lambda: products.loop(formula, factors, len(inputs)))
             return
@@ -104,6 +112,16 @@ class _Evaluator:
     def constants_address(self) -> int:
         """The address of the constants, 0 for none."""
         return 0 if self.constants is None else int(self.constants.ctypes.data)
+
+
+@lru_cache(maxsize=64)
+def _values(function: Formula, dtype: DataType) -> Any:
+    """A function's values at all 16-bit x in float32; NaN of infinite x, and for those of which it lacks digits."""
+    patterns, found = np.arange(65536, dtype=np.uint16), np.empty(65536)
+    x, y = (Layout(kind, (65536,), (1,)) for kind in (dtype, DataType.DOUBLE))
+    plan(function, (x,), (y,)).run([patterns.ctypes.data], [found.ctypes.data], 0)
+    found[(found != 0.0) & (np.abs(found) < 2.0**-126) | ~np.isfinite(all_inputs(dtype))] = np.nan
+    return found.astype(np.float32)
 
 
 def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:

@@ -1,4 +1,7 @@
-"""Products of float32 operands and of fitted functions: in tiles, with outliers evaluated in float64, side by side."""
+"""Products of operands and of fitted functions.
+
+Of float32: in tiles, with outliers evaluated in float64, side by side. Of 16 bits: in float32, by tables.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from aclnn.kernels.cpu.elementwise.general import LINE, Elements, Source, on_flo
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.doubles import narrow
 from aclnn.kernels.cpu.simd.memory import copy, count_lanes, load_float32, store_places, stream_float32
-from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, bits, fma
+from aclnn.kernels.cpu.simd.vector import LANES, absolute, fma
 from aclnn.kernels.cpu.strided import BUFFER, TILE
 from aclnn.kernels.cpu.structs import address, pointer_to
 from aclnn.kernels.cpu.threads import Loop, chunked
-from aclnn.kernels.products import Product, lines, values
+from aclnn.kernels.products import Product, Value, lines, values
+from aclnn.kernels.trace import Program
 
 _FLOAT = DataType.FLOAT
 _SIZE = _FLOAT.itemsize
@@ -37,8 +41,6 @@ def _write(out: Any, tile: Any, nbytes: int, policy: int) -> None:
 
 _NAMES = {
     "absolute": absolute,
-    "any_lane": any_lane,
-    "bits": bits,
     "count_lanes": count_lanes,
     "fma": fma,
     "narrow": narrow,
@@ -73,6 +75,39 @@ def loop(formula: Formula, products: Sequence[Product], inputs: int) -> Loop:
             source("finish_streams()")
     functions = {value.function.__name__: in_two(value.function) for value in values(products)}
     return chunked(source.function("part", formula=on_float64(formula, inputs), **_NAMES, **functions))
+
+
+TABLE_BYTES = 4 << 16
+_NEAR = 4
+"""A product of three factors is less than four units of float32's last place off."""
+_ROUNDINGS = {DataType.FLOAT16: (13, 127 - 14), DataType.BF16: (16, 127 - 125)}
+"""How many digits of float32 a 16-bit type lacks, and the exponent, as float32 has it, above which it lacks no more."""
+
+
+def by_tables(products: Sequence[Product], dtype: DataType, source: Source, program: Program) -> None:
+    """Write what computes results by their factors, 16-bit operands and the values of functions in tables, one by one.
+
+    Numbers that lie near the middle between two of the data type, that are small or infinite are evaluated instead.
+    """
+    lost, least = _ROUNDINGS[dtype]
+    for number, value in enumerate(values(products)):
+        table = f"operands.constants + {number * TABLE_BYTES}"
+        source.look_up(value.variable, table, f"part{value.operand[1:]} + i * {dtype.itemsize}")
+    outside = []
+    for k, (product, result) in enumerate(zip(products, program.results, strict=True)):
+        factors = (factor.variable if isinstance(factor, Value) else factor for factor in product)
+        source(f"{result} = {' * '.join(factors)}", f"size = bits(absolute({result}))")
+        source(f"near = ((size + {_NEAR - (1 << lost - 1)}) & {(1 << lost) - 1}) - {2 * _NEAR + 1}")
+        source(f"outside{k} = near | ((size - {least << 23}) & (0 - size)) | ({(255 << 23) - 1} - size)")
+        outside.append(f"outside{k}")
+
+    def in_float64(name: str) -> str:
+        return f"wide_{name}" if name[0] in "xt" else name
+
+    with source.block(f"if any_lane(({' | '.join(outside)}) < 0):"):
+        source(*(f"wide_x{k} = widen(x{k})" for k in range(program.arity)))
+        source.steps(program.steps, in_float64)
+        source(*(f"{result} = rounded_{dtype.name}({in_float64(result)})" for result in program.results))
 
 
 def _evaluate(source: Source, products: Sequence[Product], inputs: int) -> None:
