@@ -106,6 +106,7 @@ def cases() -> list[Fault]:
         ),
         Fault("the first half of the rows in dw", layer, 1, "missing-rows", _inputs(_halved, "grad_out"), "of 64 rows"),
         Fault("the first half of the rows in dw", root, 1, "missing-rows", _inputs(_halved, "grad_out"), "of 256 rows"),
+        Fault("half of the batch in dw", batch, 1, "missing-rows", _inputs(_halved, "grad_out"), "256 to 511"),
         Fault("db in place of dw", layer, 1, "wrong-operation", lambda norm, _: norm.run()[2]),
         Fault("db a mean", layer, 2, "wrong-operation", lambda norm, k: norm.run()[k] / np.float32(64)),
     ]

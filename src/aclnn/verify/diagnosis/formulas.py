@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,23 @@ def _left_out(source: Source) -> Iterator[Hypothesis]:
         yield changed(text, *((step.result, step.operands[0]) for step in means))
 
 
+def _of_parts(source: Source) -> Iterator[Hypothesis]:
+    """What there is one of for each row, computed without a part of the row's elements."""
+    columns = source.whole.read
+    parts = [
+        (f"elements {begin} to {end - 1} of each row are left out", slice(begin, end))
+        for count in (2, 4, 8)
+        for begin, end in pairwise(np.linspace(0, columns, count + 1).astype(int).tolist())
+    ]
+    every = [(f"every second element of each row, from {k} on, is left out", slice(k, None, 2)) for k in range(2)]
+    for text, part in (*parts, *every) if columns >= 8 else ():
+        yield Hypothesis(
+            "missing-rows",
+            text,
+            _of_function(lambda f, x, part=part: f.at_points([np.delete(one, part, axis=1) for one in x])),
+        )
+
+
 def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
     """Faults of a formula's output, the plainest first.
 
@@ -191,6 +208,7 @@ def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterato
         return
     yield from _otherwise_called(source)
     yield from _left_out(source)
+    yield from _of_parts(source)
     yield from _operands(source)
     yield from _cut(source)
     yield from _fitted(source, searched, struck)
