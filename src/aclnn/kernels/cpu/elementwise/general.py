@@ -338,7 +338,8 @@ def loop(
         for k in range(numbers):
             source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
         source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
-        with source.stretch(read, written, streams=True):
+        # Lines that are written in parts between look-ups in tables go to memory in parts (docs/tuning.md).
+        with source.stretch(read, written, streams=instead is None or source.lanes > LANES):
             if instead is None:
                 source.steps(program.steps)
             else:
