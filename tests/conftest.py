@@ -31,5 +31,25 @@ _FIRST = ("test_torch_npu.py", "test_operators.py", "test_triton_kernels.py", "t
 """Files that take a minute or more: one process would end with them while the other waits."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+_SAMPLE = 24
+"""Parameter sets of a test that ``--sample`` runs."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--sample", action="store_true", help=f"leave out slow tests, and parameter sets of those with over {_SAMPLE}"
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
+    if not config.getoption("sample"):
+        return
+    of_tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            of_tests.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept = {item for found in of_tests.values() for item in found[:: -(-len(found) // _SAMPLE)]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]

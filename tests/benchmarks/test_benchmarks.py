@@ -16,6 +16,8 @@ from benchmarks import figures
 from benchmarks.costs import ROOT
 from benchmarks.run import Result, revision
 
+pytestmark = pytest.mark.slow
+
 
 def git(folder: Path, *arguments: str) -> None:
     who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")

@@ -16,6 +16,8 @@ from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators import OPERATORS
 
+pytestmark = pytest.mark.slow
+
 WARM = """
 from dataclasses import replace
 from aclnn.cli import app, warm

@@ -130,6 +130,7 @@ def test_rows_stand_in_the_declared_order(case: Case) -> None:
     assert codes == {check.name: check.code for check in case.operator.checks}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "earlier"), ROWS)
 def test_the_earlier_of_two_broken_rows_decides(case: Case, earlier: Refusal) -> None:
     for later in case.refusals[case.refusals.index(earlier) + 1 :]:

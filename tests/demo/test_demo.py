@@ -21,6 +21,8 @@ from aclnn.demo.program import Program
 from aclnn.demo.worked_examples import WORKED_EXAMPLES, WorkedExample
 from aclnn.operators import BY_NAME
 
+pytestmark = pytest.mark.slow
+
 BACKWARD = {"fast_gelu_backward", "silu_backward", "gelu_backward_v2", "hardswish_backward", "layer_norm_backward"}
 
 

@@ -199,6 +199,7 @@ def test_an_output_that_was_writable_before_is_judged_again() -> None:
     silu_of(DY, X, out=out)
 
 
+@pytest.mark.slow
 def test_many_threads_make_calls_of_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was judged is shared, and now and then forgotten."""
     monkeypatch.setattr(BoundedCache, "limit", 5)

@@ -16,6 +16,8 @@ from aclnn.kernels.cpu import cache
 from aclnn.support import trust
 from aclnn.toolkit import tree
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

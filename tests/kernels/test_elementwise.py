@@ -250,6 +250,7 @@ def test_long_rows_give_the_same_bits_and_touch_nothing_else(
     np.testing.assert_array_equal(bits(x), bits(want))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", SLOPES)
 @pytest.mark.parametrize("far", [0.002, 0.02, 0.1, 0.9, 1.0])
 def test_tails_give_the_same_bits_among_any_neighbours(formula: Any, far: float) -> None:

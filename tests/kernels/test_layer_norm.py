@@ -675,6 +675,7 @@ def digest(masks: Sequence[tuple[bool, ...]], dtypes: Sequence[str]) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 @EVERY_OTHER_SET
 @pytest.mark.parametrize(
     ("masks", "dtypes"),

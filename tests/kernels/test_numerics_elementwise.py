@@ -17,6 +17,8 @@ from benchmarks.candidates import ours
 from benchmarks.exhaustive import HERE, Tally, bits_of, inputs_of, score
 from benchmarks.references import EVERY, FORMULAS, FORWARDS, Array, reference
 
+pytestmark = pytest.mark.slow
+
 WORST = {
     "silu": 0.899,
     "fast_gelu": 0.949,

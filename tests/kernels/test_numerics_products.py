@@ -15,6 +15,8 @@ from benchmarks.candidates import ours
 from benchmarks.products import Pairs, Tally, pairs, score
 from benchmarks.references import FORMULAS, Array, reference
 
+pytestmark = pytest.mark.slow
+
 FAMILY = pytest.mark.parametrize("name", FORMULAS)
 FORMAT = pytest.mark.parametrize("target", FORMATS.values(), ids=FORMATS)
 WORST = {"float32": 2.0, "float16": 0.51, "bfloat16": 0.51}

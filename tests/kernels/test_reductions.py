@@ -238,6 +238,7 @@ def digest(*names: str) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 def test_bits_are_those_of_every_processor() -> None:
     before = threads.shared().threads
     try:
@@ -248,6 +249,7 @@ def test_bits_are_those_of_every_processor() -> None:
         threads.set_threads(before)
 
 
+@pytest.mark.slow
 @EVERY_OTHER_SET
 def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, *FORMS) == digest(*FORMS)

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 or newer is not installed")
 
 from benchmarks import gpu, gpu_checks, gpu_machine, gpu_speed  # noqa: E402

@@ -18,6 +18,8 @@ from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.simd import memory, tables, vector
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, python
 
+pytestmark = pytest.mark.slow
+
 EVERYWHERE = "edd6540ad9e8b5178d1bf7f23c63832632ed85bd9048af70e97d5a5beccd728a"
 """Of the float32 gradients and forwards, whose coefficients are constants: x86-64 and AArch64 (emulated) agree on it.
 

@@ -93,6 +93,7 @@ def test_a_tiny_slope_times_a_huge_gradient(case: Case, curve: Curve) -> None:
         assert error[worst] <= 2, (dy, x[worst])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), CURVES)
 def test_every_16_bit_slope_is_correctly_rounded(case: Case, curve: Curve, dtype: D) -> None:
@@ -205,6 +206,7 @@ def test_the_value_in_float32(case: Case, curve: Curve) -> None:
     assert error[worst] <= 1.1, (x[worst], result[worst])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "curve", "dtype"),
     [

@@ -224,6 +224,7 @@ def digest(dtypes: Sequence[str]) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 @EVERY_OTHER_SET
 @pytest.mark.parametrize("dtypes", [["float32"], pytest.param(["float16", "bfloat16"], marks=pytest.mark.long)])
 def test_every_instruction_set_gives_the_same_bits(dtypes: list[str], elsewhere: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ import aclnn
 from aclnn.toolkit import libraries, trampolines
 from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
-pytestmark = [needs_toolkit, pytest.mark.toolkit]
+pytestmark = [needs_toolkit, pytest.mark.toolkit, pytest.mark.slow]
 LIBRARIES = ("libascendcl.so", "libnnopbase.so", "libopapi.so", "libruntime.so")
 
 

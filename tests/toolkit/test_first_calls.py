@@ -20,6 +20,8 @@ from aclnn.runtime.events import Event
 from aclnn.runtime.streams import Record, Stream
 from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
+pytestmark = pytest.mark.slow
+
 
 def meet(*calls: Callable[[], Any]) -> list[Any]:
     """The results of calls that begin at the same time, each in a thread of its own."""

@@ -52,6 +52,7 @@ def test_the_documents_programs_print_the_worked_values(compiled: Compile, name:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_workspace_that_is_asked_for_is_taken(compiled: Compile, name: str) -> None:
     done = run(compiled(sample(name), "-w"), env={"ACLNN_TEST_WORKSPACE_BYTES": "4096"})
@@ -63,6 +64,7 @@ def test_the_example_prints_what_readme_shows(compiled: Compile) -> None:
     assert run(compiled(EXAMPLE)).stdout == shown[: shown.index("```")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["elementwise", "norms"])
 def test_every_operator_in_every_layout(compiled: Compile, part: str) -> None:
     done = run(compiled("operators.cpp"), part, timeout_s=600)
@@ -78,6 +80,7 @@ def test_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["flush", pytest.param("toward zero", marks=pytest.mark.long), "trap"])
 def test_the_programs_floating_point_mode_changes_no_result(compiled: Compile, tmp_path: Path, mode: str) -> None:
     # A cache of its own: what is computed while kernels are compiled must not depend on the mode either.
@@ -85,10 +88,12 @@ def test_the_programs_floating_point_mode_changes_no_result(compiled: Compile, t
     assert done.stdout == run(compiled("modes.c"), "default").stdout
 
 
+@pytest.mark.slow
 def test_eight_threads_with_ten_thousand_operators_each(compiled: Compile) -> None:
     assert run(compiled("threads.cpp"), 10_000, timeout_s=300).stdout == "80000 operators\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["compute", "threads", "exit"])
 def test_under_address_and_undefined_behaviour_sanitizers(compiled: Compile, way: str) -> None:
     host = compiled("host.c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -107,6 +112,7 @@ def under_valgrind(root: Path, program: Path, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_calls_under_valgrind(toolkit_root: Path, compiled: Compile) -> None:
     assert under_valgrind(toolkit_root, compiled("host.c"), "statuses").endswith("statuses: 0\n")
 

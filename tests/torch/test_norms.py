@@ -42,6 +42,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend950DT_9571"])
 @pytest.mark.parametrize(("module", "shape"), MODULES, ids=str)
 def test_a_patched_module_trains_as_pytorchs_does(module: Any, shape: tuple[int, ...], soc: str) -> None:

@@ -145,6 +145,7 @@ WITHOUT_GRADIENT = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONAL)
 def test_opcheck(name: str) -> None:
     # With gradients opcheck also compares them with those under AOTAutograd, with static and dynamic shapes.
@@ -621,6 +622,7 @@ def test_compiles_with_numbers_of_rows_that_depend_on_data() -> None:
         torch.testing.assert_close(mine, other)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler, g++, on the CPU")
 def test_inductor_compiles_every_operator(tmp_path: Path) -> None:
     """Every operator, each by its shortest call, forward and backward, in one graph with ``out=`` and in-place ones.

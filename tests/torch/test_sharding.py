@@ -13,6 +13,7 @@ import pytest
 torch: Any = pytest.importorskip("torch", minversion="2.8", reason="PyTorch 2.8 or newer is not installed")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch is built without torch.distributed")
 @pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_sharded_equals_whole(world: int, tmp_path: Path) -> None:

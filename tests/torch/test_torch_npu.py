@@ -1,6 +1,6 @@
 """``aclnn torch-npu``, and torch_npu's wheel itself where a Python has it.
 
-That is in a virtual environment of its own, which ``make test`` makes (npu/environment.py), or TORCH_NPU_PYTHON names:
+That is in a virtual environment of its own, which ``make test-all`` makes (npu/environment.py), or TORCH_NPU_PYTHON names:
 with torch_npu installed a plain ``import torch`` needs the toolkit's environment.
 """
 
@@ -22,6 +22,8 @@ from aclnn.toolkit import task_queue, tree
 from aclnn.toolkit import torch_npu as checks
 from aclnn.toolkit.compiler import ToolkitError
 from tests.helpers.toolkit_support import RUN_SECONDS, needs_toolkit
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parents[1]
 PYTHON = os.environ.get("TORCH_NPU_PYTHON") or str(Path(sys.prefix) / "torch-npu" / "bin" / "python")

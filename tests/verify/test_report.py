@@ -473,6 +473,7 @@ def hard_inputs(dtype):
                 yield {"grad_output": dy.astype(kind(dtype)), "self": x.astype(kind(dtype))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "given", "dtype"),
     [
