@@ -133,10 +133,8 @@ class _Rows:
         rows, columns = math.prod(whole.shape[:kept]), math.prod(whole.shape[kept:])
         if rows and columns:
             if _constant(whole, range(kept, len(shape))):
-                return cls(
-                    np.broadcast_to(whole[(slice(None),) * kept + (0,) * len(dims)].reshape(rows, 1), (rows, columns)),
-                    1,
-                )
+                first = whole[(slice(None),) * kept + (0,) * len(dims)]
+                return cls(np.broadcast_to(first.reshape(rows, 1), (rows, columns)), 1)
             if _constant(whole, range(kept)):
                 return cls(np.broadcast_to(whole[(0,) * kept].reshape(1, columns), (rows, columns)), 1)
             if whole.flags.c_contiguous:
