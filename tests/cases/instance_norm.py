@@ -40,7 +40,7 @@ _STATISTICS = ("mean", "variance")
 _TENSORS = ("x", "gamma", "beta", "y", *_STATISTICS)
 _NAMES = (*_TENSORS, "dataFormat")
 _FULL = " (unless a tensor is empty)"
-_RANK, _FLAT = "number of dimensions 4: x", "number of dimensions 1: gamma, beta"
+_RANK, _FLAT = "4 dimensions: x", "1 dimension: gamma, beta"
 _LIKE_X, _LIKE_MEAN = f"same shape as x: y{_FULL}", f"shape is a number for each channel: mean, variance{_FULL}"
 _WRONG_FORMAT = "allowed value: dataFormat"
 

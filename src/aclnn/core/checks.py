@@ -239,11 +239,11 @@ def size_is(what: str, size: Callable[[Call], int], *names: str) -> Check:
 
 def dims_between(least: int, most: int, *names: str) -> Check:
     """Require a number of dimensions."""
-    limits = f"{least} to {most} dimensions"
+    limits = f"{least} to {most} dimensions" if least < most else f"{least} dimension{'s' if least != 1 else ''}"
 
     def complain(call: Call, name: str) -> str | None:
-        rank = len(call[name].shape)
-        return None if least <= rank <= most else f"expected {limits}, got {rank}"
+        shape = call[name].shape
+        return None if least <= len(shape) <= most else f"expected {limits}, got {len(shape)}: {extents(shape)}"
 
     return each(limits, names, complain)
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from aclnn.core.checks import (
     KERNEL_OF_THE_PRODUCT,
     WITHOUT_BFLOAT16,
+    dims_between,
     dtype_in,
-    each,
     limited_dims,
     one_of,
     present,
@@ -20,7 +20,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, View
+from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shape, View
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.execution import arrays
@@ -40,14 +40,6 @@ def instance_normalized(x: Real, w: Real, b: Real, eps: float) -> tuple[Real, Re
 
 def _channels_last(call: Call) -> bool:
     return bool(call["dataFormat"] == "NHWC")
-
-
-def _exactly(rank: int, *names: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
-        got = len(call[name].shape)
-        return None if got == rank else f"expected {rank} dimension{'s' * (rank > 1)}, got {got}"
-
-    return each(f"number of dimensions {rank}", names, complain)
 
 
 def _channels(call: Call) -> Shape:
@@ -105,8 +97,8 @@ INSTANCE_NORM = Operator(
         *(same_dtype(name, "x") for name in _TENSORS[1:]),
         limited_dims("x"),
         *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),
-        _exactly(4, "x"),
-        _exactly(1, "gamma", "beta"),
+        dims_between(4, 4, "x"),
+        dims_between(1, 1, "gamma", "beta"),
         shape_is("[C]", _channels, "gamma"),
         # The vendor finds these only at its kernel, if at all; an empty tensor ends the call before.
         *unless_empty(

@@ -101,7 +101,7 @@ INDICES: Mapping[tuple[str, str], int] = {
 
 BREAKS: Mapping[str, Breaking] = {
     "2 dimensions": lambda o, name: Break(shape((1, 2, 3), name), "2 dimensions"),
-    "one dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
+    "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
     "as indices, for sums": lambda o, name: Break(shape((5,), name), "[6]"),
     "shape is a row of weight for each bag": lambda o, name: Break(shape((4, 4), name), "a row of weight"),
     "same data type as out": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),

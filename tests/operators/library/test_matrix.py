@@ -99,7 +99,7 @@ BREAKS: Mapping[str, Breaking] = {
     "as many rows as batch1 has columns": lambda o, name: Break(shape((5, 5, 4), name), "3 rows"),
     "as many matrices as batch1": lambda o, name: Break(shape((4, 3, 4), name), "5 matrices"),
     "broadcasts to the products": lambda o, name: Break(shape((3, 4), name), "[5, 2, 4]"),
-    "1 dimensions": lambda o, name: Break(shape((2, 2), name), "1 dimensions"),
+    "1 dimension": lambda o, name: Break(shape((2, 2), name), "1 dimension"),
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
     "as many rows as mat1 has columns": lambda o, name: Break(shape((5, 4), name), "3 rows"),
     "shape of the product": lambda o, name: Break(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, limited_dims, present, rule, where_supported
+from aclnn.core.checks import dims_between, dtype_in, extents, limited_dims, present, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
@@ -22,11 +22,6 @@ from aclnn.operators.library.common import (
 )
 
 _COUNTED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
-
-
-def _vector(call: Call) -> str | None:
-    shape = call["self"].shape
-    return None if len(shape) == 1 else f"self: expected 1 dimension, got {len(shape)}: {extents(shape)}"
 
 
 def _weights(call: Call) -> str | None:
@@ -92,7 +87,7 @@ OPERATORS = (
             present("self", "out"),
             dtype_in(lambda product: set(INTEGERS), "self"),
             dtype_in(lambda product: {D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
-            rule("1 dimension: self", _vector),
+            dims_between(1, 1, "self"),
             rule("as self: weights", _weights),
             rule("at least minlength: out", _length),
         ),
@@ -139,14 +134,7 @@ OPERATORS = (
         (
             present("self", "out"),
             dtype_in(where_supported(NUMBERS), "self", "out"),
-            rule(
-                "2 dimensions: self",
-                lambda call: (
-                    None
-                    if len(call["self"].shape) == 2
-                    else f"self: expected 2 dimensions, got {extents(call['self'].shape)}"
-                ),
-            ),
+            dims_between(2, 2, "self"),
             rule(
                 "a number: out",
                 lambda call: (

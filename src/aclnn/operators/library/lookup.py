@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    dims_between,
     dtype_in,
     extents,
     floating,
@@ -135,11 +136,6 @@ def _whole(product: Product) -> frozenset[D]:
     return frozenset({D.INT32, D.INT64})
 
 
-def _vectors(call: Call) -> str | None:
-    name = next((name for name in ("indices", "offsets") if len(call[name].shape) != 1), None)
-    return None if name is None else f"{name}: expected 1 dimension, got {extents(call[name].shape)}"
-
-
 def _factors(call: Call) -> str | None:
     given, shape = call["perSampleWeights"], call["indices"].shape
     if given is None or (given.shape == shape and given.dtype == call["weight"].dtype and call["mode"] == 0):
@@ -182,11 +178,6 @@ def _bag_work(call: Call) -> Library | None:
 
     given = ("perSampleWeights",) if call["perSampleWeights"] is not None else ()
     return Library(gather, ("weight", "indices", "offsets", *given), written)
-
-
-def _table(call: Call) -> str | None:
-    shape = call["selfRef"].shape
-    return None if len(shape) == 2 else f"selfRef: expected 2 dimensions, got {len(shape)}: {extents(shape)}"
 
 
 def _renorm(table: Any, indices: Any, longest: float, order: float) -> Any:
@@ -301,7 +292,7 @@ OPERATORS = (
             dtype_in(_whole, "indices", "offsets", "offset2bag", "bagSize", "maxIndices"),
             same_dtype("output", "weight"),
             one_of("mode", 0, 1, 2),
-            rule("one dimension: indices, offsets", _vectors),
+            dims_between(1, 1, "indices", "offsets"),
             rule("as indices, for sums: perSampleWeights", _factors),
             shape_is("a row of weight for each bag", _bags, "output"),
         ),
@@ -322,7 +313,7 @@ OPERATORS = (
             present("selfRef", "indices"),
             dtype_in(floating, "selfRef"),
             dtype_in(_whole, "indices"),
-            rule("2 dimensions: selfRef", _table),
+            dims_between(2, 2, "selfRef"),
             limited_dims("indices"),
         ),
         _renorm,

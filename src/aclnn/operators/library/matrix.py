@@ -13,6 +13,7 @@ import numpy as np
 from aclnn.core.checks import (
     axis,
     broadcast_shape,
+    dims_between,
     dtype_in,
     extents,
     floating,
@@ -64,17 +65,6 @@ def _keeps_dtype(first: str) -> Check:
 
 def _types(first: str, second: str, *more: str) -> tuple[Check, ...]:
     return dtype_in(floating, *more, first, second, "out"), _cube(first, second), _keeps_dtype(first)
-
-
-def _rank(rank: int, *names: str) -> Check:
-    def complain(call: Call) -> str | None:
-        for name in names:
-            shape = call[name].shape
-            if len(shape) != rank:
-                return f"{name}: expected {rank} dimensions, got {len(shape)}: {extents(shape)}"
-        return None
-
-    return rule(f"{rank} dimensions: {', '.join(names)}", complain)
 
 
 def _padded(first: Shape, second: Shape) -> tuple[Shape, Shape]:
@@ -220,7 +210,7 @@ OPERATORS = (
         "mm",
         "Multiply two matrices.",
         "mm",
-        _both(_rank(2, "mat2", "self"), _inner("self", "mat2"), _rank(2, "out")),
+        _both(dims_between(2, 2, "mat2", "self"), _inner("self", "mat2"), dims_between(2, 2, "out")),
     ),
     _of_two(
         "matmul",
@@ -238,7 +228,7 @@ OPERATORS = (
         "Multiply two batches of matrices.",
         "batch_matmul",
         _both(
-            _rank(3, "self", "mat2"),
+            dims_between(3, 3, "self", "mat2"),
             _inner("self", "mat2"),
             rule("as many matrices as self: mat2", _batch),
             public_format("self", "out"),
@@ -260,7 +250,7 @@ OPERATORS = (
         (
             present("self", "mat1", "mat2", "beta", "alpha", "out"),
             dtype_in(floating, "self", "mat1", "mat2", "out"),
-            _rank(2, "mat1", "mat2"),
+            dims_between(2, 2, "mat1", "mat2"),
             _inner("mat1", "mat2"),
             rule("broadcasts to the product: self", _broadcasts_to_out),
             _shape_of_product("mat1", "mat2"),
@@ -291,7 +281,7 @@ OPERATORS = (
         (
             present("self", "batch1", "batch2", "beta", "alpha", "out"),
             dtype_in(floating, "self", "batch1", "batch2", "out"),
-            _rank(3, "batch1", "batch2"),
+            dims_between(3, 3, "batch1", "batch2"),
             _inner("batch1", "batch2"),
             rule("as many matrices as batch1: batch2", _batches_alike),
             rule("broadcasts to the products: self", _broadcasts_to_batches),
@@ -314,8 +304,8 @@ OPERATORS = (
         (
             present("self", "vec", "out"),
             *_types("self", "vec"),
-            _rank(2, "self"),
-            _rank(1, "vec"),
+            dims_between(2, 2, "self"),
+            dims_between(1, 1, "vec"),
             _inner("self", "vec"),
             _shape_of_product("self", "vec"),
         ),
@@ -342,8 +332,8 @@ OPERATORS = (
         (
             present("self", "mat", "vec", "alpha", "beta", "out"),
             dtype_in(floating, "self", "mat", "vec", "out"),
-            _rank(2, "mat"),
-            _rank(1, "vec"),
+            dims_between(2, 2, "mat"),
+            dims_between(1, 1, "vec"),
             _inner("mat", "vec"),
             _shape_of_product("mat", "vec"),
             rule("broadcasts to out: self", _fits_out),
@@ -369,7 +359,7 @@ OPERATORS = (
         (
             present("self", "vec1", "vec2", "beta", "alpha", "out"),
             dtype_in(floating, "self", "vec1", "vec2", "out"),
-            _rank(1, "vec1", "vec2"),
+            dims_between(1, 1, "vec1", "vec2"),
             shape_is("a row for each of vec1", lambda call: (call["vec1"].size, call["vec2"].size), "out"),
             rule("broadcasts to out: self", _fits_out),
         ),
@@ -388,9 +378,9 @@ OPERATORS = (
         (
             present("self", "tensor", "out"),
             dtype_in(floating, "self", "tensor", "out"),
-            _rank(1, "self", "tensor"),
+            dims_between(1, 1, "self", "tensor"),
             same_shape("tensor", "self"),
-            _rank(0, "out"),
+            dims_between(0, 0, "out"),
         ),
         lambda self, tensor: np.dot(self.astype(np.float64), tensor.astype(np.float64)),
         header="dot",

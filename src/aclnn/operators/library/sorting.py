@@ -9,6 +9,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     axis,
+    dims_between,
     dtype_in,
     extents,
     limited_dims,
@@ -189,7 +190,7 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
             rule("by outInt32: out", _places_type),
             limited_dims(_SEQUENCE),
             *(
-                (rule(f"1 dimension: {_SEQUENCE}", _vector), size_is("one", lambda call: 1, "out"))
+                (dims_between(1, 1, _SEQUENCE), size_is("one", lambda call: 1, "out"))
                 if is_scalar
                 else (rule(f"rows of self: {_SEQUENCE}", _rows), same_shape("out", "self"))
             ),
@@ -198,11 +199,6 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
         work=work,
         in_header_of=name,
     )
-
-
-def _vector(call: Call) -> str | None:
-    shape = call[_SEQUENCE].shape
-    return None if len(shape) == 1 else f"{_SEQUENCE}: expected 1 dimension, got {len(shape)}: {extents(shape)}"
 
 
 _COUNTED = (*REAL, *UNSIGNED)
