@@ -1,7 +1,7 @@
 """``aclnn torch-npu``, and torch_npu's wheel itself where a Python has it.
 
-That is in a virtual environment of its own, which ``make test-all`` makes (npu/environment.py), or TORCH_NPU_PYTHON names:
-with torch_npu installed a plain ``import torch`` needs the toolkit's environment.
+That is in a virtual environment of its own, which ``make test-all`` makes (npu/environment.py), or TORCH_NPU_PYTHON
+names: with torch_npu installed a plain ``import torch`` needs the toolkit's environment.
 """
 
 from __future__ import annotations
