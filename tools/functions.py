@@ -29,7 +29,8 @@ _CANCELLED = 2.0**-18
 def _functions() -> dict[str, Fitted]:
     names = (f"{operators.__name__}.{found.name}" for found in pkgutil.iter_modules(operators.__path__))
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
-    return {value.__name__: value for value in values if isinstance(value, Fitted) and value.mirrored is None}
+    fitted = [value for value in values if isinstance(value, Fitted) and value.mirrored is None]
+    return {function.__name__: function for function in fitted if function.function.__code__.co_argcount == 1}
 
 
 def fitted_function(name: str) -> Fitted:

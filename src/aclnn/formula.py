@@ -202,25 +202,24 @@ Symmetry = Literal["1-f", "x+f", "odd", "even", "neither", "x*neither"]
 
 
 class Fitted:
-    """A function of one variable of which ``aclnn.kernels.fitted`` has versions in float32.
+    """A function that kernels know how to compute in float32.
 
-    Kernels use those in their range and evaluate the function in float64 elsewhere.
+    Of one variable: ``aclnn.kernels.fitted`` has versions, used in their range; elsewhere it is evaluated in float64.
+    Of elements and what their row has: a formula over rows of such functions may be computed in float32.
     """
 
     __name__: str
 
-    def __init__(self, function: Callable[[Any], Any], symmetry: Symmetry | None, mirrored: Fitted | None) -> None:
+    def __init__(self, function: Callable[..., Any], symmetry: Symmetry | None, mirrored: Fitted | None) -> None:
         self.function, self.symmetry, self.mirrored = function, symmetry, mirrored
         update_wrapper(self, function)
 
-    def __call__(self, x: Real) -> Real:
+    def __call__(self, x: Real, *others: Real) -> Real:
         """Evaluate the function."""
-        return x.fitted(self) if hasattr(x, "fitted") else self.function(x)
+        return x.fitted(self, *others) if hasattr(x, "fitted") else self.function(x, *others)
 
 
-def fitted(
-    symmetry: Symmetry | None = None, mirrored: Fitted | None = None
-) -> Callable[[Callable[[Any], Any]], Fitted]:
+def fitted(symmetry: Symmetry | None = None, mirrored: Fitted | None = None) -> Callable[[Callable[..., Any]], Fitted]:
     """Ask for fitted versions of the function decorated.
 
     Args:

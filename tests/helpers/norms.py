@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.core.dtypes import DataType as D
 from tests.helpers.exact import ulp_of
 
 Array = np.ndarray[Any, Any]
@@ -64,14 +65,20 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
         return terms.sum(dims, keepdims=True), abs(terms).sum(dims, keepdims=True)
 
 
-def rounded(found: Mapping[str, tuple[Array, Any]], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """What is expected of each output: exact values, and one rounding with what float64 loses of its terms."""
+def rounded(
+    found: Mapping[str, tuple[Array, Any]], outputs: Mapping[str, Any], more: Mapping[D, float] | None = None
+) -> dict[str, Expected]:
+    """What is expected of each output: exact values, and one rounding with what float64 loses of its terms.
+
+    By data type there may be more units of the last place than the half of that rounding.
+    """
     result = {}
     for name, output in outputs.items():
         exact, size = (np.asarray(value, np.float64) for value in found[name])
         exact, size = np.broadcast_to(exact, exact.shape), np.broadcast_to(size, exact.shape)
         exact, size = exact.reshape(output.shape), size.reshape(output.shape)
-        result[name] = exact, np.nan_to_num(size) * _LOSS + 0.5001 * ulp_of(exact, output.dtype)
+        units = 0.5001 + (more or {}).get(output.dtype, 0.0)
+        result[name] = exact, np.nan_to_num(size) * _LOSS + units * ulp_of(exact, output.dtype)
     return result
 
 

@@ -52,12 +52,13 @@ class _Value:
         step = Step(f"t{len(self.steps)}", template, names)
         return _Value(self.steps.setdefault(template.format(*names), step).result, self.steps, self.functions)
 
-    def fitted(self, function: Fitted) -> _Value:
+    def fitted(self, function: Fitted, *others: Any) -> _Value:
         """Record a function's operations, or where functions are wanted, the function."""
         if self.functions is None:
-            return cast(_Value, function.function(self))
-        self.functions[template := f"{function.__name__}({{}})"] = function
-        return self.then(template, self)
+            return cast(_Value, function.function(self, *others))
+        operands = self, *others
+        self.functions[template := f"{function.__name__}({', '.join(['{}'] * len(operands))})"] = function
+        return self.then(template, *operands)
 
     def row_mean(self) -> _Value:
         """Divide the sum of a row's elements by their number."""

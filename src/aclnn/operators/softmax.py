@@ -27,34 +27,73 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import is_integer
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.execution import arrays
-from aclnn.formula import Real, exp, log1p, row_max, row_sum, where
+from aclnn.formula import Real, exp, fitted, log1p, row_max, row_sum, where
 from aclnn.typing import Array, ArrayLike
+
+
+@fitted()
+def power(x: Real, top: Real) -> Real:
+    """e^x over e^top, top the largest x."""
+    return exp(x - top)
+
+
+@fitted()
+def share(power: Real, inverse: Real) -> Real:
+    """A power times the inverse of their sum."""
+    return power * inverse
 
 
 def softmax_forward(x: Real) -> Real:
     """e^x over its sum, without overflow."""
-    powers = exp(x - row_max(x))
-    return powers * (1.0 / row_sum(powers))
+    powers = power(x, row_max(x))
+    return share(powers, 1.0 / row_sum(powers))
+
+
+@fitted()
+def less_share(dy: Real, y: Real, total: Real) -> Real:
+    """dy·y less y's share of the total."""
+    return dy * y - y * total
 
 
 def softmax_gradient(dy: Real, y: Real) -> Real:
     """dy·y - y·Σ dy·y."""
-    product = dy * y
-    return product - y * row_sum(product)
+    return less_share(dy, y, row_sum(dy * y))
+
+
+@fitted()
+def beneath(x: Real, top: Real) -> Real:
+    """e^x over e^top, 0 at the top, NaN beside an infinity."""
+    shifted = x - top
+    return where(x < top, exp(shifted), shifted)
+
+
+@fitted()
+def at_top(x: Real, top: Real) -> Real:
+    """1 at the top, else 0."""
+    return where(x < top, 0.0, 1.0)
+
+
+@fitted()
+def below(x: Real, top: Real, logarithm: Real) -> Real:
+    """How far x is below the top and the logarithm."""
+    return (x - top) - logarithm
 
 
 def log_softmax_forward(x: Real) -> Real:
     """x - ln Σ e^x, without overflow, and without cancellation where nearly all of the sum is its largest term."""
     top = row_max(x)
-    shifted = x - top  # 0 at the top, NaN beside an infinity
-    rest = row_sum(where(x < top, exp(shifted), shifted)) + (row_sum(where(x < top, 0.0, 1.0)) - 1.0)
-    return shifted - log1p(rest)
+    return below(x, top, log1p(row_sum(beneath(x, top)) + (row_sum(at_top(x, top)) - 1.0)))
+
+
+@fitted()
+def less_power(dy: Real, y: Real, total: Real) -> Real:
+    """dy less e^y's share of the total; a total of 0 has none, however large a finite y is."""
+    return dy - where((total == 0.0) & (y < math.inf), 0.0, exp(y) * total)
 
 
 def log_softmax_gradient(dy: Real, y: Real) -> Real:
-    """dy - e^y·Σ dy; a sum of 0 has no share in it, however large a finite y is."""
-    total = row_sum(dy)
-    return dy - where((total == 0.0) & (y < math.inf), 0.0, exp(y) * total)
+    """dy - e^y·Σ dy."""
+    return less_power(dy, y, row_sum(dy))
 
 
 def _work(formula: Callable[..., Any], *inputs: str) -> Callable[[Call], Reduction | None]:

@@ -37,7 +37,7 @@ from aclnn.kernels.cpu.simd.memory import (
     store_rounded_bfloat16,
     stream_rounded_bfloat16,
 )
-from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
+from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32, prefetch_near
 from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits, lane, side_by_side
 from aclnn.kernels.cpu.strided import Operands
 from aclnn.kernels.cpu.structs import address, load_one_float32, load_one_float64, pointer_to, stack_alloc
@@ -106,6 +106,7 @@ _NAMES = WORDS | {
     "load_one_float64": load_one_float64,
     "nan": math.nan,
     "narrow": narrow,
+    "prefetch": prefetch_near,
     "operands_at": pointer_to(Operands),
     "select": vector.select,
     "side_by_side": side_by_side,
@@ -134,6 +135,8 @@ class Elements(NamedTuple):
     dtype: DataType
     first: str
     """The variable of the first element's address."""
+    ahead: str | None = ""
+    """Bytes from an element to one that is to be prefetched, as usual if empty; None where nothing is."""
 
 
 class Source:
@@ -191,6 +194,10 @@ class Source:
         """Load the entries of a table for the 16-bit elements from an address on."""
         entries = [f"load_entries({table}, {place} + {2 * at})" for at in range(0, self.lanes, LANES)]
         self(f"{value} = side_by_side({', '.join(entries)})" if self._wide else f"{value} = {entries[0]}")
+
+    def rounded(self, value: str, dtype: DataType) -> str:
+        """Name lanes as those to store as a data type."""
+        return f"rounded_{dtype.name}({self.splat}({value}))" if self._double else value
 
     def store(self, value: str, dtype: DataType, place: str, way: str = "store", step: str = "") -> None:
         """Store rounded lanes from an address on, which a step may keep apart."""
@@ -251,14 +258,15 @@ class Source:
                     self.bring(one.dtype, place, part, "count")
             self(*(f"before_{name} = {name}" for name in found))
             with self.block(f"for i in range(0, count, {self.lanes}):"):
-                for (value, dtype, _), place in zip(read, here, strict=False):
+                for (value, dtype, _, ahead), place in zip(read, here, strict=False):
                     self(f"place = {place}")
-                    self(*(f"prefetch_{dtype.name}(place + {line})" for line in range(0, self._bytes(dtype), LINE)))
+                    fetch = f"prefetch(place + {ahead} + " if ahead else f"prefetch_{dtype.name}(place + "
+                    lines = range(0, 0 if ahead is None else self._bytes(dtype), LINE)
+                    self(*(f"{fetch}{line})" for line in lines))
                     self.load(value, dtype, "place")
                 yield
-                for (value, dtype, _), place in zip(written, here[len(read) :], strict=True):
-                    rounded = f"rounded_{dtype.name}({self.splat}({value}))" if self._double else value
-                    self(f"place = {place}", f"rounded = {rounded}")
+                for (value, dtype, *_), place in zip(written, here[len(read) :], strict=True):
+                    self(f"place = {place}", f"rounded = {self.rounded(value, dtype)}")
                     if streams:
                         with self.block("if policy and whole:"):
                             self.store("rounded", dtype, "place", "stream")
@@ -333,7 +341,7 @@ def loop(
         for k, elements in enumerate((*written, *read)):
             source(f"{elements.first} = operands.addresses[{k}] + begin * {elements.dtype.itemsize}")
         if single is not None:
-            value, dtype, _ = read.pop(single)
+            value, dtype, *_ = read.pop(single)
             source(f"{value} = {source.single(dtype, f'operands.addresses[{len(outputs) + single}]')}")
         for k in range(numbers):
             source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")

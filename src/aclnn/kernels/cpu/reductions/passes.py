@@ -11,9 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from aclnn.kernels.trace import REDUCTIONS, Program, Step
+from aclnn.kernels.cpu.reductions.words import SMALL_SUM, TWO_SUMS
+from aclnn.kernels.trace import REDUCTIONS, Step
 
-_SLOW = tuple(f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc"))
+_REDUCTIONS = (*REDUCTIONS.values(), SMALL_SUM, *TWO_SUMS)
+_SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
+    f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
+)
 _CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
 
 
@@ -21,8 +25,8 @@ class Passes:
     """The passes of a program.
 
     Args:
-        program: the operations.
-        elements: its arguments that differ along a row.
+        steps: the operations.
+        elements: the program's arguments that differ along a row.
         rows: those that do not, and other numbers.
         results: the variables that are wanted for each element.
         of_rows: the variables that are wanted for each row.
@@ -31,23 +35,23 @@ class Passes:
 
     def __init__(
         self,
-        program: Program,
+        steps: Sequence[Step],
         elements: Sequence[str],
         rows: Sequence[str],
         results: Sequence[str],
         of_rows: Sequence[str],
         keeps: bool,
     ) -> None:
-        self._steps, self._elements, self.results = program.steps, tuple(elements), tuple(results)
+        self._steps, self._elements, self.results = tuple(steps), tuple(elements), tuple(results)
         needed = {*results, *of_rows}
-        for step in reversed(program.steps):
+        for step in reversed(self._steps):
             if step.result in needed:
                 needed |= {*step.operands}
         levels = dict.fromkeys((*elements, *rows), 0)
         varying, reductions, between = {*elements}, dict[int, list[Step]](), dict[int, list[str]]()
-        for step in program.steps:
+        for step in self._steps:
             level = max(levels.get(operand, 0) for operand in step.operands)
-            reduces = step.template in REDUCTIONS.values()
+            reduces = step.template in _REDUCTIONS
             levels[step.result] = level = level + reduces
             if reduces and step.result in needed:
                 reductions.setdefault(level, []).append(step)
@@ -88,7 +92,7 @@ class Passes:
 
     def terms(self, number: int) -> list[Step]:
         """Return what computes, of elements and a row's state, what a pass reduces, and in the last the results."""
-        wanted = [step.operands[0] for step in self.reductions[number]]
+        wanted = [name for step in self.reductions[number] for name in step.operands]
         if number == self.count - 1:
             wanted += self.results
         return self._needed((*self._elements, *self.states[number], *self.given(number)), wanted)

@@ -19,6 +19,7 @@ from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.reductions import rows
 from aclnn.kernels.cpu.reductions.passes import Passes
+from aclnn.kernels.cpu.reductions.words import in_float32
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW
 from aclnn.kernels.cpu.target import STREAM_BYTES
@@ -241,12 +242,10 @@ class _Program:
         numbers: int,
     ) -> None:
         fixed = tuple((place, given) for place, given in enumerate(inputs) if not isinstance(given, Operand))
-        self.traced = trace(formula, len(inputs) + numbers, fixed)
         self.numbers = tuple(f"x{len(inputs) + place}" for place in range(numbers))
         given = [(f"x{place}", operand) for place, operand in enumerate(inputs) if isinstance(operand, Operand)]
-        results = zip(self.traced.results, outputs, strict=True)
-        wanted = [(result, output) for result, output in results if output is not None]
-        self.extents = {id(operand): axes.extents_of(operand) for _, operand in (*given, *wanted)}
+        operands = [*(operand for _, operand in given), *(output for output in outputs if output is not None)]
+        self.extents = {id(operand): axes.extents_of(operand) for operand in operands}
         """Along the axes."""
 
         def differs(operand: Operand) -> bool:
@@ -255,6 +254,18 @@ class _Program:
 
         self.of_elements: list[Named] = [pair for pair in given if differs(pair[1])]
         self.of_rows: list[Named] = [pair for pair in given if not differs(pair[1])]
+        calls = trace(formula, len(inputs) + numbers, fixed, calls=True)
+        dtypes = {operand.layout.dtype for operand in operands}
+        lanes = None
+        if DataType.DOUBLE not in dtypes and not any(output.summed for output in operands):
+            short = DataType.FLOAT not in dtypes
+            lanes = in_float32(calls, [name for name, _ in self.of_elements], short)
+        self.in_float32 = lanes is not None
+        """Elements are float32 lanes."""
+        self.traced = calls if lanes else trace(formula, len(inputs) + numbers, fixed)
+        self.steps = lanes or self.traced.steps
+        results = zip(self.traced.results, outputs, strict=True)
+        wanted = [(result, output) for result, output in results if output is not None]
         self.summed: list[Named] = [pair for pair in wanted if pair[1].summed]
         self.written: list[Named] = [pair for pair in wanted if not pair[1].summed and differs(pair[1])]
         self.row_outputs: list[Named] = [pair for pair in wanted if not pair[1].summed and not differs(pair[1])]
@@ -347,7 +358,7 @@ class _Rows:
         self._totals = [program.outputs[id(one.output)] for one in self._sums]
 
         passes = Passes(
-            program.traced,
+            program.steps,
             [name for name, _ in (*vectors, *splats)],
             [*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
             [*(name for name, _ in written), *(name for name, _ in (*totals, *sums))],
@@ -373,8 +384,9 @@ class _Rows:
             lanes.wide,
             any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written)),
             lanes.keeps,
+            program.in_float32,
         )
-        key = (program.traced.digest, *map(str, types))
+        key = (program.traced.digest, *map(str, (program.steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
         self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
 

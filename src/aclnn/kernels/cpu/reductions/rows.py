@@ -8,25 +8,25 @@ threads gives the same bits.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import accumulate, count
 from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
 from aclnn.kernels.cpu.reductions.passes import Passes
+from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
 from aclnn.kernels.cpu.simd.doubles import (
     larger,
     larger_float32,
     largest_float32_of,
     largest_of,
     load_doubles,
-    narrow,
     store_doubles,
     sum_of,
 )
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat, total
 from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to, store_one_float64
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import REDUCTIONS, Step
@@ -34,6 +34,8 @@ from aclnn.kernels.trace import REDUCTIONS, Step
 _VECTOR = LANES * 8
 PADDED = WIDE * _VECTOR
 """Bytes of which a partial sum's room is a multiple."""
+NEAR = 1 << 14
+"""Bytes of a row up to which the next one is prefetched while this one is read once more."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
 
@@ -110,12 +112,12 @@ _NAMES = {
     "largest_float32_of": largest_float32_of,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
-    "narrow": narrow,
     "splat": splat,
     "store_doubles": store_doubles,
     "store_one_float64": store_one_float64,
     "sum_of": sum_of,
-}
+    "total": total,
+} | NAMES
 
 
 Variable = tuple[str, DataType]
@@ -147,6 +149,8 @@ class Types(NamedTuple):
     """Lanes may be apart in memory."""
     keeps: bool
     """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
+    in_float32: bool
+    """Elements are float32 lanes."""
 
 
 class _Kind(NamedTuple):
@@ -163,10 +167,20 @@ class _Kind(NamedTuple):
 
 _SUM = _Kind("0.0", "{} + {}", "sum_of({})")
 _MAX_OF_FLOAT32 = _Kind("-inf", "larger_float32({}, narrow({}))", "largest_float32_of({})", "splat(float32({}))")
+_MAX_OF_NUMBERS = _MAX_OF_FLOAT32._replace(combine="select({0} < narrow({1}), narrow({1}), {0})")
+"""Of a NaN the functions that float32 lanes compute make a row of NaN without being told."""
+_SUM_IN_FLOAT32 = _Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}))")
 _KINDS = {
+    **dict.fromkeys(TWO_SUMS, _SUM),
+    SMALL_SUM: _Kind("0.0", "widen(narrow({}) + narrow({}))", ""),
     REDUCTIONS["row_sum"]: _SUM,
     REDUCTIONS["row_max"]: _Kind("-inf", "larger({}, {})", "largest_of({})"),
 }
+
+
+def _places(reductions: Sequence[Step]) -> list[int]:
+    """Number the accumulators of reductions across rows, one or three each, and all of them."""
+    return [0, *accumulate(3 if step.template in TWO_SUMS else 1 for step in reductions)]
 
 
 class _Rows(Source):
@@ -176,7 +190,8 @@ class _Rows(Source):
     """
 
     def __init__(self, passes: Passes, types: Types) -> None:
-        super().__init__(types.wide)
+        super().__init__(types.wide, double=not types.in_float32)
+        self._kept_dtype = DataType.FLOAT if types.in_float32 else DataType.DOUBLE
         self._passes, self._numbers = passes, types.numbers
         self._across, self._apart = types.across, types.apart
         self._spread = types.wide and not types.across
@@ -200,7 +215,7 @@ class _Rows(Source):
         operands, together = self._operands, self.lanes if self._across else 1
         kept = self._passes.given(self._passes.count)
         buffers = max(1, len(self._vectors) + len(self._written) + 2 * len(self._sums) + len(kept))
-        most = max(map(len, self._passes.reductions), default=0)
+        most = max((_places(steps)[-1] for steps in self._passes.reductions), default=0)
         with self.block("def part(at, first, last):"):
             self(
                 "call = call_at(at)",
@@ -217,6 +232,9 @@ class _Rows(Source):
                 self("residues = 1")
                 with self.block(f"while residues < min(walk.run, {LANES}):"):
                     self("residues *= 2")
+            else:
+                for k in range(len(self._vectors)):
+                    self(f"next{k} = walk.steps[{k}].row if abs(walk.steps[{k}].row) <= {NEAR} else {LINE}")
             in_lanes = self.splat if self._across else "widen"
             for k, name in enumerate(self._numbers):
                 self(f"{name} = {in_lanes}(load_one_float64(walk.numbers + {8 * k}))")
@@ -254,6 +272,17 @@ class _Rows(Source):
         with self.block(f"for k in range({self._operands}):"):
             self(f"{target}[k] = {source}[k] + index * axis[1 + k]")
         self(f"axis = axis + {1 + self._operands}")
+
+    @contextmanager
+    def _blocks(self, cut: bool) -> Iterator[None]:
+        """Loop over parts of a run, each from ``begin`` on up to ``end`` elements more, if it is to be cut."""
+        if not cut:
+            self("begin, end = 0, walk.run")
+            yield
+            return
+        with self.block(f"for begin in range(0, walk.run, {BLOCK}):"):
+            self(f"end = min(walk.run - begin, {BLOCK})")
+            yield
 
     @contextmanager
     def _runs(self) -> Iterator[None]:
@@ -307,15 +336,19 @@ class _Rows(Source):
     def _along(self, number: int) -> None:
         """Pass over a row, lanes along it."""
         passes, reductions = self._passes, self._passes.reductions[number]
-        kinds = [*map(self._kind_along, reductions)]
+        found = [
+            (k, step, self._kind_along(step)) for k, step in enumerate(reductions) if step.template not in TWO_SUMS
+        ]
+        twos = [(k, step) for k, step in enumerate(reductions) if step.template in TWO_SUMS]
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
-        self(*(f"found{k} = {kind.first.format(kind.start)}" for k, kind in enumerate(kinds)))
-        with self._runs():
-            self("end = walk.run")
-            self(*(f"place{k} = here[{k}]" for k in range(self._operands)))
-            self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place in self._splats))
+        self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
+        self(*(f"whole{k} = widen(0.0)" for k, _ in twos))
+        with self._runs(), self._blocks(bool(twos)):
+            self(*(f"place{k} = here[{k}] + begin * walk.steps[{k}].column" for k in range(self._operands)))
+            self(*(f"found{k}, small{k} = splat(float32(0.0)), splat(float32(0.0))" for k, _ in twos))
+            self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place, _ in self._splats))
             self(*(f"own{k} = widen(0.0)" for k, _ in totals))
             sizes = {one.dtype.itemsize for one in written}
             streams = sizes in ({2}, {4}) and not (reductions or totals or sums)
@@ -325,13 +358,13 @@ class _Rows(Source):
                 whole = f"address({first}) & {written[0].dtype.itemsize - 1} == 0"
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
-            terms = [
-                (f"found{k}", self._term(number, step.operands[0]), kind)
-                for k, (step, kind) in enumerate(zip(reductions, kinds, strict=True))
-            ]
+            terms = [(f"found{k}", self._term(number, step.operands[0]), kind) for k, step, kind in found]
             terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals]
             read = [
-                *self._needed(number),
+                *(
+                    one._replace(ahead=one.first.replace("place", "next") if number else "")
+                    for one in self._needed(number)
+                ),
                 *brought,
                 *(Elements(f"sum{k}", DataType.DOUBLE, f"place{k}") for k, _ in sums),
             ]
@@ -340,35 +373,65 @@ class _Rows(Source):
                 *kept,
                 *(Elements(f"sum{k} + {self._term(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
             ]
-            with self.stretch(read, written, streams, () if self._wide else [found for found, *_ in terms]):
+            changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in twos for name in ("found", "small"))]
+            with self.stretch(read, written, streams, () if self._wide else changed):
                 self._terms(number)
-                for found, value, kind in terms:
+                for name, value, kind in terms:
                     parts = self._limited(value, kind) if self._wide else [f"{self.splat}({value})"]
-                    self(*(f"{found} = {kind.combine.format(found, part)}" for part in parts))
+                    self(*(f"{name} = {kind.combine.format(name, part)}" for part in parts))
+                for k, step in twos:
+                    for q, vectors in enumerate(self._in_two(number, step)):
+                        limited = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if self._wide else "{}"
+                        self._add_in_two(f"found{k}", f"small{k}", vectors, limited)
             for k, _ in totals:
                 self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of(own{k}))")
-        for k, (step, kind) in enumerate(zip(reductions, kinds, strict=True)):
+            self(*(f"whole{k} = whole{k} + (widen(found{k}) + widen(small{k}))" for k, _ in twos))
+        for k, step, kind in found:
             self(f"{step.result} = widen({kind.of_lanes.format(f'found{k}')})")
+        self(*(f"{step.result} = widen(sum_of(whole{k}))" for k, step in twos))
+
+    def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
+        """Name the vectors of a number that is the sum of two more, and of these."""
+        yield from zip(*(self.vectors(self._term(number, name)) for name in step.operands), strict=True)
+
+    def _add_in_two(self, total: str, small: str, parts: tuple[str, ...], limited: str = "{}") -> None:
+        """Add a number, perhaps the sum of two more, to a total, and what the sum loses to a smaller one."""
+        value, *of_two = parts
+        self(f"before = {total}", f"{total} = before + {limited.format(value)}", f"added = {total} - before")
+        if of_two:
+            lost = f"((({of_two[0]}) - added) + {of_two[1]}) + (before - ({total} - added))"
+        else:
+            lost = f"{value} - added"
+        self(f"{small} = {small} + {limited.format(f'({lost})')}")
 
     def _kind_along(self, step: Step) -> _Kind:
         """Return the way to reduce along a row; the largest of what was float32 or less is found in float32."""
         kind = _KINDS[step.template]
+        if step.template == SMALL_SUM:
+            return _SUM_IN_FLOAT32
         narrow = any(one.value == step.operands[0] and one.dtype != DataType.DOUBLE for one in self._vectors)
-        return _MAX_OF_FLOAT32 if narrow and kind is not _SUM else kind
+        if not narrow or kind is _SUM:
+            return kind
+        return _MAX_OF_FLOAT32 if self._double else _MAX_OF_NUMBERS
 
     def _needed(self, number: int) -> list[Elements]:
         """Return the inputs side by side that a pass needs."""
         used = {name for step in self._passes.terms(number) for name in step.operands}
-        used |= {step.operands[0] for step in self._passes.reductions[number]}
+        used |= {name for step in self._passes.reductions[number] for name in step.operands}
         if number == self._passes.count - 1:
             used |= {*self._passes.results}
         return [one for one in self._vectors if one.value in used]
 
     def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
-        size = self._row_bytes if self._across else DataType.DOUBLE.itemsize
+        size = self._row_bytes if self._across else self._kept_dtype.itemsize
         return [
-            Elements(self._term(number, name), DataType.DOUBLE, f"(kept_{name} + run * walk.run * {size})")
+            Elements(
+                self._term(number, name),
+                self._kept_dtype,
+                f"(kept_{name} + (run * walk.run{'' if self._across else ' + begin'}) * {size})",
+                None,
+            )
             for name in names
         ]
 
@@ -385,11 +448,16 @@ class _Rows(Source):
         written, totals, sums = self._results(number)
         read, room = self._needed(number), self._room
         operands = (*read, *written)
-        for k, step in enumerate(reductions):
-            with self.block(f"for slot in range(0, residues * {self._row_bytes}, {_VECTOR}):"):
-                self(f"store_doubles(totals + {k * self._totals_bytes} + slot, widen({_KINDS[step.template].start}))")
+        slots = [f"totals + {place * self._totals_bytes}" for place in _places(reductions)]
+        twos = [slot for slot, step in zip(slots, reductions, strict=False) if step.template in TWO_SUMS]
+        with self._residues() if reductions else nullcontext():
+            for slot, step in zip(slots, reductions, strict=False):
+                start = f"widen({_KINDS[step.template].start})"
+                offsets = [place * self._totals_bytes for place in range(3 if step.template in TWO_SUMS else 1)]
+                self(*(f"store_doubles({slot} + {offset} + slot, {start})" for offset in offsets))
         steps = [f"step{k}" if self._apart else "" for k in range(len(operands))]
-        with self._runs(), self.block("for j in range(walk.run):"):
+        flush = self._flushed(twos)
+        with self._runs(), self._blocks(bool(twos)), flush, self.block("for j in range(begin, begin + end):"):
             self(*(f"place{k} = here[{k}] + j * walk.steps[{k}].column" for k in range(self._operands)))
             self(*(f"part{k} = {one.first}" for k, one in enumerate(operands)))
             if self._apart:
@@ -402,21 +470,24 @@ class _Rows(Source):
                     self(*(f"step{k} = {one.dtype.itemsize}" for k, one in enumerate(operands)))
             for k, one in enumerate(read):
                 self.load(one.value, one.dtype, f"part{k}", steps[k])
-            self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place in self._splats))
-            for value, dtype, first in self._kept(number, self._passes.given(number)):
+            self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place, _ in self._splats))
+            for value, dtype, first, _ in self._kept(number, self._passes.given(number)):
                 self.load(value, dtype, f"{first} + j * {self._row_bytes}")
             self._terms(number)
-            for value, dtype, first in self._kept(number, self._passes.kept[number]):
+            for value, dtype, first, _ in self._kept(number, self._passes.kept[number]):
                 self.store(value, dtype, f"{first} + j * {self._row_bytes}")
-            self(f"residue = totals + (j & {LANES - 1}) * {self._row_bytes}")
-            for k, step in enumerate(reductions):
+            self(f"residue = (j & {LANES - 1}) * {self._row_bytes}")
+            for place, step in zip(slots, reductions, strict=False):
+                if step.template in TWO_SUMS:
+                    self._add_across(f"{place} + residue", self._in_two(number, step))
+                    continue
                 value = f"{self.splat}({self._term(number, step.operands[0])})"
                 for q, part in enumerate(self.vectors(value)):
-                    slot = f"residue + {k * self._totals_bytes + q * _VECTOR}"
+                    slot = f"{place} + residue + {q * _VECTOR}"
                     combined = _KINDS[step.template].combine.format(f"load_doubles({slot})", part)
                     self(f"store_doubles({slot}, {combined})")
-            for k, (name, dtype, _) in enumerate(written, len(read)):
-                self(f"rounded = rounded_{dtype.name}({self.splat}({name}))")
+            for k, (name, dtype, *_) in enumerate(written, len(read)):
+                self(f"rounded = {self.rounded(name, dtype)}")
                 self.store("rounded", dtype, f"part{k}", step=steps[k])
             if written:
                 with self.block(f"if width < {self.lanes}:"):
@@ -427,9 +498,34 @@ class _Rows(Source):
                 for part in self._limited(self._term(number, name), _SUM, "width"):
                     self(f"sum{k} += sum_of({part})")
                 self(f"store_one_float64(place{k}, sum{k})")
-        for k, step in enumerate(reductions):
-            self._combine_residues(f"totals + {k * self._totals_bytes}", _KINDS[step.template])
-            self.load(step.result, DataType.DOUBLE, f"totals + {k * self._totals_bytes}")
+        for slot, step in zip(slots, reductions, strict=False):
+            self._combine_residues(slot, _KINDS[step.template])
+            self.load(step.result, DataType.DOUBLE, slot)
+
+    @contextmanager
+    def _residues(self) -> Iterator[None]:
+        """Loop over the accumulators of every lane."""
+        with self.block(f"for slot in range(0, residues * {self._row_bytes}, {_VECTOR}):"):
+            yield
+
+    def _add_across(self, place: str, vectors: Iterable[tuple[str, ...]]) -> None:
+        """Add numbers to the two float32 beside a total."""
+        for q, parts in enumerate(vectors):
+            total, small = (f"{place} + {number * self._totals_bytes + q * _VECTOR}" for number in (1, 2))
+            self(f"of_two, small = narrow(load_doubles({total})), narrow(load_doubles({small}))")
+            self._add_in_two("of_two", "small", parts)
+            self(f"store_doubles({total}, widen(of_two))", f"store_doubles({small}, widen(small))")
+
+    @contextmanager
+    def _flushed(self, totals: Sequence[str]) -> Iterator[None]:
+        """Add two float32 to the total beside them, in the end."""
+        yield
+        with self._residues() if totals else nullcontext():
+            for total in totals:
+                pair = [f"{total} + {number * self._totals_bytes} + slot" for number in (1, 2)]
+                added = " + ".join(f"load_doubles({place})" for place in pair)
+                self(f"store_doubles({total} + slot, load_doubles({total} + slot) + ({added}))")
+                self(*(f"store_doubles({place}, widen(0.0))" for place in pair))
 
     def _step(self, one: Elements) -> str:
         """Name the bytes from an operand's row to the next."""

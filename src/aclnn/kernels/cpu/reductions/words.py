@@ -1,0 +1,289 @@
+"""Functions in formulas over rows that lanes of float32 compute, within the bounds of docs/numerics-rows.md.
+
+An operator's formula asks for them by ``@fitted()``. Elements are float32 lanes; what is of a row comes in float64
+lanes, and what follows from it alone LLVM computes before the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.kernels.cpu.elementwise import functions
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.simd.doubles import narrow, widen
+from aclnn.kernels.cpu.simd.tables import Table, lookup
+from aclnn.kernels.cpu.simd.vector import absolute, any_lane, bits, fma, from_bits, select
+from aclnn.kernels.trace import REDUCTIONS, Program, Step
+
+_ROUND = 1.5 * 2.0**23
+"""Added to a small float32 it leaves the nearest integer in the low bits."""
+_PER_EIGHTH = float(np.float32(8.0 / math.log(2.0)))
+_EIGHTH = float(np.float32(math.log(2.0) / 8.0))
+_REST = float(np.float32(math.log(2.0) / 8.0 - _EIGHTH))
+_SCALE = 100
+"""Powers are times 2^100: down to 2^-150 of the largest one they are normal numbers."""
+_START = _ROUND + 8.0 * _SCALE
+_UNSCALED = 2.0**-_SCALE
+_LOWEST = -130.0
+"""Exponents below it count as it: the sum of 2^28 such powers is still smaller than any float32."""
+_FAR = 256.0
+"""A row's largest element from which on differences to it are exact where they count."""
+_HALF, _THIRD, _FOURTH = 0.5, float.fromhex("0x1.555c7cp-3"), float.fromhex("0x1.554834p-5")
+_SHORT_HALF, _SHORT_THIRD = float.fromhex("0x1.00087cp-1"), float.fromhex("0x1.555658p-3")
+"""Of (e^r - 1 - r) / r² for abs(r) ≤ ln 2 / 16."""
+
+
+def _lacking(numbers: Iterable[float]) -> Table:
+    """Eight float32 whose bit patterns lack as many eighths of a power of two as their places say."""
+    patterns = np.array(list(numbers), np.float32).view(np.int32) - (np.arange(8, dtype=np.int32) << 20)
+    return Table(*patterns.view(np.float32).tolist())
+
+
+_NEAREST = [float(np.float32(2.0 ** (j / 8))) for j in range(8)]
+_POWERS = _lacking(_NEAREST)
+_RESTS = _lacking([2.0**-33, *(2.0 ** (j / 8) - _NEAREST[j] for j in range(1, 8))])
+"""What the powers lack; the first, 0, would not bear a scale."""
+
+_inlined = register_jitable(forceinline=True)
+
+
+@_inlined
+def _scaled(table: Any, shifted: Any) -> Any:
+    pattern = bits(shifted)
+    return from_bits(bits(lookup(table, pattern)) + (pattern << 20))
+
+
+@_inlined
+def _grown(shifted: Any, r: Any) -> Any:
+    """Two parts of e^r times as many eighth roots of two as ``shifted`` says."""
+    t = fma(r * r, fma(fma(r, _FOURTH, _THIRD), r, _HALF), r)
+    a = _scaled(_POWERS, shifted)
+    return a, fma(a, t, _scaled(_RESTS, shifted))
+
+
+@_inlined
+def _parts(x: Any, top: Any) -> Any:
+    """Two parts of e^(x - top)·2^100."""
+    top = narrow(top)
+    shift = select(absolute(top) < _FAR, 0.0, top)
+    base = top - shift
+    steps = fma(base, _PER_EIGHTH, _ROUND) - _ROUND
+    rest = fma(steps, -_REST, fma(steps, -_EIGHTH, base))
+    x = x - shift
+    x = select(x < base + _LOWEST, base + _LOWEST, x)
+    shifted = fma(x - base, _PER_EIGHTH, _START)
+    k = shifted - (_START - steps)
+    return _grown(shifted, fma(k, -_EIGHTH, x) + fma(k, -_REST, -rest))
+
+
+@_inlined
+def power(x: Any, top: Any) -> Any:
+    """The first of two parts of e^(x - top)·2^100."""
+    a, _ = _parts(x, top)
+    return a
+
+
+@_inlined
+def power_rest(x: Any, top: Any) -> Any:
+    """The second, smaller part."""
+    _, more = _parts(x, top)
+    return more
+
+
+@_inlined
+def short_power(x: Any, top: Any) -> Any:
+    """e^(x - top)·2^100, for 16-bit x."""
+    d = x - narrow(top)
+    d = select(d < _LOWEST, _LOWEST, d)
+    shifted = fma(d, _PER_EIGHTH, _START)
+    r = fma(shifted - _START, -_EIGHTH, d)
+    a = _scaled(_POWERS, shifted)
+    return fma(a, fma(r * r, fma(r, _SHORT_THIRD, _SHORT_HALF), r), a)
+
+
+@_inlined
+def share(power: Any, inverse: Any) -> Any:
+    """A power's share in their sum."""
+    inverse = inverse * _UNSCALED
+    high = narrow(inverse)
+    return fma(power, high, power * narrow(inverse - widen(high)))
+
+
+@_inlined
+def short_share(power: Any, inverse: Any) -> Any:
+    """A power's share in their sum, for 16 bits."""
+    return power * narrow(inverse * _UNSCALED)
+
+
+@_inlined
+def beneath(x: Any, top: Any) -> Any:
+    """``power`` of elements other than the largest."""
+    return select(x < narrow(top), power(x, top), x - narrow(top))
+
+
+@_inlined
+def beneath_rest(x: Any, top: Any) -> Any:
+    """``power_rest`` of elements other than the largest."""
+    return select(x < narrow(top), power_rest(x, top), 0.0)
+
+
+@_inlined
+def short_beneath(x: Any, top: Any) -> Any:
+    """Powers of elements other than the largest, for 16-bit x."""
+    return select(x < narrow(top), short_power(x, top), x - narrow(top))
+
+
+@_inlined
+def at_top(x: Any, top: Any) -> Any:
+    """1 for the largest elements."""
+    top = narrow(top)
+    return select(x < top, 0.0, (top - top) + 1.0)
+
+
+@_inlined
+def below(x: Any, top: Any, logarithm: Any) -> Any:
+    """What an element lacks of the logarithm of a sum of powers."""
+    return (x - narrow(top)) - narrow(logarithm)
+
+
+@_inlined
+def less_share(dy: Any, y: Any, total: Any) -> Any:
+    """dy·y - y·total, in float64 where that is not finite in float32."""
+    high = narrow(total)
+    product = dy * y
+    rest = fma(-y, narrow(total - widen(high)), fma(dy, y, -product))
+    dx = fma(-y, high, product) + rest
+    outside = ~(absolute(dx) < math.inf)
+    if any_lane(outside):
+        dx = select(outside, narrow(widen(dy) * widen(y) - widen(y) * total), dx)
+    return dx
+
+
+_LESS = 90
+"""Powers that are multiplied with a sum are times 2^90, and the sum times 2^-90."""
+_LESS_START = _ROUND + 8.0 * _LESS
+_LARGEST_TOTAL, _SMALLEST_TOTAL = 2.0**30, 2.0**-30
+_LESS_LOWEST, _LESS_HIGHEST = -125.0, 25.0
+"""Exponents up to which products with such sums are smaller than any float32, and from which on powers overflow."""
+
+
+@_inlined
+def less_power(dy: Any, y: Any, total: Any) -> Any:
+    """dy - e^y·total, in float64 where y or the total is unusual; a total of 0 has no share in it."""
+    size = absolute(total)
+    usual = (size < _LARGEST_TOTAL) & ((size > _SMALLEST_TOTAL) | (total == 0.0))
+    highest = narrow(functions.where(usual, _LESS_HIGHEST, math.nan))
+    scaled = total * 2.0**-_LESS
+    high = narrow(scaled)
+    low = narrow(scaled - widen(high))
+    x = select(y < _LESS_LOWEST, _LESS_LOWEST, y)
+    shifted = fma(x, _PER_EIGHTH, _LESS_START)
+    k = shifted - _LESS_START
+    a, more = _grown(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
+    power = a + more
+    dx = fma(-power, high, dy) - fma(power, low, ((a - power) + more) * high)
+    outside = ~(y <= highest)
+    if any_lane(outside):
+        wide = widen(y)
+        none = (total == 0.0) & (wide < math.inf)
+        dx = select(outside, narrow(widen(dy) - functions.where(none, 0.0, functions.exp(wide) * total)), dx)
+    return dx
+
+
+@_inlined
+def joined(first: Any, second: Any) -> Any:
+    """A value of two parts, rounded."""
+    return first + second
+
+
+class _Word(NamedTuple):
+    """How a function is computed."""
+
+    function: Any
+    short: Any = None
+    """For 16-bit operands."""
+    rest: Any = None
+    """The smaller of two parts of its value, where ``function`` is the other."""
+    scale: float = 1.0
+    """The function of float64 divided by that of float32."""
+
+
+_WORDS = {
+    word.function.__name__: word
+    for word in (
+        _Word(power, short_power, power_rest, _UNSCALED),
+        _Word(share, short_share),
+        _Word(beneath, short_beneath, beneath_rest, _UNSCALED),
+        _Word(at_top),
+        _Word(below),
+        _Word(less_share),
+        _Word(less_power),
+    )
+}
+NAMES = {
+    function.__name__: function
+    for function in (joined, *(function for word in _WORDS.values() for function in word[:3]))
+    if function is not None
+}
+SMALL_SUM = "small_sum({})"
+"""Sum over a row in float32."""
+TWO_SUMS = "two_sum({})", "two_sum({}, {}, {})"
+"""Sum over a row, in two float32 up to ``BLOCK`` elements; of a number, or one that is the sum of two more exactly."""
+BLOCK = 1024
+
+
+def in_float32(program: Program, elements: Iterable[str], short: bool) -> list[Step] | None:
+    """Return the operations of a program whose elements, some of the arguments, are float32 lanes.
+
+    None where other operations than such functions, products and sums of elements take elements.
+    """
+    steps, varying, words = list[Step](), {*elements}, dict[str, tuple[_Word, tuple[str, ...]]]()
+    for step in program.steps:
+        function = program.functions.get(step.template)
+        takes = [operand for operand in step.operands if operand in varying]
+        if not takes:
+            if function is not None:
+                return None
+            steps.append(step)
+        elif function is not None and (word := _WORDS.get(function.__name__)):
+            parts = _parts_of(step, word, short)
+            words[step.result] = word, (step.result, *(part.result for part in parts[:-1]))
+            varying.add(step.result)
+            steps += parts
+        elif step.template in REDUCTIONS.values():
+            steps += _reduced(step, *words[takes[0]]) if takes[0] in words else [step]
+        elif step.template == "{} * {}" and {*step.operands} <= {*elements}:
+            steps.append(step._replace(template="widen({}) * widen({})"))
+            varying.add(step.result)
+        else:
+            return None
+    return steps
+
+
+def _parts_of(step: Step, word: _Word, short: bool) -> list[Step]:
+    """Compute a function, of two parts each of these before."""
+
+    def called(function: Any, result: str) -> Step:
+        return Step(result, f"{function.__name__}({', '.join('{}' for _ in step.operands)})", step.operands)
+
+    if short and word.short:
+        return [called(word.short, step.result)]
+    if not word.rest:
+        return [called(word.function, step.result)]
+    first, second = called(word.function, f"{step.result}_first"), called(word.rest, f"{step.result}_rest")
+    return [first, second, Step(step.result, "joined({}, {})", (first.result, second.result))]
+
+
+def _reduced(step: Step, word: _Word, parts: tuple[str, ...]) -> list[Step]:
+    """Sum a function over a row."""
+    if word.scale == 1.0:
+        return [step._replace(template=SMALL_SUM)]
+    total = f"{step.result}_total"
+    return [
+        Step(total, TWO_SUMS[len(parts) > 1], parts),
+        Step(step.result, "{} * {}", (total, repr(word.scale))),
+    ]
