@@ -77,7 +77,8 @@ def _stores(narrow: Any, doc: str, vectors: int = 1) -> tuple[Any, Any, Any]:
     def way(alignment: int, streamed: bool, how: str) -> Any:
         def store(context: Any, builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
             (raw,) = values if narrow is None else (narrow(context, builder, *values),)
-            if streamed and narrow in (narrow_bfloat16, round_bfloat16) and target.flavour(context) == "avx512":
+            merged = narrow in (narrow_bfloat16, narrow_float16, round_bfloat16)
+            if streamed and merged and target.flavour(context) == "avx512":
                 # LLVM merges the rounding with the store, and that instruction cannot stream.
                 raw = apart(builder, raw)
             write(builder, raw, address, alignment, streamed)
