@@ -47,6 +47,7 @@ def expect(output: str, source: str) -> None:
     assert re.fullmatch(pattern, output), f"printed:\n{output}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "text"), RUNNABLE, ids=[f"{i}-{block[0]}" for i, block in enumerate(RUNNABLE)])
 def test_block_of_a_page(language: str, text: str, tmp_path: Path) -> None:
     need_torch_for(text)
@@ -62,6 +63,7 @@ def test_the_pages_have_blocks_to_run() -> None:
 LONG = {"torch_training", "torch_norms"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "example",
     [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem in LONG)) for path in EXAMPLES],

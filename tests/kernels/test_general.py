@@ -141,6 +141,7 @@ def operations(x: Any, y: Any, p: Any) -> Any:
     return where(x > p, x + y, -y), absolute(x - p), x * y, where(x == x, p, y / x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("p", [0.5, 0.1])
 def test_one_operation_is_rounded_once_in_lanes_of_any_type(dtype: np.dtype[Any], p: float) -> None:
@@ -238,6 +239,7 @@ def unfitted(derivative: Any) -> Gradient:
     return Gradient(general)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOUSE)
 def test_every_formula_of_the_house_is_within_half_a_unit_everywhere(name: str) -> None:
     """With dy = 1, also beside the derivatives' zeros."""

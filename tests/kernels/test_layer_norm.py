@@ -276,6 +276,7 @@ def test_sums_whose_parts_overflow() -> None:
     assert np.array_equal(dx, np.where(dy > 0, -3e38, 3e38).astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(301, 40), (301, 200), (301, 700), (7, 33000)])
 def test_columns_that_overflow_have_the_same_bits_for_any_mask_layout_and_thread_count(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(11)
@@ -618,6 +619,7 @@ def test_weights_beyond_all_bounds_do_not_escape_in_sets_of_zeros(top: float) ->
     assert np.array_equal(np.isnan(gradients((dy, x, mean, rstd, weight))[0]), np.isnan(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("offset", [0, 1, 8])
 def test_short_rows_are_streamed_to_the_same_bits(offset: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:

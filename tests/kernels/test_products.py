@@ -54,6 +54,7 @@ def test_a_gated_activation_is_a_product(formula: Any, inputs: int, factors: str
     assert written(formula, inputs) == factors
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)], ids=str)
 def test_tables_give_the_bits_of_the_formula(

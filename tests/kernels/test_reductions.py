@@ -205,6 +205,7 @@ def test_results_are_the_exact_ones_rounded_once(name: str) -> None:
     assert_close(case, inputs, outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["softmax", "softmax of short rows", "group norm", "group norm gradients"])
 def test_16_bit_results_are_rounded_once(name: str, dtype: D) -> None:

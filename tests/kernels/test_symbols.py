@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _CALL = """
 import sys
 import numpy as np
@@ -17,6 +19,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_kernels_from_the_caches_of_several_processes(tmp_path: Path) -> None:
     def call(*names: str) -> str:
         env = os.environ | {"ACLNN_CACHE_DIR": str(tmp_path)}

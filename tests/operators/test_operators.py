@@ -103,6 +103,7 @@ def test_any_layout(case: Case, data: st.DataObject) -> None:
     check_any_call(case, data, mixed=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BY_LAYOUT)
 @MIXES
 @given(data=st.data())

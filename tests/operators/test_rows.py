@@ -234,6 +234,7 @@ def test_nasty_rows_in_16_bits(name: str) -> None:
     examine(CASE_BY_NAME[name], np.stack([*finite.values(), *others.values()]), len(finite), D.BF16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

@@ -34,6 +34,7 @@ def aclnn(*arguments: object, status: int = 0, **env: str) -> subprocess.Complet
 @needs_toolkit
 @pytest.mark.toolkit
 class TestTree:
+    @pytest.mark.slow
     def test_build_lays_the_tree_out_over_another_and_says_where(self, toolkit_root: Path, tmp_path: Path) -> None:
         root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
         (root / "set_env.sh").write_text("another's")
@@ -44,6 +45,7 @@ class TestTree:
         assert {path.name for path in (tmp_path / "tree").iterdir()} >= {"include", "lib64", "opp", "set_env.sh"}
         assert not list((tmp_path / "tree").rglob("*.tmp"))
 
+    @pytest.mark.slow
     def test_functions_that_only_refuse_let_a_program_link_and_say_which_it_called(
         self, toolkit_root: Path, tmp_path: Path
     ) -> None:
@@ -123,6 +125,7 @@ class TestTree:
         done = aclnn("run", program, status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert "aclNoSuchFunction" in done.stderr
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("compiler", "name", "text", "missing"),
         [
