@@ -62,7 +62,7 @@ def test_right_results_pass_and_faults_in_any_output_fail(case, dtype):
     assert report.passed, report.brief()
     (judged,) = report.data["cases"]
     assert [output["name"] for output in judged["outputs"]] == list(results)
-    if "norm" not in case.name:  # whose sums cancel
+    if "norm" not in case.name and case.name != "log_softmax_backward":  # where terms cancel
         assert all(output["worst"] is None or output["worst"]["ulp"] <= 2.5 for output in judged["outputs"])
     for name, right in results.items() if dtype == "float32" else ():
         for fault in (lambda values: values * values.dtype.type(1.5), lambda values: np.full_like(values, np.nan)):
