@@ -119,9 +119,7 @@ class Interval:
         return Interval(np.maximum(np.maximum(self.low, -self.high), 0.0), np.maximum(-self.low, self.high))
 
     def __add__(self, other: Any) -> Interval:
-        b = Interval.of(other)
-        low = self.low + b.low
-        return _widened(low, low if self.low is self.high and b.low is b.high else self.high + b.high)
+        return _of_ends(_add, self, Interval.of(other))
 
     def __sub__(self, other: Any) -> Interval:
         return self + -Interval.of(other)
@@ -130,11 +128,17 @@ class Interval:
         return self.__neg__().__add__(other)
 
     def __mul__(self, other: Any) -> Interval:
-        return _of_ends(operator.mul, self, Interval.of(other))
+        return self._scaled(_multiply, operator.mul, Interval.of(other))
+
+    def _scaled(self, operation: Callable[..., None], exact: Callable[..., Any], b: Interval) -> Interval:
+        if np.ndim(b.low) == 0 and b.low is b.high and math.frexp(abs(b.low))[0] == 0.5:  # a power of two
+            ends = exact(self.low, b.low), exact(self.high, b.low)
+            return Interval(*(ends if b.low > 0.0 else ends[::-1]))
+        return _of_ends(operation, self, b)
 
     def __truediv__(self, other: Any) -> Interval:
         b = Interval.of(other)
-        quotient = _of_ends(operator.truediv, self, b)
+        quotient = self._scaled(_divide, operator.truediv, b)
         if b.low is not b.high and np.any(around_zero := (b.low <= 0.0) & (b.high >= 0.0)):
             return Interval(*(np.where(around_zero, np.nan, end) for end in (quotient.low, quotient.high)))
         return quotient
@@ -254,21 +258,60 @@ def _of_any_size(wide: Interval) -> Interval:
     return Interval(low * (low >= _LEAST), np.maximum(wide.high, _LEAST))
 
 
-def _of_ends(function: Callable[[Any, Any], Any], a: Interval, b: Interval) -> Interval:
-    """A product or quotient: between the smallest and the largest of the ends'."""
-    ends = [function(a.low, b.low)]
-    if b.low is not b.high:
-        ends.append(function(a.low, b.high))
-    if a.low is not a.high:
-        ends.append(function(a.high, b.low))
-        if b.low is not b.high:
-            ends.append(function(a.high, b.high))
-    low, high = ends[0], ends[0]
-    for end in ends[1:]:
-        low, high = np.minimum(low, end), np.maximum(high, end)
-    if np.ndim(b.low) == 0 and b.low is b.high and math.frexp(abs(b.low))[0] == 0.5:  # by a power of two: exact
-        return Interval(low, high)
-    return _widened(low, high)
+def _of_ends(operation: Callable[..., None], a: Interval, b: Interval) -> Interval:
+    """What an operation that rounds may give between the ends of its operands."""
+    shape = np.broadcast_shapes(np.shape(a.low), np.shape(b.low))
+    low, high = np.empty(shape), np.empty(shape)
+    operation(*_flat_ends(a, shape), *_flat_ends(b, shape), low.reshape(-1), high.reshape(-1))
+    return Interval(low[()], high[()])
+
+
+def _flat_ends(of: Interval, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    def flat(end: Any) -> Array:
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(end, np.float64), shape)).reshape(-1)
+
+    low = flat(of.low)
+    return low, low if of.low is of.high else flat(of.high)
+
+
+@compiled
+def _least(a: float, b: float) -> float:
+    return a if a < b or a != a else b
+
+
+@compiled
+def _greatest(a: float, b: float) -> float:
+    return a if a > b or a != a else b
+
+
+@compiled
+def _down(end: float) -> float:
+    return end - abs(end) * _ROUNDED
+
+
+@compiled
+def _up(end: float) -> float:
+    return end - (0.0 - abs(end) * _ROUNDED)
+
+
+@compiled
+def _add(al: Array, ah: Array, bl: Array, bh: Array, low: Array, high: Array) -> None:
+    for i in range(low.size):
+        low[i], high[i] = _down(al[i] + bl[i]), _up(ah[i] + bh[i])
+
+
+@compiled
+def _multiply(al: Array, ah: Array, bl: Array, bh: Array, low: Array, high: Array) -> None:
+    for i in range(low.size):
+        a, b, c, d = al[i] * bl[i], al[i] * bh[i], ah[i] * bl[i], ah[i] * bh[i]
+        low[i], high[i] = _down(_least(_least(a, b), _least(c, d))), _up(_greatest(_greatest(a, b), _greatest(c, d)))
+
+
+@compiled
+def _divide(al: Array, ah: Array, bl: Array, bh: Array, low: Array, high: Array) -> None:
+    for i in range(low.size):
+        a, b, c, d = al[i] / bl[i], al[i] / bh[i], ah[i] / bl[i], ah[i] / bh[i]
+        low[i], high[i] = _down(_least(_least(a, b), _least(c, d))), _up(_greatest(_greatest(a, b), _greatest(c, d)))
 
 
 def _along_rows(function: Callable[..., Any], rows: Any) -> Any:
