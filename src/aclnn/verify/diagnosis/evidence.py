@@ -180,11 +180,8 @@ class Evidence:
         """Elements that are not the exact result rounded once."""
         return ~agree(self.a, self.g)
 
-    def pieces(self) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
+    def pieces(self, places: Places) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
         """Of a formula's output, as ``Elementwise.pieces`` and ``Rows.pieces`` have them: the operands in float64."""
-        return self._pieces(self.places)
-
-    def _pieces(self, places: Places) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
         for here, function, operands, gather in self.source.whole.pieces(places):
             yield here, function, [in_float64(values) for values in operands.values()], gather
 
@@ -195,7 +192,7 @@ class Evidence:
         def part(begin: int, end: int) -> Array:
             result = np.zeros(end - begin)
             places = self.places if end - begin == size else self.at[begin:end]
-            for here, function, operands, gather in self._pieces(places):
+            for here, function, operands, gather in self.pieces(places):
                 result[here] = gather(change(function, operands))
             return result
 

@@ -60,7 +60,7 @@ def _operand(source: Source, which: int) -> Callable[[Evidence, Movement], Array
     def values(evidence: Evidence, movement: Movement) -> Array:
         other = [*Evidence(source, movement(evidence.at)).operands.values()][which]
         result = np.empty(evidence.a.size)
-        for here, function, operands, _ in evidence.pieces():
+        for here, function, operands, _ in evidence.pieces(evidence.places):
             operands[which] = other[here]
             result[here] = function.at_points(operands)
         return result
