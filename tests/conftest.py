@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from aclnn.core.products import set_soc_name, soc_name
+from aclnn.kernels.cpu import threads
 from tests.helpers.fresh_runtime import device, fresh  # noqa: F401  (fixtures)
 from tests.helpers.stand_in_plan import without_kernels  # noqa: F401  (fixture)
 from tests.helpers.toolkit_support import compiled, toolkit_root  # noqa: F401  (fixtures)
@@ -25,6 +26,14 @@ def _the_product_stays() -> Iterator[None]:
     name = soc_name()
     yield
     set_soc_name(name)
+
+
+@pytest.fixture
+def usual_threads() -> Iterator[None]:
+    """Put back the number of threads, which a test changes."""
+    before = threads.shared().threads
+    yield
+    threads.set_threads(before)
 
 
 _FIRST = ("test_torch_npu.py", "test_operators.py", "test_triton_kernels.py", "test_elementwise.py", "test_programs.py")

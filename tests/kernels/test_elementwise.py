@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -268,13 +267,6 @@ def test_tails_give_the_same_bits_among_any_neighbours(formula: Any, far: float)
         out = shared.copy()
         run(formula, out, *(out if array is shared else array for array in (dy, x)))
         np.testing.assert_array_equal(bits(out), bits(want))
-
-
-@pytest.fixture
-def usual_threads() -> Iterator[None]:
-    before = threads.shared().threads
-    yield
-    threads.set_threads(before)
 
 
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)

@@ -197,14 +197,11 @@ def digest(*dtypes: str) -> str:
     return found.hexdigest()
 
 
-def test_bits_are_those_of_every_processor() -> None:
-    before = threads.shared().threads
-    try:
-        for count in (1, 2):
-            threads.set_threads(count)
-            assert digest() == EVERYWHERE
-    finally:
-        threads.set_threads(before)
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.usefixtures("usual_threads")
+def test_bits_are_those_of_every_processor(count: int) -> None:
+    threads.set_threads(count)
+    assert digest() == EVERYWHERE
 
 
 @pytest.mark.long
