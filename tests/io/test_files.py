@@ -246,22 +246,52 @@ def test_a_damaged_lzma_archive_is_refused(tmp_path):
         io.read(path)
 
 
-def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path):
+@pytest.mark.parametrize("name", ["a.pt", "a.bin"])
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path, protocol, name):
+    """weights_only reads protocol 2 alone, ATK writes 4, and models on the web end in .bin."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    path = tmp_path / "a.pt"
-    torch.save({"x": torch.ones(3), "c": torch.ones(2, dtype=torch.complex64), "d": torch.device("cpu")}, path)
+    path = tmp_path / name
+    saved = {"x": torch.ones(3), "c": torch.ones(2, dtype=torch.complex64), "d": torch.device("cpu")}
+    torch.save({**saved, "size": saved["x"].shape, "dtype": torch.bfloat16}, path, pickle_protocol=protocol)
     assert io.read(path, "x").tolist() == [1, 1, 1]
     assert io.read(path, "c").tolist() == [1, 1]
     assert set(io.entries(path)) == {"x", "c"}
 
 
-def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path):
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path, protocol):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     path, model = tmp_path / "a.pt", torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
-    torch.save(model, path)
+    torch.save(model, path, pickle_protocol=protocol)
     text = r"a\.pt: expected tensors in lists and dictionaries, as of model\.state_dict\(\), got .*Sequential$"
     with pytest.raises(FileError, match=text):
         io.read(path)
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_code_in_a_file_of_torch_is_not_run(tmp_path, protocol):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "run"),)
+
+    torch.save([torch.ones(3), Evil()], tmp_path / "a.pt", pickle_protocol=protocol)
+    with pytest.raises(FileError, match=r"a\.pt: expected tensors in lists and dictionaries, .*, got posix\.mkdir"):
+        io.read(tmp_path / "a.pt", "0")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_compiled_model_is_refused(tmp_path, protocol):
+    """torch.load hands an archive of TorchScript to torch.jit.load unless it reads weights only."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.save(torch.ones(3), tmp_path / "a.pt", pickle_protocol=protocol)
+    with zipfile.ZipFile(tmp_path / "a.pt", "a") as archive:
+        archive.writestr("a/constants.pkl", b"")
+    with pytest.raises(FileError, match="TorchScript"):
+        io.read(tmp_path / "a.pt")
 
 
 def test_a_file_in_the_format_before_pytorch_1_6_is_told_from_a_damaged_one(tmp_path):

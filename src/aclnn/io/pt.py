@@ -7,7 +7,8 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
+from pickle import Unpickler, UnpicklingError
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -16,23 +17,63 @@ from aclnn.core.dtypes import DataType
 from aclnn.io.common import Array, Loader, expect_small
 from aclnn.support.optional import import_or_raise
 
+_PROTOCOL = 2
+"""Of pickle: ``torch.save``'s own, and the only one that ``weights_only`` reads whole."""
+_ALLOWED = {
+    ("torch._utils", "_rebuild_tensor_v2"),
+    ("torch._utils", "_rebuild_parameter"),
+    ("torch", "Size"),
+    ("torch", "device"),
+    ("collections", "OrderedDict"),
+}
+
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
     """Read a file as ``aclnn.io.Reader`` says; a tensor within containers is named by its keys: ``state.weight``."""
+    torch = import_or_raise("torch", "torch")
+    size = path.stat().st_size
+    return {name: partial(_array, name, tensor, size) for name, tensor in _named("", saved(path), torch.Tensor)}
+
+
+def saved(path: Path) -> Any:
+    """Return what a file holds: tensors, mapped, and numbers and texts, in lists and dictionaries.
+
+    Raises:
+        ValueError: not a file of ``torch.save``, or other objects in it.
+        OSError: it cannot be read.
+        MissingExtraError: PyTorch is needed.
+    """
     torch = import_or_raise("torch", "torch")
     if not zipfile.is_zipfile(path):
         raise ValueError("expected a zip archive; load a file of PyTorch before 1.6 with PyTorch and save it again")
     with zipfile.ZipFile(path) as archive:  # mapping would take compressed bytes for elements
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError("expected uncompressed members, as torch.save writes them")
+        held = {info.filename.rpartition("/")[2]: info for info in archive.infolist()}
+        whole = "data.pkl" not in held or archive.read(held["data.pkl"])[1] == _PROTOCOL
+    reading: dict[str, Any] = {"weights_only": True}
+    if not whole and "constants.pkl" not in held:  # those would be compiled models
+        reading = {"weights_only": False, "pickle_module": SimpleNamespace(__name__="pickle", Unpickler=_Restricted)}
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return torch.load(path, map_location="cpu", mmap=True, **reading)
     except UnpicklingError as error:
         named = re.search(r"GLOBAL ([\w.]+)", str(error))  # the rest advises to trust the file
         got = named[1] if named else "something else"
         raise ValueError(f"expected tensors in lists and dictionaries, as of model.state_dict(), got {got}") from None
-    size = path.stat().st_size
-    return {name: partial(_array, name, tensor, size) for name, tensor in _named("", saved, torch.Tensor)}
+
+
+class _Restricted(Unpickler):
+    """Reads what ``weights_only`` would but for its protocol: no global but what tensors are made of."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        torch = import_or_raise("torch", "torch")
+        if (module, name) not in _ALLOWED and not (module == "torch" and name in _dtypes(torch)):
+            raise UnpicklingError(f"GLOBAL {module}.{name}")
+        return super().find_class(module, name)
+
+
+def _dtypes(torch: Any) -> set[str]:
+    return {name for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
 
 def _named(name: str, saved: object, kind: type) -> Iterator[tuple[str, Any]]:

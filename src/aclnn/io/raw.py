@@ -1,7 +1,8 @@
-"""Raw bytes of one tensor: .bin, .raw."""
+"""Raw bytes of one tensor: .bin, .raw; a .bin that ``torch.save`` wrote is told by its zip archive."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -9,11 +10,14 @@ from typing import BinaryIO
 import numpy as np
 
 from aclnn.core.dtypes import DataType
+from aclnn.io import pt
 from aclnn.io.common import Array, Loader, expect_bytes, only, row_major_bytes
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
     """Read a file as ``aclnn.io.Reader`` says."""
+    if dtype is None and zipfile.is_zipfile(path):
+        return pt.read(path, dtype, shape)
     if dtype is None:
         raise ValueError("expected a data type for a raw file, such as float32, float16 or bfloat16")
     return {"": lambda: _mapped(path, dtype.numpy, shape)}
