@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -649,84 +648,6 @@ def test_a_case_without_files_is_no_case(tmp_path):
         assert run("silu_backward", "--cases", tmp_path / "c.json").exit_code == 1
     (tmp_path / "c.csv").write_text("self,actual\na.npy,b.npy,c.npy\n")
     assert run("silu_backward", "--cases", tmp_path / "c.csv").exit_code == 1
-
-
-def test_a_dump_of_msprobe_is_a_list_of_cases(tmp_path):
-    """dump.json beside dump_tensor_data: forward calls, and backward ones with x of the forward call."""
-    dy, x = np.random.default_rng(8).normal(size=(2, 3, 40)).astype(np.float32)
-    files_of = tmp_path / "dump_tensor_data"
-    files_of.mkdir()
-    entries = {}
-    for number in (0, 1):
-        key = f"Functional.silu.{number}"
-        tensors = {
-            f"{key}.forward.input.0": x,
-            f"{key}.forward.output.0": np.array(aclnn.silu(x)) + number,
-            f"{key}.backward.input.0": dy,
-            f"{key}.backward.output.0": np.array(aclnn.silu_backward(dy, x)),
-        }
-        for name, values in tensors.items():
-            np.save(files_of / f"{name}.npy", values)
-        told = {name: [{"type": "torch.Tensor", "data_name": f"{name}.npy"}] for name in tensors}
-        entries[f"{key}.forward"] = {
-            "input_args": told[f"{key}.forward.input.0"],
-            "input_kwargs": {"inplace": {"type": "bool", "value": False}},
-            "output": told[f"{key}.forward.output.0"],
-        }
-        entries[f"{key}.backward"] = {
-            "input": told[f"{key}.backward.input.0"],
-            "output": told[f"{key}.backward.output.0"],
-        }
-    (tmp_path / "dump.json").write_text(json.dumps({"task": "tensor", "data": entries}))
-    backward = run("silu_backward", "--cases", tmp_path)
-    assert backward.exit_code == 0, backward.stderr
-    assert backward.stdout.splitlines()[-1] == "2 cases: 2 pass"
-    forward = run("silu", "--cases", tmp_path, "--junit", tmp_path / "r.xml")
-    assert forward.exit_code == 1
-    assert forward.stdout.splitlines()[-1] == "2 cases: 1 pass, 1 fail"
-    suite = ElementTree.parse(tmp_path / "r.xml").getroot()
-    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
-    (failed,) = (test for test in suite if len(test))
-    assert failed.get("name") == "Functional.silu.1.forward out"
-    none = run("mish", "--cases", tmp_path)
-    assert none.exit_code == 1
-    assert "expected a call of mish in dump.json, got none" in none.stderr
-
-
-@pytest.mark.parametrize("text", ["[]", '{"data": 1}', '{"data": {"a.b.0.forward": 1}}', "{", "[" * 100_000])
-def test_dumps_that_are_none_are_refused(tmp_path, text):
-    (tmp_path / "dump.json").write_text(text)
-    result = run("silu", "--cases", tmp_path)
-    assert result.exit_code == 1
-    assert "expected msprobe's dump with tensors" in result.stderr
-
-
-def test_dumps_of_steps_ranks_and_modules_are_cases(tmp_path):
-    """The folder that msprobe dumps to: step0/rank0 …, modules' entries, keyword arguments as attributes."""
-    dy, x = np.random.default_rng(8).normal(size=(2, 3, 40)).astype(np.float32)
-    for rank in (0, 1):
-        place = tmp_path / "step0" / f"rank{rank}"
-        (place / "dump_tensor_data").mkdir(parents=True)
-        forward, backward = "Module.act.LeakyReLU.forward.0", "Module.act.LeakyReLU.backward.0"
-        out = np.array(aclnn.leaky_relu_backward(dy, x, 0.2, False)) * np.float32(1 + rank)
-        for name, values in ((f"{forward}.input.0", x), (f"{backward}.input.0", dy), (f"{backward}.output.0", out)):
-            np.save(place / "dump_tensor_data" / f"{name}.npy", values)
-        tensor = {"type": "torch.Tensor"}
-        entries = {
-            forward: {
-                "input_args": [{**tensor, "data_name": f"{forward}.input.0.npy"}],
-                "input_kwargs": {"negative_slope": {"type": "float", "value": 0.2}},
-            },
-            backward: {
-                "input": [{**tensor, "data_name": f"{backward}.input.0.npy"}],
-                "output": [{**tensor, "data_name": f"{backward}.output.0.npy"}],
-            },
-        }
-        (place / "dump.json").write_text(json.dumps({"task": "tensor", "level": "L0", "data": entries}))
-    result = run("leaky_relu_backward", "--cases", tmp_path)
-    assert result.exit_code == 1, result.stderr
-    assert result.stdout.splitlines()[-1] == "2 cases: 1 pass, 1 fail"
-    assert "PASS step0/rank0/Module.act.LeakyReLU.backward.0" in result.stdout
 
 
 def test_files_named_by_position_are_inputs_and_outputs(tmp_path):

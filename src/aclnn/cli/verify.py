@@ -20,7 +20,8 @@ from aclnn.io.arguments import Raw, attribute, expect_required
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
-from aclnn.verify.cases.sources import Request, files_of, listed, load, named
+from aclnn.verify.cases.request import Request
+from aclnn.verify.cases.sources import files_of, listed, load, named
 from aclnn.verify.checking import Counting, checked_eps, chosen_standards, judge_case
 from aclnn.verify.report.document import Report, document
 from aclnn.verify.report.text import details, figures, short, title, totals

@@ -7,6 +7,7 @@ sees half of one.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +72,7 @@ def entries(
     Args:
         path: .npy, .npz, .safetensors, .pt / .pth, .bin / .raw.
         dtype: needed for raw files; for others, the meaning of a two-byte void (bfloat16 as NumPy stores it).
-        shape: needed for raw files; for others it must agree.
+        shape: needed for raw files; for others it must agree, but with that of a flat array.
 
     Raises:
         FileError: not readable, damaged, or of an unknown format; also raised by the functions.
@@ -90,6 +91,8 @@ def _load(path: Path, load: Loader, dtype: DataType | None, shape: Sequence[int]
     with errors_of(path):
         stored = load()
         array = stored.view(element_type(stored.dtype, dtype))
+        if shape is not None and array.shape == (math.prod(shape),):
+            array = array.reshape(shape)
         if shape is not None and array.shape != tuple(shape):
             raise ValueError(f"expected shape {list(shape)}, got {list(array.shape)}")
         return array if array.flags.aligned else array.copy()

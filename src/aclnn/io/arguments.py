@@ -83,6 +83,10 @@ class Raw:
         """
         return Raw(_renamed(operator, self.dtypes), _renamed(operator, self.shapes))
 
+    def over(self, other: Raw) -> Raw:
+        """Return what this says, and of the rest what another says."""
+        return Raw({**other.dtypes, **self.dtypes}, {**other.shapes, **self.shapes})
+
     def of(self, name: str) -> tuple[str | None, tuple[int, ...] | None]:
         """Return the data type and shape of one argument."""
         return self.dtypes.get(name, self.dtypes.get("")), self.shapes.get(name, self.shapes.get(""))

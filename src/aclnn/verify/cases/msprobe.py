@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aclnn.core.operator import Kind, Operator
 from aclnn.verify.cases.arguments import operator_named
+from aclnn.verify.cases.request import Request, in_order
 
 _DIRECTIONS = ("forward", "backward")
 _MODES = ("none", "tanh")
@@ -27,32 +28,20 @@ class _Entry(NamedTuple):
     """Files of a module's weights, by name."""
 
 
-class Dumped(NamedTuple):
-    """A call of an operator: names of its inputs and attributes with files and values, its outputs' files."""
-
-    name: str
-    values: dict[str, Any]
-    actual: dict[str, str]
-    folder: Path
-
-
 def dumps(folder: Path) -> list[Path]:
     """Folders with a dump.json: this one, or those of its steps and ranks, in the order of their numbers."""
     found = [path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}dump.json")]
-    return sorted(found, key=lambda path: [int(part) if part.isdigit() else part for part in _parts(path)])
+    return sorted(found, key=in_order)
 
 
-def _parts(path: Path) -> list[str]:
-    return re.split(r"(\d+)", str(path))
-
-
-def calls(folder: Path, operator: str) -> Iterator[Dumped]:
-    """The calls of an operator in the dumps of a folder, which ``dumps`` finds some in.
+def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+    """Yield a request for each call of an operator in the dumps of a folder, which ``dumps`` finds some in.
 
     An API's entry is named KIND.API.NUMBER.forward or .backward, a module's Module.NAME.CLASS.forward.NUMBER; the API
     or class is the operator's name, but for case, underscores and npu_. The tensors of a forward entry are the
     operator's inputs in order; keyword arguments are attributes, and a module's parameters inputs, by name. The
-    gradients of a backward entry, with the forward entry's tensors, are the inputs of silu_backward.
+    gradients of a backward entry, with the forward entry's tensors, are the inputs of silu_backward. ``common`` holds
+    attributes, which have precedence over the dump's.
 
     Raises:
         ValueError: a dump without tensors, or no call of the operator.
@@ -62,7 +51,7 @@ def calls(folder: Path, operator: str) -> Iterator[Dumped]:
     plain = re.sub(r"_backward(_v2)?$|_grad$", "", found.name)
     direction = _DIRECTIONS[plain != found.name]
     apis = {plain, plain.removesuffix("_v2")}
-    cases = 0
+    none = True
     for place in dumps(folder):
         entries = _entries(place / "dump.json")
         shown = place.relative_to(folder).as_posix()
@@ -70,11 +59,11 @@ def calls(folder: Path, operator: str) -> Iterator[Dumped]:
             called = _called(key)
             if called is None or called[0] not in map(_spelt, apis) or called[1] != direction:
                 continue
-            cases += 1
+            none = False
             name = key if shown == "." else f"{shown}/{key}"
             forward = entries.get(called[2]) if direction == "backward" else None
-            yield _dumped(name, found, entry, forward, place)
-    if not cases:
+            yield _request(name, found, entry, forward, place, common)
+    if none:
         raise ValueError(f"{folder}: expected a call of {' or '.join(sorted(apis))} in dump.json, got none")
 
 
@@ -117,7 +106,9 @@ def _called(key: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _dumped(name: str, operator: Operator, entry: _Entry, forward: _Entry | None, place: Path) -> Dumped:
+def _request(
+    name: str, operator: Operator, entry: _Entry, forward: _Entry | None, place: Path, common: Mapping[str, Any]
+) -> Request:
     whole = forward or entry
     files = [*entry.given, *(forward.given if forward else [])]
     values: dict[str, Any] = {}
@@ -136,4 +127,4 @@ def _dumped(name: str, operator: Operator, entry: _Entry, forward: _Entry | None
             number = parameter.kind is not Kind.STRING and given in _MODES
             values[parameter.python_name] = _MODES.index(given) if number else given
     actual = dict(zip((p.python_name for p in operator.outputs), entry.results, strict=False))
-    return Dumped(name, values, actual, place / "dump_tensor_data")
+    return Request(operator.name, {**values, **common}, actual, {}, name, place / "dump_tensor_data")

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,28 +14,14 @@ import numpy as np
 from aclnn import io
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw, attribute, expect_required, located
-from aclnn.verify.cases import msprobe
+from aclnn.verify.cases import atk, msprobe, ttk
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
+from aclnn.verify.cases.request import Request
 
 Array = np.ndarray[Any, Any]
 
 _NOTHING_RAW = Raw()
-
-
-@dataclass(frozen=True)
-class Request:
-    """A case that is still words: everything under names as the user wrote them."""
-
-    operator: str
-    values: Mapping[str, Any]
-    """Files of inputs, values of attributes."""
-    actual: Mapping[str, str]
-    third: Mapping[str, str]
-    name: str = ""
-    folder: Path = Path()
-    roles: tuple[str, str] = ("actual", "third")
-    """Names as the user gave them."""
 
 
 def named(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +47,7 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     operator = operator_named(request.operator)
     values = named(operator, request.values)
     words = _words(request, operator, values)
-    described = raw.named(operator)
+    described = raw.named(operator).over(request.raw.named(operator))
     attributes = {
         name: attribute(operator.parameter(name), value, name) if isinstance(value, str) else value
         for name, value in request.values.items()
@@ -105,27 +90,27 @@ def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Req
     the only one), ``third:OUTPUT``, and, optional, ``name`` and ``operator``; files are relative to the list. In a
     directory every folder, and every .npz, .safetensors or .pt file, is a case; its tensors are named like the inputs,
     the outputs, and third_OUTPUT, or by position: input0, input_1, output0 …. A directory with msprobe's dump.json, or
-    with folders of steps and ranks that have one, is read by ``msprobe``.
+    with folders of steps and ranks that have one, is read by ``msprobe``, a task folder of ATK by ``atk``, and a CSV
+    list with the columns testcase_name and api_name by ``ttk``.
 
     Raises:
         ValueError: not such a list.
         OSError: it cannot be read.
     """
     if path.is_dir():
-        if not msprobe.dumps(path):
-            yield from _directory(path, operator, common)
-            return
-        for call in msprobe.calls(path, operator):
-            yield Request(operator, {**call.values, **common}, call.actual, {}, call.name, call.folder)
+        read = msprobe.cases if msprobe.dumps(path) else atk.cases if atk.holds_cases(path) else _directory
+        yield from read(path, operator, common)
         return
     if path.suffix.lower() not in (".csv", ".json") and path.exists():
         raise ValueError(f"{path}: expected a .csv or .json list or a directory")
-    found = False
-    for number, row in enumerate(_rows(path), 1):
-        found = True
-        yield _request(path, number, row, operator, common)
-    if not found:
+    rows = _rows(path)
+    if not rows:
         raise ValueError(f"{path}: expected at least one case")
+    if ttk.is_list(rows):
+        yield from ttk.cases(path, rows, operator, common)
+        return
+    for number, row in enumerate(rows, 1):
+        yield _request(path, number, row, operator, common)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

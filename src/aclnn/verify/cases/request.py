@@ -1,0 +1,33 @@
+"""A case that is still words: names as the user or a list spelt them, files, values of attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aclnn.io.arguments import Raw
+
+
+@dataclass(frozen=True)
+class Request:
+    """One case to load."""
+
+    operator: str
+    values: Mapping[str, Any]
+    """Files of inputs, values of attributes."""
+    actual: Mapping[str, str]
+    third: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    folder: Path = Path()
+    roles: tuple[str, str] = ("actual", "third")
+    """What the user calls ``actual`` and ``third``."""
+    raw: Raw = field(default_factory=Raw)
+    """Data types and shapes that a list or folder tells of its files."""
+
+
+def in_order(path: Path | str) -> list[int | str]:
+    """Sort key of a path that has numbers in it: rank2 comes before rank10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]

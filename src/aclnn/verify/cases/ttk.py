@@ -1,0 +1,111 @@
+"""Cases from lists of TTK, CANN's ops test kit (``ttk aclnn``), with the files that ``--dump`` wrote beside the list.
+
+A list is a CSV whose cells are Python's literals: testcase_name, api_name, tensor_view_shapes, tensor_dtypes,
+attributes, output_tensor_indexes …. The files are NAME_input_tensor_0.bin, NAME_output_0.bin and so on, where NAME is
+the case's or its dump_file_prefix; an input's number counts all of the call's tensors, an output's the outputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aclnn.core.operator import Kind, Operator
+from aclnn.io.arguments import Raw
+from aclnn.operators import OPERATORS
+from aclnn.verify.cases.arguments import operator_named
+from aclnn.verify.cases.request import Request
+
+_COLUMNS = {"testcase_name", "api_name"}
+_FORMATS = (".bin", ".npy", ".pt")
+"""What TTK writes, in the order of its own preference."""
+_SHORT = {"fp16": "float16", "fp32": "float32", "fp64": "float64", "bf16": "bfloat16"}
+
+
+def is_list(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether rows are those of a list of TTK."""
+    return any(row.keys() >= _COLUMNS for row in rows)
+
+
+def cases(path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+    """Yield a request for each enabled case of an operator, or of its in-place variant, whose output was dumped.
+
+    Args:
+        path: the list's; the files lie beside it.
+        rows: cells by column, without empty ones.
+        operator: to judge.
+        common: attributes, which have precedence over the list's.
+
+    Raises:
+        ValueError: a cell that is no such literal, a tensor without a file, or no case of the operator with an output.
+    """
+    found = operator_named(operator)
+    functions = {o.function for o in OPERATORS if o.name in (found.name, f"inplace_{found.name}")}
+    beside = {file.name for file in path.parent.iterdir()}
+    dumped = 0
+    for row in rows:
+        if row.get("api_name") not in functions or row.get("is_enabled", "True").lower() == "false":
+            continue
+        try:
+            request = _request(found, row, path.parent, beside, common)
+        except ValueError as error:
+            raise ValueError(f"{path}: {row.get('testcase_name')}: {error}") from error
+        if request is not None:
+            dumped += 1
+            yield request
+    if not dumped:
+        wanted = " or ".join(sorted(functions))
+        raise ValueError(f"{path}: expected a case of {wanted} with its output beside the list, as --dump writes it")
+
+
+def _request(
+    operator: Operator, row: Mapping[str, str], folder: Path, beside: set[str], common: Mapping[str, Any]
+) -> Request | None:
+    name = row.get("testcase_name", "")
+    prefix = row.get("dump_file_prefix", name)
+    actual = {}
+    for number, parameter in enumerate(operator.outputs):
+        file = _file(beside, prefix, f"output_{number}")
+        if file is not None:
+            actual[parameter.python_name] = file
+    if not actual:
+        return None
+    shapes, dtypes = _literal(row, "tensor_view_shapes"), _literal(row, "tensor_dtypes")
+    dtypes = dtypes * len(shapes) if len(dtypes) == 1 else dtypes
+    own = [len(shapes) - len(operator.outputs) + number for number in range(len(operator.outputs))]
+    places = dict(zip(operator.outputs, _literal(row, "output_tensor_indexes", own), strict=False))
+    tensors = [parameter for parameter in operator.parameters if parameter.is_tensor]
+    places |= {parameter: tensors.index(parameter) for parameter in operator.inputs}
+    values: dict[str, Any] = dict(_literal(row, "attributes", {}))
+    told_dtypes: dict[str, str] = {}
+    told_shapes: dict[str, tuple[int, ...]] = {}
+    for parameter, place in places.items():
+        if not 0 <= place < min(len(shapes), len(dtypes)) or shapes[place] is None:
+            continue
+        if parameter.kind is Kind.INPUT:
+            file = _file(beside, prefix, f"input_(?:tensor_)?{place}")
+            if file is None:
+                raise ValueError(f"expected {prefix}_input_tensor_{place} for {parameter.python_name}, got none")
+            values[parameter.python_name] = file
+        told_shapes[parameter.python_name] = tuple(shapes[place])
+        told_dtypes[parameter.python_name] = _SHORT.get(dtypes[place], dtypes[place])
+    raw = Raw(told_dtypes, told_shapes)
+    return Request(operator.name, {**values, **common}, actual, {}, name, folder, raw=raw)
+
+
+def _literal(row: Mapping[str, str], column: str, absent: Any = None) -> Any:
+    if column not in row and absent is not None:
+        return absent
+    try:
+        return ast.literal_eval(row.get(column, ""))
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise ValueError(f"{column}: expected a Python literal, got {row.get(column, 'nothing')!r}") from error
+
+
+def _file(beside: set[str], prefix: str, what: str) -> str | None:
+    """The name of a dump; one of --dump-on-fail, in some versions, has fail_ before what it holds."""
+    found = [name for name in beside if re.fullmatch(rf"{re.escape(prefix)}_(?:fail_)?{what}\.(?:bin|npy|pt)", name)]
+    return min(found, key=lambda name: (_FORMATS.index(Path(name).suffix), name), default=None)
