@@ -90,6 +90,23 @@ def test_layer_norm_without_weight_and_bias():
     expect_exact(found["out"], [value for row in rows for value in row[0]], "float32")
 
 
+def test_elements_that_float64_leaves_undecided_are_settled_on_balls(monkeypatch):
+    """What the weighted row and the bias leave of each other has fewer digits in float64 than float32 needs."""
+    x = arrays("float32")[0][:1]
+    weight = np.random.default_rng(4).normal(size=COLUMNS).astype(np.float32)
+    normal = layer_norm_row(exact(x), exact(weight), [0] * COLUMNS, EPS)[0]
+    bias = np.array([-float(v) for v in normal], np.float32)
+    inputs = {"input": x, "weight": weight, "bias": bias}
+
+    def rounded():
+        return golden("layer_norm", inputs, normalized_shape=[COLUMNS], eps=EPS)["out"].rounded[0].tolist()
+
+    right = [float(np.float32(float(v + b))) for v, b in zip(normal, exact(bias), strict=True)]
+    assert rounded() == right
+    monkeypatch.setattr("aclnn.verify.goldens.rows._BALLS_AT_MOST", 0)
+    assert rounded() != right
+
+
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_rms_norm_and_its_gradients(dtype):
     x, w, _ = arrays(dtype)
