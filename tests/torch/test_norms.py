@@ -124,6 +124,30 @@ def test_group_norm_and_swish_of_16_bit_inputs_beside_float32_parameters() -> No
     torch.testing.assert_close(x.grad, wide.grad.half())
 
 
+@pytest.mark.parametrize("given_", [(True, False), (False, True), (False, False)], ids=str)
+@pytest.mark.parametrize("activated", [True, False])
+def test_group_norm_and_silu_without_a_weight_or_bias(activated: bool, given_: tuple[bool, bool]) -> None:
+    x = given(3, 4, 5)
+    w, b = (given(4) if there else None for there in given_)
+    got, expected = (tensor.detach().clone().requires_grad_() for tensor in (x, x))
+    torch.ops.aclnn.group_norm_silu_v2(got, w, b, 2, activate_silu=activated)[0].square().sum().backward()
+    z = theirs.group_norm(expected, 2, w, b)
+    (theirs.silu(z) if activated else z).square().sum().backward()
+    torch.testing.assert_close(got.grad, expected.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_ada_layer_norm_of_16_bits_is_differentiated_in_float32(dtype: Any) -> None:
+    """With statistics of 16 bits, as V2 returns them, dx would lose half of its digits."""
+    narrow = [given(*shape).to(dtype).requires_grad_() for shape in ((3, 4, 64), (3, 64), (3, 64))]
+    narrow[0].data += 4.0
+    wide = [tensor.detach().float().requires_grad_() for tensor in narrow]
+    for tensors in (narrow, wide):
+        torch.ops.aclnn.ada_layer_norm_v2(*tensors)[0].float().sum().backward()
+    for got, expected in zip(narrow, wide, strict=True):
+        torch.testing.assert_close(got.grad, expected.grad.to(dtype), rtol=1e-2, atol=1e-3)
+
+
 def rms_norm(x: Any, w: Any) -> Any:
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w
 

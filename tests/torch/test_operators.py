@@ -139,10 +139,7 @@ def results(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-WITHOUT_GRADIENT = [
-    "ada_layer_norm", "ada_layer_norm_backward", "ada_layer_norm_v2", "group_norm_silu", "group_norm_silu_v2",
-    "inplace_add_rms_norm", "instance_norm",
-]  # fmt: skip
+WITHOUT_GRADIENT = ["inplace_add_rms_norm", "instance_norm"]
 
 
 @pytest.mark.slow
@@ -205,6 +202,15 @@ def main_result(value: Any) -> Any:
     return max(results(value), key=torch.numel)
 
 
+def ada_layer_norm(x: Any, scale: Any, shift: Any, weight: Any, bias: Any) -> Any:
+    normal = torch.nn.functional.layer_norm(x, weight.shape, weight, bias)
+    return normal * (1.0 + scale[:, None]) + shift
+
+
+def group_norm_silu(x: Any, weight: Any, bias: Any, groups: int) -> Any:
+    return torch.nn.functional.silu(torch.nn.functional.group_norm(x, groups, weight, bias))
+
+
 PEERS: dict[str, Callable[..., Any]] = {
     "elu": torch.nn.functional.elu,
     "silu": torch.nn.functional.silu,
@@ -220,6 +226,10 @@ PEERS: dict[str, Callable[..., Any]] = {
     "deep_norm": lambda x, gx, bias, weight, alpha: torch.nn.functional.layer_norm(
         alpha * x + gx, weight.shape, weight, bias, 1e-6
     ),
+    "ada_layer_norm": ada_layer_norm,
+    "ada_layer_norm_v2": ada_layer_norm,
+    "group_norm_silu": group_norm_silu,
+    "group_norm_silu_v2": group_norm_silu,
     "rms_norm": lambda x, weight: torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-6),
 }
 

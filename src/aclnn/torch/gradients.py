@@ -371,9 +371,20 @@ _register("group_norm", _group_norm, _setup_group_norm)
 
 
 def _setup_group_norm_swish(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, ctx.groups, ctx.format, _, ctx.activated, ctx.scale = inputs
+    *_, ctx.groups, ctx.format, _, ctx.activated, ctx.scale = inputs
+    _save_group_norm(ctx, inputs, output)
+
+
+def _setup_group_norm_silu(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _, _, _, ctx.groups, _, *activated = inputs
+    ctx.activated, ctx.format, ctx.scale = all(activated), "NCHW", 1.0
+    _save_group_norm(ctx, inputs, output)
+
+
+def _save_group_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     _, mean, rstd = output
-    ctx.save_for_backward(x, weight, bias, mean, rstd)
+    ctx.attributes = len(inputs) - 3
+    ctx.save_for_backward(*inputs[:3], mean, rstd)
     ctx.mark_non_differentiable(mean, rstd)
     ctx.set_materialize_grads(False)
 
@@ -384,18 +395,47 @@ def _group_norm_swish(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
     x, weight, bias, mean, rstd = ctx.saved_tensors
     _, *needs = ctx.needs_input_grad
     # One data type, to which 16-bit elements beside float32 parameters are widened.
-    wide, dy = x.to(weight.dtype), grad.to(weight.dtype)
+    dtype = next((parameter.dtype for parameter in (weight, bias) if parameter is not None), x.dtype)
+    wide, dy, mean, rstd = (tensor.to(dtype) for tensor in (x, grad, mean, rstd))
     if ctx.activated:
+        weight = wide.new_ones(x.shape[1]) if weight is None else weight
+        bias = torch.zeros_like(weight) if bias is None else bias
         attributes = ctx.groups, ctx.format, ctx.scale, needs[1], needs[2]
         gradients = _OURS.group_norm_swish_grad.default(dy, mean, rstd, wide, weight, bias, *attributes)
     else:
         extents = x.shape[0], x.shape[1], x.shape[2:].numel(), ctx.groups
         gradients = _OURS.group_norm_backward.default(dy, wide, mean, rstd, weight, *extents, needs[:3])
     dx, *of_parameters = (gradient if need else None for gradient, need in zip(gradients, needs, strict=False))
-    return None, dx if dx is None else dx.to(x.dtype), *of_parameters, *[None] * 5
+    return None, dx if dx is None else dx.to(x.dtype), *of_parameters, *[None] * ctx.attributes
 
 
 _register("group_norm_swish", _group_norm_swish, _setup_group_norm_swish)
+for _name in ("group_norm_silu", "group_norm_silu_v2"):
+    _register(_name, _group_norm_swish, _setup_group_norm_silu)
+
+
+def _setup_ada_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *tensors, ctx.eps = inputs
+    ctx.save_for_backward(*tensors)
+    if isinstance(output, tuple):
+        ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _ada_layer_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
+    # The statistics are no results of one variant, and rounded to 16 bits of the other.
+    wide: list[Any] = [None if tensor is None else tensor.float() for tensor in ctx.saved_tensors]
+    x, *others = wide
+    _, mean, rstd = _OURS.ada_layer_norm_v2.default(*wide, ctx.eps)
+    gradients = _OURS.ada_layer_norm_backward.default(grad.float(), x, x.shape[-1:], rstd, mean, *others)
+    pairs = zip(ctx.saved_tensors, gradients, strict=True)
+    return None, *(None if tensor is None else gradient.to(tensor.dtype) for tensor, gradient in pairs), None
+
+
+for _name in ("ada_layer_norm", "ada_layer_norm_v2"):
+    _register(_name, _ada_layer_norm, _setup_ada_layer_norm)
 
 
 def _setup_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
@@ -610,6 +650,31 @@ def _deep_norm_gradients(
 
 
 _second("deep_norm_grad", _deep_norm_gradients)
+
+
+def _ada_layer_norm_gradients(
+    dy: Tensor,
+    x: Tensor,
+    shape: Any,
+    rstd: Tensor,
+    mean: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    weight: Any,
+    bias: Any,
+) -> tuple[Tensor, ...]:
+    """Compute AdaLayerNorm's gradients like ``_layer_norm_gradients``."""
+    factor = 1.0 + scale.reshape(*x.shape[:-2], 1, x.shape[-1])
+    w, b = 1.0 if weight is None else weight, 0.0 if bias is None else bias
+    lower, over = dy * factor, list(range(x.dim() - 1))
+    hat = _hat(x, rstd, [-1])
+    g = lower * w
+    dx = (g - g.mean(-1, keepdim=True) - hat * (g * hat).mean(-1, keepdim=True)) * _scale(x, rstd, [-1])
+    dscale, dshift = (dy * (hat * w + b)).sum(-2).reshape(scale.shape), dy.sum(-2).reshape(shift.shape)
+    return dx, dscale, dshift, (lower * hat).sum(over), lower.sum(over)
+
+
+_second("ada_layer_norm_backward", _ada_layer_norm_gradients)
 
 
 def _rms_norm_gradients(dy: Tensor, x: Tensor, rstd: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
