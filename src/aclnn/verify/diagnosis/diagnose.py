@@ -25,6 +25,8 @@ _SEARCHED_ROWS = 1 << 15
 """Elements of the rows that those are taken from."""
 _LAST = frozenset({"flush-to-zero", "cancellation", "one-plus-erf"})
 """Causes that are stated after gross faults, however many elements they explain."""
+_PROBED = 8
+"""Elements of which a hypothesis that explains enough predicts half, and one that it can be told by."""
 _PLAIN = 0.4
 """A fit so close, in tolerances, that no better one is looked for."""
 
@@ -115,15 +117,18 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
     if sums.is_of_sums(e.source):
         most = sums.searched_columns(e.source)
     for among, count in ((struck, most), (~e.wrong, most // 3)):
-        index = np.flatnonzero(among & near)
-        if index.size:
-            chosen[index[np.linspace(0, index.size - 1, min(count, index.size)).astype(int)]] = True
+        chosen[_spread(np.flatnonzero(among & near), count)] = True
     if not chosen.any():
         return
     searched = e.some(chosen)
     target = struck[chosen]
+    probed = np.zeros(target.size, bool)
+    probed[_spread(np.flatnonzero(target), _PROBED)] = True
+    probe = searched.some(probed)
     found: tuple[float, Hypothesis] | None = None
     for one in _all(e, searched, target):
+        if not one.exact and (np.mean(fits := probe.fits(one)) < 0.5 or not (fits & probe.told(one)).any()):
+            continue
         score = _score(searched, target, one)
         if score is not None and (found is None or score < 0.8 * found[0]):
             found = score, one
@@ -138,6 +143,12 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
             lambda e: e.fits(one),
             one.structural,
         )
+
+
+def _spread(index: Array, count: int) -> Array:
+    """So many of these from the first to the last, or all."""
+    spread: Array = index[np.linspace(0, max(0, index.size - 1), min(count, index.size)).astype(int)]
+    return spread
 
 
 _TESTS = {
