@@ -95,7 +95,7 @@ def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
     source = e.source
     if not is_of_sums(source) or np.count_nonzero(struck) < FEW or not searched_columns(source):
         return
-    every = np.flatnonzero(struck)[: searched_columns(source)]
+    every = np.flatnonzero(struck)[:FEW]
     terms = _of(source).terms(e.at[every])
     for target in _NARROW:
         if _digits_end(e, every, target) or _summed_in_order(e, every, terms, target):
