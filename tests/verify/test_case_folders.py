@@ -270,6 +270,8 @@ def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path)
     path = list_of_ttk(tmp_path, [row])
     assert run("elu", "--cases", path).exit_code == 0
     assert run("elu", "alpha=0.25", "--cases", path).exit_code == 1
+    assert run("elu", "input_scale=0.25", "--cases", path).exit_code == 1, "has precedence under another name"
+    assert run("elu", "input_scale=3.0", "--cases", path).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -278,6 +280,10 @@ def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path)
         ({"tensor_view_shapes": "((3, 40"}, "a: tensor_view_shapes: expected a Python literal, got '((3, 40'"),
         ({"tensor_view_shapes": ""}, "a: tensor_view_shapes: expected a Python literal, got 'nothing'"),
         ({"tensor_dtypes": "__import__('os')"}, "a: tensor_dtypes: expected a Python literal"),
+        ({"tensor_view_shapes": "3"}, "cases.csv: a: "),
+        ({"tensor_view_shapes": "(3, 40, 3)"}, "cases.csv: a: "),
+        ({"attributes": "5"}, "cases.csv: a: "),
+        ({"attributes": "{'beta': 1}"}, "cases.csv: a: silu_backward: expected one of"),
         ({"api_name": "aclnnGelu"}, "expected a case of aclnnSiluBackward with its output beside the list"),
         ({"testcase_name": "b"}, "expected a case of aclnnSiluBackward with its output beside the list"),
         ({"tensor_view_shapes": "((3, 40), (3, 41), (3, 40))"}, "case a: "),

@@ -53,7 +53,7 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Re
             place = Path(case.parent.name, case.name)
             outputs, raw = _outputs(found, folder, case)
             others = _outputs(found, folder, folder / "output" / third / place)[0] if third else {}
-            values = {**_inputs(found, folder, place), **common}
+            values = {**_inputs(found, folder, place), **found.by_name(common.items())}
             yield Request(operator, values, outputs, others, f"{node}/{place.as_posix()}", folder, raw=raw)
 
 
@@ -102,4 +102,4 @@ def _inputs(operator: Operator, folder: Path, place: Path) -> dict[str, Any]:
                 raise ValueError(f"expected {wanted} for {name}, got {type(value).__name__}")
             entry = f"{file}:{name if isinstance(held, dict) else at}"
             values[name] = entry if isinstance(value, torch.Tensor) else value
-    return values
+    return operator.by_name(values.items())

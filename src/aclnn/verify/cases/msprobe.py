@@ -127,4 +127,5 @@ def _request(
             number = parameter.kind is not Kind.STRING and given in _MODES
             values[parameter.python_name] = _MODES.index(given) if number else given
     actual = dict(zip((p.python_name for p in operator.outputs), entry.results, strict=False))
-    return Request(operator.name, {**values, **common}, actual, {}, name, place / "dump_tensor_data")
+    values |= operator.by_name(common.items())
+    return Request(operator.name, values, actual, {}, name, place / "dump_tensor_data")

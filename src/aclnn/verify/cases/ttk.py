@@ -51,7 +51,7 @@ def cases(path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: 
             continue
         try:
             request = _request(found, row, path.parent, beside, common)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # a literal may be anything
             raise ValueError(f"{path}: {row.get('testcase_name')}: {error}") from error
         if request is not None:
             dumped += 1
@@ -79,7 +79,7 @@ def _request(
     places = dict(zip(operator.outputs, _literal(row, "output_tensor_indexes", own), strict=False))
     tensors = [parameter for parameter in operator.parameters if parameter.is_tensor]
     places |= {parameter: tensors.index(parameter) for parameter in operator.inputs}
-    values: dict[str, Any] = dict(_literal(row, "attributes", {}))
+    values: dict[str, Any] = operator.by_name(dict(_literal(row, "attributes", {})).items())
     told_dtypes: dict[str, str] = {}
     told_shapes: dict[str, tuple[int, ...]] = {}
     for parameter, place in places.items():
@@ -93,7 +93,8 @@ def _request(
         told_shapes[parameter.python_name] = tuple(shapes[place])
         told_dtypes[parameter.python_name] = _SHORT.get(dtypes[place], dtypes[place])
     raw = Raw(told_dtypes, told_shapes)
-    return Request(operator.name, {**values, **common}, actual, {}, name, folder, raw=raw)
+    values |= operator.by_name(common.items())
+    return Request(operator.name, values, actual, {}, name, folder, raw=raw)
 
 
 def _literal(row: Mapping[str, str], column: str, absent: Any = None) -> Any:
