@@ -17,6 +17,7 @@ from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocO
 from aclnn.core.status import AclnnError
 from aclnn.io import FileError
 from aclnn.io.arguments import Raw, attribute, expect_required
+from aclnn.support.allocator import keep_freed_memory
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
@@ -102,6 +103,7 @@ def verify(
             eps = checked_eps(eps, {request.operator for request in requests})
             if cases is None:
                 expect_required(operator_named(operator), named(operator_named(operator), words))
+        keep_freed_memory()
         counting = Counting.NAMED if standard else Counting.ALL if all_standards else Counting.DEFAULT
         report = _judge(requests, raw, chosen, counting, eps)
         if json != STDOUT:

@@ -1,0 +1,21 @@
+"""The C library's allocator, for commands that own their process."""
+
+from __future__ import annotations
+
+import ctypes
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MOST = 2**31 - 1
+_LARGEST = 1 << 25
+"""The most that glibc takes as the size from which on blocks are pages of their own."""
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed blocks for those that come; another C library stays as it is.
+
+    Else every array of a few hundred kilobytes takes new pages, zeroed one by one, and gives them back.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+        mallopt(_M_TRIM_THRESHOLD, _MOST)
