@@ -10,19 +10,7 @@ import pytest
 import aclnn
 from aclnn import io as files
 from aclnn.verify.number_formats import FORMATS
-
-pytest.importorskip("typer", reason="typer is not installed")
-pytest.importorskip("rich", reason="rich is not installed")
-
-from typer.testing import CliRunner
-
-from aclnn.cli.verify import app
-
-
-def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
+from tests.helpers.verify_command import run
 
 
 def random(*shape, dtype="float32"):

@@ -21,19 +21,7 @@ from aclnn.verify import golden
 from aclnn.verify.cases.arguments import JUDGED
 from aclnn.verify.number_formats import FORMATS
 from benchmarks.implementations import literal
-
-pytest.importorskip("typer", reason="typer is not installed")
-pytest.importorskip("rich", reason="rich is not installed")
-
-from typer.testing import CliRunner
-
-from aclnn.cli.verify import app
-
-
-def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
+from tests.helpers.verify_command import run
 
 
 def arrays(dtype="float32", size=5000, seed=1):

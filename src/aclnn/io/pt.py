@@ -67,13 +67,10 @@ class _Restricted(Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         torch = import_or_raise("torch", "torch")
-        if (module, name) not in _ALLOWED and not (module == "torch" and name in _dtypes(torch)):
+        dtype = module == "torch" and isinstance(vars(torch).get(name), torch.dtype)
+        if not dtype and (module, name) not in _ALLOWED:
             raise UnpicklingError(f"GLOBAL {module}.{name}")
         return super().find_class(module, name)
-
-
-def _dtypes(torch: Any) -> set[str]:
-    return {name for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
 
 def _named(name: str, saved: object, kind: type) -> Iterator[tuple[str, Any]]:

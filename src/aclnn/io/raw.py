@@ -1,4 +1,4 @@
-"""Raw bytes of one tensor: .bin, .raw; a .bin that ``torch.save`` wrote is told by its zip archive."""
+"""Raw bytes of one tensor: .bin, .raw; a .bin that is a zip archive is one of ``torch.save``."""
 
 from __future__ import annotations
 

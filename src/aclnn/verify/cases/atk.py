@@ -22,7 +22,7 @@ from aclnn.verify.cases.request import Request, in_order
 
 _OUTPUTS = "output/*/*/*/output_[0-9]*"
 _GOLDEN, _THIRD = "cpu", "gpu"
-"""Backends that are not under test; the second's outputs are third ones."""
+"""Backends that are not under test; outputs of a GPU are the reference of the dual-benchmark standards."""
 
 
 def holds_cases(folder: Path) -> bool:
