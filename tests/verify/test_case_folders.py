@@ -174,6 +174,17 @@ def test_raw_outputs_of_atk_take_what_their_info_says(tmp_path):
     assert result.exit_code == 0, result.stderr
 
 
+def test_outputs_of_atk_are_told_by_their_numbers(tmp_path):
+    """A second output without the first was taken for it."""
+    dy, x = random(2, 3, 40)
+    task_of_atk(tmp_path, {0: ((dy, x), np.array(aclnn.silu_backward(dy, x)))}, nodes=("pyaclnn_0",))
+    place = tmp_path / "output" / "pyaclnn_0" / "silu" / "0"
+    (place / "output_0.pt").rename(place / "output_1.pt")
+    result = run("silu_backward", "--cases", tmp_path)
+    assert result.exit_code == 1
+    assert "expected at most 1 outputs of silu_backward, got output_1.pt" in result.stderr.replace("\n", " ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

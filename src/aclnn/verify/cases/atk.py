@@ -59,10 +59,11 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Re
 
 def _outputs(operator: Operator, folder: Path, case: Path) -> tuple[dict[str, str], Raw]:
     """Files of a case's outputs by name, with data types and shapes for those that are raw bytes."""
-    files = sorted(case.glob("output_[0-9]*"), key=in_order)
     names = [parameter.python_name for parameter in operator.outputs]
-    if len(files) > len(names):
-        raise ValueError(f"{case}: expected at most {len(names)} outputs of {operator.name}, got {len(files)}")
+    found = sorted(case.glob("output_[0-9]*"), key=in_order)
+    numbers = [int(file.stem.removeprefix("output_")) for file in found]
+    if max(numbers, default=0) >= len(names):
+        raise ValueError(f"{case}: expected at most {len(names)} outputs of {operator.name}, got {found[-1].name}")
     told = case / "output_info.json"
     infos: list[Any] = []
     with errors_of(told):
@@ -72,7 +73,7 @@ def _outputs(operator: Operator, folder: Path, case: Path) -> tuple[dict[str, st
             {name: info["dtype"].removeprefix("torch.") for name, info in named.items()},
             {name: tuple(info["shape"]) for name, info in named.items()},
         )
-    return {name: file.relative_to(folder).as_posix() for name, file in zip(names, files, strict=False)}, raw
+    return {names[n]: file.relative_to(folder).as_posix() for n, file in zip(numbers, found, strict=True)}, raw
 
 
 def _flat(infos: Any) -> list[Any]:
