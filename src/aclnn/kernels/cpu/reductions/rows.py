@@ -8,7 +8,7 @@ threads gives the same bits.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate, count
 from typing import Annotated, Any, NamedTuple
@@ -347,7 +347,8 @@ class _Rows(Source):
         self(*(f"whole{k} = widen(0.0)" for k, _ in twos))
         with self._runs(), self._blocks(bool(twos)):
             self(*(f"place{k} = here[{k}] + begin * walk.steps[{k}].column" for k in range(self._operands)))
-            self(*(f"found{k}, small{k} = splat(float32(0.0)), splat(float32(0.0))" for k, _ in twos))
+            starts = [(k, TWO_SUMS[step.template]) for k, step in twos]
+            self(*(f"found{k}, small{k} = splat(float32({start})), splat(float32(0.0))" for k, start in starts))
             self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place, _ in self._splats))
             self(*(f"own{k} = widen(0.0)" for k, _ in totals))
             sizes = {one.dtype.itemsize for one in written}
@@ -382,10 +383,10 @@ class _Rows(Source):
                 for k, step in twos:
                     for q, vectors in enumerate(self._in_two(number, step)):
                         limited = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if self._wide else "{}"
-                        self._add_in_two(f"found{k}", f"small{k}", vectors, limited)
+                        self._add_in_two(f"found{k}", f"small{k}", step, vectors, limited)
             for k, _ in totals:
                 self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of(own{k}))")
-            self(*(f"whole{k} = whole{k} + (widen(found{k}) + widen(small{k}))" for k, _ in twos))
+            self(*(f"whole{k} = whole{k} + ((widen(found{k}) - {start}) + widen(small{k}))" for k, start in starts))
         for k, step, kind in found:
             self(f"{step.result} = widen({kind.of_lanes.format(f'found{k}')})")
         self(*(f"{step.result} = widen(sum_of(whole{k}))" for k, step in twos))
@@ -394,14 +395,13 @@ class _Rows(Source):
         """Name the vectors of a number that is the sum of two more, and of these."""
         yield from zip(*(self.vectors(self._term(number, name)) for name in step.operands), strict=True)
 
-    def _add_in_two(self, total: str, small: str, parts: tuple[str, ...], limited: str = "{}") -> None:
+    def _add_in_two(self, total: str, small: str, step: Step, parts: tuple[str, ...], limited: str = "{}") -> None:
         """Add a number, perhaps the sum of two more, to a total, and what the sum loses to a smaller one."""
         value, *of_two = parts
         self(f"before = {total}", f"{total} = before + {limited.format(value)}", f"added = {total} - before")
-        if of_two:
-            lost = f"((({of_two[0]}) - added) + {of_two[1]}) + (before - ({total} - added))"
-        else:
-            lost = f"{value} - added"
+        lost = f"({of_two[0]} - added) + {of_two[1]}" if of_two else f"{value} - added"
+        if of_two and not TWO_SUMS[step.template]:  # the total may be the smaller of the two
+            lost = f"({lost}) + (before - ({total} - added))"
         self(f"{small} = {small} + {limited.format(f'({lost})')}")
 
     def _kind_along(self, step: Step) -> _Kind:
@@ -449,12 +449,12 @@ class _Rows(Source):
         read, room = self._needed(number), self._room
         operands = (*read, *written)
         slots = [f"totals + {place * self._totals_bytes}" for place in _places(reductions)]
-        twos = [slot for slot, step in zip(slots, reductions, strict=False) if step.template in TWO_SUMS]
+        twos = {slot: step for slot, step in zip(slots, reductions, strict=False) if step.template in TWO_SUMS}
         with self._residues() if reductions else nullcontext():
             for slot, step in zip(slots, reductions, strict=False):
-                start = f"widen({_KINDS[step.template].start})"
-                offsets = [place * self._totals_bytes for place in range(3 if step.template in TWO_SUMS else 1)]
-                self(*(f"store_doubles({slot} + {offset} + slot, {start})" for offset in offsets))
+                starts = [_KINDS[step.template].start, *((TWO_SUMS[step.template], 0.0) if slot in twos else ())]
+                for k, start in enumerate(starts):
+                    self(f"store_doubles({slot} + {k * self._totals_bytes} + slot, widen({start}))")
         steps = [f"step{k}" if self._apart else "" for k in range(len(operands))]
         flush = self._flushed(twos)
         with self._runs(), self._blocks(bool(twos)), flush, self.block("for j in range(begin, begin + end):"):
@@ -479,7 +479,7 @@ class _Rows(Source):
             self(f"residue = (j & {LANES - 1}) * {self._row_bytes}")
             for place, step in zip(slots, reductions, strict=False):
                 if step.template in TWO_SUMS:
-                    self._add_across(f"{place} + residue", self._in_two(number, step))
+                    self._add_across(f"{place} + residue", number, step)
                     continue
                 value = f"{self.splat}({self._term(number, step.operands[0])})"
                 for q, part in enumerate(self.vectors(value)):
@@ -508,24 +508,25 @@ class _Rows(Source):
         with self.block(f"for slot in range(0, residues * {self._row_bytes}, {_VECTOR}):"):
             yield
 
-    def _add_across(self, place: str, vectors: Iterable[tuple[str, ...]]) -> None:
+    def _add_across(self, place: str, number: int, step: Step) -> None:
         """Add numbers to the two float32 beside a total."""
-        for q, parts in enumerate(vectors):
-            total, small = (f"{place} + {number * self._totals_bytes + q * _VECTOR}" for number in (1, 2))
+        for q, parts in enumerate(self._in_two(number, step)):
+            total, small = (f"{place} + {k * self._totals_bytes + q * _VECTOR}" for k in (1, 2))
             self(f"of_two, small = narrow(load_doubles({total})), narrow(load_doubles({small}))")
-            self._add_in_two("of_two", "small", parts)
+            self._add_in_two("of_two", "small", step, parts)
             self(f"store_doubles({total}, widen(of_two))", f"store_doubles({small}, widen(small))")
 
     @contextmanager
-    def _flushed(self, totals: Sequence[str]) -> Iterator[None]:
+    def _flushed(self, totals: Mapping[str, Step]) -> Iterator[None]:
         """Add two float32 to the total beside them, in the end."""
         yield
         with self._residues() if totals else nullcontext():
-            for total in totals:
-                pair = [f"{total} + {number * self._totals_bytes} + slot" for number in (1, 2)]
-                added = " + ".join(f"load_doubles({place})" for place in pair)
-                self(f"store_doubles({total} + slot, load_doubles({total} + slot) + ({added}))")
-                self(*(f"store_doubles({place}, widen(0.0))" for place in pair))
+            for total, step in totals.items():
+                first, second = (f"{total} + {k * self._totals_bytes} + slot" for k in (1, 2))
+                start = TWO_SUMS[step.template]
+                added = f"((load_doubles({first}) - {start}) + load_doubles({second}))"
+                self(f"store_doubles({total} + slot, load_doubles({total} + slot) + {added})")
+                self(f"store_doubles({first}, widen({start}))", f"store_doubles({second}, widen(0.0))")
 
     def _step(self, one: Elements) -> str:
         """Name the bytes from an operand's row to the next."""

@@ -66,15 +66,31 @@ def _grown(shifted: Any, r: Any) -> Any:
 
 
 @_inlined
-def _parts(x: Any, top: Any) -> Any:
-    """Two parts of e^(x - top)·2^100."""
+def _shifted(x: Any, top: Any) -> Any:
+    """x and top less what is subtracted from both, x at least 130 less than top; and top in whole eighths of ln 2."""
     top = narrow(top)
     shift = select(absolute(top) < _FAR, 0.0, top)
     base = top - shift
-    steps = fma(base, _PER_EIGHTH, _ROUND) - _ROUND
-    rest = fma(steps, -_REST, fma(steps, -_EIGHTH, base))
     x = x - shift
     x = select(x < base + _LOWEST, base + _LOWEST, x)
+    return x, base, fma(base, _PER_EIGHTH, _ROUND) - _ROUND
+
+
+@_inlined
+def _parts(x: Any, top: Any) -> Any:
+    """Two parts of e^(x - top)·2^100, times a factor of the row between 2^(-1/16) and 2^(1/16)."""
+    x, _, steps = _shifted(x, top)
+    start = _START - steps
+    shifted = fma(x, _PER_EIGHTH, start)
+    k = shifted - start
+    return _grown(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
+
+
+@_inlined
+def _parts_beneath(x: Any, top: Any) -> Any:
+    """Two parts of e^(x - top)·2^100."""
+    x, base, steps = _shifted(x, top)
+    rest = fma(steps, -_REST, fma(steps, -_EIGHTH, base))
     shifted = fma(x - base, _PER_EIGHTH, _START)
     k = shifted - (_START - steps)
     return _grown(shifted, fma(k, -_EIGHTH, x) + fma(k, -_REST, -rest))
@@ -82,7 +98,7 @@ def _parts(x: Any, top: Any) -> Any:
 
 @_inlined
 def power(x: Any, top: Any) -> Any:
-    """The first of two parts of e^(x - top)·2^100."""
+    """The first of two parts of a power that is divided by the sum of the row's."""
     a, _ = _parts(x, top)
     return a
 
@@ -121,14 +137,16 @@ def short_share(power: Any, inverse: Any) -> Any:
 
 @_inlined
 def beneath(x: Any, top: Any) -> Any:
-    """``power`` of elements other than the largest."""
-    return select(x < narrow(top), power(x, top), x - narrow(top))
+    """The first of two parts of e^(x - top)·2^100 of elements other than the largest."""
+    a, _ = _parts_beneath(x, top)
+    return select(x < narrow(top), a, x - narrow(top))
 
 
 @_inlined
 def beneath_rest(x: Any, top: Any) -> Any:
-    """``power_rest`` of elements other than the largest."""
-    return select(x < narrow(top), power_rest(x, top), 0.0)
+    """The second, smaller part."""
+    _, more = _parts_beneath(x, top)
+    return select(x < narrow(top), more, 0.0)
 
 
 @_inlined
@@ -210,12 +228,14 @@ class _Word(NamedTuple):
     """The smaller of two parts of its value, where ``function`` is the other."""
     scale: float = 1.0
     """The function of float64 divided by that of float32."""
+    large: bool = False
+    """A row has one of about the largest power."""
 
 
 _WORDS = {
     word.function.__name__: word
     for word in (
-        _Word(power, short_power, power_rest, _UNSCALED),
+        _Word(power, short_power, power_rest, _UNSCALED, large=True),
         _Word(share, short_share),
         _Word(beneath, short_beneath, beneath_rest, _UNSCALED),
         _Word(at_top),
@@ -231,9 +251,16 @@ NAMES = {
 }
 SMALL_SUM = "small_sum({})"
 """Sum over a row in float32."""
-TWO_SUMS = "two_sum({})", "two_sum({}, {}, {})"
-"""Sum over a row, in two float32 up to ``BLOCK`` elements; of a number, or one that is the sum of two more exactly."""
-BLOCK = 1024
+_LARGE = 2.0 ** (_SCALE + 5)
+"""The powers of a block, sixteen in a lane, do not come to as much again: each is added in steps of 2^-18, exactly."""
+TWO_SUMS = {
+    f"{name}_sum({operands})": start
+    for name, start in (("two", 0.0), ("large", _LARGE))
+    for operands in ("{}", "{}, {}, {}")
+}
+"""Sum over a row, in two float32 up to ``BLOCK`` elements, and what the larger of the two begins with: of a number, or
+one that is the sum of two more exactly."""
+BLOCK = 256
 
 
 def in_float32(program: Program, elements: Iterable[str], short: bool) -> list[Step] | None:
@@ -284,6 +311,6 @@ def _reduced(step: Step, word: _Word, parts: tuple[str, ...]) -> list[Step]:
         return [step._replace(template=SMALL_SUM)]
     total = f"{step.result}_total"
     return [
-        Step(total, TWO_SUMS[len(parts) > 1], parts),
+        Step(total, f"{'large' if word.large else 'two'}_sum({', '.join('{}' for _ in parts)})", parts),
         Step(step.result, "{} * {}", (total, repr(word.scale))),
     ]
