@@ -31,11 +31,11 @@ COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
 
 SHORT = 32
 """Elements of the longest row of which several are computed in the lanes of a vector."""
-TASK = 1 << 15
-"""Elements that a thread takes at a time, at least."""
+TASK, SHARES = 1 << 15, 8
+"""Elements that a thread takes at a time, at least, but where it makes less tasks than these."""
 SUMMED, MOST_SUMS = 1 << 16, 64
 """Elements of which a partial sum is made, at least, and how many there are at most."""
-ALONE = 1 << 13
+ALONE = 1 << 12
 """Up to this many elements the calling thread does everything."""
 PER_US = 1000
 """Elements in a microsecond, about."""
@@ -314,7 +314,8 @@ class _Lanes:
             segments = max(1, min(MOST_SUMS, self.extent * self.columns // SUMMED))
             block = -(-self.extent // segments)
         else:
-            block = max(1, min(self.extent, TASK // max(1, self.columns)))
+            most = min(TASK, axes.elements // SHARES)
+            block = max(1, min(self.extent, most // max(1, self.columns)))
         self.block = -(-block // _TOGETHER) * _TOGETHER if across else block
         """Rows beside one another that make a task."""
         self.segments = -(-self.extent // self.block)
