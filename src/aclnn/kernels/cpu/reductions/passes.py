@@ -3,7 +3,7 @@
 A reduction needs every element of the row before anything can depend on it, so there are as many passes as reductions
 depend on one another, or one more where elements of the result depend on the last. What depends on the row alone is
 computed between passes, once a row, and kept in its state; what depends on elements is computed again in each pass that
-needs it, which is cheaper than keeping it but for slow words such as ``exp``.
+needs it, which is cheaper than keeping it but for slow words such as ``exp`` and what several tensors make up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Passes:
         rows: those that do not, and other numbers.
         results: the variables that are wanted for each element.
         of_rows: the variables that are wanted for each row.
-        keeps: whether results of slow words are kept from one pass for the next.
+        vectors: those of ``elements`` that are side by side.
+        keeps: whether variables of elements are kept from one pass for the next.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Passes:
         rows: Sequence[str],
         results: Sequence[str],
         of_rows: Sequence[str],
+        vectors: Sequence[str],
         keeps: bool,
     ) -> None:
         self._steps, self._elements, self.results = tuple(steps), tuple(elements), tuple(results)
@@ -77,10 +79,23 @@ class Passes:
             self.states.append(known)
         self.kept: list[tuple[str, ...]] = [()] * self.count
         """The variables of elements that each pass keeps for later ones."""
-        slow = [[step.result for step in self.terms(number) if step.template in _SLOW] for number in range(self.count)]
+        worth = self._worth_keeping({*vectors})
         for number in range(self.count if keeps else 0):
-            again, before = {*itertools.chain(*slow[number + 1 :])}, self.given(number)
-            self.kept[number] = tuple(name for name in slow[number] if name in again and name not in before)
+            for step in reversed(self.terms(number)):
+                later = (one.result for after in range(number + 1, self.count) for one in self.terms(after))
+                if step.result in worth and step.result in later:
+                    self.kept[number] += (step.result,)
+
+    def _worth_keeping(self, vectors: set[str]) -> set[str]:
+        """Return the results of slow words, and what follows from more than one operand with elements side by side."""
+        worth, read = set[str](), {name: {name} & vectors for name in self._elements}
+        for step in self._steps:
+            read[step.result] = set[str]().union(*(read.get(operand, ()) for operand in step.operands))
+            if step.template in _REDUCTIONS:
+                read[step.result] = set()
+            elif step.template in _SLOW or (len(read[step.result]) > 1 and step.template not in _CONDITIONS):
+                worth.add(step.result)
+        return worth
 
     def given(self, number: int) -> tuple[str, ...]:
         """Return the variables of elements that passes before this one have kept."""

@@ -364,6 +364,7 @@ class _Rows:
             [*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
             [*(name for name, _ in written), *(name for name, _ in (*totals, *sums))],
             [name for name, _ in row_outputs],
+            [name for name, _ in vectors],
             lanes.keeps,
         )
         if any(result not in passes.states[-1] for result, _ in row_outputs):
