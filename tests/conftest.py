@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from aclnn.core.products import set_soc_name, soc_name
 from aclnn.kernels.cpu import threads
+from aclnn.operators import BY_NAME
 from tests.helpers.fresh_runtime import device, fresh  # noqa: F401  (fixtures)
 from tests.helpers.stand_in_plan import without_kernels  # noqa: F401  (fixture)
 from tests.helpers.toolkit_support import compiled, toolkit_root  # noqa: F401  (fixtures)
@@ -50,6 +53,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Every n-th set of a test; of one over operators, one of each of the operators that other tests choose too.
+
+    So that a fresh clone compiles few kernels.
+    """
+    of_operators: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        name = next((part for part in re.split(r"[\[\]-]", item.name) if part in BY_NAME), "")
+        of_operators.setdefault(name, []).append(item)
+    if len(of_operators) > _SAMPLE:
+        chosen = sorted(of_operators, key=lambda name: hashlib.sha256(name.encode()).hexdigest())[:_SAMPLE]
+        items = [of_operators[name][place % len(of_operators[name])] for place, name in enumerate(chosen)]
+    return items[:: -(-len(items) // _SAMPLE)]
+
+
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
@@ -59,6 +77,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") is None:
             of_tests.setdefault(item.nodeid.split("[")[0], []).append(item)
-    kept = {item for found in of_tests.values() for item in found[:: -(-len(found) // _SAMPLE)]}
+    kept = {item for found in of_tests.values() for item in _sample(found)}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]

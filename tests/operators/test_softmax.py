@@ -198,6 +198,7 @@ def digest(*dtypes: str) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.usefixtures("usual_threads")
 def test_bits_are_those_of_every_processor(count: int) -> None:

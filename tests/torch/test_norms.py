@@ -116,6 +116,7 @@ def test_derivatives_of_group_norm_and_swish(activated: bool, scale: float) -> N
         torch.testing.assert_close(ours_, theirs_.float(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_group_norm_and_swish_of_16_bit_inputs_beside_float32_parameters() -> None:
     x, w, b = given(3, 4, 5).half().requires_grad_(), given(4).requires_grad_(), given(4)
     wide = x.detach().float().requires_grad_()
@@ -124,6 +125,7 @@ def test_group_norm_and_swish_of_16_bit_inputs_beside_float32_parameters() -> No
     torch.testing.assert_close(x.grad, wide.grad.half())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given_", [(True, False), (False, True), (False, False)], ids=str)
 @pytest.mark.parametrize("activated", [True, False])
 def test_group_norm_and_silu_without_a_weight_or_bias(activated: bool, given_: tuple[bool, bool]) -> None:
@@ -136,6 +138,7 @@ def test_group_norm_and_silu_without_a_weight_or_bias(activated: bool, given_: t
     torch.testing.assert_close(got.grad, expected.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_ada_layer_norm_of_16_bits_is_differentiated_in_float32(dtype: Any) -> None:
     """With statistics of 16 bits, as V2 returns them, dx would lose half of its digits."""

@@ -500,6 +500,7 @@ def norm_grads(shape):
     yield from (dy * (rows < shape[0] // 2), dy * (columns < shape[1] // 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.long), "bfloat16"])
 @pytest.mark.parametrize("shape", [(64, 48), (3, 500)])
 def test_no_sound_layer_norm_is_structurally_wrong(shape, dtype):
