@@ -77,6 +77,29 @@ def test_tables_give_the_bits_of_the_formula(
         assert same.all()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "digits", "triples"),
+    [
+        (ml_dtypes.bfloat16, 8, [(-0.25, -1.0234375, -0.41015625), (0.375, -1.0234375, 0.2734375)]),
+        (np.float16, 11, [(-1.5615234375, -0.78759765625, -0.253662109375), (1.546875, 2.96875, -1.091796875)]),
+    ],
+    ids=str,
+)
+def test_products_that_float32_puts_beyond_the_middle_of_two_numbers_are_evaluated(
+    dtype: Any, digits: int, triples: list[tuple[float, float, float]]
+) -> None:
+    dy, a, b = np.array(triples, dtype).T.copy()
+    wide = a.astype(np.float64)
+    sigmoid = 1.0 / (1.0 + np.exp(-wide))
+    derivative = sigmoid * (1.0 + wide * (1.0 - sigmoid))
+    mantissa, exponent = np.frexp(dy.astype(np.float64) * b.astype(np.float64) * derivative)
+    rounded = np.ldexp(np.rint(np.ldexp(mantissa, digits)), exponent - digits)
+    in_float32 = dy.astype(np.float32) * b.astype(np.float32) * derivative.astype(np.float32)
+    assert np.all(in_float32.astype(dtype).astype(np.float64) != rounded)
+    got, _ = run(swi_glu_gradient, [np.empty_like(dy), np.empty_like(dy)], [dy, a, b])
+    np.testing.assert_array_equal(got.astype(np.float64), rounded)
+
+
 def _unless_infinite(a: Any, b: Any, c: Any) -> Any:
     return where(absolute(c) < np.inf, a * silu_forward(b), b)
 
