@@ -7,14 +7,30 @@ Raises:
 """
 
 from aclnn.torch import (
+    autograd,
     batching,
     casting,
     functional,
     gradients,
     nn,
     registration,
+    second_derivatives,
     sharding,
 )
 from aclnn.torch.patching import patch, unpatch
 
-__all__ = ["batching", "casting", "functional", "gradients", "nn", "patch", "registration", "sharding", "unpatch"]
+autograd.refuse_others()
+
+__all__ = [
+    "autograd",
+    "batching",
+    "casting",
+    "functional",
+    "gradients",
+    "nn",
+    "patch",
+    "registration",
+    "second_derivatives",
+    "sharding",
+    "unpatch",
+]
