@@ -6,14 +6,14 @@ units of float32's last place.
 ``walk`` takes every ``stride``-th float32 x with dy = 1 and the attributes' defaults, of formulas of x or of dy and x;
 ``tuples`` takes random operands (half of them any bit pattern) and attributes. The formulas are those that the
 operators' declarations lead to. Writes general.csv, a row for each formula, result and kind; the rows of formulas that
-were not asked for stay.
+were not asked for stay, but for those that are no longer evaluated so.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +83,13 @@ class Tally:
         wide = got.astype(np.float64)
         with np.errstate(all="ignore"):
             rounded = exact.astype(np.float32)
+            difference = np.abs(wide - exact)
         both = np.isfinite(wide) & np.isfinite(rounded)
         alike = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded))
         # One that rounds to infinity or just not is half a unit off.
         edge = np.abs(np.abs(exact) / 2.0**128 - 1.0) < 2.0**-24
         self.broken += int((~both & ~alike & ~edge).sum())
-        error = np.where(both, np.abs(wide - exact) / FLOAT32.ulp(np.where(both, exact, 1.0)), 0.0)
+        error = np.where(both, difference / FLOAT32.ulp(np.where(both, exact, 1.0)), 0.0)
         self.judged += int(both.sum())
         self.above_half += int((error > 0.5).sum())
         place = int(error.argmax())
@@ -161,15 +162,15 @@ def main() -> None:
                 if tally.judged:
                     counts = tally.above_half, tally.broken
                     lines.append((name, result, kind, tally.judged, f"{tally.worst:.5f}", tally.at, *counts))
-        _save(name, lines)
+        _save(name, lines, formulas)
         print(*(" ".join(map(str, line)) for line in lines), sep="\n", flush=True)
 
 
-def _save(name: str, lines: list[Any]) -> None:
+def _save(name: str, lines: list[Any], formulas: Container[str]) -> None:
     rows: list[Any] = []
     if FILE.exists():
         with open(FILE, newline="") as before:
-            rows = [row for row in csv.reader(before) if row[0] not in (name, HEADER[0])]
+            rows = [row for row in csv.reader(before) if row[0] in formulas and row[0] != name]
     with open(FILE, "w", newline="") as written:
         csv.writer(written).writerows([HEADER, *sorted([*rows, *lines], key=lambda row: str(row[0]))])
 

@@ -134,6 +134,21 @@ def test_gradients_are_within_their_bound(kind: str, columns: int) -> None:
             assert abs(exact - float(got[at])) <= allowed + 1.5 * ulp_of(np.float64(float(exact)), D.FLOAT)
 
 
+@pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda dtype: dtype.name)
+def test_log_softmaxs_gradients_in_16_bits_are_within_their_bound(dtype: D) -> None:
+    """Of rows whose dy cancel too, down to where e^y is no number of the data type."""
+    rng, columns = np.random.default_rng(11), 700
+    dy = rng.normal(size=(40, columns)) + np.linspace(0.0, 3.0, 40)[:, np.newaxis]
+    below = rng.exponential(size=(40, columns)) * np.tile([[0.001], [0.1], [3.0], [40.0]], (10, 1))
+    dy, y = (array.astype(NUMPY[dtype]) for array in (dy, -below))
+    got = aclnn.log_softmax_backward(dy, y).astype(np.float64)
+    dy, y = dy.astype(np.float64), y.astype(np.float64)
+    total, size = dy.sum(1, keepdims=True), np.abs(dy).sum(1, keepdims=True)
+    exact = dy - np.exp(y) * total
+    lost = np.exp(y) * (2.0**-20 * np.abs(total) + (columns / 16 + 8) * 2.0**-53 * size)
+    assert np.all(np.abs(got - exact) <= 0.51 * ulp_of(exact, dtype) + lost)
+
+
 @pytest.mark.parametrize("function", FORWARD)
 @pytest.mark.parametrize("spoilt", [[math.nan], [math.inf], [-math.inf] * 50], ids=["nan", "inf", "all -inf"])
 def test_what_is_not_finite_stays_in_its_row(function: Callable[..., Array], spoilt: list[float]) -> None:

@@ -66,6 +66,13 @@ def _grown(shifted: Any, r: Any) -> Any:
 
 
 @_inlined
+def _grown_in_one(shifted: Any, r: Any) -> Any:
+    """The same in one part, for 16 bits."""
+    a = _scaled(_POWERS, shifted)
+    return fma(a, fma(r * r, fma(r, _SHORT_THIRD, _SHORT_HALF), r), a)
+
+
+@_inlined
 def _shifted(x: Any, top: Any) -> Any:
     """x and top less what is subtracted from both, x at least 130 less than top; and top in whole eighths of ln 2."""
     top = narrow(top)
@@ -116,9 +123,7 @@ def short_power(x: Any, top: Any) -> Any:
     d = x - narrow(top)
     d = select(d < _LOWEST, _LOWEST, d)
     shifted = fma(d, _PER_EIGHTH, _START)
-    r = fma(shifted - _START, -_EIGHTH, d)
-    a = _scaled(_POWERS, shifted)
-    return fma(a, fma(r * r, fma(r, _SHORT_THIRD, _SHORT_HALF), r), a)
+    return _grown_in_one(shifted, fma(shifted - _START, -_EIGHTH, d))
 
 
 @_inlined
@@ -190,26 +195,44 @@ _LESS_LOWEST, _LESS_HIGHEST = -125.0, 25.0
 
 
 @_inlined
-def less_power(dy: Any, y: Any, total: Any) -> Any:
-    """dy - e^y·total, in float64 where y or the total is unusual; a total of 0 has no share in it."""
+def _exponent(y: Any, total: Any) -> Any:
+    """Exponents that are not too low, in eighths of ln 2 and ready for a look-up; up to which ones y is usual."""
     size = absolute(total)
     usual = (size < _LARGEST_TOTAL) & ((size > _SMALLEST_TOTAL) | (total == 0.0))
-    highest = narrow(functions.where(usual, _LESS_HIGHEST, math.nan))
-    scaled = total * 2.0**-_LESS
-    high = narrow(scaled)
-    low = narrow(scaled - widen(high))
     x = select(y < _LESS_LOWEST, _LESS_LOWEST, y)
     shifted = fma(x, _PER_EIGHTH, _LESS_START)
-    k = shifted - _LESS_START
-    a, more = _grown(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
-    power = a + more
-    dx = fma(-power, high, dy) - fma(power, low, ((a - power) + more) * high)
-    outside = ~(y <= highest)
+    return x, shifted - _LESS_START, shifted, narrow(functions.where(usual, _LESS_HIGHEST, math.nan))
+
+
+@_inlined
+def _or_in_float64(dx: Any, outside: Any, dy: Any, y: Any, total: Any) -> Any:
     if any_lane(outside):
         wide = widen(y)
         none = (total == 0.0) & (wide < math.inf)
         dx = select(outside, narrow(widen(dy) - functions.where(none, 0.0, functions.exp(wide) * total)), dx)
     return dx
+
+
+@_inlined
+def less_power(dy: Any, y: Any, total: Any) -> Any:
+    """dy - e^y·total, in float64 where y or the total is unusual; a total of 0 has no share in it."""
+    x, k, shifted, highest = _exponent(y, total)
+    scaled = total * 2.0**-_LESS
+    high = narrow(scaled)
+    low = narrow(scaled - widen(high))
+    a, more = _grown(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
+    power = a + more
+    dx = fma(-power, high, dy) - fma(power, low, ((a - power) + more) * high)
+    return _or_in_float64(dx, ~(y <= highest), dy, y, total)
+
+
+@_inlined
+def short_less_power(dy: Any, y: Any, total: Any) -> Any:
+    """The same for 16-bit dy and y."""
+    x, k, shifted, highest = _exponent(y, total)
+    power = _grown_in_one(shifted, fma(k, -_EIGHTH, x))
+    dx = fma(-power, narrow(total * 2.0**-_LESS), dy)
+    return _or_in_float64(dx, ~(y <= highest), dy, y, total)
 
 
 @_inlined
@@ -241,7 +264,7 @@ _WORDS = {
         _Word(at_top),
         _Word(below),
         _Word(less_share),
-        _Word(less_power),
+        _Word(less_power, short_less_power),
     )
 }
 NAMES = {
