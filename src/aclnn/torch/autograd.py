@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch._functorch.utils import enable_single_level_autograd_function
-
 from aclnn.operators import BY_NAME, OPERATORS
 from aclnn.torch.registration import (
     LIBRARY,
@@ -24,6 +22,7 @@ Tensor = Any
 _OURS = torch.ops.aclnn
 
 _AFTER = torch._C._after_ADInplaceOrView_keyset
+_single_level = torch._functorch.utils.enable_single_level_autograd_function
 _is_grad_enabled, _any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
 
 
@@ -57,7 +56,7 @@ def register(name: str, backward: Callable[..., Any], setup: Callable[..., None]
         arguments += defaults[len(arguments) :]
         if not torch._C._are_functorch_transforms_active():
             return apply(run, *arguments)
-        with enable_single_level_autograd_function():
+        with _single_level():
             return apply(partial(_recorded, run), *arguments)
 
     LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
