@@ -80,8 +80,8 @@ class Tally:
 
     def add(self, got: Array, exact: Array, operands: list[Array], numbers: tuple[float, ...]) -> None:
         """Count results against exact values, both infinite or NaN where one is."""
-        wide = got.astype(np.float64)
         with np.errstate(all="ignore"):
+            wide = got.astype(np.float64)
             rounded = exact.astype(np.float32)
             difference = np.abs(wide - exact)
         both = np.isfinite(wide) & np.isfinite(rounded)
