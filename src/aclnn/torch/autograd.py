@@ -1,4 +1,4 @@
-"""How an operator gets its gradient, or is made to say that it has none."""
+"""Register gradients with PyTorch's autograd, and refuse those that do not exist."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _refuse(name: str) -> None:
 
 
 def refuse_others() -> None:
-    """Do so for all operators that have no gradient yet."""
+    """Have backward passes fail through every operator that has no gradient registered."""
     for operator in filter(is_functional, OPERATORS):
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aclnn::{operator.name}", "Autograd"):
             if any(parameter.updated for parameter in operator.inputs):

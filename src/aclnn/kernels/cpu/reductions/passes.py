@@ -79,21 +79,21 @@ class Passes:
             self.states.append(known)
         self.kept: list[tuple[str, ...]] = [()] * self.count
         """The variables of elements that each pass keeps for later ones."""
-        worth = self._worth_keeping({*vectors})
         for number in range(self.count if keeps else 0):
+            worth = self._worth_keeping({*vectors}, {*self.given(number)})
             for step in reversed(self.terms(number)):
                 later = (one.result for after in range(number + 1, self.count) for one in self.terms(after))
                 if step.result in worth and step.result in later:
                     self.kept[number] += (step.result,)
 
-    def _worth_keeping(self, vectors: set[str]) -> set[str]:
-        """Return the results of slow words, and what follows from more than one operand with elements side by side."""
-        worth, read = set[str](), {name: {name} & vectors for name in self._elements}
+    def _worth_keeping(self, vectors: set[str], given: set[str]) -> set[str]:
+        """Return the results of slow words, and what follows from more than one vector, those ``given`` included."""
+        worth, read = set[str](), {name: {name} for name in vectors | given}
         for step in self._steps:
+            if step.result in given or step.template in _REDUCTIONS:
+                continue
             read[step.result] = set[str]().union(*(read.get(operand, ()) for operand in step.operands))
-            if step.template in _REDUCTIONS:
-                read[step.result] = set()
-            elif step.template in _SLOW or (len(read[step.result]) > 1 and step.template not in _CONDITIONS):
+            if step.template in _SLOW or (len(read[step.result]) > 1 and step.template not in _CONDITIONS):
                 worth.add(step.result)
         return worth
 

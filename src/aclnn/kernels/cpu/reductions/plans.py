@@ -32,7 +32,7 @@ COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
 SHORT = 32
 """Elements of the longest row of which several are computed in the lanes of a vector."""
 TASK, SHARES = 1 << 15, 8
-"""Elements that a thread takes at a time, at least, but where it makes less tasks than these."""
+"""Elements of a task, at least, but where there would be fewer tasks than these."""
 SUMMED, MOST_SUMS = 1 << 16, 64
 """Elements of which a partial sum is made, at least, and how many there are at most."""
 ALONE = 1 << 12

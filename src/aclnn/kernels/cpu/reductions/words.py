@@ -67,7 +67,7 @@ def _grown(shifted: Any, r: Any) -> Any:
 
 @_inlined
 def _grown_in_one(shifted: Any, r: Any) -> Any:
-    """The same in one part, for 16 bits."""
+    """Return e^r times as many eighth roots of two as ``shifted`` says, for results of 16 bits."""
     a = _scaled(_POWERS, shifted)
     return fma(a, fma(r * r, fma(r, _SHORT_THIRD, _SHORT_HALF), r), a)
 
@@ -228,7 +228,7 @@ def less_power(dy: Any, y: Any, total: Any) -> Any:
 
 @_inlined
 def short_less_power(dy: Any, y: Any, total: Any) -> Any:
-    """The same for 16-bit dy and y."""
+    """Compute dy - e^y·total for 16-bit dy and y."""
     x, k, shifted, highest = _exponent(y, total)
     power = _grown_in_one(shifted, fma(k, -_EIGHTH, x))
     dx = fma(-power, narrow(total * 2.0**-_LESS), dy)
@@ -250,9 +250,9 @@ class _Word(NamedTuple):
     rest: Any = None
     """The smaller of two parts of its value, where ``function`` is the other."""
     scale: float = 1.0
-    """The function of float64 divided by that of float32."""
+    """The function of float64 divided by that of float32, up to a factor of the row where a quotient cancels it."""
     large: bool = False
-    """A row has one of about the largest power."""
+    """Every row has a value of about 1 / ``scale``: sums may begin with ``_LARGE``."""
 
 
 _WORDS = {
@@ -276,11 +276,13 @@ SMALL_SUM = "small_sum({})"
 """Sum over a row in float32."""
 _LARGE = 2.0 ** (_SCALE + 5)
 """The powers of a block, sixteen in a lane, do not come to as much again: each is added in steps of 2^-18, exactly."""
-TWO_SUMS = {
-    f"{name}_sum({operands})": start
-    for name, start in (("two", 0.0), ("large", _LARGE))
-    for operands in ("{}", "{}, {}, {}")
-}
+
+
+def _two_sum(parts: int, large: bool) -> str:
+    return f"{'large' if large else 'two'}_sum({', '.join(['{}'] * parts)})"
+
+
+TWO_SUMS = {_two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)}
 """Sum over a row, in two float32 up to ``BLOCK`` elements, and what the larger of the two begins with: of a number, or
 one that is the sum of two more exactly."""
 BLOCK = 256
@@ -334,6 +336,6 @@ def _reduced(step: Step, word: _Word, parts: tuple[str, ...]) -> list[Step]:
         return [step._replace(template=SMALL_SUM)]
     total = f"{step.result}_total"
     return [
-        Step(total, f"{'large' if word.large else 'two'}_sum({', '.join('{}' for _ in parts)})", parts),
+        Step(total, _two_sum(len(parts), word.large), parts),
         Step(step.result, "{} * {}", (total, repr(word.scale))),
     ]
