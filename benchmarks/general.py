@@ -16,6 +16,7 @@ import csv
 from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ FLOAT32 = FORMATS["float32"]
 FILE = Path(__file__).parent / "general.csv"
 HEADER = ("formula", "result", "kind", "judged", "worst_ulp", "at", "above_half", "broken")
 SEED = 20261124
-PART = 1 << 14
+PART, TOGETHER = 1 << 14, 256
 EXTREMES = (0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan)
 
 
@@ -139,9 +140,11 @@ def judge(one: Asked, parts: Iterator[tuple[list[Array], tuple[float, ...]]], wo
         return list(zip(one.run(operands, numbers), exact, [part] * one.results, strict=True))
 
     with ThreadPoolExecutor(workers) as executor:
-        for found in executor.map(take, parts):
-            for tally, (got, exact, (operands, numbers)) in zip(tallies, found, strict=True):
-                tally.add(got, exact, operands, numbers)
+        # An executor takes all that it is given at once, and every float32 is 16 GiB.
+        while some := list(islice(parts, TOGETHER)):
+            for found in executor.map(take, some):
+                for tally, (got, exact, (operands, numbers)) in zip(tallies, found, strict=True):
+                    tally.add(got, exact, operands, numbers)
     return tallies
 
 
@@ -156,7 +159,10 @@ def main() -> None:
     threads.set_threads(1)
     for name in options.only:
         one, lines = formulas[name], []
-        kinds = {f"every {options.stride}th x": walk(one, options.stride), "random": tuples(one, options.tuples)}
+        kinds = {
+            "every x" if options.stride == 1 else f"every {options.stride}th x": walk(one, options.stride),
+            "random": tuples(one, options.tuples),
+        }
         for kind, parts in kinds.items():
             for result, tally in enumerate(judge(one, parts, options.workers)):
                 if tally.judged:
