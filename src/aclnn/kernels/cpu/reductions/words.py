@@ -175,11 +175,9 @@ def below(x: Any, top: Any, logarithm: Any) -> Any:
 
 @_inlined
 def less_share(dy: Any, y: Any, total: Any) -> Any:
-    """dy·y - y·total, in float64 where that is not finite in float32."""
+    """(dy - total)·y, in float64 where that is not finite in float32."""
     high = narrow(total)
-    product = dy * y
-    rest = fma(-y, narrow(total - widen(high)), fma(dy, y, -product))
-    dx = fma(-y, high, product) + rest
+    dx = fma(dy - high, y, -y * narrow(total - widen(high)))
     outside = ~(absolute(dx) < math.inf)
     if any_lane(outside):
         dx = select(outside, narrow(widen(dy) * widen(y) - widen(y) * total), dx)
