@@ -1,12 +1,11 @@
-"""Every formula that is evaluated in general, on lanes of float64, or as a product with fitted functions: its error in
-units of float32's last place.
+"""Every formula that an operator's declaration leads to, but the ten of ``benchmarks.exhaustive``: its error in units
+of float32's last place.
 
-    python -m benchmarks.general [--stride 4096] [--tuples 2000000] [--only mish_forward …]
+    python -m benchmarks.general [--stride 1] [--tuples 10000000] [--only mish_forward …]
 
 ``walk`` takes every ``stride``-th float32 x with dy = 1 and the attributes' defaults, of formulas of x or of dy and x;
-``tuples`` takes random operands (half of them any bit pattern) and attributes. The formulas are those that the
-operators' declarations lead to. Writes general.csv, a row for each formula, result and kind; the rows of formulas that
-were not asked for stay, but for those that are no longer evaluated so.
+``tuples`` takes random operands (half of them any bit pattern) and attributes. Writes general.csv, a row for each
+formula, result and kind; the rows of formulas that were not asked for stay.
 """
 
 from __future__ import annotations
@@ -14,32 +13,37 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Container, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Elementwise
 from aclnn.core.tensor import Layout
-from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.operators import OPERATORS
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS
+from benchmarks.bounds import enclosing
+from benchmarks.references import EVERY
+from benchmarks.tallies import spread
 from tools.works import works_of
 
 Array = np.ndarray[Any, Any]
+Case = tuple[list[Array], tuple[float, ...]]
+"""Operands and attributes."""
 FLOAT32 = FORMATS["float32"]
 FILE = Path(__file__).parent / "general.csv"
 HEADER = ("formula", "result", "kind", "judged", "worst_ulp", "at", "above_half", "broken")
 SEED = 20261124
-PART, TOGETHER = 1 << 14, 256
+PART = 1 << 15
 EXTREMES = (0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan)
 
 
@@ -62,114 +66,152 @@ class Asked:
 
 
 def asked() -> dict[str, Asked]:
-    """Every formula without a fitted version, by name."""
+    """Every formula but those that ``benchmarks.exhaustive`` judges, by name."""
     works = (work for operator in OPERATORS for work in works_of(operator) if isinstance(work, Elementwise))
     found: dict[str, Asked] = {}
     for work in works:
-        if fast(work.formula, DataType.FLOAT) is None:
+        if getattr(work.formula, "derivative", work.formula) not in EVERY.values():
             one = Asked(work.formula, len(work.inputs), len(work.outputs), work.numbers)
             found.setdefault(work.formula.__name__, one)
     return found
 
 
+@dataclass
 class Tally:
     """The errors of one result."""
 
-    def __init__(self) -> None:
-        self.judged = self.above_half = self.broken = 0
-        self.worst, self.at = 0.0, ""
+    judged: int = 0
+    above_half: int = 0
+    broken: int = 0
+    worst: float = 0.0
+    at: str = ""
 
-    def add(self, got: Array, exact: Array, operands: list[Array], numbers: tuple[float, ...]) -> None:
-        """Count results against exact values, both infinite or NaN where one is."""
-        with np.errstate(all="ignore"):
-            wide = got.astype(np.float64)
-            rounded = exact.astype(np.float32)
-            difference = np.abs(wide - exact)
-        both = np.isfinite(wide) & np.isfinite(rounded)
-        alike = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded))
-        # One that rounds to infinity or just not is half a unit off.
-        edge = np.abs(np.abs(exact) / 2.0**128 - 1.0) < 2.0**-24
-        self.broken += int((~both & ~alike & ~edge).sum())
-        error = np.where(both, difference / FLOAT32.ulp(np.where(both, exact, 1.0)), 0.0)
-        self.judged += int(both.sum())
-        self.above_half += int((error > 0.5).sum())
-        place = int(error.argmax())
-        if error[place] > self.worst:
-            self.worst = float(error[place])
-            self.at = " ".join(f"{float(value):.9g}" for value in (*(a[place] for a in operands), *numbers))
+    def add(self, other: Tally) -> None:
+        """Take another's counts over."""
+        self.judged += other.judged
+        self.above_half += other.above_half
+        self.broken += other.broken
+        if other.worst > self.worst:
+            self.worst, self.at = other.worst, other.at
 
 
-def walk(one: Asked, stride: int) -> Iterator[tuple[list[Array], tuple[float, ...]]]:
-    """Every x, in parts."""
-    if one.operands > 2 or one.results > 1 or (one.operands == 2 and not _of_dy(one)):
-        return
-    for row in range(1 << 12):
-        x = np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
-        for part in np.array_split(x, max(1, x.size // PART)):
-            yield [*[np.ones_like(part)] * (one.operands - 1), part], one.numbers
+@numba.njit(nogil=True, error_model="numpy", cache=True)
+def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, int, float, int]:
+    """Judge results by bounds of the exact ones, and mark those for which that does not do.
+
+    Returns how many are more than half a unit off, how many are marked, the worst error of the others and its place.
+    """
+    above_half, marked, worst, place = 0, 0, 0.0, 0
+    for i in range(got.size):
+        exact = 0.5 * (low[i] + high[i])
+        # The exponents' bits: those of 2^-126 at least, then those of 2^23 over the exact value's power of two.
+        exponent = max((np.float64(exact).view(np.int64) >> 52) & 0x7FF, 1023 - 126)
+        units = np.int64((2 * 1023 + 23 - exponent) << 52).view(np.float64)
+        error, doubt = abs(np.float64(got[i]) - exact) * units, (high[i] - low[i]) * units
+        certain = error + doubt <= 0.5 or error - doubt > 0.5
+        undecided[i] = not (certain and doubt <= 2.0**-8 and error < np.inf and abs(exact) < 2.0**127)
+        if undecided[i]:
+            marked += 1
+            continue
+        above_half += error > 0.5
+        if error > worst:
+            worst, place = error, i
+    return above_half, marked, worst, place
 
 
-def _of_dy(one: Asked) -> bool:
-    return isinstance(one.formula, Gradient) or one.formula.__code__.co_varnames[0] == "dy"
-
-
-def tuples(one: Asked, count: int) -> Iterator[tuple[list[Array], tuple[float, ...]]]:
-    """Random operands, with other attributes in every part; a sixteenth of the parts have extreme ones."""
-    for begin in range(0, count, PART):
-        rng = np.random.default_rng([SEED, begin])
-        operands = []
-        for _ in range(one.operands):
-            values = np.frombuffer(rng.bytes(4 * PART), np.float32).copy()
-            values[::2] = rng.normal(size=PART // 2) * rng.choice([0.1, 3.0, 30.0], PART // 2)
-            operands.append(rng.permutation(values))
-        drawn = (
-            rng.choice(EXTREMES, len(one.numbers)) if begin // PART % 16 == 15 else rng.normal(size=len(one.numbers))
-        )
-        yield operands, tuple(float(np.float32(value)) for value in drawn)
-
-
-def judge(one: Asked, parts: Iterator[tuple[list[Array], tuple[float, ...]]], workers: int) -> list[Tally]:
+def judge(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
     """The errors of each result."""
-    tallies = [Tally() for _ in range(one.results)]
-
-    def take(part: tuple[list[Array], tuple[float, ...]]) -> list[tuple[Array, Array, Any]]:
-        operands, numbers = part
-        exact = [
-            Function(one.formula, numbers, result).golden(operands, FLOAT32).value for result in range(one.results)
-        ]
-        return list(zip(one.run(operands, numbers), exact, [part] * one.results, strict=True))
-
-    with ThreadPoolExecutor(workers) as executor:
-        # An executor takes all that it is given at once, and every float32 is 16 GiB.
-        while some := list(islice(parts, TOGETHER)):
-            for found in executor.map(take, some):
-                for tally, (got, exact, (operands, numbers)) in zip(tallies, found, strict=True):
-                    tally.add(got, exact, operands, numbers)
+    ends = np.empty((one.results, 2, operands[0].size))
+    enclosing(one.formula, one.operands, len(numbers))(tuple(operands), np.array(numbers), ends)
+    ends[..., ~np.logical_and.reduce([np.isfinite(x) for x in operands])] = np.nan
+    tallies = {}
+    for result, got in enumerate(one.run(operands, numbers)):
+        undecided = np.empty(got.size, np.bool_)
+        above_half, marked, worst, place = score(got, *ends[result], undecided)
+        tally = tallies[result] = Tally(got.size - marked, above_half, 0, worst, _written(operands, numbers, place))
+        if marked:
+            tally.add(_settled(one, got[undecided], [x[undecided] for x in operands], numbers, result))
     return tallies
+
+
+def _written(operands: list[Array], numbers: tuple[float, ...], place: int) -> str:
+    return " ".join(f"{float(value):.9g}" for value in (*(x[place] for x in operands), *numbers))
+
+
+def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float, ...], result: int) -> Tally:
+    """Judge by golden values; both are infinite or NaN where one is."""
+    exact = Function(one.formula, numbers, result).golden(operands, FLOAT32).value
+    with np.errstate(all="ignore"):
+        wide = got.astype(np.float64)
+        rounded = exact.astype(np.float32)
+        difference = np.abs(wide - exact)
+    finite = np.isfinite(wide) & np.isfinite(rounded)
+    alike = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded))
+    # One that rounds to infinity or just not is half a unit off.
+    edge = np.abs(np.abs(exact) / 2.0**128 - 1.0) < 2.0**-24
+    error = np.where(finite, difference / FLOAT32.ulp(np.where(finite, exact, 1.0)), 0.0)
+    place = int(error.argmax())
+    counts = int(finite.sum()), int((error > 0.5).sum()), int((~finite & ~alike & ~edge).sum())
+    return Tally(*counts, float(error[place]), _written(operands, numbers, place))
+
+
+def _walks(one: Asked) -> bool:
+    """Tell whether all x can be taken: a formula of x alone, or of dy and x."""
+    of_dy = next(iter(signature(one.formula).parameters)) == "dy"
+    return one.results == 1 and (one.operands == 1 or (one.operands == 2 and of_dy))
+
+
+def walk(one: Asked, stride: int, row: int) -> Iterator[Case]:
+    """Every x of a row of 2^20 bit patterns, or one in ``stride`` of them."""
+    x = np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
+    for part in np.array_split(x, max(1, x.size // PART)):
+        yield [*[np.ones_like(part)] * (one.operands - 1), part], one.numbers
+
+
+def tuples(one: Asked, place: int) -> Iterator[Case]:
+    """Random operands, with other attributes in every part; a sixteenth of the parts have extreme ones."""
+    rng = np.random.default_rng([SEED, place * PART])
+    operands = []
+    for _ in range(one.operands):
+        values = np.frombuffer(rng.bytes(4 * PART), np.float32).copy()
+        values[::2] = rng.normal(size=PART // 2) * rng.choice([0.1, 3.0, 30.0], PART // 2)
+        operands.append(rng.permutation(values))
+    count = len(one.numbers)
+    drawn = rng.choice(EXTREMES, count) if place % 16 == 15 else rng.normal(size=count)
+    yield operands, tuple(float(np.float32(value)) for value in drawn)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     formulas = asked()
-    parser.add_argument("--stride", type=int, default=4096)
-    parser.add_argument("--tuples", type=int, default=2_000_000)
+    parser.add_argument("--stride", type=int, default=1, help="take one float32 in so many")
+    parser.add_argument("--tuples", type=int, default=10_000_000)
     parser.add_argument("--only", nargs="+", choices=formulas, default=list(formulas))
     parser.add_argument("--workers", type=int, default=threads.shared().threads)
     options = parser.parse_args()
     threads.set_threads(1)
-    for name in options.only:
-        one, lines = formulas[name], []
-        kinds = {
-            "every x" if options.stride == 1 else f"every {options.stride}th x": walk(one, options.stride),
-            "random": tuples(one, options.tuples),
-        }
-        for kind, parts in kinds.items():
-            for result, tally in enumerate(judge(one, parts, options.workers)):
-                if tally.judged:
+    columns = (TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        for name in options.only:
+            one, lines = formulas[name], []
+            kinds = {"random": (partial(tuples, one), range(-(-options.tuples // PART)))}
+            if _walks(one):
+                every = "every x" if options.stride == 1 else f"every {options.stride}th x"
+                kinds[every] = partial(walk, one, options.stride), range(1 << 12)
+            for kind, (cases, items) in kinds.items():
+                tallies = spread(partial(_judged, one, cases), items, options.workers, progress, f"{name} {kind}")
+                for result, tally in tallies.items():
                     counts = tally.above_half, tally.broken
                     lines.append((name, result, kind, tally.judged, f"{tally.worst:.5f}", tally.at, *counts))
-        _save(name, lines, formulas)
-        print(*(" ".join(map(str, line)) for line in lines), sep="\n", flush=True)
+            _save(name, lines, formulas)
+
+
+def _judged(one: Asked, cases: Callable[[int], Iterator[Case]], item: int) -> dict[int, Tally]:
+    total = {result: Tally() for result in range(one.results)}
+    for operands, numbers in cases(item):
+        for result, tally in judge(one, operands, numbers).items():
+            total[result].add(tally)
+    return total
 
 
 def _save(name: str, lines: list[Any], formulas: Container[str]) -> None:

@@ -14,6 +14,10 @@ from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 
 
+_BETAS = (1.0, 1.702, 2.0)
+"""Swish's, of which all but the last have formulas of their own."""
+
+
 def works_of(operator: Operator) -> Iterator[Work]:
     """An operator's work for each mode that attributes can choose, the default first; other attributes' defaults, or 1.
 
@@ -36,8 +40,8 @@ def _choices(parameter: Parameter, default: Any) -> tuple[Any, ...]:
     if parameter.is_tensor:
         return (Tensor(DataType.FLOAT, (2, 4)),)
     if parameter.kind is Kind.SCALAR:
-        number = float(default) if given else 1.0
-        return (Scalar(DataType.DOUBLE, DataType.DOUBLE.encode(number)),)
+        numbers = _BETAS if parameter.name == "betaOptional" else (float(default) if given else 1.0,)
+        return tuple(Scalar(DataType.DOUBLE, DataType.DOUBLE.encode(number)) for number in numbers)
     if parameter.kind is Kind.BOOL:
         return (False, True)
     if parameter.kind is Kind.BOOL_ARRAY:

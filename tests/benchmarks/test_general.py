@@ -1,0 +1,79 @@
+"""Formulas judged at many numbers: compiled bounds against golden values, and results that are wrong on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.verify.goldens.values import Function
+from benchmarks import general
+from benchmarks.bounds import enclosing
+
+Array = np.ndarray[Any, Any]
+NAMES = ["elu_derivative", "log_sigmoid_derivative", "ge_glu_erf_gradient", "softplus_derivative", "threshold_gradient"]
+
+
+class Off(general.Asked):
+    """A formula whose results are a unit off."""
+
+    def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
+        return [np.nextafter(result, np.float32(np.inf)) for result in super().run(operands, numbers)]
+
+
+class Infinite(general.Asked):
+    """A formula without a finite result."""
+
+    def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
+        return [np.full_like(result, np.inf) for result in super().run(operands, numbers)]
+
+
+def asked(name: str, kind: type[general.Asked] = general.Asked) -> general.Asked:
+    return kind(**vars(general.asked()[name]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("place", [0, 15], ids=["random", "extreme attributes"])
+def test_bounds_hold_the_exact_results(name: str, place: int) -> None:
+    one = asked(name)
+    ((operands, numbers),) = general.tuples(one, place)
+    finite = np.logical_and.reduce([np.isfinite(x) for x in operands])
+    operands = [x[finite][:4096] for x in operands]
+    ends = np.empty((one.results, 2, operands[0].size))
+    enclosing(one.formula, one.operands, len(numbers))(tuple(operands), np.array(numbers), ends)
+    for result, (low, high) in enumerate(ends):
+        exact = Function(one.formula, numbers, result).golden(operands, general.FLOAT32).value
+        unknown = np.isnan(low) | np.isnan(high)
+        np.testing.assert_array_less(low[~unknown], np.nextafter(exact[~unknown], np.inf))
+        np.testing.assert_array_less(np.nextafter(exact[~unknown], -np.inf), high[~unknown])
+        if place == 0:
+            assert np.mean(high - low <= np.abs(exact) * 2.0**-40) > 0.8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_within_half_a_unit_or_what_products_lose(name: str) -> None:
+    ((operands, numbers),) = general.tuples(asked(name), 0)
+    for tally in general.judge(asked(name), operands, numbers).values():
+        assert tally.judged > general.PART // 2
+        assert tally.worst <= (2.0 if name.startswith("ge_glu") else 0.50001)
+        assert not tally.broken
+
+
+def test_results_that_are_off_are_counted() -> None:
+    one = asked("log_sigmoid_derivative", Off)
+    (case,) = general.walk(one, 64, 0x3F8)
+    tally = general.judge(one, *case)[0]
+    assert tally.judged == tally.above_half == case[0][0].size
+    assert 0.5 < tally.worst <= 1.5
+    error_at = np.float32(tally.at.split()[1])
+    assert error_at in case[0][1]
+    wrong = general.judge(asked("log_sigmoid_derivative", Infinite), *case)[0]
+    assert (wrong.judged, wrong.broken) == (0, case[0][0].size)
+
+
+def test_a_walk_takes_every_bit_pattern_once() -> None:
+    one = asked("elu_forward")
+    found = [x for (x,), _ in general.walk(one, 1, 0x7F8)]
+    patterns = np.concatenate(found).view(np.uint32)
+    np.testing.assert_array_equal(patterns, np.arange(0x7F8 << 20, 0x7F9 << 20, dtype=np.uint32))
