@@ -13,7 +13,6 @@ from aclnn.core.operator import Call, Kind, Operator, Parameter, Work
 from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 
-
 _BETAS = (1.0, 1.702, 2.0)
 """Swish's, of which all but the last have formulas of their own."""
 
