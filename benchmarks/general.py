@@ -44,6 +44,8 @@ FILE = Path(__file__).parent / "general.csv"
 HEADER = ("formula", "result", "kind", "judged", "worst_ulp", "at", "above_half", "broken")
 SEED = 20261124
 PART = 1 << 15
+BEYOND = 2.0**129
+"""Numbers that float32 rounds to infinity."""
 EXTREMES = (0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan)
 
 
@@ -97,12 +99,15 @@ class Tally:
 
 @numba.njit(nogil=True, error_model="numpy", cache=True)
 def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, int, float, int]:
-    """Judge results by bounds of the exact ones, and mark those for which that does not do.
+    """Judge finite results by bounds of the exact ones, and mark those for which that does not do.
 
-    Returns how many are more than half a unit off, how many are marked, the worst error of the others and its place.
+    Returns how many are judged, how many of them are more than half a unit off, the worst error and its place.
     """
-    above_half, marked, worst, place = 0, 0, 0.0, 0
+    judged, above_half, worst, place = 0, 0, 0.0, 0
     for i in range(got.size):
+        undecided[i] = False
+        if (got[i] == np.inf and low[i] > BEYOND) or (got[i] == -np.inf and high[i] < -BEYOND):
+            continue
         exact = 0.5 * (low[i] + high[i])
         # The exponents' bits: those of 2^-126 at least, then those of 2^23 over the exact value's power of two.
         exponent = max((np.float64(exact).view(np.int64) >> 52) & 0x7FF, 1023 - 126)
@@ -111,12 +116,12 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
         certain = error + doubt <= 0.5 or error - doubt > 0.5
         undecided[i] = not (certain and doubt <= 2.0**-8 and error < np.inf and abs(exact) < 2.0**127)
         if undecided[i]:
-            marked += 1
             continue
+        judged += 1
         above_half += error > 0.5
         if error > worst:
             worst, place = error, i
-    return above_half, marked, worst, place
+    return judged, above_half, worst, place
 
 
 def judge(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
@@ -127,9 +132,9 @@ def judge(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict
     tallies = {}
     for result, got in enumerate(one.run(operands, numbers)):
         undecided = np.empty(got.size, np.bool_)
-        above_half, marked, worst, place = score(got, *ends[result], undecided)
-        tally = tallies[result] = Tally(got.size - marked, above_half, 0, worst, _written(operands, numbers, place))
-        if marked:
+        judged, above_half, worst, place = score(got, *ends[result], undecided)
+        tally = tallies[result] = Tally(judged, above_half, 0, worst, _written(operands, numbers, place))
+        if undecided.any():
             tally.add(_settled(one, got[undecided], [x[undecided] for x in operands], numbers, result))
     return tallies
 
