@@ -20,6 +20,7 @@ def test_each_function_has_its_rows() -> None:
     assert not any(name.startswith(("inplace", "layer_norm", "add")) for name in counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["clipped_swiglu_grad", "glu", "prelu", "ge_glu_backward 1", "gelu_backward_v2 tanh"])
 def test_a_row_is_judged(label: str) -> None:
     row = workloads.member(MEMBERS[label], "float32", 1 << 14)

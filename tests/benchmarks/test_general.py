@@ -33,6 +33,7 @@ def asked(name: str, kind: type[general.Asked] = general.Asked) -> general.Asked
     return kind(**vars(general.asked()[name]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", [0, 15], ids=["random", "extreme attributes"])
 def test_bounds_hold_the_exact_results(name: str, place: int) -> None:
@@ -51,6 +52,7 @@ def test_bounds_hold_the_exact_results(name: str, place: int) -> None:
             assert np.mean(high - low <= np.abs(exact) * 2.0**-40) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_within_half_a_unit_or_what_products_lose(name: str) -> None:
     ((operands, numbers),) = general.tuples(asked(name), 0)

@@ -17,6 +17,7 @@ def test_each_operator_has_its_rows() -> None:
     assert not of_elements & {*norms.THEIRS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax_backward", "add_layer_norm_grad", "group_norm_backward", "batch_norm"])
 def test_a_row_is_judged(name: str) -> None:
     row = workloads.norm(name, 64, 256, "float32")

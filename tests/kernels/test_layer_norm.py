@@ -478,6 +478,7 @@ def shifted(array: Array, elements: int) -> Array:
     return copy
 
 
+@pytest.mark.slow
 def test_the_same_bits_from_a_thousand_cases() -> None:
     rng = np.random.default_rng(0)
     cases = 0

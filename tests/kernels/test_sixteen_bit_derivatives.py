@@ -54,6 +54,7 @@ def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
     return np.abs(all_inputs(dtype)) <= found.bound
 
 
+@pytest.mark.slow
 @EVERY
 @BOTH
 def test_every_derivative_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:

@@ -117,6 +117,7 @@ def test_slopes_too_small_for_their_type_are_negative_zeros(case: Case, curve: C
     assert np.signbit(gradient(case, curve, np.ones_like(x), x)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), CURVES)
 def test_the_gradient_in_16_bits(case: Case, curve: Curve, dtype: D) -> None:

@@ -118,6 +118,7 @@ class Fuzzer:
                 self.handles[function.name].append(output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
     fuzzer = Fuzzer(seed)

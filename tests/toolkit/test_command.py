@@ -109,6 +109,7 @@ class TestTree:
         done = aclnn("run", program, status=status, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert done.stderr == f"aclnn toolkit: {program} was ended by {told}\n"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "variable"), [("program.cpp", "CXXFLAGS"), ("program.c", "CFLAGS")])
     def test_run_takes_quoted_flags_as_the_shell_does(
         self, toolkit_root: Path, tmp_path: Path, name: str, variable: str
@@ -190,6 +191,7 @@ class TestTree:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
         assert done.stdout == f"{toolkit_root}\n"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("folder", "libraries"),
         [
@@ -209,6 +211,7 @@ class TestTree:
         done = run(tmp_path / "host", "compute", env={"LD_LIBRARY_PATH": str(toolkit_root / "lib64")})
         assert done.stdout == COMPUTED
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("header", ["aclnn_silu.h", "aclnn_ops_nn.h", "acl_meta.h"])
     def test_run_finds_headers_as_the_vendors_scripts_do(self, toolkit_root: Path, tmp_path: Path, header: str) -> None:
         """No such file: what a program includes without a folder."""
@@ -243,6 +246,7 @@ class TestTree:
             subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
         assert run(tmp_path / "build" / "host", "compute").stdout == COMPUTED
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
     def test_linkers(self, toolkit_root: Path, tmp_path: Path, linker: str) -> None:
         if shutil.which(f"ld.{linker}") is None:

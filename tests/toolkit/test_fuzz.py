@@ -13,6 +13,7 @@ from tests.helpers.toolkit_support import needs_toolkit, run
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
 
 
+@pytest.mark.slow
 def test_ten_thousand_calls(toolkit_root: Path) -> None:
     done = run(Path(sys.executable), "-m", "tests.c.fuzz", "--root", toolkit_root, "--calls", 10_000, timeout_s=600)
     (calls,) = re.findall(r"^(\d+) calls", done.stdout, re.MULTILINE)

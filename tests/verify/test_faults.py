@@ -37,6 +37,7 @@ def test_planted_faults_are_named():
     assert sum(r.kind == "hit" for r in results) >= 0.95 * len(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["aclnn", "correctly rounded", "NumPy, float32", "PyTorch", "JAX, float32 inside"])
 def test_right_results_pass(who):
     judged = [(label, run) for name, label, run in right.clean() if name == who]
