@@ -43,7 +43,7 @@ _FIRST = ("test_torch_npu.py", "test_operators.py", "test_triton_kernels.py", "t
 """Files that take a minute or more: one process would end with them while the other waits."""
 
 
-_SAMPLE = 6
+_SAMPLE = 4
 """Parameter sets of a test that ``--sample`` runs."""
 
 

@@ -72,6 +72,7 @@ class TestTree:
     def test_what_is_no_object_file_is_refused(self, tmp_path: Path) -> None:
         assert "expected an object file" in aclnn("build", "--refuse-undefined", HOST, status=1).stderr
 
+    @pytest.mark.slow
     def test_path_and_run_build_what_is_missing_or_old(self, toolkit_root: Path, tmp_path: Path) -> None:
         root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
         stamp = root / "aclnn" / "build.json"
