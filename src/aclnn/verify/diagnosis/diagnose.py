@@ -12,7 +12,7 @@ from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Hypoth
 from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
 from aclnn.verify.diagnosis.local import Finding
-from aclnn.verify.goldens.rows import Rows
+from aclnn.verify.goldens.rows import Rows, evenly
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, in_order
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
 from aclnn.verify.standards.evaluate import Measured
@@ -117,13 +117,13 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
     if sums.is_of_sums(e.source):
         most = sums.searched_columns(e.source)
     for among, count in ((struck, most), (~e.wrong, most // 3)):
-        chosen[_spread(np.flatnonzero(among & near), count)] = True
+        chosen[evenly(np.flatnonzero(among & near), count)] = True
     if not chosen.any():
         return
     searched = e.some(chosen)
     target = struck[chosen]
     probed = np.zeros(target.size, bool)
-    probed[_spread(np.flatnonzero(target), _PROBED)] = True
+    probed[evenly(np.flatnonzero(target), _PROBED)] = True
     probe = searched.some(probed)
     found: tuple[float, Hypothesis] | None = None
     for one in _all(e, searched, target):
@@ -143,12 +143,6 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
             lambda e: e.fits(one),
             one.structural,
         )
-
-
-def _spread(index: Array, count: int) -> Array:
-    """So many of these from the first to the last, or all."""
-    spread: Array = index[np.linspace(0, max(0, index.size - 1), min(count, index.size)).astype(int)]
-    return spread
 
 
 _TESTS = {

@@ -249,7 +249,7 @@ def sample_of(measured: Measured) -> Evidence:
     if measured.golden is not None and size * read <= _WHOLE:
         return Evidence(source, slice(0, size), measured.golden)
     every = np.linspace(0, size - 1, _WINDOWS // 4).astype(np.int64)
-    centres = [*every.tolist(), measured.picture.worst or 0, *_spread(measured, _WINDOWS - every.size)]
+    centres = [*every.tolist(), measured.picture.worst or 0, *_wrong_places(measured, _WINDOWS - every.size)]
     places = source.whole.positions(np.array(centres)).tolist()
     window = min(_WINDOW, max(1, 8 * _WINDOW // read))
     starts = sorted({max(0, min(c - window // 2, size - window)) // window for c in places})
@@ -259,7 +259,7 @@ def sample_of(measured: Measured) -> Evidence:
     return Evidence(source, at, None if known is None else Golden(known.value[at], known.rounded[at]))
 
 
-def _spread(measured: Measured, count: int) -> list[int]:
+def _wrong_places(measured: Measured, count: int) -> list[int]:
     """Indices of wrong elements, evenly among them."""
     stretches = measured.wrong
     if not stretches:

@@ -279,7 +279,7 @@ class Rows:
         row = self._places(at)[0]
         rows = np.unique(row[struck])
         count = max(_ROWS_AT_LEAST if self._one_a_row else 1, most // max(1, self.columns))
-        return np.isin(row, [*_spread(rows, count), *_spread(np.setdiff1d(row, rows), max(1, count // 3))])
+        return np.isin(row, [*evenly(rows, count), *evenly(np.setdiff1d(row, rows), max(1, count // 3))])
 
     def _are_rows(self, at: slice) -> bool:
         """Tell whether elements are whole rows in their order in memory."""
@@ -482,7 +482,8 @@ class Rows:
         return sums
 
 
-def _spread(values: Array, count: int) -> Array:
+def evenly(values: Array, count: int) -> Array:
+    """Choose so many values, evenly from the first to the last, or all."""
     return np.asarray(values[np.linspace(0, values.size - 1, min(count, values.size)).astype(int)])
 
 
