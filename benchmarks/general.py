@@ -29,7 +29,7 @@ from aclnn.core.operator import Elementwise
 from aclnn.core.tensor import Layout
 from aclnn.kernels.cpu import threads
 from aclnn.operators import OPERATORS
-from aclnn.verify.goldens.values import Function
+from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function
 from aclnn.verify.number_formats import FORMATS
 from benchmarks.bounds import enclosing
 from benchmarks.references import EVERY
@@ -113,12 +113,11 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
         exponent = max((np.float64(exact).view(np.int64) >> 52) & 0x7FF, 1023 - 126)
         units = np.int64((2 * 1023 + 23 - exponent) << 52).view(np.float64)
         error, doubt = abs(np.float64(got[i]) - exact) * units, (high[i] - low[i]) * units
-        certain = error + doubt <= 0.5 or error - doubt > 0.5
-        undecided[i] = not (certain and doubt <= 2.0**-8 and error < np.inf and abs(exact) < 2.0**127)
+        undecided[i] = not (doubt <= VALUE_BOUND_ULP and error < np.inf and abs(exact) < 2.0**127)
         if undecided[i]:
             continue
         judged += 1
-        above_half += error > 0.5
+        above_half += error - doubt > 0.5
         if error > worst:
             worst, place = error, i
     return judged, above_half, worst, place
@@ -156,7 +155,7 @@ def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float
     edge = np.abs(np.abs(exact) / 2.0**128 - 1.0) < 2.0**-24
     error = np.where(finite, difference / FLOAT32.ulp(np.where(finite, exact, 1.0)), 0.0)
     place = int(error.argmax())
-    counts = int(finite.sum()), int((error > 0.5).sum()), int((~finite & ~alike & ~edge).sum())
+    counts = int(finite.sum()), int((error > 0.5 + 2.0**-20).sum()), int((~finite & ~alike & ~edge).sum())
     return Tally(*counts, float(error[place]), _written(operands, numbers, place))
 
 
