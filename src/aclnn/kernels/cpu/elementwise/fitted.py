@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
@@ -45,6 +46,7 @@ class Fast(NamedTuple):
     bound: float
 
 
+@lru_cache(maxsize=512)  # what Numba is told of a function it keeps for ever
 def fast(formula: Formula, dtype: DataType) -> Fast | None:
     """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
