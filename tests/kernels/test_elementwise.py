@@ -118,6 +118,7 @@ MIXES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.data(), SHAPES, MIXES, st.sampled_from((*SLOPES, bell_derivative)))
 def test_any_layout_gives_the_same_bits_and_touches_nothing_else(
     data: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...], formula: Any

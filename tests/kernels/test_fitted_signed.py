@@ -112,6 +112,7 @@ def assert_within(row: Row, x: Array) -> None:
     assert np.all(np.abs(got - value) / unit <= np.where(unit > 2.0**-149, row.worst, 1.0))
 
 
+@pytest.mark.slow
 @EVERY
 def test_every_5003rd_x(row: Row) -> None:
     x = np.arange(0, 1 << 32, 5003, dtype=np.uint32).view(np.float32)

@@ -213,6 +213,7 @@ def test_normal_data(m: int, n: int) -> None:
             assert np.linalg.norm(found - value) <= 2e-7 * np.linalg.norm(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 @pytest.mark.parametrize(("m", "n"), [(300, 100), (5, 1025)])
 def test_sixteen_bits_are_rounded_once(dtype: Any, m: int, n: int) -> None:
@@ -632,6 +633,7 @@ def test_short_rows_are_streamed_to_the_same_bits(offset: int, dtype: Any, monke
     assert np.array_equal(bits(dx), bits(expected[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("n", "pitch"), [(40, 40), (72, 72), (200, 200), (520, 520), (5000, 5000), (5003, 5008)])
 def test_rows_that_end_within_a_line_are_streamed_to_the_same_bits(

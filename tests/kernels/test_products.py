@@ -142,6 +142,7 @@ def both(monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array]) -> 
         return by_products, run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
 
 
+@pytest.mark.slow
 @EVERY
 def test_special_numbers_in_every_combination(
     monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
@@ -186,6 +187,7 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
         threads.set_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swi_glu_grad", "glu_grad"])
 def test_what_rounding_a_product_of_two_operands_loses_is_kept(name: str) -> None:
     """Where functions are smooth, results are almost rounded once; the loss would add half a unit or more."""

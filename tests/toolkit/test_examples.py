@@ -128,6 +128,7 @@ def function(name: str, case: Case) -> Iterator[str]:
     yield "}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("product", BY_PRODUCT, ids=lambda product: product.name)
 def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, product: Product) -> None:
     rows = BY_PRODUCT[product]

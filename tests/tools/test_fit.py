@@ -61,6 +61,7 @@ def test_a_short_search_comes_near_the_committed_column(monkeypatch: pytest.Monk
     assert committed < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["silu_derivative", "fast_gelu_derivative", "gelu_erf_derivative", "gelu_tanh_derivative"]
 )

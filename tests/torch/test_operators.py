@@ -265,6 +265,7 @@ def test_gradients(name: str, dtype: Any) -> None:
             torch.testing.assert_close(mine.grad.double(), other.grad, rtol=tolerance, atol=4 * tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("added", [None, (5,), (12, 5)], ids=str)
 def test_gradients_of_layer_norm_of_a_sum_reach_every_term(added: tuple[int, ...] | None) -> None:
     """Through the sum that it returns, too, and of terms of two types."""
@@ -771,6 +772,7 @@ def _ge_glu(x: Any, mode: int, left: bool) -> Any:
     return p * F.gelu(g, approximate="tanh" if mode else "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("mode", [0, 1])
 def test_ge_glu_has_pytorchs_values_and_derivatives(mode: int, left: bool) -> None:
