@@ -1,6 +1,6 @@
-"""Formulas on intervals of float64, element by element in compiled code: what bounds the exact results of billions.
+"""Formulas on intervals of float64, element by element in compiled code, to bound billions of exact results.
 
-``aclnn.verify.goldens.enclosures`` bounds them by the same errors, array by array, at a tenth of the speed.
+The errors are those of ``aclnn.verify.goldens.enclosures``, which works array by array at a tenth of the speed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,12 @@ import numba
 import numpy as np
 
 from aclnn.kernels.trace import Program, trace
-
-ROUNDED = 1.5 * 2.0**-52
-"""More than one rounding loses, and the one of the widened end."""
-LIBRARY = 2.0**-48
-"""16 units of the last place, which every function of the C library is within."""
-COMPOSED = 2.0**-50
-"""Of constants, which are a few operations from what they stand for."""
-LEAST, LARGEST = 2.0**-1000, 2.0**1023
-"""Exponentials below and above are only known to be so small or large."""
+from aclnn.verify.goldens.enclosures import COMPOSED, LARGEST, LEAST, LIBRARY, ROUNDED, greatest, least
 
 Pair = tuple[float, float]
 """The ends of an interval, NaN where nothing is known."""
 Truth = tuple[bool, bool]
-"""Whether a comparison holds for sure, and whether it may."""
+"""Whether a comparison certainly holds, and whether it may hold."""
 
 _inlined = numba.njit(nogil=True, error_model="numpy")
 
@@ -39,23 +31,13 @@ def _wide(low: float, high: float, lost: float) -> Pair:
 
 
 @_inlined
-def _least(a: float, b: float) -> float:
-    return a if a < b or a != a else b
-
-
-@_inlined
-def _greatest(a: float, b: float) -> float:
-    return a if a > b or a != a else b
-
-
-@_inlined
 def negative(a: Pair) -> Pair:
     return -a[1], -a[0]
 
 
 @_inlined
 def absolute(a: Pair) -> Pair:
-    return _greatest(_greatest(a[0], -a[1]), 0.0), _greatest(-a[0], a[1])
+    return greatest(greatest(a[0], -a[1]), 0.0), greatest(-a[0], a[1])
 
 
 @_inlined
@@ -71,7 +53,7 @@ def subtract(a: Pair, b: Pair) -> Pair:
 @_inlined
 def multiply(a: Pair, b: Pair) -> Pair:
     p, q, r, s = a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]
-    return _wide(_least(_least(p, q), _least(r, s)), _greatest(_greatest(p, q), _greatest(r, s)), ROUNDED)
+    return _wide(least(least(p, q), least(r, s)), greatest(greatest(p, q), greatest(r, s)), ROUNDED)
 
 
 @_inlined
@@ -96,15 +78,15 @@ def times(dy: Pair, factor: Pair) -> Pair:
 def exp(a: Pair) -> Pair:
     low = math.exp(a[0])
     high = low if a[0] == a[1] else math.exp(a[1])
-    low, high = _wide(_least(low, LARGEST), high, LIBRARY)
-    return (0.0 if low < LEAST else low), _greatest(high, LEAST)
+    low, high = _wide(least(low, LARGEST), high, LIBRARY)
+    return (0.0 if low < LEAST else low), greatest(high, LEAST)
 
 
 @_inlined
 def expm1(a: Pair) -> Pair:
     low = math.expm1(a[0])
     high = low if a[0] == a[1] else math.expm1(a[1])
-    return _wide(_least(low, LARGEST), high, LIBRARY)
+    return _wide(least(low, LARGEST), high, LIBRARY)
 
 
 @_inlined
@@ -120,25 +102,25 @@ def log1p(a: Pair) -> Pair:
 @_inlined
 def log1pexp(a: Pair) -> Pair:
     rest = log1p(exp(negative(absolute(a))))
-    return add((_greatest(a[0], 0.0), _greatest(a[1], 0.0)), rest)
+    return add((greatest(a[0], 0.0), greatest(a[1], 0.0)), rest)
 
 
 @_inlined
 def tanh(a: Pair) -> Pair:
     low, high = _wide(math.tanh(a[0]), math.tanh(a[1]), LIBRARY)
-    return _greatest(low, -1.0), _least(high, 1.0)
+    return greatest(low, -1.0), least(high, 1.0)
 
 
 @_inlined
 def erf(a: Pair) -> Pair:
     low, high = _wide(math.erf(a[0]), math.erf(a[1]), LIBRARY)
-    return _greatest(low, -1.0), _least(high, 1.0)
+    return greatest(low, -1.0), least(high, 1.0)
 
 
 @_inlined
 def erfc(a: Pair) -> Pair:
     low, high = _wide(math.erfc(a[1]), math.erfc(a[0]), LIBRARY)
-    return (0.0 if low < LEAST else low), _greatest(high, LEAST)
+    return (0.0 if low < LEAST else low), greatest(high, LEAST)
 
 
 @_inlined
@@ -198,7 +180,7 @@ def where(condition: Truth, chosen: Pair, otherwise: Pair) -> Pair:
         return chosen
     if not condition[1]:
         return otherwise
-    return _least(chosen[0], otherwise[0]), _greatest(chosen[1], otherwise[1])
+    return least(chosen[0], otherwise[0]), greatest(chosen[1], otherwise[1])
 
 
 _INFIX = {

@@ -28,7 +28,7 @@ from aclnn.kernels.cpu import threads
 from benchmarks import hardest, products, tables
 from benchmarks.candidates import candidates, ours
 from benchmarks.references import EVERY, Array, reference
-from benchmarks.tallies import spread
+from benchmarks.tallies import spread, units_in
 
 HERE = Path(__file__).parent
 Row = tuple[object, ...]
@@ -42,7 +42,7 @@ NEAR = 2.0**-31
 """Of the exact value: at most 2^-7 units."""
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True)
 def score(x: Array, got: Array, exact: Array, counts: Array, worst: Array, profile: Array, first_row: int) -> int:
     """Add one block's errors to the counts; returns how many finite inputs gave no finite number.
 
@@ -56,17 +56,14 @@ def score(x: Array, got: Array, exact: Array, counts: Array, worst: Array, profi
         counts[0, 0] += negative
         counts[1, 0] += x.size - negative
         return 0
-    broken, patterns = 0, exact.view(np.int64)
+    broken = 0
     for i in range(x.size):
         if not math.isfinite(x[i]):
             continue
         if not math.isfinite(got[i]):
             broken += 1
             continue
-        # The exponents' bits: those of 2^-126 at least, then those of 2^23 over the exact value's power of two.
-        exponent = max((patterns[i] >> 52) & 0x7FF, 1023 - 126)
-        units = np.int64((2 * 1023 + 23 - exponent) << 52).view(np.float64)
-        error = abs(np.float64(got[i]) - exact[i]) * units
+        error = abs(np.float64(got[i]) - exact[i]) * units_in(exact[i])
         side = 0 if math.copysign(1.0, x[i]) < 0.0 else 1
         counts[side, min(int(error / BIN), BINS - 1)] += 1
         if error > worst[side, 0]:

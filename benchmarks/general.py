@@ -14,7 +14,7 @@ import argparse
 import csv
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function
 from aclnn.verify.number_formats import FORMATS
 from benchmarks.bounds import enclosing
 from benchmarks.references import EVERY
-from benchmarks.tallies import spread
+from benchmarks.tallies import spread, units_in
 from tools.works import works_of
 
 Array = np.ndarray[Any, Any]
@@ -60,11 +60,16 @@ class Asked:
 
     def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
         """Compute by the kernel."""
-        layout = Layout(DataType.FLOAT, operands[0].shape, (1,))
-        plan = kernels.elementwise(self.formula, (layout,) * self.operands, (layout,) * self.results, numbers)
+        plan = _plan(self, operands[0].size, numbers)
         results = [np.empty_like(operands[0]) for _ in range(self.results)]
         plan.run([a.ctypes.data for a in operands], [a.ctypes.data for a in results], 0)
         return results
+
+
+@lru_cache
+def _plan(one: Asked, size: int, numbers: tuple[float, ...]) -> kernels.Plan:
+    layout = Layout(DataType.FLOAT, (size,), (1,))
+    return kernels.elementwise(one.formula, (layout,) * one.operands, (layout,) * one.results, numbers)
 
 
 def asked() -> dict[str, Asked]:
@@ -97,7 +102,7 @@ class Tally:
             self.worst, self.at = other.worst, other.at
 
 
-@numba.njit(nogil=True, error_model="numpy", cache=True)
+@numba.njit(nogil=True, error_model="numpy")
 def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, int, float, int]:
     """Judge finite results by bounds of the exact ones, and mark those for which that does not do.
 
@@ -109,9 +114,7 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
         if (got[i] == np.inf and low[i] > BEYOND) or (got[i] == -np.inf and high[i] < -BEYOND):
             continue
         exact = 0.5 * (low[i] + high[i])
-        # The exponents' bits: those of 2^-126 at least, then those of 2^23 over the exact value's power of two.
-        exponent = max((np.float64(exact).view(np.int64) >> 52) & 0x7FF, 1023 - 126)
-        units = np.int64((2 * 1023 + 23 - exponent) << 52).view(np.float64)
+        units = units_in(exact)
         error, doubt = abs(np.float64(got[i]) - exact) * units, (high[i] - low[i]) * units
         undecided[i] = not (doubt <= VALUE_BOUND_ULP and error < np.inf and abs(exact) < 2.0**127)
         if undecided[i]:

@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+import numba
+import numpy as np
 from rich.progress import Progress
+
+
+@numba.njit(nogil=True)
+def units_in(exact: float) -> float:
+    """Return one over the unit of float32's last place at an exact value."""
+    # The bits of the exponent, that of 2^-126 at least, then of 2^23 over that power of two.
+    exponent = max((np.float64(exact).view(np.int64) >> 52) & 0x7FF, 1023 - 126)
+    return np.int64((2 * 1023 + 23 - exponent) << 52).view(np.float64)
 
 
 class Countable(Protocol):

@@ -20,13 +20,13 @@ from aclnn.verify.goldens.expansions import two_sum
 
 Array = np.ndarray[Any, Any]
 
-_ROUNDED = 1.5 * 2.0**-52
+ROUNDED = 1.5 * 2.0**-52
 """More than one rounding loses, and the one of the widened end."""
-_LIBRARY = 2.0**-48
+LIBRARY = 2.0**-48
 """16 units of the last place, which every function of NumPy and of the C library is within; a test measures them."""
-_COMPOSED = 2.0**-50
+COMPOSED = 2.0**-50
 """Of constants, which are a few operations from what they stand for."""
-_LEAST, _LARGEST = 2.0**-1000, math.ldexp(1.0, 1023)
+LEAST, LARGEST = 2.0**-1000, math.ldexp(1.0, 1023)
 """Exponentials below and above are only known to be so small or large."""
 
 
@@ -65,7 +65,7 @@ class Interval:
         if isinstance(value, Interval):
             return value
         point = np.float64(value)
-        return _widened(point, point, _COMPOSED) if isinstance(value, Constant) else cls(point, point)
+        return _widened(point, point, COMPOSED) if isinstance(value, Constant) else cls(point, point)
 
     @staticmethod
     def choose(truth: Truth, chosen: Interval, otherwise: Interval) -> Interval:
@@ -149,7 +149,7 @@ class Interval:
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def _rising(self, function: Callable[[Any], Any], lost: float = _LIBRARY) -> Interval:
+    def _rising(self, function: Callable[[Any], Any], lost: float = LIBRARY) -> Interval:
         low = function(self.low)
         return _widened(low, low if self.low is self.high else function(self.high), lost)
 
@@ -160,7 +160,7 @@ class Interval:
     def expm1(self) -> Interval:
         """e^x - 1."""
         wide = self._rising(np.expm1)
-        return Interval(np.fmin(wide.low, _LARGEST), wide.high)
+        return Interval(np.fmin(wide.low, LARGEST), wide.high)
 
     def log(self) -> Interval:
         """Natural logarithm."""
@@ -177,7 +177,7 @@ class Interval:
 
     def sqrt(self) -> Interval:
         """Square root."""
-        return self._rising(np.sqrt, _ROUNDED)
+        return self._rising(np.sqrt, ROUNDED)
 
     def erf(self) -> Interval:
         """Error function."""
@@ -247,15 +247,15 @@ for _name in (
     setattr(Interval, _name, _shared_by_rows(getattr(Interval, _name)))
 
 
-def _widened(low: Any, high: Any, lost: float = _ROUNDED) -> Interval:
+def _widened(low: Any, high: Any, lost: float = ROUNDED) -> Interval:
     """Move ends outwards by a relative error, which leaves zeros and signs alone."""
     return Interval(low - np.abs(low) * lost, high - (0.0 - np.abs(high) * lost))  # -0.0 - 0.0 is -0.0
 
 
 def _of_any_size(wide: Interval) -> Interval:
     """Positive results that float64 may have made zero, subnormal or infinite."""
-    low = np.fmin(wide.low, _LARGEST)  # not the NaN of inf - inf
-    return Interval(low * (low >= _LEAST), np.maximum(wide.high, _LEAST))
+    low = np.fmin(wide.low, LARGEST)  # not the NaN of inf - inf
+    return Interval(low * (low >= LEAST), np.maximum(wide.high, LEAST))
 
 
 def _of_ends(operation: Callable[..., None], a: Interval, b: Interval) -> Interval:
@@ -275,23 +275,25 @@ def _flat_ends(of: Interval, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 @compiled
-def _least(a: float, b: float) -> float:
+def least(a: float, b: float) -> float:
+    """Return the smaller of two numbers, NaN if either is."""
     return a if a < b or a != a else b
 
 
 @compiled
-def _greatest(a: float, b: float) -> float:
+def greatest(a: float, b: float) -> float:
+    """Return the larger of two numbers, NaN if either is."""
     return a if a > b or a != a else b
 
 
 @compiled
 def _down(end: float) -> float:
-    return end - abs(end) * _ROUNDED
+    return end - abs(end) * ROUNDED
 
 
 @compiled
 def _up(end: float) -> float:
-    return end - (0.0 - abs(end) * _ROUNDED)
+    return end - (0.0 - abs(end) * ROUNDED)
 
 
 @compiled
@@ -304,14 +306,14 @@ def _add(al: Array, ah: Array, bl: Array, bh: Array, low: Array, high: Array) ->
 def _multiply(al: Array, ah: Array, bl: Array, bh: Array, low: Array, high: Array) -> None:
     for i in range(low.size):
         a, b, c, d = al[i] * bl[i], al[i] * bh[i], ah[i] * bl[i], ah[i] * bh[i]
-        low[i], high[i] = _down(_least(_least(a, b), _least(c, d))), _up(_greatest(_greatest(a, b), _greatest(c, d)))
+        low[i], high[i] = _down(least(least(a, b), least(c, d))), _up(greatest(greatest(a, b), greatest(c, d)))
 
 
 @compiled
 def _divide(al: Array, ah: Array, bl: Array, bh: Array, low: Array, high: Array) -> None:
     for i in range(low.size):
         a, b, c, d = al[i] / bl[i], al[i] / bh[i], ah[i] / bl[i], ah[i] / bh[i]
-        low[i], high[i] = _down(_least(_least(a, b), _least(c, d))), _up(_greatest(_greatest(a, b), _greatest(c, d)))
+        low[i], high[i] = _down(least(least(a, b), least(c, d))), _up(greatest(greatest(a, b), greatest(c, d)))
 
 
 def _along_rows(function: Callable[..., Any], rows: Any) -> Any:
