@@ -1,4 +1,4 @@
-"""Formulas judged at many numbers: compiled bounds against golden values, and results that are wrong on purpose."""
+"""Compiled bounds hold the golden values, and results that are wrong on purpose are counted."""
 
 from __future__ import annotations
 

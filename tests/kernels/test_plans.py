@@ -1,4 +1,4 @@
-"""What plans leave behind: a process that meets new shapes must not grow."""
+"""New shapes register no new functions with Numba, which would keep them until the process ends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from benchmarks import norms
 from tools.works import works_of
 
 
-def known_to_numba() -> int:
-    """The number of functions that Numba has been told of, which it keeps for ever."""
+def registered() -> int:
+    """Return the number of functions registered with Numba."""
     return len(builtin_registry.functions)
 
 
@@ -28,21 +28,21 @@ def plan(work: Elementwise, dtype: DataType, size: int) -> None:
 
 @pytest.mark.parametrize("dtype", [DataType.FLOAT, DataType.BF16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", [name for name, operator in BY_NAME.items() if operator.inputs])
-def test_elementwise_plans_of_another_size_tell_numba_of_no_function(name: str, dtype: DataType) -> None:
+def test_elementwise_plans_of_another_size_register_no_function(name: str, dtype: DataType) -> None:
     for work in works_of(BY_NAME[name]):
         if isinstance(work, Elementwise):
             plan(work, dtype, 5)
-            before = known_to_numba()
+            before = registered()
             plan(work, dtype, 7)
-            assert known_to_numba() == before
+            assert registered() == before
 
 
 @pytest.mark.parametrize("name", norms.THEIRS)
-def test_calls_over_rows_of_another_number_tell_numba_of_no_function(name: str) -> None:
+def test_calls_over_rows_of_another_number_register_no_function(name: str) -> None:
     rng = np.random.default_rng(1)
-    told = []
+    counts = []
     for rows in (64, 96, 128):
         given = norms.arguments(name, rows, 256, lambda shape: rng.normal(size=shape).astype(np.float32))
         getattr(aclnn, name)(**given)
-        told.append(known_to_numba())
-    assert told[1] == told[2]
+        counts.append(registered())
+    assert counts[1] == counts[2]

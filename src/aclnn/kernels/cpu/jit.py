@@ -60,6 +60,7 @@ _IDLE = (
     untyped_passes.RewriteDynamicRaises,
     untyped_passes.WithLifting,
 )
+"""Passes of Numba for what kernels lack: closures, arrays, ``with`` and ``raise``."""
 
 
 class _Part(JITCodeLibrary):
@@ -75,10 +76,10 @@ class _Part(JITCodeLibrary):
 
 
 class _Compiler(Compiler):
-    """Numba's compiler without the passes for what kernels lack: closures, arrays, ``with`` and ``raise``."""
+    """Numba's compiler without passes that would change nothing in kernels."""
 
     def define_pipelines(self) -> list[PassManager]:
-        """Leave out passes that would change nothing; they take a tenth of the time."""
+        """Leave out the idle passes, which take a tenth of the time."""
         (pipeline,) = super().define_pipelines()
         kept = PassManager(pipeline.pipeline_name)
         for kind, description in pipeline.passes:
@@ -89,7 +90,7 @@ class _Compiler(Compiler):
 
 
 class _PartCompiler(_Compiler):
-    """The same for a function that kernels call."""
+    """The compiler for functions that kernels call."""
 
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
         super().__init__(typingctx, targetctx, _Part(targetctx.codegen(), "part"), *others)

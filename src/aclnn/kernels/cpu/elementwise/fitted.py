@@ -46,7 +46,7 @@ class Fast(NamedTuple):
     bound: float
 
 
-@lru_cache(maxsize=512)  # what Numba is told of a function it keeps for ever
+@lru_cache(maxsize=512)  # Numba never forgets a function that has been registered
 def fast(formula: Formula, dtype: DataType) -> Fast | None:
     """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
