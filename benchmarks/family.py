@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,20 +128,35 @@ def call(member: Member, given: dict[str, Any]) -> Call:
 
 def theirs(member: Member, given: dict[str, Any], out: Array) -> tuple[str, Callable[[], Any]]:
     """PyTorch's operator under ``torch``, or the formula in its operators under ``composed``."""
-    import torch
-
-    name, more = THEIRS.get(member.label, (member.operator.name, {}))
-    packet = getattr(torch.ops.aten, name, None)
     tensors = {key: torch_of(value) if isinstance(value, np.ndarray) else value for key, value in given.items()}
+    name, packet, more = _packet(member)
     if packet is None:
         return "composed", _composed(member, given)
-    positional = [value for key, value in tensors.items() if value is not None and key != "approximate"]
+    positional = _positional(tensors)
     overload = packet.default
     if len(member.operator.outputs) == 1:
         for other in ("out", "grad_input"):
             if other in packet.overloads() and not name.endswith("_forward"):
                 overload, more = getattr(packet, other), more | {other: torch_of(out)}
     return "torch", lambda: overload(*positional, **more)
+
+
+def theirs_allocating(member: Member, tensors: dict[str, Any]) -> Callable[[], Any] | None:
+    """PyTorch's operator, which makes its results; None where PyTorch has none."""
+    _, packet, more = _packet(member)
+    return None if packet is None else partial(packet.default, *_positional(tensors), **more)
+
+
+def _packet(member: Member) -> tuple[str, Any, dict[str, Any]]:
+    """Name of PyTorch's operator, the operator if there is one, and further arguments."""
+    import torch
+
+    name, more = THEIRS.get(member.label, (member.operator.name, {}))
+    return name, getattr(torch.ops.aten, name, None), more
+
+
+def _positional(tensors: dict[str, Any]) -> list[Any]:
+    return [value for key, value in tensors.items() if value is not None and key != "approximate"]
 
 
 def _composed(member: Member, given: dict[str, Any]) -> Callable[[], Any]:

@@ -27,6 +27,9 @@ VALUES = {
     "gelu": ("gelu_tanh_forward", ()),
     "hardswish": ("hardswish_forward", ()),
 }
+FAMILY_SHARES = 3
+"""Sections for a data type of the family: most of the time is the CPU's compiling."""
+FAMILY_ELEMENTS = 1 << 15
 Row = dict[str, Any]
 
 
@@ -149,6 +152,51 @@ def _one_operator(at: Any, dtype: Any, name: str, formula: str, attributes: tupl
         theirs = getattr(torch.ops.aclnn, name.split()[0])(*(tensor.cpu() for tensor in given), *attributes)
         different = int((~same_bits(torch, ours.cpu(), theirs)).sum())
         yield {"check": f"{name} {dtype} bits of the CPU", "passed": not different, "different": different}
+
+
+def family_members(at: Any, dtype_name: str) -> Iterator[Any]:
+    """Members of ``benchmarks.family`` that GPUs compute: all but sums over rows."""
+    from aclnn.core.dtypes import DataType
+    from aclnn.core.operator import Elementwise
+    from benchmarks.family import members
+    from tools.works import works_of
+
+    dtype = {"float32": DataType.FLOAT, "float16": DataType.FLOAT16, "bfloat16": DataType.BF16}[dtype_name]
+    computed = (m for m in members(dtype) if all(isinstance(work, Elementwise) for work in works_of(m.operator)))
+    return itertools.islice(computed, 0, None, at.sizes.family_step)
+
+
+def family(dtype_name: str, share: int, at: Any) -> Iterator[Row]:
+    """One share of all activations as their declarations have them, gradients and gated ones too: the CPU's bits."""
+    if not numba_runs():
+        return
+    for member in itertools.islice(family_members(at, dtype_name), share, None, FAMILY_SHARES):
+        yield from surviving(f"{member.label} {dtype_name} of the family", _one_member(at, dtype_name, member))
+
+
+def _one_member(at: Any, dtype_name: str, member: Any) -> Iterator[Row]:
+    from benchmarks.family import arguments
+
+    torch, dtype = at.torch, getattr(at.torch, dtype_name)
+    generator = torch.Generator().manual_seed(11)
+    special = inputs(at, dtype).cpu()[:4096]
+
+    def numbers(shape: tuple[int, ...]) -> Any:
+        spread = 4.0 * torch.randn(math.prod(shape), generator=generator)
+        spread[: len(special)] = special[torch.randperm(len(special), generator=generator)][: len(spread)]
+        return spread.to(dtype).reshape(shape)
+
+    given = list(arguments(member, FAMILY_ELEMENTS, numbers).values())
+    there = [value.to(at.device) if isinstance(value, torch.Tensor) else value for value in given]
+    ours, theirs = at.operator(member.operator.name)(*there), getattr(torch.ops.aclnn, member.operator.name)(*given)
+    for number, (mine, other) in enumerate(zip(_tuple(torch, ours), _tuple(torch, theirs), strict=True)):
+        different = int((~same_bits(torch, mine.cpu(), other)).sum())
+        label = f"{member.label} {dtype} result {number} bits of the CPU"
+        yield {"check": label, "passed": not different, "different": different}
+
+
+def _tuple(torch: Any, results: Any) -> tuple[Any, ...]:
+    return (results,) if isinstance(results, torch.Tensor) else tuple(results)
 
 
 def layouts_of_all(dtype_name: str, at: Any) -> Iterator[Row]:
@@ -357,6 +405,10 @@ def timed(section: Callable[[Any], Iterator[Row]]) -> Callable[[Any, float], Ite
 _DTYPES = ("float32", "float16", "bfloat16")
 SECTIONS = {
     **{f"elementwise {dtype}": timed(partial(elementwise, dtype)) for dtype in _DTYPES},
+    **{
+        f"family {dtype} {share}": timed(partial(family, dtype, share))
+        for dtype, share in itertools.product(_DTYPES, range(FAMILY_SHARES))
+    },
     "layouts": timed(layouts),
     **{f"layouts {dtype}": timed(partial(layouts_of_all, dtype)) for dtype in _DTYPES},
     **{f"layer_norm {dtype}": timed(partial(layer_norm, dtype)) for dtype in _DTYPES},

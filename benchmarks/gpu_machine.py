@@ -25,6 +25,10 @@ class Sizes(NamedTuple):
     layer_norm_elements: tuple[int, ...]
     layer_norm_columns: tuple[int, ...]
     rounds: int
+    family_elements: int
+    """Of the family's benchmark."""
+    family_step: int
+    """From one member of the family that is taken to the next."""
 
 
 _LAUNCHING_CYCLES = 2_000_000
@@ -41,7 +45,7 @@ class Gpu:
 
     sizes = Sizes(
         100_003, ((300, 1), (300, 257), (4096, 1024), (65, 12_288), (33, 20_000)), 1 << 24, 256,
-        (2**28, 2**26, 2**30, 2**28 + 1), (2**27, 2**25), (256, 1024, 4096, 8192, 16384), 15,
+        (2**28, 2**26, 2**30, 2**28 + 1), (2**27, 2**25), (256, 1024, 4096, 8192, 16384), 15, 2**27, 1,
     )  # fmt: skip
 
     def __init__(self, torch: Any) -> None:
@@ -83,7 +87,7 @@ class Interpreter:
 
     measuring = True
 
-    sizes = Sizes(200, ((5, 40),), 1 << 10, 2, (1 << 11,), (1 << 9,), (64,), 2)
+    sizes = Sizes(200, ((5, 40),), 1 << 10, 2, (1 << 11,), (1 << 9,), (64,), 2, 1 << 14, 16)
     name = "none: Triton's interpreter"
 
     def __init__(self, torch: Any) -> None:

@@ -13,7 +13,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from benchmarks.gpu_checks import SLOPES, VALUES, failure, surviving
+from benchmarks import family
+from benchmarks.gpu_checks import SLOPES, VALUES, failure, family_members, surviving
 
 Row = dict[str, Any]
 Calls = dict[str, Callable[[], Any]]
@@ -114,6 +115,26 @@ def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: b
     yield from rows_of(at, label, (len(given) + 1) * nbytes, calls)
 
 
+def family_speed(at: Any, member: family.Member, dtype: Any, elements: int) -> Iterator[Row]:
+    """An activation as its declaration has it, of numbers from N(0, 1), beside PyTorch's; both make their results."""
+    torch = at.torch
+
+    def normal(shape: tuple[int, ...]) -> Any:
+        return torch.randn(shape, device=at.device, dtype=dtype)
+
+    given = family.arguments(member, elements, normal)
+    operator, theirs = at.operator(member.operator.name), family.theirs_allocating(member, given)
+    x = normal((elements,))
+    out, results = torch.empty_like(x), operator(*given.values())
+    calls: Calls = {"copy": lambda: out.copy_(x), "aclnn": lambda: operator(*given.values())}
+    if theirs is not None:
+        calls["PyTorch"] = theirs
+    moved = [*given.values(), *((results,) if isinstance(results, torch.Tensor) else results)]
+    nbytes = sum(tensor.numel() * dtype.itemsize for tensor in moved if isinstance(tensor, torch.Tensor))
+    label = {"operator": member.label, "dtype": str(dtype), "elements": elements, "section": "family"}
+    yield from rows_of(at, label | {"copy_bytes": elements * dtype.itemsize}, nbytes, calls)
+
+
 def layer_norm_forward_speed(at: Any, columns: int, dtype: Any, elements: int) -> Iterator[Row]:
     """LayerNorm beside PyTorch's."""
     torch = at.torch
@@ -198,6 +219,16 @@ def plans(at: Any) -> Iterator[Plan]:
             layer_norm_speed, "layer_norm_backward", sizes.layer_norm_elements[0], dtypes[:2], True
         )  # fmt: skip
         yield from activations(SLOPES, largest, dtypes[:2], compiled=True)
+    yield from family_plans(at)
+
+
+def family_plans(at: Any) -> Iterator[Plan]:
+    """The family's measurements."""
+    torch, elements = at.torch, at.sizes.family_elements
+    for dtype in (torch.float32, torch.bfloat16):
+        for member in family_members(at, str(dtype).removeprefix("torch.")):
+            rows = partial(family_speed, at, member, dtype, elements)
+            yield Plan(f"{member.label} {elements} {dtype} of the family", elements * dtype.itemsize, rows)
 
 
 def speed(at: Any, deadline: float) -> Iterator[Row]:
