@@ -10,6 +10,7 @@ import ast
 import hashlib
 import linecache
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -32,6 +33,45 @@ from aclnn.kernels.fitted import (
 )
 from aclnn.kernels.products import Value, lines, products
 from aclnn.kernels.trace import trace
+
+
+class _Exact(ast.NodeTransformer):
+    """Says by operations what Triton 3.6 takes otherwise.
+
+    It rounds numbers to float32 before it compares them, takes -x for 0 - x, and a literal -0.0 for 0.0.
+    """
+
+    def __init__(self, numbers: Iterable[str]) -> None:
+        self._numbers = frozenset(numbers)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        """Negation."""
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.USub):
+            return node
+        if not isinstance(node.operand, ast.Constant):
+            return _call("negated", node.operand)
+        return _call("negative_zero") if node.operand.value == 0.0 else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """Comparison."""
+        self.generic_visit(node)
+        node.left, *node.comparators = map(self._widened, (node.left, *node.comparators))
+        return node
+
+    def _widened(self, node: ast.expr) -> ast.expr:
+        number = node.operand if isinstance(node, ast.UnaryOp) else node
+        literal = isinstance(number, ast.Constant) and isinstance(number.value, float)
+        return _call("widen", node) if literal or ast.unparse(number) in self._numbers else node
+
+
+def _call(function: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
+
+
+def _exact(source: str, numbers: Iterable[str] = ()) -> str:
+    """Return the source of a function of float64, over some constants, so that Triton takes it as Python does."""
+    return ast.unparse(ast.fix_missing_locations(_Exact(numbers).visit(ast.parse(source)))) + "\n"
 
 
 def _define(name: str, source: str, names: dict[str, Any]) -> Any:
@@ -58,6 +98,8 @@ _OPERATIONS = {
     "absolute_lanes(x)": "tl.abs(x)",
     "root(x)": "tl.sqrt(x)",
     "choose(condition, chosen, otherwise)": "tl.where(condition, widen(chosen), widen(otherwise))",
+    "negated(x)": "x * -1.0",
+    "negative_zero()": "tl.full((), -(2**63), tl.int64).to(tl.float64, bitcast=True)",
     "fma_float32(x, y, z)": "tl.fma(x, y, z)",
     "bits(x)": "x.to(tl.int64 if x.dtype == tl.float64 else tl.int32, bitcast=True)",
     "from_bits(i)": "i.to(tl.float64 if i.dtype == tl.int64 else tl.float32, bitcast=True)",
@@ -69,6 +111,7 @@ _names: dict[str, Any] = {}
 for _signature, _result in _OPERATIONS.items():
     _define(_signature.split("(")[0], f"def {_signature}:\n    return {_result}\n", _names)
 widen, fma, select, absolute = (_names[name] for name in ("widen", "fma", "select", "absolute"))
+negated = _names["negated"]
 bits, from_bits, fma_float32 = _names["bits"], _names["from_bits"], _names["fma_float32"]
 
 
@@ -124,7 +167,7 @@ def _words() -> dict[str, Any]:
             names[name] = tl.constexpr(value)
     for node in statements:
         if isinstance(node, ast.FunctionDef):
-            _define(node.name, _bare(node), names)
+            _define(node.name, _exact(_bare(node), constants), names)
     return names | {"inf": tl.constexpr(math.inf), "nan": tl.constexpr(math.nan)}
 
 
@@ -135,10 +178,11 @@ narrow_to_odd = _WORDS["narrow_to_odd"]
 @lru_cache(maxsize=512)
 def on_float64(formula: Formula, arity: int) -> Any:
     """Return a formula of ``arity`` float64 as a Triton function; it gives a tuple of several results."""
-    return _define("formula", trace(formula, arity).source, dict(_WORDS))
+    return _define("formula", _exact(trace(formula, arity).source), dict(_WORDS))
 
 
 _ROUND = tl.constexpr(1.5 * 2.0**23)
+_SIGN = tl.constexpr(-(2**31))
 _CENTRE, _C0, _P0 = (tl.constexpr(row) for row in range(3))
 _ROUND_SIGNED = tl.constexpr(1.5 * 2.0**23 + SIGNED_FROM)
 _TO_FIRST, _TO_SECOND = tl.constexpr(32 - LAST_CARRIES), tl.constexpr(32 - CENTRE_CARRIES)
@@ -179,13 +223,13 @@ def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.
     start = tl.where(negative, c0, (whole + c0) - a) if SUMMED else c0
     g = tl.fma(r, p, tl.fma(r, lost, start))
     if SUMMED:
-        g = tl.where(negative, -g, whole - g)
+        g = tl.where(negative, negated(g), whole - g)
     elif SYMMETRY == "1-f":
         g = tl.where(negative, g, 1.0 - g)
     elif SYMMETRY == "x+f":
-        g = tl.where(negative, -g, x - g)
+        g = tl.where(negative, negated(g), x - g)
     elif SYMMETRY == "odd":
-        g = tl.where(negative, g, -g)
+        g = tl.where(negative, g, negated(g))
     return g
 
 
@@ -196,7 +240,7 @@ def signed_segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, REST: 
     g = tl.fma(r, p, c0)
     less = c0 - g
     rest = tl.fma(r, p, less) + tl.fma(r, lost + REST, c0 - (less + g))
-    return tl.fma(x, g, -tl.fma(-x, rest, 0.0)) if TIMES_X else g + rest
+    return tl.fma(x, g, negated(tl.fma(negated(x), rest, 0.0))) if TIMES_X else g + rest
 
 
 @triton.jit
@@ -211,12 +255,12 @@ def segments_in_two(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMET
         rest = tl.where(negative, rest, ((1.0 - less) - g) - rest)
         g = tl.where(negative, g, less)
     elif SYMMETRY == "x+f":
-        positive = tl.where(negative, -0.0, x)
+        positive = tl.where(negative, from_bits(bits(x) & _SIGN), x)
         less = positive - g
         rest = ((positive - less) - g) - rest
         g = less
     elif SYMMETRY == "odd":
-        g, rest = tl.where(negative, g, -g), tl.where(negative, rest, -rest)
+        g, rest = tl.where(negative, g, negated(g)), tl.where(negative, rest, negated(rest))
     return g, rest
 
 
@@ -246,7 +290,7 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
         return None
     if function.mirrored is not None:
         other = fast(function.mirrored, dtype)
-        return other and other._replace(function=_version("-mirrored(-x, rows)", {"mirrored": other.function}))
+        return other and other._replace(function=_version("negated(mirrored(negated(x), rows))", {"mirrored": other.function, "negated": negated}))
     if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
@@ -273,7 +317,9 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, tuple[Row, ...]] |
     """
     if (found := products(formula, arity)) is None:
         return None
-    names = {"fma": fma_float32, "absolute": absolute, "bits": bits, "segments_in_two": segments_in_two}
+    names = {
+        "fma": fma_float32, "absolute": absolute, "bits": bits, "negated": negated, "segments_in_two": segments_in_two,
+    }  # fmt: skip
     rows: tuple[Row, ...] = ()
 
     def call(value: Value) -> str:
@@ -288,7 +334,7 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, tuple[Row, ...]] |
         ", ".join(f"{name}{k}" for k in range(count)) for name, count in (("x", arity), ("y", len(found)))
     )
     body = "\n    ".join((*lines(found, call), f"return ({results},), outside < 0"))
-    return _define("products", f"def products(rows, {operands}):\n    {body}\n", names), rows
+    return _define("products", _exact(f"def products(rows, {operands}):\n    {body}\n"), names), rows
 
 
 def _version(call: str, names: dict[str, Any]) -> Any:
