@@ -17,7 +17,15 @@ from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.formulas import fast, fast_products, narrow_to_odd, on_float64, widen
+from aclnn.kernels.cuda.formulas import (
+    fast,
+    fast_products,
+    narrow_to_odd,
+    on_float64,
+    pattern,
+    products_by_tables,
+    widen,
+)
 from aclnn.kernels.cuda.launch import table_entry, table_entry_or, tl, triton
 from aclnn.kernels.layouts import simplify
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
@@ -53,8 +61,8 @@ def _times_entry(dy, entry, at):
 
 @triton.jit
 def _of_16_bit(x, dy, table, VERSION: tl.constexpr, BOUND: tl.constexpr):
-    """dy·f(x): by the entries of x, or within its bound by the fitted version."""
-    at = table + (x.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
+    """dy·f(x), or f(x) without dy: by the entries of x, or within its bound by the fitted version."""
+    at = table + pattern(x)
     if VERSION is None:
         entry = table_entry(at)
     else:
@@ -62,10 +70,12 @@ def _of_16_bit(x, dy, table, VERSION: tl.constexpr, BOUND: tl.constexpr):
         entry = VERSION(value, table + 2 * _PATTERNS)
         if BOUND is not None:
             entry = table_entry_or(at, (tl.abs(value) <= BOUND) == 0, entry)
-    product = dy * entry
-    if tl.min(tl.abs(entry)) < _TINY:
-        product = _times_entry(dy, entry, at)
-    return product
+    result = entry
+    if dy is not None:
+        result = dy * entry
+        if tl.min(tl.where(entry == 0.0, 1.0, tl.abs(entry))) < _TINY:
+            result = _times_entry(dy, entry, at)
+    return result
 
 
 @triton.jit
@@ -100,13 +110,13 @@ def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
 
 @triton.jit
 def _of_products(values, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, RESULTS: tl.constexpr):
-    """The results of float32 operands by a version for products, in float64 where they are none."""
+    """The results by a version for products, by the formula in float64 where they are none."""
     results, outside = VERSION(table, *values)
     if tl.max(outside.to(tl.int32)) > 0:
         exact = _evaluate(values, (), FORMULA, RESULTS)
         chosen = results[:0]
         for i in tl.static_range(RESULTS):
-            chosen = chosen + (tl.where(outside, exact[i].to(tl.float32), results[i]),)
+            chosen = chosen + (tl.where(outside, exact[i].to(results[i].dtype), results[i]),)
         results = chosen
     return results
 
@@ -156,7 +166,7 @@ def evaluate_tile(
 
     LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION
     is its fitted version, ``table`` has its entries for every 16-bit x (see ``_entries``) and then the rows of the
-    version. Of other formulas VERSION is one for products (see ``fast_products``), or None. ``axes`` describes the
+    version. Of other formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the
     dimensions outside the rows, innermost first: extent (of the last any number) and the strides of each operand.
     Steps are in elements along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED
     elements and have a multiple of 2^FILLED.
@@ -201,11 +211,11 @@ def evaluate_tile(
         values = _load(inputs, _valid(row, rows, column, columns, FILLED))
     if LOOKUP:
         x = values[-1]
-        dy = values[0].to(tl.float32) if len(inputs) == 2 else tl.full(x.shape, 1.0, tl.float32)
         if x.dtype == tl.float32:
+            dy = values[0] if len(inputs) == 2 else tl.full(x.shape, 1.0, tl.float32)
             results = (_of_float32(x, dy, table, FORMULA, VERSION, BOUND),)
         else:
-            results = (_of_16_bit(x, dy, table, VERSION, BOUND),)
+            results = (_of_16_bit(x, values[0].to(tl.float32) if len(inputs) == 2 else None, table, VERSION, BOUND),)
     elif VERSION is not None:
         results = _of_products(values, table, FORMULA, VERSION, RESULTS)
     else:
@@ -226,50 +236,86 @@ def _halves(number: float) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=64)
-def _entries(formula: Formula, dtype: DataType) -> NDArray[np.float32] | None:
+def _entries(
+    function: Formula, dtype: DataType, numbers: tuple[float, ...], multiplied: bool
+) -> NDArray[np.float32] | None:
     """Return two tables of a function of every 16-bit input, by bit pattern, rounded to odd (see ``sixteen_bit``).
 
     The second holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
-    None where a value exceeds float32: a small dy may bring its product back.
+    None where a value that is multiplied with dy exceeds float32: a small dy may bring the product back.
     """
-    values = evaluate(formula, all_inputs(dtype))
-    if (np.abs(values[np.isfinite(values)]) > np.finfo(np.float32).max).any():
+    values = evaluate(lambda x: function(x, *numbers), all_inputs(dtype))
+    if multiplied and (np.abs(values[np.isfinite(values)]) > np.finfo(np.float32).max).any():
         return None
     with np.errstate(over="ignore"):
         return round_to_odd(np.stack([values, np.ldexp(values, 150)]))
 
 
+_MOST = 64
+"""Tables for functions with numbers: they stay for good (see ``launch.description``), and numbers may be any."""
+
+
 _tables: dict[Any, launch.Uploaded] = {}
 
 
-def _lookup(formula: Formula, dtypes: Sequence[DataType]) -> tuple[dict[str, Any], launch.Uploaded] | None:
+def _lookup(
+    formula: Formula, dtypes: Sequence[DataType], numbers: tuple[float, ...]
+) -> tuple[dict[str, Any], launch.Uploaded] | None:
     """Return how to evaluate a function of one variable by fitted versions and tables, None where it cannot be."""
+    multiplied = isinstance(formula, Gradient)
     x, function = dtypes[-1], formula.derivative if isinstance(formula, Gradient) else formula
-    if len(set(dtypes)) > 1 or len(dtypes) != 2 + isinstance(formula, Gradient):
+    if len(set(dtypes)) > 1 or len(dtypes) != 2 + multiplied:
         return None
-    version, entries = fast(formula, x), None if x == DataType.FLOAT else _entries(function, x)
-    if (version if x == DataType.FLOAT else entries) is None:
-        return None
-    numbers = [part for part in (entries, version and version.rows, 0.0) if part is not None]
+    version = None if numbers else fast(formula, x)
+    key = trace(function, 1 + len(numbers)).digest, version, x, numbers, multiplied
+    if x == DataType.FLOAT:
+        if version is None:
+            return None
+        parts: list[Any] = [version.rows]
+    else:
+        if numbers and key not in _tables and sum(bool(known[3]) for known in _tables) >= _MOST:
+            return None
+        if (entries := _entries(function, x, numbers, multiplied)) is None:
+            return None
+        parts = [entries, version.rows if version else ()]
     table = launch.get_or_make(
         _tables,
-        (trace(function, 1).digest, version, x),
-        lambda: launch.Uploaded(lambda: np.concatenate([np.ravel(part) for part in numbers]), DataType.FLOAT),
+        key,
+        lambda: launch.Uploaded(lambda: np.concatenate([*map(np.ravel, parts), [0.0]]), DataType.FLOAT),
     )
     bound = version.bound if version and version.bound < math.inf else None
-    constants = {"FORMULA": on_float64(function, 1), "VERSION": version and version.function, "BOUND": bound}
-    return constants, table
+    # Tables say all about 16 bits: functions without a version share a kernel.
+    formula_of_float32 = on_float64(function, 1) if x == DataType.FLOAT else None
+    return {"FORMULA": formula_of_float32, "VERSION": version and version.function, "BOUND": bound}, table
+
+
+_tables_of_products: dict[Any, launch.Uploaded] = {}
 
 
 def _products(
     formula: Formula, dtypes: Sequence[DataType], inputs: int
 ) -> tuple[dict[str, Any], launch.Uploaded] | None:
-    """Return how to evaluate a formula of products by fitted versions, None where it cannot be."""
-    if set(dtypes) != {DataType.FLOAT} or (found := fast_products(formula, inputs)) is None:
+    """Return how to evaluate a formula of products by its functions' fitted versions or tables; None where it is none.
+
+    Results of 16 bits are products of float64.
+    """
+    if len(set(dtypes)) > 1:
         return None
-    version, rows = found
+    dtype = dtypes[0]
+    found = fast_products(formula, inputs) if dtype == DataType.FLOAT else products_by_tables(formula, inputs)
+    if found is None:
+        return None
+    version, parts = found
+
+    def numbers() -> Any:
+        if dtype == DataType.FLOAT:
+            return np.array(parts, np.float32)
+        return np.concatenate([evaluate(function, all_inputs(dtype)) for function in parts])
+
     table = launch.get_or_make(
-        _tables, version, lambda: launch.Uploaded(lambda: np.array(rows, np.float32), DataType.FLOAT)
+        _tables_of_products,
+        (version, dtype),
+        lambda: launch.Uploaded(numbers, DataType.FLOAT if dtype == DataType.FLOAT else DataType.DOUBLE),
     )
     return {"FORMULA": on_float64(formula, inputs), "VERSION": version, "BOUND": None}, table
 
@@ -294,7 +340,7 @@ class Elementwise:
             )
         self._table: launch.Uploaded | None
         self._numbers = tuple(chain.from_iterable(map(_halves, numbers)))
-        lookup = None if numbers or len(outputs) > 1 else _lookup(formula, self._dtypes)
+        lookup = None if len(outputs) > 1 else _lookup(formula, self._dtypes, numbers)
         products = None if numbers or lookup else _products(formula, self._dtypes, len(inputs))
         general = {"FORMULA": on_float64(formula, len(inputs) + len(numbers)), "VERSION": None, "BOUND": None}
         evaluation, self._table = lookup or products or (general, None)

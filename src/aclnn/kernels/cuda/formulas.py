@@ -31,7 +31,7 @@ from aclnn.kernels.fitted import (
     both_signs,
     version,
 )
-from aclnn.kernels.products import Value, lines, products
+from aclnn.kernels.products import Value, lines, products, values
 from aclnn.kernels.trace import trace
 
 
@@ -290,7 +290,8 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
         return None
     if function.mirrored is not None:
         other = fast(function.mirrored, dtype)
-        return other and other._replace(function=_version("negated(mirrored(negated(x), rows))", {"mirrored": other.function, "negated": negated}))
+        call = "negated(mirrored(negated(x), rows))"
+        return other and other._replace(function=_version(call, {"mirrored": other.function, "negated": negated}))
     if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
@@ -335,6 +336,46 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, tuple[Row, ...]] |
     )
     body = "\n    ".join((*lines(found, call), f"return ({results},), outside < 0"))
     return _define("products", _exact(f"def products(rows, {operands}):\n    {body}\n"), names), rows
+
+
+@lru_cache(maxsize=512)
+def products_by_tables(formula: Formula, arity: int) -> tuple[Any, tuple[Fitted, ...]] | None:
+    """Return a function of 16-bit operands and of the address of tables in float64, and the functions these are of.
+
+    It gives what ``fast_products`` does, in float64.
+    """
+    if (found := products(formula, arity)) is None:
+        return None
+    tabled = values(found)
+    operands = ", ".join(f"x{k}" for k in range(arity))
+    look_ups = [f"{value.variable} = entry(table + {k} * 65536, {value.operand})" for k, value in enumerate(tabled)]
+    factors = [
+        " * ".join(factor.variable if isinstance(factor, Value) else f"widen({factor})" for factor in product)
+        for product in found
+    ]
+    results = ", ".join(f"y{k}" for k in range(len(found)))
+    body = "\n    ".join(
+        (
+            *look_ups,
+            *(f"y{k} = {product}" for k, product in enumerate(factors)),
+            f"return ({results},), ({' + '.join(f'y{k} * 0.0' for k in range(len(found)))}) != 0.0",
+        )
+    )
+    names = {"widen": widen, "entry": entry_of}
+    source = f"def products(table, {operands}):\n    {body}\n"
+    return _define("products", source, names), tuple(value.function for value in tabled)
+
+
+@triton.jit
+def pattern(x):
+    """The bits of a 16-bit number, from 0 to 65,535."""
+    return x.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+
+
+@triton.jit
+def entry_of(table, x):
+    """The entry of a 16-bit number in a table of all of them."""
+    return table_entry(table + pattern(x))
 
 
 def _version(call: str, names: dict[str, Any]) -> Any:

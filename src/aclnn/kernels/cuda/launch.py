@@ -29,6 +29,7 @@ FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BF16}
 """Data types of the tensors that kernels read and write."""
 _TYPES = {
     DataType.FLOAT: (torch.float32, tl.float32),
+    DataType.DOUBLE: (torch.float64, tl.float64),
     DataType.FLOAT16: (torch.float16, tl.float16),
     DataType.BF16: (torch.bfloat16, tl.bfloat16),
     DataType.INT8: (torch.int8, tl.int8),
@@ -120,15 +121,21 @@ def description(numbers: tuple[int, ...]) -> Uploaded:
 
 @triton.jit
 def table_entry(pointer):
-    """The float32 at each address of a table that nothing writes to.
+    """The float32 or float64 at each address of a table that nothing writes to.
 
     Before Triton 3.7 a ``tl.load`` gets a layout of its own, and all that goes in or comes out passes shared memory.
     """
-    if PACKED:
-        return tl.inline_asm_elementwise(
+    if not PACKED:
+        entry = tl.load(pointer)
+    elif pointer.dtype.element_ty == tl.float64:
+        entry = tl.inline_asm_elementwise(
+            "ld.global.nc.f64 $0, [$1];", "=d,l", [pointer.to(tl.int64)], tl.float64, True, 1
+        )
+    else:
+        entry = tl.inline_asm_elementwise(
             "ld.global.nc.f32 $0, [$1];", "=f,l", [pointer.to(tl.int64)], tl.float32, True, 1
         )
-    return tl.load(pointer)
+    return entry
 
 
 @triton.jit
