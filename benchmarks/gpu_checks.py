@@ -202,7 +202,7 @@ def _one_member(at: Any, dtype_name: str, member: Any) -> Iterator[Row]:
 
 
 def _neighbours(torch: Any, ours: Any, theirs: Any) -> bool:
-    """Return true if numbers of 16 bits are equal or next to each other, as near a tie some are: 0.501 units is allowed."""
+    """Return true if numbers of 16 bits are equal or next to each other: 0.501 units are allowed, near a tie both."""
     steps = (ours.view(torch.int16).int() - theirs.view(torch.int16).int()).abs()
     return bool((same_bits(torch, ours, theirs) | (steps <= 1)).all())
 
@@ -324,7 +324,7 @@ def beyond_float32(at: Any) -> Iterator[Row]:
     torch = at.torch
     generator = torch.Generator().manual_seed(5)
     backwards = at.operator("layer_norm_backward")
-    for _, columns in at.sizes.rows_and_columns:
+    for columns in (columns for _, columns in at.sizes.rows_and_columns if columns > 1):
         x, dy = (torch.randn(9, columns, generator=generator) for _ in range(2))
         weight = 0.1 * torch.randn(columns, generator=generator)
         dy[1] *= 2.0**-100

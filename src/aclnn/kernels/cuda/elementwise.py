@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -310,7 +310,7 @@ def _products(
     def numbers() -> Any:
         if dtype == DataType.FLOAT:
             return np.array(parts, np.float32)
-        return np.concatenate([evaluate(function, all_inputs(dtype)) for function in parts])
+        return np.concatenate([evaluate(cast(Formula, function), all_inputs(dtype)) for function in parts])
 
     table = launch.get_or_make(
         _tables_of_products,

@@ -47,22 +47,26 @@ class _Exact(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         """Negation."""
         self.generic_visit(node)
-        if not isinstance(node.op, ast.USub):
-            return node
-        if not isinstance(node.operand, ast.Constant):
+        if isinstance(node.op, ast.USub) and not self._is_number(node.operand):
             return _call("negated", node.operand)
-        return _call("negative_zero") if node.operand.value == 0.0 else node
+        return _call("negative_zero") if ast.unparse(node) == "-0.0" else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """Comparison."""
         self.generic_visit(node)
-        node.left, *node.comparators = map(self._widened, (node.left, *node.comparators))
+        sides = (node.left, *node.comparators)
+        node.left, *node.comparators = (_call("widen", side) if self._is_number(side) else side for side in sides)
         return node
 
-    def _widened(self, node: ast.expr) -> ast.expr:
-        number = node.operand if isinstance(node, ast.UnaryOp) else node
-        literal = isinstance(number, ast.Constant) and isinstance(number.value, float)
-        return _call("widen", node) if literal or ast.unparse(number) in self._numbers else node
+    def _is_number(self, node: ast.expr) -> bool:
+        """Tell a float that is known when the function is compiled."""
+        match node:
+            case ast.UnaryOp(operand=operand):
+                return self._is_number(operand)
+            case ast.Constant(value=value):
+                return isinstance(value, float)
+            case _:
+                return ast.unparse(node) in self._numbers
 
 
 def _call(function: str, *arguments: ast.expr) -> ast.expr:
