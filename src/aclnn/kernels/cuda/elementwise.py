@@ -32,9 +32,12 @@ from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
 
 WARPS = 4
-TILE, TILE_16_BIT = 512, 2048
-"""Elements of a program: for each thread one 16-byte access of float32, whose formulas need most of the registers that
-let nine programs run on a multiprocessor, or two where all tensors have 16 bits."""
+TILE, TILE_OF_RESULTS, TILE_OF_ENTRIES = 1024, 512, 2048
+"""Elements of a program with one result, with several, and where a 16-bit result is a look-up or its product with dy.
+Others need more registers (docs/pytorch.md has what was measured)."""
+REGISTERS, REGISTERS_OF_PRODUCTS = 72, 64
+"""Of a thread at most: what is rare, and computed in float64, is to spill before it takes programs from a
+multiprocessor."""
 NARROW = 64
 """Columns of a tile where neighbours lie apart: 16 rows share the memory sectors that one row touches."""
 
@@ -45,36 +48,23 @@ _PATTERNS = tl.constexpr(65536)
 
 
 @triton.jit
-def _times_entry(dy, entry, at):
-    """dy times an entry found at an address.
+def _of_16_bit(x, dy, table):
+    """dy·f(x), or f(x) without dy, by the entries of x.
 
     Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
-    not fit into a float32. An infinite dy is multiplied with the entry that does.
+    not fit into a float32. An infinite dy is multiplied with the entry that does. No branch: to find out whether one
+    is needed would make the threads of a program wait for one another.
     """
-    size = tl.abs(dy)
-    tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
-    lifted = table_entry_or(at + _PATTERNS, tiny, 0.0)
-    finite = ((dy * _STEP) * lifted) * _STEP
-    infinite = dy * ((lifted * _STEP) * _STEP)
-    return tl.where(tiny, tl.where(size <= _LARGEST, finite, infinite), dy * entry)
-
-
-@triton.jit
-def _of_16_bit(x, dy, table, VERSION: tl.constexpr, BOUND: tl.constexpr):
-    """dy·f(x), or f(x) without dy: by the entries of x, or within its bound by the fitted version."""
     at = table + pattern(x)
-    if VERSION is None:
-        entry = table_entry(at)
-    else:
-        value = x.to(tl.float32)
-        entry = VERSION(value, table + 2 * _PATTERNS)
-        if BOUND is not None:
-            entry = table_entry_or(at, (tl.abs(value) <= BOUND) == 0, entry)
+    entry = table_entry(at)
     result = entry
     if dy is not None:
-        result = dy * entry
-        if tl.min(tl.where(entry == 0.0, 1.0, tl.abs(entry))) < _TINY:
-            result = _times_entry(dy, entry, at)
+        size = tl.abs(dy)
+        tiny = (tl.abs(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
+        lifted = table_entry_or(at + _PATTERNS, tiny, 0.0)
+        finite = ((dy * _STEP) * lifted) * _STEP
+        infinite = dy * ((lifted * _STEP) * _STEP)
+        result = tl.where(tiny, tl.where(size <= _LARGEST, finite, infinite), dy * entry)
     return result
 
 
@@ -164,9 +154,9 @@ def evaluate_tile(
 ):  # fmt: skip
     """One tile of the last operands, the RESULTS of FORMULA of the others and of numbers (see ``_halves``).
 
-    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION
-    is its fitted version, ``table`` has its entries for every 16-bit x (see ``_entries``) and then the rows of the
-    version. Of other formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the
+    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. Of float32
+    VERSION is its fitted version and ``table`` has its rows, else ``table`` has its entries (see ``_entries``). Of
+    other formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the
     dimensions outside the rows, innermost first: extent (of the last any number) and the strides of each operand.
     Steps are in elements along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED
     elements and have a multiple of 2^FILLED.
@@ -215,7 +205,7 @@ def evaluate_tile(
             dy = values[0] if len(inputs) == 2 else tl.full(x.shape, 1.0, tl.float32)
             results = (_of_float32(x, dy, table, FORMULA, VERSION, BOUND),)
         else:
-            results = (_of_16_bit(x, values[0].to(tl.float32) if len(inputs) == 2 else None, table, VERSION, BOUND),)
+            results = (_of_16_bit(x, values[0].to(tl.float32) if len(inputs) == 2 else None, table),)
     elif VERSION is not None:
         results = _of_products(values, table, FORMULA, VERSION, RESULTS)
     else:
@@ -252,44 +242,36 @@ def _entries(
 
 
 _MOST = 64
-"""Tables for functions with numbers: they stay for good (see ``launch.description``), and numbers may be any."""
-
-
+"""Tables of functions with numbers: they stay for good (see ``launch.description``), and numbers may be any."""
 _tables: dict[Any, launch.Uploaded] = {}
+_tables_with_numbers: dict[Any, launch.Uploaded] = {}
 
 
 def _lookup(
     formula: Formula, dtypes: Sequence[DataType], numbers: tuple[float, ...]
 ) -> tuple[dict[str, Any], launch.Uploaded] | None:
-    """Return how to evaluate a function of one variable by fitted versions and tables, None where it cannot be."""
+    """Return how to evaluate a function of one variable by a fitted version or a table, None where it cannot be."""
     multiplied = isinstance(formula, Gradient)
     x, function = dtypes[-1], formula.derivative if isinstance(formula, Gradient) else formula
     if len(set(dtypes)) > 1 or len(dtypes) != 2 + multiplied:
         return None
-    version = None if numbers else fast(formula, x)
-    key = trace(function, 1 + len(numbers)).digest, version, x, numbers, multiplied
     if x == DataType.FLOAT:
+        version = None if numbers else fast(function)
         if version is None:
             return None
-        parts: list[Any] = [version.rows]
-    else:
-        if numbers and key not in _tables and sum(bool(known[3]) for known in _tables) >= _MOST:
-            return None
-        if (entries := _entries(function, x, numbers, multiplied)) is None:
-            return None
-        parts = [entries, version.rows if version else ()]
-    table = launch.get_or_make(
-        _tables,
-        key,
-        lambda: launch.Uploaded(lambda: np.concatenate([*map(np.ravel, parts), [0.0]]), DataType.FLOAT),
-    )
-    bound = version.bound if version and version.bound < math.inf else None
-    # Tables say all about 16 bits: functions without a version share a kernel.
-    formula_of_float32 = on_float64(function, 1) if x == DataType.FLOAT else None
-    return {"FORMULA": formula_of_float32, "VERSION": version and version.function, "BOUND": bound}, table
-
-
-_tables_of_products: dict[Any, launch.Uploaded] = {}
+        table = launch.get_or_make(
+            _tables, version, lambda: launch.Uploaded(lambda: np.array(version.rows or (0.0,), np.float32), x)
+        )
+        bound = version.bound if version.bound < math.inf else None
+        return {"FORMULA": on_float64(function, 1), "VERSION": version.function, "BOUND": bound}, table
+    key = trace(function, 1 + len(numbers)).digest, x, numbers, multiplied
+    tables = _tables_with_numbers if numbers else _tables
+    if numbers and key not in tables and len(tables) >= _MOST:
+        return None
+    if (entries := _entries(function, x, numbers, multiplied)) is None:
+        return None
+    table = launch.get_or_make(tables, key, lambda: launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
+    return {"FORMULA": None, "VERSION": None, "BOUND": None}, table
 
 
 def _products(
@@ -312,11 +294,8 @@ def _products(
             return np.array(parts, np.float32)
         return np.concatenate([evaluate(cast(Formula, function), all_inputs(dtype)) for function in parts])
 
-    table = launch.get_or_make(
-        _tables_of_products,
-        (version, dtype),
-        lambda: launch.Uploaded(numbers, DataType.FLOAT if dtype == DataType.FLOAT else DataType.DOUBLE),
-    )
+    kind = DataType.FLOAT if dtype == DataType.FLOAT else DataType.DOUBLE
+    table = launch.get_or_make(_tables, (version, dtype), lambda: launch.Uploaded(numbers, kind))
     return {"FORMULA": on_float64(formula, inputs), "VERSION": version, "BOUND": None}, table
 
 
@@ -354,7 +333,10 @@ class Elementwise:
         ] or [[1] * (1 + len(operands))]
         (columns, *steps), *outer = axes
         rows = math.prod(axis[0] for axis in outer)
-        tile = TILE if max(sizes) > 2 else TILE_16_BIT
+        tile = TILE if len(outputs) == 1 else TILE_OF_RESULTS
+        if lookup and max(sizes) == 2:
+            tile = TILE_OF_ENTRIES
+        self._registers = REGISTERS_OF_PRODUCTS if products else REGISTERS
         tile_columns = min(triton.next_power_of_2(columns), tile if set(steps) <= {0, 1} else NARROW)
         tile_rows = min(triton.next_power_of_2(rows), tile // tile_columns)
         if outer:
@@ -385,6 +367,7 @@ class Elementwise:
             *self._sizes,
             **self._constants,
             num_warps=WARPS,
+            maxnreg=self._registers,
             enable_fp_fusion=False,
         )
 

@@ -20,13 +20,10 @@ from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cuda.launch import table_entry, tl, triton
 from aclnn.kernels.fitted import (
-    CENTRE_CARRIES,
-    LAST_CARRIES,
     SHORT,
     SIGNED_FROM,
     Row,
     Segments,
-    ShortSegments,
     adds_to_first,
     both_signs,
     version,
@@ -189,7 +186,6 @@ _ROUND = tl.constexpr(1.5 * 2.0**23)
 _SIGN = tl.constexpr(-(2**31))
 _CENTRE, _C0, _P0 = (tl.constexpr(row) for row in range(3))
 _ROUND_SIGNED = tl.constexpr(1.5 * 2.0**23 + SIGNED_FROM)
-_TO_FIRST, _TO_SECOND = tl.constexpr(32 - LAST_CARRIES), tl.constexpr(32 - CENTRE_CARRIES)
 WIDTH = tl.constexpr(SHORT)
 """Entries in a row: a cache line, in which the look-ups of a warp cost one access. Shorter rows repeat."""
 
@@ -268,16 +264,6 @@ def segments_in_two(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMET
     return g, rest
 
 
-@triton.jit
-def short_segments(x, rows, PER_UNIT: tl.constexpr, SHIFT: tl.constexpr, COUNT: tl.constexpr):
-    """See ``aclnn.kernels.fitted.ShortSegments``; the rows are centre and c, of which there are COUNT."""
-    i = bits(tl.fma(x + SHIFT, PER_UNIT, _ROUND))
-    centre, last = _entry(rows, _CENTRE, i), _entry(rows, COUNT, i)
-    r = x - centre
-    first, second = from_bits(bits(last) << _TO_FIRST), from_bits(bits(centre) << _TO_SECOND)
-    return _polynomials(tl.fma(tl.fma(first, r, second), r, last), r, rows, i, 1, COUNT)
-
-
 class Fast(NamedTuple):
     """A function of float32 x and of the address of its rows, for abs(x) up to a bound."""
 
@@ -287,16 +273,16 @@ class Fast(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def fast(formula: Formula, dtype: DataType) -> Fast | None:
-    """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
+def fast(formula: Formula) -> Fast | None:
+    """Return the fitted version of a function, or of a gradient's derivative."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
     if not isinstance(function, Fitted):
         return None
     if function.mirrored is not None:
-        other = fast(function.mirrored, dtype)
+        other = fast(function.mirrored)
         call = "negated(mirrored(negated(x), rows))"
         return other and other._replace(function=_version(call, {"mirrored": other.function, "negated": negated}))
-    if (found := version(function, dtype)) is None:
+    if (found := version(function, DataType.FLOAT)) is None:
         return None
     if isinstance(found, Segments):
         symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)
@@ -307,9 +293,6 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
             call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {symmetry!r}, {summed})"
         names = {"segments": segments, "signed_segments": signed_segments}
         return Fast(_version(call, names), found.bound, _widened(found.centre, found.c0, *found.p))
-    if isinstance(found, ShortSegments):
-        call = f"short_segments(x, rows, {found.per_unit}, {found.shift}, {len(found.c)})"
-        return Fast(_version(call, {"short_segments": short_segments}), found.bound, _widened(found.centre, *found.c))
     words = {"fma": fma_float32, "where": select, "absolute": absolute}
     return Fast(_version("formula(x)", {"formula": _define("formula", trace(found, 1).source, words)}), math.inf)
 

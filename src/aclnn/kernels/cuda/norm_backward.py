@@ -42,13 +42,14 @@ HELD = 16384
 would read dy and x from memory twice."""
 TILE = 4096
 """Elements of dy and x that a program takes at a time, where a row is not longer."""
-THREAD_ELEMENTS = 16
-"""Of a tile, for each thread: 64 bytes of each operand in float32, of which nothing else is to be spilled."""
+THREAD_ELEMENTS, MOST_WARPS = 16, 16
+"""Of a tile, for each thread: 64 bytes of each operand in float32. A longer row's program has eight warps, whose
+threads may have 255 registers: twice as many would spill half of what they hold."""
 CHUNK, CHUNK_ROWS = 2048, 8
 """Columns that longer rows are taken at a time; rows that are added up by one program at least."""
 _WEIGHT_HELD = tl.constexpr(8192)
-STAGES = 2
-"""Tiles on their way into shared memory while one is computed."""
+STAGES = 3
+"""Tiles in shared memory, of which one is computed while the others are on their way, where there is room for them."""
 TOTAL_ROWS, TOTAL_COLUMNS = 128, 32
 _EXACT_CHUNK = tl.constexpr(1024)
 
@@ -382,13 +383,13 @@ class NormBackward:
         group = axes, *_ = self._operands.axes(), self._m, self._n, self._group_rows
         if self._m and self._n <= HELD:
             num_warps = self._rows * self._block // (32 * THREAD_ELEMENTS)
+            num_warps, registers = (num_warps, 128) if num_warps <= MOST_WARPS else (8, 255)
             held_rows[(self._groups,)](
                 dy, x, mean, rstd, weight, dx, partials, launch.pointer(workspace + self._sums_bytes, DataType.INT8),
                 *group, **self._sums,
                 ROWS=self._rows, BLOCK=self._block, FULL=self._n == self._block, ALIGNED=self._aligned,
-                STAGES=STAGES if self._tile_bytes < launch.shared_bytes() else 1, num_warps=num_warps,
-                # Two programs of 256 threads to a multiprocessor; and ptxas, left alone, gives 1,024 threads but 32.
-                maxnreg=min(128, 2048 // num_warps), enable_fp_fusion=False,
+                STAGES=min(STAGES, 1 + launch.shared_bytes() // self._tile_bytes), num_warps=num_warps,
+                maxnreg=registers, enable_fp_fusion=False,
             )  # fmt: skip
         elif self._m and sums:
             # Of groups there are few; a grid's second dimension ends at 65,535.

@@ -26,12 +26,13 @@ from aclnn.kernels.cuda.rows import (
     store,
 )
 
-HELD, CHUNK = 8192, 4096
+HELD = 2048
 """A row up to so long is held and read once; a longer one is read chunk by chunk, from memory once and twice more from
-the cache."""
-TILE = 2048
-"""Elements that a program takes at least, of as many rows: fewer would leave too few bytes on their way."""
-THREAD_ELEMENTS = 16
+the cache. Shorter ones are taken several at a time: fewer elements would leave too few bytes on their way."""
+CHUNK, LONG = 2048, 8192
+"""Elements of a chunk, twice as many where a row is longer than ``LONG``: programs of many rows share the cache."""
+THREAD_ELEMENTS, THREAD_BYTES = 16, 32
+"""Of the rows held and of a chunk, for each thread."""
 
 # Of the variance: its terms neither overflow nor lose digits that matter.
 _MIN_VARIANCE, _MAX_VARIANCE = tl.constexpr(2.0**-80), tl.constexpr(2.0**100)
@@ -153,13 +154,18 @@ class Norm:
         split = len(x.shape) - normalized_dims
         self._m, self._n, self._eps = math.prod(x.shape[:split]), math.prod(x.shape[split:]), eps
         self._operands = Operands((*inputs, *outputs), (split, 0, 0, split, sys.maxsize, sys.maxsize))
-        self._block = triton.next_power_of_2(max(1, self._n)) if self._n <= HELD else CHUNK
-        self._rows = max(1, TILE // self._block)
+        held = self._n <= HELD
+        self._block = triton.next_power_of_2(max(1, self._n)) if held else CHUNK if self._n <= LONG else 2 * CHUNK
+        self._rows = max(1, HELD // self._block)
+        self._num_warps = (
+            self._rows * self._block // (32 * (THREAD_ELEMENTS if held else THREAD_BYTES // x.dtype.itemsize))
+        )
+        self._registers = 80 if held and x.dtype.itemsize == 4 else 64
         self._constants = {
             "CENTRED": centred,
             "ROWS": self._rows,
             "BLOCK": self._block,
-            "HELD": self._n <= self._block,
+            "HELD": held,
             "ALIGNED": alignment((x, out), split),
             "EXACT_BLOCK": min(self._block, 256 if self._rows > 1 else 512),  # larger ones take registers from the rest
         }
@@ -167,11 +173,8 @@ class Norm:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
         (eps_bits,) = struct.unpack("q", struct.pack("d", self._eps))
-        num_warps = min(16, self._rows * self._block // (32 * THREAD_ELEMENTS))
         normalize[(triton.cdiv(self._m, self._rows),)](
             *self._operands.at((*inputs, *outputs)), self._operands.axes(),
             self._m, self._n, float(self._n) if self._n else math.nan, self._eps, eps_bits, **self._constants,
-            # Two programs of 512 threads to a multiprocessor, one waits for its row while the other computes; of those
-            # that take several rows five.
-            num_warps=num_warps, maxnreg=96 if self._rows > 1 else min(128, 1024 // num_warps), enable_fp_fusion=False,
+            num_warps=self._num_warps, maxnreg=self._registers, enable_fp_fusion=False,
         )  # fmt: skip
