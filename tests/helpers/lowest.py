@@ -3,11 +3,13 @@
     python tests/helpers/lowest.py [pytest's arguments]
 
 The oldest releases have wheels for Python 3.10 and 3.11. What they need in turn is the newest that fits, as pip would
-install it. PyTorch and Triton take gigabytes and are left out, as are tools that only read the source.
+install it. PyTorch takes gigabytes and is left out, as are tools that only read the source. Triton's oldest release interprets
+and compiles the GPU's kernels beside this environment's PyTorch.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +32,8 @@ TESTS = (
     "test_packaging.py",
 )
 
+TRITON_TESTS = "test_numbers_are_float64 or (test_interpreted and (float32 or general))"
+
 
 def lower_bounds() -> dict[str, str]:
     """The oldest version of each dependency, those of extras too."""
@@ -47,7 +51,23 @@ def main(arguments: list[str]) -> int:
         subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], check=True)
         print("with", *pins, flush=True)
         tests = [f"tests/{name}" for name in TESTS]
-        return subprocess.run([python, "-m", "pytest", *tests, *arguments], cwd=ROOT).returncode
+        code = subprocess.run([python, "-m", "pytest", *tests, *arguments], cwd=ROOT).returncode
+        return code or oldest_triton(Path(folder, "triton"))
+
+
+def oldest_triton(folder: Path) -> int:
+    """Run tests of the GPU's kernels with it; it has no wheel for every system and Python."""
+    (bound,) = (line for line in requires("aclnn") or () if re.match(r"triton\b.*extra == .cuda", line))
+    version = re.search(r">=([\w.]+)", bound)
+    assert version is not None
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    if subprocess.run([*pip, "--target", str(folder), f"triton=={version[1]}"]).returncode:
+        print(f"without triton=={version[1]}, which does not install here", flush=True)
+        return 0
+    print(f"with triton=={version[1]}", flush=True)
+    tests = ["tests/kernels/test_triton_kernels.py", "-k", TRITON_TESTS]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    return subprocess.run([sys.executable, "-m", "pytest", *tests], cwd=ROOT, env=environment).returncode
 
 
 if __name__ == "__main__":

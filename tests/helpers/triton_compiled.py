@@ -6,8 +6,10 @@ Triton's own launcher specializes the arguments and its own ptxas assembles; onl
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -57,6 +59,8 @@ class Compiled(NamedTuple):
     loop: tuple[str, ...]
     """Those of the longest innermost loop, if there is one."""
     grid: tuple[int, ...]
+    numbers: tuple[float, ...]
+    """Constants in float64."""
 
     def count(self, prefix: str) -> int:
         """How many instructions begin so."""
@@ -98,8 +102,16 @@ def read(name: str, kernel: Any, grid: tuple[int, ...]) -> Compiled:
     begin, end = max(innermost, key=lambda loop: loop[1] - loop[0], default=(0, 0))
     return Compiled(
         name, kernel.metadata.num_warps, found["REG"], kernel.metadata.shared, found["STACK"] + found["LOCAL"],
-        tuple(instructions), tuple(common), tuple(instructions[begin:end]), grid,
+        tuple(instructions), tuple(common), tuple(instructions[begin:end]), grid, tuple(_numbers(kernel.asm["ttir"])),
     )  # fmt: skip
+
+
+_NUMBER = re.compile(r"constant (?:dense<)?([^ >]+)>? : (?:tensor<[0-9x]+xf64>|f64)")
+
+
+def _numbers(ir: str) -> Iterator[float]:
+    for text in _NUMBER.findall(ir):
+        yield struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
 
 
 def collect_launches(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:

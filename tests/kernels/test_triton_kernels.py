@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -191,22 +192,23 @@ def elementwise(launches: list[Any], name: str, *layouts: Any) -> Any:
     return launches[-1]
 
 
+def spilled(kernel: Any) -> int:
+    """How often registers are spilled or filled where no rare branch is taken."""
+    return sum(name.startswith(("STL", "LDL")) for name in kernel.common)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_fit_the_memorys_time(name: str, dtype: str, launches: list[Any]) -> None:
     row = described((1 << 22,), dtype)
     kernel = elementwise(launches, f"{name}_derivative", row, row, row)
-    accesses = 1 if dtype == "FLOAT" else 2
-    elements = 4 * accesses * (1 if dtype == "FLOAT" else 2)
-    assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (2 * accesses, accesses)
-    assert kernel.local_bytes == 0, "registers are spilled"
-    # Erfc in float64, which few programs take, has the most registers.
-    assert 32 * kernel.warps * kernel.registers <= 65536 // (
-        (6 if name == "gelu_erf" else 8) if dtype == "FLOAT" else 5
-    )
+    elements = 8 if dtype == "FLOAT" else 16
+    assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (4, 2)
+    assert spilled(kernel) <= 8
+    assert 32 * kernel.warps * kernel.registers <= 65536 // (7 if dtype == "FLOAT" else 8)
     assert not any(name.startswith("D") and name != "DEPBAR" for name in kernel.common), "float64"
-    # Triton 3.9 makes 0.54 and 0.79 at most, 3.6 0.59 and 0.84.
-    assert len(kernel.common) <= (0.59 if dtype == "FLOAT" else 0.84) * ISSUED[dtype] * elements
+    # Triton 3.9 makes at most 0.54, of 16 bits 0.53; 3.6 a tenth more.
+    assert len(kernel.common) <= 0.59 * ISSUED[dtype] * elements
     # dy and x are both asked for before anything waits for one of them.
     first = [place for place, name in enumerate(kernel.instructions) if name == "LDG.E.128"]
     assert first[-1] < 100
@@ -217,9 +219,8 @@ def test_derivatives_fit_the_memorys_time(name: str, dtype: str, launches: list[
 def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[Any]) -> None:
     row = described((1 << 22,), dtype)
     kernel = elementwise(launches, f"{name}_forward", row, row)
-    accesses = 1 if dtype == "FLOAT" else 2
-    assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (accesses, accesses)
-    assert kernel.local_bytes == 0
+    assert (kernel.count("LDG.E.128"), kernel.count("STG.E.128")) == (2, 2)
+    assert spilled(kernel) <= 16
 
 
 def test_tensors_that_meet_are_found() -> None:
@@ -253,7 +254,7 @@ def test_tensors_that_meet_are_found() -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: list[Any]) -> None:
-    """Without spilled registers; other numbers compile nothing."""
+    """Registers are spilled in rare branches alone; other numbers compile nothing."""
     from aclnn import kernels
     from aclnn.formula import Gradient
     from aclnn.kernels.cuda.elementwise import evaluate_tile
@@ -272,7 +273,23 @@ def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: 
         [SOMEWHERE, *(SOMEWHERE * 2 + half for half in both)], [SOMEWHERE * 3 + half for half in both], 0
     )
     assert len(launches) == 5, "halves of rows share no memory"
-    assert not any(kernel.local_bytes for kernel in launches)
+    assert max(map(spilled, launches)) <= 12
+
+
+@pytest.mark.parametrize("name", ["elu_derivative", "gelu_erf_forward", "gelu_tanh_derivative"])
+def test_numbers_are_float64(name: str, launches: list[Any]) -> None:
+    """On a GPU ln 2 / 8 was a float32, by a function that negated it: 5 units off, and right where interpreted."""
+    from aclnn import kernels
+
+    row = described((1 << 20,), "FLOAT")
+    inputs = 2 if name.endswith("_derivative") else 1
+    numbers = (1.0, 1.0, 1.0) if name == "elu_derivative" else ()
+    kernels.elementwise(formula(name), (row,) * inputs, (row,), numbers, "cuda").run(
+        [SOMEWHERE] * inputs, [SOMEWHERE * 2], 0
+    )
+    long = [number for number in launches[-1].numbers if math.isfinite(number) and float(number * 2**12) % 1.0]
+    assert long
+    assert not [number for number in long if number == float(np.float32(number)) and (number * 2**14) % 1.0]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -291,32 +308,30 @@ def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launc
 @pytest.mark.parametrize("dtype", TYPES)
 def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) -> None:
     """One element more than a multiple of 16, 8 more, and rows with gaps between them."""
-    slope, value = (2, 1) if dtype == "FLOAT" else (4, 2)
     for shape, strides in (
         (((1 << 20) + 1,), None), (((1 << 20) + 8,), None), ((256, 1024), (2048, 1)), ((256, 1001), (2048, 1)),
         ((256, 1000), (1008, 1)),
     ):  # fmt: skip
         some = described(shape, dtype, strides)
         kernel = elementwise(launches, "silu_derivative", some, some, some)
-        assert kernel.count("LDG.E.128") >= slope, (shape, strides)
-        assert kernel.count("STG.E.128") >= value, (shape, strides)
-        # Four programs to a multiprocessor, or eight.
-        assert 32 * kernel.warps * kernel.registers <= 65536 // (8 if dtype == "FLOAT" else 4)
-        assert kernel.local_bytes == 0
+        assert kernel.count("LDG.E.128") >= 4, (shape, strides)
+        assert kernel.count("STG.E.128") >= 2, (shape, strides)
+        assert 32 * kernel.warps * kernel.registers <= 65536 // 7
+        assert spilled(kernel) <= 8
         if strides:
             spread = described(shape, dtype, (0, 1))
-            assert elementwise(launches, "silu_derivative", some, spread, some).count("LDG.E.128") >= slope, shape
+            assert elementwise(launches, "silu_derivative", some, spread, some).count("LDG.E.128") >= 4, shape
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_other_layouts_compile(dtype: str, launches: list[Any]) -> None:
-    """Strided, broadcast, transposed and mixed: no spilled registers."""
+    """Strided, broadcast, transposed and mixed: registers are spilled in rare branches alone."""
     shape = (96, 80, 64)
     plain = described(shape, dtype)
     for other in ((80, 1, 7680), (0, 0, 1), (0, 0, 0), (10240, 128, 2), (-5120, 64, 1)):
         kernel = elementwise(launches, "silu_derivative", plain, described(shape, dtype, other), plain)
-        assert kernel.local_bytes == 0, other
-    assert elementwise(launches, "silu_derivative", plain, described(shape, "FLOAT16"), plain).local_bytes == 0
+        assert spilled(kernel) <= 8, other
+    assert spilled(elementwise(launches, "silu_derivative", plain, described(shape, "FLOAT16"), plain)) <= 8
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -334,12 +349,12 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
     plan.run([SOMEWHERE * 100 * i for i in range(1, 6)], [SOMEWHERE * 100 * i for i in (6, 7, 8)], SOMEWHERE)
     main, finish = launches
     size = 4 if dtype == "FLOAT" else 2
-    elements = 16
+    elements = 64 if columns == 16384 else 16
     assert main.loop.count("LDGSTS.E.BYPASS.128") >= (3 if columns == 16384 else 2) * elements * size // 16
     assert main.loop.count("STG.E.128") == elements * size // 16
     assert len(main.loop) <= 0.93 * ISSUED[dtype] * elements
-    # The longest rows leave sixteen columns' sums, dy and x no room: 176 bytes by Triton 3.9, 208 by 3.6.
-    assert main.local_bytes <= (208 if columns == 16384 else 48)
+    # The longest rows leave 64 columns' sums, dy and x no room in a thread.
+    assert main.local_bytes <= (400 if columns == 16384 else 48)
     assert finish.local_bytes == 0
     together = min(65536 // (32 * main.warps * main.registers), 227 * 1024 // (main.shared_bytes + 1024))
     assert together == (2 if columns <= 4096 else 1)
@@ -358,9 +373,9 @@ def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launche
     addresses = [SOMEWHERE * 100 * i for i in range(1, 7)]
     kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
     (kernel,) = launches
-    accesses = 4 if dtype == "FLOAT" else 2
+    accesses = 4 if dtype == "FLOAT" and columns <= 2048 else 2
     # Of x, weight and bias, the last two for two short rows; what is left single is in the way of rows beyond float32.
-    assert kernel.count("LDG.E.128") >= ((1 if columns <= 8192 else 3) + (2 if columns > 1024 else 1)) * accesses
+    assert kernel.count("LDG.E.128") >= ((1 if columns <= 2048 else 3) + (2 if columns > 1024 else 1)) * accesses
     assert kernel.count("STG.E.128") >= accesses
     assert kernel.local_bytes <= 48
     assert 2 * 32 * kernel.warps * kernel.registers <= 65536
@@ -379,7 +394,7 @@ def test_short_rows_forwards_keep_the_memory_busy(columns: int, dtype: str, laun
     (kernel,) = launches
     together = min(32, 65536 // (32 * kernel.warps * kernel.registers))
     assert together * 2**25 // kernel.grid[0] >= 10240
-    assert kernel.local_bytes == 0
+    assert kernel.local_bytes <= 48
 
 
 @pytest.mark.parametrize("columns", short_and_long([1000], [1, 20000]))

@@ -32,8 +32,8 @@ from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
 
 WARPS = 4
-TILE, TILE_OF_RESULTS, TILE_OF_ENTRIES = 1024, 512, 2048
-"""Elements of a program with one result, with several, and where a 16-bit result is a look-up or its product with dy.
+TILE, TILE_OF_RESULTS, TILE_OF_QUICK = 1024, 512, 2048
+"""Elements of a program with one result, with several, and where 16-bit results take a look-up or little arithmetic.
 Others need more registers (docs/pytorch.md has what was measured)."""
 REGISTERS, REGISTERS_OF_PRODUCTS = 72, 64
 """Of a thread at most: what is rare, and computed in float64, is to spill before it takes programs from a
@@ -48,8 +48,8 @@ _PATTERNS = tl.constexpr(65536)
 
 
 @triton.jit
-def _of_16_bit(x, dy, table):
-    """dy·f(x), or f(x) without dy, by the entries of x.
+def _of_entries(x, dy, table):
+    """dy·f(x), or f(x) without dy, by the entries of a 16-bit x.
 
     Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
     not fit into a float32. An infinite dy is multiplied with the entry that does. No branch: to find out whether one
@@ -154,9 +154,9 @@ def evaluate_tile(
 ):  # fmt: skip
     """One tile of the last operands, the RESULTS of FORMULA of the others and of numbers (see ``_halves``).
 
-    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. Of float32
-    VERSION is its fitted version and ``table`` has its rows, else ``table`` has its entries (see ``_entries``). Of
-    other formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the
+    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION is
+    its fitted version and ``table`` has its rows, or without one, of 16 bits, its entries (see ``_entries``). Of other
+    formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the
     dimensions outside the rows, innermost first: extent (of the last any number) and the strides of each operand.
     Steps are in elements along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED
     elements and have a multiple of 2^FILLED.
@@ -205,7 +205,8 @@ def evaluate_tile(
             dy = values[0] if len(inputs) == 2 else tl.full(x.shape, 1.0, tl.float32)
             results = (_of_float32(x, dy, table, FORMULA, VERSION, BOUND),)
         else:
-            results = (_of_16_bit(x, values[0].to(tl.float32) if len(inputs) == 2 else None, table),)
+            dy = values[0].to(tl.float32) if len(inputs) == 2 else None
+            results = (_of_entries(x, dy, table) if VERSION is None else dy * VERSION(x.to(tl.float32), table),)
     elif VERSION is not None:
         results = _of_products(values, table, FORMULA, VERSION, RESULTS)
     else:
@@ -247,6 +248,15 @@ _tables: dict[Any, launch.Uploaded] = {}
 _tables_with_numbers: dict[Any, launch.Uploaded] = {}
 
 
+_QUICK = {"where", "absolute", "times"}
+
+
+def _is_quick(formula: Formula, arity: int) -> bool:
+    """Tell a formula that takes no longer than a look-up, even in float64: no division, no transcendental word."""
+    words = (step.template.partition("(") for step in trace(formula, arity).steps)
+    return all("/" not in word if not rest else word in _QUICK for word, _, rest in words)
+
+
 def _lookup(
     formula: Formula, dtypes: Sequence[DataType], numbers: tuple[float, ...]
 ) -> tuple[dict[str, Any], launch.Uploaded] | None:
@@ -255,15 +265,15 @@ def _lookup(
     x, function = dtypes[-1], formula.derivative if isinstance(formula, Gradient) else formula
     if len(set(dtypes)) > 1 or len(dtypes) != 2 + multiplied:
         return None
-    if x == DataType.FLOAT:
-        version = None if numbers else fast(function)
-        if version is None:
-            return None
+    if not numbers and (version := fast(function, x)) is not None:
+        rows = version.rows or (0.0,)
         table = launch.get_or_make(
-            _tables, version, lambda: launch.Uploaded(lambda: np.array(version.rows or (0.0,), np.float32), x)
+            _tables, version, lambda: launch.Uploaded(lambda: np.array(rows, np.float32), DataType.FLOAT)
         )
         bound = version.bound if version.bound < math.inf else None
         return {"FORMULA": on_float64(function, 1), "VERSION": version.function, "BOUND": bound}, table
+    if x == DataType.FLOAT or _is_quick(function, 1 + len(numbers)):
+        return None
     key = trace(function, 1 + len(numbers)).digest, x, numbers, multiplied
     tables = _tables_with_numbers if numbers else _tables
     if numbers and key not in tables and len(tables) >= _MOST:
@@ -334,10 +344,12 @@ class Elementwise:
         (columns, *steps), *outer = axes
         rows = math.prod(axis[0] for axis in outer)
         tile = TILE if len(outputs) == 1 else TILE_OF_RESULTS
-        if lookup and max(sizes) == 2:
-            tile = TILE_OF_ENTRIES
-        self._registers = REGISTERS_OF_PRODUCTS if products else REGISTERS
-        tile_columns = min(triton.next_power_of_2(columns), tile if set(steps) <= {0, 1} else NARROW)
+        if max(sizes) == 2 and (lookup or (not products and _is_quick(formula, len(inputs) + len(numbers)))):
+            tile = TILE_OF_QUICK
+        neighbours = set(steps) <= {0, 1}
+        # Elsewhere addresses take more of them.
+        self._registers = (REGISTERS_OF_PRODUCTS if products else REGISTERS) if neighbours else None
+        tile_columns = min(triton.next_power_of_2(columns), tile if neighbours else NARROW)
         tile_rows = min(triton.next_power_of_2(rows), tile // tile_columns)
         if outer:
             outer[-1][0] = 0  # so that tensors that differ in their first dimension alone are alike

@@ -24,6 +24,7 @@ from aclnn.kernels.fitted import (
     SIGNED_FROM,
     Row,
     Segments,
+    ShortSegments,
     adds_to_first,
     both_signs,
     version,
@@ -273,16 +274,19 @@ class Fast(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def fast(formula: Formula) -> Fast | None:
-    """Return the fitted version of a function, or of a gradient's derivative."""
+def fast(formula: Formula, dtype: DataType) -> Fast | None:
+    """Return the fitted version of a function, or of a gradient's derivative, for x of a data type.
+
+    None instead of one by short segments: of 16 bits a table is faster.
+    """
     function = formula.derivative if isinstance(formula, Gradient) else formula
     if not isinstance(function, Fitted):
         return None
     if function.mirrored is not None:
-        other = fast(function.mirrored)
+        other = fast(function.mirrored, dtype)
         call = "negated(mirrored(negated(x), rows))"
         return other and other._replace(function=_version(call, {"mirrored": other.function, "negated": negated}))
-    if (found := version(function, DataType.FLOAT)) is None:
+    if (found := version(function, dtype)) is None or isinstance(found, ShortSegments):
         return None
     if isinstance(found, Segments):
         symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)
