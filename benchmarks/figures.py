@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import pictures
+from benchmarks import gpu_pages, pictures
 from benchmarks.pictures import DTYPES, Row, of
 
 HERE = Path(__file__).parent
@@ -257,6 +257,12 @@ def write(results: Path, report: Path) -> None:
         parts += ["## Against compiled code", COMPILED, _table(_against_compiled(measured), by_machine)]
         parts += ["## Where PyTorch is faster", SLOWER, _table(_slower(everything), SLOWER_COLUMNS)]
     parts += ["## On an NVIDIA GPU", GPU]
+    for folder in sorted(path.parent for path in results.glob("gpu/*/speed.json")):
+        page = f"{report.stem}/{folder.name}.md"
+        text = gpu_pages.page(folder, drawn / folder.name, f"../figures/{folder.name}")
+        (report.parent / page).parent.mkdir(parents=True, exist_ok=True)
+        (report.parent / page).write_text(text)
+        parts.append(f"- [{folder.name}]({page})")
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("\n\n".join(parts) + "\n")
 
@@ -321,8 +327,8 @@ and writing it into the cache costs the reading of what is overwritten. Hardswis
 COSTS = """Imports and first calls are medians of new processes, calls, layers and memory of up to three;
 compilations start with an empty cache."""
 
-GPU = """Nothing has been measured yet: no GPU was at hand. `make gpu` measures it and writes `speed.json`;
-[pytorch.md](pytorch.md) says what the compiled kernels let one expect."""
+GPU = """`make gpu` checks and measures the kernels there; what it writes is committed in `benchmarks/results/gpu`.
+[pytorch.md](pytorch.md#nvidia-gpus) says how they are made."""
 
 
 if __name__ == "__main__":

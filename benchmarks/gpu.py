@@ -166,9 +166,10 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 
 def save_results(file: Path, about: Row, begun: float, found: list[Row]) -> None:
     """Replace a part's file, which is whole at any time."""
-    results = {"machine": about, "seconds": time.monotonic() - begun, "results": latest(found)}
+    rows = ",\n".join(json.dumps(row) for row in latest(found))
+    head = json.dumps({"machine": about, "seconds": round(time.monotonic() - begun)})
     new = file.with_suffix(".new")
-    new.write_text(json.dumps(results, indent=1) + "\n")
+    new.write_text(f'{head[:-1]}, "results": [\n{rows}\n]}}\n')
     new.replace(file)
 
 

@@ -60,10 +60,11 @@ def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
     copy_bytes_per_us = 2 * label["copy_bytes"] / measured["copy"][0][1]
     for name, ((p20, p50, p80), host) in measured.items():
         moved = 2 * label["copy_bytes"] if name == "copy" else nbytes
-        yield {
-            **label, "what": name, "p20_us": p20, "p50_us": p50, "p80_us": p80, "gb_per_s": moved / p50 / 1e3,
+        figures = {
+            "p20_us": p20, "p50_us": p50, "p80_us": p80, "gb_per_s": moved / p50 / 1e3,
             "of_copy": moved / p50 / copy_bytes_per_us, "host_us": host,
         }  # fmt: skip
+        yield {**label, "what": name, **{key: float(f"{value:.4g}") for key, value in figures.items()}}
 
 
 def _pytorchs(torch: Any, name: str) -> Callable[..., Any]:

@@ -3,8 +3,8 @@
     python tests/helpers/lowest.py [pytest's arguments]
 
 The oldest releases have wheels for Python 3.10 and 3.11. What they need in turn is the newest that fits, as pip would
-install it. PyTorch takes gigabytes and is left out, as are tools that only read the source. Triton's oldest release interprets
-and compiles the GPU's kernels beside this environment's PyTorch.
+install it. PyTorch takes gigabytes and is left out, as are tools that only read the source. Triton's oldest release
+interprets and compiles the GPU's kernels beside this environment's PyTorch.
 """
 
 from __future__ import annotations

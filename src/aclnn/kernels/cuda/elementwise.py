@@ -238,7 +238,7 @@ def _entries(
     values = evaluate(lambda x: function(x, *numbers), all_inputs(dtype))
     if multiplied and (np.abs(values[np.isfinite(values)]) > np.finfo(np.float32).max).any():
         return None
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # signalling NaN
         return round_to_odd(np.stack([values, np.ldexp(values, 150)]))
 
 

@@ -1,0 +1,118 @@
+"""The pages of GPUs and their pictures, from what ``make gpu`` wrote into benchmarks/results/gpu."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks import pictures
+
+Row = dict[str, Any]
+PROVIDERS = ("aclnn", "PyTorch", "torch.compile", "Liger-Kernel")
+_MEASURED = """Times are between two events on the GPU's stream; other data is written through its cache before each
+call. The **copy** is PyTorch's `copy_` of as many elements, in the same rounds; a share is of its bytes in a second,
+where each operand is counted once. Gated activations make their results anew, as PyTorch's do."""
+
+
+def read(folder: Path, part: str) -> tuple[Row, list[Row]]:
+    """Return what a part's file says of the machine, and its rows."""
+    found = json.loads((folder / f"{part}.json").read_text())
+    return found["machine"], found["results"]
+
+
+def page(folder: Path, drawn: Path, path: str) -> str:
+    """Write the page of a GPU, whose pictures go into ``drawn``, which is ``path`` from the page."""
+    machine, speed = read(folder, "speed")
+    _, checks = read(folder, "checks")
+    _, walked = read(folder, "exhaustive")
+    measured = [row for row in speed if "of_copy" in row]
+    family = [row for row in measured if row.get("section") == "family"]
+    _picture(family, drawn / "family.svg")
+    failed = [row for row in checks if not row["passed"]]
+    parts = [
+        f"# On an {machine['gpu']}",
+        f"`make gpu` at commit {machine['commit'][:7]}, PyTorch {machine['torch']}, Triton {machine['triton']}, "
+        f"{machine['date']}. {_MEASURED}",
+        "## Checks",
+        f"{len(checks)} checks, {len(failed)} failed{': ' if failed else ''}"
+        f"{', '.join(row['check'] for row in failed)}. Every float32, dy = 1, against float64:",
+        _table(_walk(walked), ("operator", "worst error in units of the last place", "at x =")),
+        "## Activations",
+        f"{_elements(family)} elements from N(0, 1), beside PyTorch's operators where it has them: "
+        f"{_mean(family):.2f} times their speed in the geometric mean.",
+        f"![Share of the copy's speed by activation]({path}/family.svg)",
+        _table(_shares(family, ("operator", "dtype")), ("operator", "type", *PROVIDERS[:2])),
+    ]
+    for name in ("layer_norm_backward", "layer_norm"):
+        rows = [row for row in measured if row["operator"] == name]
+        parts += [
+            f"## `{name}`",
+            _table(_shares(rows, ("dtype", "rows", "columns")), ("type", "rows", "columns", *PROVIDERS)),
+        ]
+    wide = [row for row in measured if row.get("sigma") == 3.0]
+    parts += ["## Wide data", f"{_elements(wide)} elements from N(0, 3²): most programs meet a tail."]
+    parts += [_table(_shares(wide, ("operator", "dtype")), ("operator", "type", *PROVIDERS[:2]))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _elements(rows: Iterable[Row]) -> str:
+    return f"2^{math.log2(next(iter(rows))['elements']):.0f}"
+
+
+def _table(rows: Iterable[tuple[Any, ...]], columns: tuple[str, ...]) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def _walk(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
+    for row in rows:
+        yield row["operator"], f"{row['worst_ulp']:.4f}", f"{row['at']:.8g}"
+
+
+def _shares(rows: Iterable[Row], names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Shares of the copy's speed of each provider, by what these columns say."""
+    for key, found in _by(rows, names).items():
+        told = (value.removeprefix("torch.") if isinstance(value, str) else value for value in key)
+        providers = PROVIDERS if "columns" in names else PROVIDERS[:2]
+        yield *told, *(f"{found[name]['of_copy']:.2f}" if name in found else "" for name in providers)
+
+
+def _by(rows: Iterable[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], dict[str, Row]]:
+    found: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), {})[row["what"]] = row
+    return found
+
+
+def _mean(rows: Iterable[Row]) -> float:
+    both = (found for found in _by(rows, ("operator", "dtype")).values() if "PyTorch" in found)
+    return statistics.geometric_mean(found["PyTorch"]["p50_us"] / found["aclnn"]["p50_us"] for found in both)
+
+
+def _picture(rows: list[Row], path: Path) -> None:
+    """Draw shares of the copy's speed: a dot for each data type, and a ring for PyTorch's."""
+    by = _by(rows, ("operator", "dtype"))
+    float32 = {name: found["aclnn"]["of_copy"] for (name, dtype), found in by.items() if dtype == "torch.float32"}
+    order = sorted(float32, key=lambda name: float32[name])
+    figure, axes = pictures.plt.subplots(figsize=(7.5, 0.8 + 0.17 * len(order)))
+    for dtype, colour in (("float32", pictures.COLOURS["aclnn"]), ("bfloat16", pictures.COLOURS["torch"])):
+        for what, face in (("PyTorch", "none"), ("aclnn", colour)):
+            known = [
+                (by[name, f"torch.{dtype}"][what]["of_copy"], place)
+                for place, name in enumerate(order)
+                if what in by.get((name, f"torch.{dtype}"), {})
+            ]
+            axes.scatter(*zip(*known, strict=True), s=16, facecolors=face, edgecolors=colour, label=f"{what}, {dtype}")
+    axes.set_yticks(range(len(order)), order)
+    axes.set_xlim(0, max(row["of_copy"] for row in rows) + 0.02)
+    axes.set_ylim(-0.7, len(order) - 0.3)
+    axes.set_xlabel("share of a copy's speed")
+    pictures.style(axes)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.legend(frameon=False, fontsize=9, labelcolor=pictures.INK)
+    figure.tight_layout()
+    pictures.save(figure, path)
