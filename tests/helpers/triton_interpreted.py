@@ -128,6 +128,19 @@ def check_general() -> None:
         assert same(*on), dtype
 
 
+def check_tables() -> None:
+    """Functions with numbers have tables for 16 bits until there are enough; others are evaluated: the same bits."""
+    from aclnn.kernels.cuda import elementwise as kernels_of
+
+    elu = sys.modules["aclnn.operators.elu"]
+    x = np.arange(0, 65536, dtype=np.uint16).view(np.float16)
+    kernels_of._MOST = len(kernels_of._tables_with_numbers) + 1
+    for alpha in (0.7, 0.9, 0.7):
+        on = [computed(d, elu.elu_forward, [x], [np.empty_like(x)], (alpha, 1.0, 1.0)) for d in BOTH]
+        assert same(*on[0], *on[1]), alpha
+        assert len(kernels_of._tables_with_numbers) == kernels_of._MOST
+
+
 def check_layouts() -> None:
     generator = np.random.default_rng(2)
 

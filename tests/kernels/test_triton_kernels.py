@@ -36,7 +36,7 @@ def interpret(module: str, part: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
-SHORT = ["float32", "general", "layouts", "chunks", "layer_norm", "layer_norm_forward", "rms_norm"]
+SHORT = ["float32", "general", "tables", "layouts", "chunks", "layer_norm", "layer_norm_forward", "rms_norm"]
 LONG = ["16_bit", "layer_norm_beyond_float32", "layer_norm_not_finite", "layer_norm_overlapping",
         "layer_norm_outputs_overlapping"]  # fmt: skip
 
