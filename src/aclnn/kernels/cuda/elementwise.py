@@ -246,8 +246,6 @@ _MOST = 64
 """Tables of functions with numbers: they stay for good (see ``launch.description``), and numbers may be any."""
 _tables: dict[Any, launch.Uploaded] = {}
 _tables_with_numbers: dict[Any, launch.Uploaded] = {}
-
-
 _QUICK = {"where", "absolute", "times"}
 
 
@@ -328,8 +326,8 @@ class Elementwise:
                 f"{formula.__name__}: expected float32, float16 or bfloat16 on a GPU, got {unknown.pop().name}"
             )
         self._table: launch.Uploaded | None
-        self._numbers = tuple(chain.from_iterable(map(_halves, numbers)))
         lookup = None if len(outputs) > 1 else _lookup(formula, self._dtypes, numbers)
+        self._numbers = () if lookup else tuple(chain.from_iterable(map(_halves, numbers)))
         products = None if numbers or lookup else _products(formula, self._dtypes, len(inputs))
         general = {"FORMULA": on_float64(formula, len(inputs) + len(numbers)), "VERSION": None, "BOUND": None}
         evaluation, self._table = lookup or products or (general, None)
