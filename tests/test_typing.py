@@ -85,6 +85,7 @@ def lines_complained_of(checker: str, folder: Path, *options: str) -> set[str]:
 ALL_BAD_LINES = {f"bad.py:{number}" for number in range(6, 14)}
 
 
+@pytest.mark.slow
 def test_mypy_knew_none_of_the_names(client: Path) -> None:
     # Reading torch takes it half a minute.
     (client / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-torch.*]\nfollow_imports = skip\n")

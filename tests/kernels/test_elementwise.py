@@ -213,6 +213,7 @@ def test_every_size_and_alignment(dtype: np.dtype[Any]) -> None:
             assert not out[shift + size :].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
 def test_addresses_that_are_no_multiple_of_the_element(dtype: np.dtype[Any]) -> None:
     """Also for results that are large enough to be written around the cache."""

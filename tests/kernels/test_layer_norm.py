@@ -504,6 +504,7 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
                 cases += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 8, 15, 16, 17, 24, 31, 48, 64, 100, 112, 250, 256, 272, 500, 512])
 @pytest.mark.parametrize(
     ("dtype", "mask"),
@@ -561,6 +562,7 @@ print("read")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect through the C library, as Linux has it")
 def test_nothing_behind_the_last_row_is_read() -> None:
     """What is left of a row behind whole vectors is read with what follows it, except at the end."""

@@ -27,6 +27,7 @@ def evaluate(dy: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
     return aclnn.swi_glu(x, 0)[0], *aclnn.swi_glu_grad(dy[None], x, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [False, True], ids=["ordinary", "wide"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_exact_values_at_every_magnitude(dtype: D, wide: bool) -> None:

@@ -69,6 +69,7 @@ def test_a_patched_module_trains_as_pytorchs_does(module: Any, shape: tuple[int,
         torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 def test_second_derivatives_of_batch_norm(training: bool) -> None:
     x, w, b = given(3, 4, 5), given(4), given(4)
@@ -211,6 +212,7 @@ def example(name: str) -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["transformer", "resnet"])
 def test_the_example_trains_with_pytorchs_losses(model: str) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")

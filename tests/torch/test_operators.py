@@ -568,6 +568,7 @@ def test_vmap_over_an_empty_batch() -> None:
     assert torch.func.vmap(A.silu)(x).shape == x.shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_v2", "hardswish", "fast_gelu"])
 def test_vmap_over_members_of_eight_dimensions(name: str) -> None:
     """With its batch in front the operators refused them."""
