@@ -119,6 +119,7 @@ def test_every_5003rd_x(row: Row) -> None:
     assert_within(row, x[np.abs(x) < np.inf])
 
 
+@pytest.mark.slow
 @EVERY
 def test_the_neighbours_of_edges_and_of_zeros(row: Row) -> None:
     places = [end for pair in edges(row.segments).values() for end in pair] + [row.zero or 1.0, 2.0**-126]

@@ -102,6 +102,7 @@ def scaled(x: Any, w: Any) -> Any:
     return where(x > 0.0, x, w * x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize("size", [1, 7, 40_000])
 def test_one_element_for_all_also_where_the_result_overwrites_it(dtype: np.dtype[Any], size: int) -> None:

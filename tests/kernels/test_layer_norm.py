@@ -351,6 +351,7 @@ def test_a_row_in_doubt_leaves_its_neighbours_alone(n: int, gap: int, dtype: Any
     assert_exact((dx.reshape(260, n), dw, db), (dy, x, mean, rstd, weight), n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 200, 700])
 def test_bfloat16_results_may_be_subnormal(n: int) -> None:
     dy, x, mean, rstd, weight = rows(np.random.default_rng(15), 300, n, DTYPES[2])

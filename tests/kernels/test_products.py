@@ -159,6 +159,7 @@ def test_special_numbers_in_every_combination(
         assert np.max(np.abs(ours[finite].astype(np.float64) - exact[finite]) / unit) <= 2.6
 
 
+@pytest.mark.slow
 @EVERY
 def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
     monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str

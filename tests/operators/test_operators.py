@@ -56,6 +56,7 @@ def test_edges_are_computed(case: Case, accepted: Accepted, float32: bool) -> No
             check(case, arguments, memory(case, arguments, rng), product)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_an_extent_of_one_may_have_any_stride(case: Case) -> None:
     arguments = {

@@ -162,6 +162,7 @@ def test_what_has_no_gradient_says_so(name: str) -> None:
         assert not main_result(getattr(A, name)(*given)).requires_grad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONAL)
 def test_opcheck_out(name: str) -> None:
     given = arguments(name)
