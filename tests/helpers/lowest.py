@@ -66,7 +66,8 @@ def oldest_triton(folder: Path) -> int:
         return 0
     print(f"with triton=={version[1]}", flush=True)
     tests = ["tests/kernels/test_triton_kernels.py", "-k", TRITON_TESTS]
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": path}
     return subprocess.run([sys.executable, "-m", "pytest", *tests], cwd=ROOT, env=environment).returncode
 
 
