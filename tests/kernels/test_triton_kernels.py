@@ -193,7 +193,7 @@ def elementwise(launches: list[Any], name: str, *layouts: Any) -> Any:
 
 
 def spilled(kernel: Any) -> int:
-    """How often registers are spilled or filled where no rare branch is taken."""
+    """Count the spills and fills of registers outside rare branches."""
     return sum(name.startswith(("STL", "LDL")) for name in kernel.common)
 
 

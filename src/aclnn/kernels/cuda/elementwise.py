@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -274,12 +274,13 @@ def _lookup(
         return None
     key = trace(function, 1 + len(numbers)).digest, x, numbers, multiplied
     tables = _tables_with_numbers if numbers else _tables
-    if numbers and key not in tables and len(tables) >= _MOST:
-        return None
-    if (entries := _entries(function, x, numbers, multiplied)) is None:
-        return None
-    table = launch.get_or_make(tables, key, lambda: launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
-    return {"FORMULA": None, "VERSION": None, "BOUND": None}, table
+    if key not in tables:
+        if numbers and len(tables) >= _MOST:
+            return None
+        if (entries := _entries(function, x, numbers, multiplied)) is None:
+            return None
+        tables.setdefault(key, launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
+    return {"FORMULA": None, "VERSION": None, "BOUND": None}, tables[key]
 
 
 def _products(
@@ -291,19 +292,14 @@ def _products(
     """
     if len(set(dtypes)) > 1:
         return None
-    dtype = dtypes[0]
-    found = fast_products(formula, inputs) if dtype == DataType.FLOAT else products_by_tables(formula, inputs)
+    if dtypes[0] == DataType.FLOAT:
+        found, kind = fast_products(formula, inputs), DataType.FLOAT
+    else:
+        found, kind = products_by_tables(formula, inputs, dtypes[0]), DataType.DOUBLE
     if found is None:
         return None
-    version, parts = found
-
-    def numbers() -> Any:
-        if dtype == DataType.FLOAT:
-            return np.array(parts, np.float32)
-        return np.concatenate([evaluate(cast(Formula, function), all_inputs(dtype)) for function in parts])
-
-    kind = DataType.FLOAT if dtype == DataType.FLOAT else DataType.DOUBLE
-    table = launch.get_or_make(_tables, (version, dtype), lambda: launch.Uploaded(numbers, kind))
+    version, numbers = found
+    table = launch.get_or_make(_tables, version, lambda: launch.Uploaded(numbers, kind))
     return {"FORMULA": on_float64(formula, inputs), "VERSION": version, "BOUND": None}, table
 
 

@@ -10,10 +10,13 @@ import ast
 import hashlib
 import linecache
 import math
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
@@ -30,7 +33,11 @@ from aclnn.kernels.fitted import (
     version,
 )
 from aclnn.kernels.products import Value, lines, products, values
+from aclnn.kernels.sixteen_bit import all_inputs, evaluate
 from aclnn.kernels.trace import trace
+
+#: What a kernel reads, made when it is uploaded.
+Numbers = Callable[[], NDArray[Any]]
 
 
 class _Exact(ast.NodeTransformer):
@@ -113,8 +120,7 @@ _names: dict[str, Any] = {}
 for _signature, _result in _OPERATIONS.items():
     _define(_signature.split("(")[0], f"def {_signature}:\n    return {_result}\n", _names)
 widen, fma, select, absolute = (_names[name] for name in ("widen", "fma", "select", "absolute"))
-negated = _names["negated"]
-bits, from_bits, fma_float32 = _names["bits"], _names["from_bits"], _names["fma_float32"]
+negated, bits, from_bits, fma_float32 = (_names[name] for name in ("negated", "bits", "from_bits", "fma_float32"))
 
 
 @triton.jit
@@ -302,7 +308,7 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
 
 
 @lru_cache(maxsize=512)
-def fast_products(formula: Formula, arity: int) -> tuple[Any, tuple[Row, ...]] | None:
+def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
     """Return a function of the address of rows and of float32 operands, and these rows, of a formula of products.
 
     It gives a tuple of the results, and where they are none (see ``aclnn.kernels.products``).
@@ -326,15 +332,13 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, tuple[Row, ...]] |
         ", ".join(f"{name}{k}" for k in range(count)) for name, count in (("x", arity), ("y", len(found)))
     )
     body = "\n    ".join((*lines(found, call), f"return ({results},), outside < 0"))
-    return _define("products", _exact(f"def products(rows, {operands}):\n    {body}\n"), names), rows
+    version = _define("products", _exact(f"def products(rows, {operands}):\n    {body}\n"), names)
+    return version, partial(np.array, rows, np.float32)
 
 
 @lru_cache(maxsize=512)
-def products_by_tables(formula: Formula, arity: int) -> tuple[Any, tuple[Fitted, ...]] | None:
-    """Return a function of 16-bit operands and of the address of tables in float64, and the functions these are of.
-
-    It gives what ``fast_products`` does, in float64.
-    """
+def products_by_tables(formula: Formula, arity: int, dtype: DataType) -> tuple[Any, Numbers] | None:
+    """Return what ``fast_products`` does, of operands of a 16-bit type, with tables and results in float64."""
     if (found := products(formula, arity)) is None:
         return None
     tabled = values(found)
@@ -354,7 +358,8 @@ def products_by_tables(formula: Formula, arity: int) -> tuple[Any, tuple[Fitted,
     )
     names = {"widen": widen, "entry": entry_of}
     source = f"def products(table, {operands}):\n    {body}\n"
-    return _define("products", source, names), tuple(value.function for value in tabled)
+    version = _define("products", source, names)
+    return version, lambda: np.concatenate([evaluate(value.function, all_inputs(dtype)) for value in tabled])
 
 
 @triton.jit
