@@ -178,17 +178,18 @@ def _one_member(at: Any, dtype_name: str, member: Any) -> Iterator[Row]:
 
     torch, dtype = at.torch, getattr(at.torch, dtype_name)
     generator = torch.Generator().manual_seed(11)
-    special = inputs(at, dtype).cpu()[:4096]
+    special = inputs(at, dtype).cpu()
 
     def numbers(shape: tuple[int, ...]) -> Any:
         spread = 4.0 * torch.randn(math.prod(shape), generator=generator)
-        spread[: len(special)] = special[torch.randperm(len(special), generator=generator)][: len(spread)]
+        chosen = special[torch.randperm(len(special), generator=generator)][: min(4096, len(spread))]
+        spread[: len(chosen)] = chosen
         return spread.to(dtype).reshape(shape)
 
     given = list(arguments(member, FAMILY_ELEMENTS, numbers).values())
     there = [value.to(at.device) if isinstance(value, torch.Tensor) else value for value in given]
     ours, theirs = at.operator(member.operator.name)(*there), getattr(torch.ops.aclnn, member.operator.name)(*given)
-    for number, (mine, other) in enumerate(zip(_tuple(torch, ours), _tuple(torch, theirs), strict=True)):
+    for number, (mine, other) in enumerate(zip(results_of(torch, ours), results_of(torch, theirs), strict=True)):
         yield _beside_the_cpu(torch, f"{member.label} {dtype} result {number}", mine.cpu(), other)
 
 
@@ -203,7 +204,8 @@ def _beside_the_cpu(torch: Any, label: str, ours: Any, theirs: Any) -> Row:
     return {"check": f"{label} bits of the CPU", "passed": passed, "different": different}
 
 
-def _tuple(torch: Any, results: Any) -> tuple[Any, ...]:
+def results_of(torch: Any, results: Any) -> tuple[Any, ...]:
+    """Return the tensors of an operator's results as a tuple, of one too."""
     return (results,) if isinstance(results, torch.Tensor) else tuple(results)
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from benchmarks import family
-from benchmarks.gpu_checks import SLOPES, VALUES, failure, family_members, surviving
+from benchmarks.gpu_checks import SLOPES, VALUES, failure, family_members, results_of, surviving
 
 Row = dict[str, Any]
 Calls = dict[str, Callable[[], Any]]
@@ -130,7 +130,7 @@ def family_speed(at: Any, member: family.Member, dtype: Any, elements: int) -> I
     calls: Calls = {"copy": lambda: out.copy_(x), "aclnn": lambda: operator(*given.values())}
     if theirs is not None:
         calls["PyTorch"] = theirs
-    moved = [*given.values(), *((results,) if isinstance(results, torch.Tensor) else results)]
+    moved = [*given.values(), *results_of(torch, results)]
     nbytes = sum(tensor.numel() * dtype.itemsize for tensor in moved if isinstance(tensor, torch.Tensor))
     label = {"operator": member.label, "dtype": str(dtype), "elements": elements, "section": "family"}
     yield from rows_of(at, label | {"copy_bytes": elements * dtype.itemsize}, nbytes, calls)
