@@ -19,7 +19,7 @@ from aclnn.verify.goldens.enclosures import COMPOSED, LARGEST, LEAST, LIBRARY, R
 Pair = tuple[float, float]
 """The ends of an interval, NaN where nothing is known."""
 Truth = tuple[bool, bool]
-"""Whether a comparison certainly holds, and whether it may hold."""
+"""Whether a comparison must hold, and whether it can."""
 
 _inlined = numba.njit(nogil=True, error_model="numpy")
 

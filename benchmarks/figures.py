@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import gpu_pages, pictures
 from benchmarks.pictures import DTYPES, Row, of
+from benchmarks.tables import line
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -47,9 +48,8 @@ def read(path: Path) -> list[Row]:
 
 
 def _table(rows: Iterable[Row], columns: dict[str, str]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
-    lines += ["| " + " | ".join(_cell(row[key]) for key in columns.values()) + " |" for row in rows]
-    return "\n".join(lines)
+    cells = ([_cell(row[key]) for key in columns.values()] for row in rows)
+    return "\n".join(map(line, (columns, ["---"] * len(columns), *cells)))
 
 
 def _cell(value: object) -> str:

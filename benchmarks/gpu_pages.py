@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import pictures
+from benchmarks import pictures, tables
 
 Row = dict[str, Any]
 PROVIDERS = ("aclnn", "PyTorch", "torch.compile", "Liger-Kernel")
@@ -64,8 +64,7 @@ def _elements(rows: Iterable[Row]) -> str:
 
 
 def _table(rows: Iterable[tuple[Any, ...]], columns: tuple[str, ...]) -> str:
-    lines = [columns, ("---",) * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    return "\n".join(tables.line(map(str, cells)) for cells in (columns, ("---",) * len(columns), *rows))
 
 
 def _walk(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
@@ -95,24 +94,9 @@ def _mean(rows: Iterable[Row]) -> float:
 
 def _picture(rows: list[Row], path: Path) -> None:
     """Draw shares of the copy's speed: a dot for each data type, and a ring for PyTorch's."""
-    by = _by(rows, ("operator", "dtype"))
-    float32 = {name: found["aclnn"]["of_copy"] for (name, dtype), found in by.items() if dtype == "torch.float32"}
-    order = sorted(float32, key=lambda name: float32[name])
-    figure, axes = pictures.plt.subplots(figsize=(7.5, 0.8 + 0.17 * len(order)))
-    for dtype, colour in (("float32", pictures.COLOURS["aclnn"]), ("bfloat16", pictures.COLOURS["torch"])):
-        for what, face in (("PyTorch", "none"), ("aclnn", colour)):
-            known = [
-                (by[name, f"torch.{dtype}"][what]["of_copy"], place)
-                for place, name in enumerate(order)
-                if what in by.get((name, f"torch.{dtype}"), {})
-            ]
-            axes.scatter(*zip(*known, strict=True), s=16, facecolors=face, edgecolors=colour, label=f"{what}, {dtype}")
-    axes.set_yticks(range(len(order)), order)
-    axes.set_xlim(0, max(row["of_copy"] for row in rows) + 0.02)
-    axes.set_ylim(-0.7, len(order) - 0.3)
-    axes.set_xlabel("share of a copy's speed")
-    pictures.style(axes)
-    axes.tick_params(axis="y", labelsize=7)
-    axes.legend(frameon=False, fontsize=9, labelcolor=pictures.INK)
-    figure.tight_layout()
-    pictures.save(figure, path)
+    dots = []
+    for dtype, colour in (("float32", "aclnn"), ("bfloat16", "torch")):
+        for what in ("PyTorch", "aclnn"):
+            shares = {row["operator"]: row["of_copy"] for row in pictures.of(rows, dtype=f"torch.{dtype}", what=what)}
+            dots.append(pictures.Dots(f"{what}, {dtype}", pictures.COLOURS[colour], shares, what == "aclnn"))
+    pictures.scatter(dots, dots[1].shares, "share of a copy's speed", path)

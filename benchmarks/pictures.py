@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 
@@ -83,22 +83,39 @@ def of(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 def family(rows: list[Row], folder: Path) -> None:
     """Share of the limit of each activation, a dot for each data type, the fastest in float32 above."""
     ours = of(rows, provider="aclnn")
-    float32 = {row["operator"]: row["share_of_limit"] for row in of(ours, dtype="float32")}
-    order = sorted(float32, key=lambda name: float32[name])
-    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.17 * len(order)))
-    for dtype, colour in zip(DTYPES, (COLOURS[name] for name in BARS), strict=True):
-        shares = {row["operator"]: row["share_of_limit"] for row in of(ours, dtype=dtype)}
-        known = [(shares[name], place) for place, name in enumerate(order) if name in shares]
-        axes.scatter(*zip(*known, strict=True), s=16, color=colour, label=dtype)
-    axes.set_yticks(range(len(order)), order)
-    axes.set_xlim(0, max(1.0, *(row["share_of_limit"] for row in ours)) + 0.02)
-    axes.set_ylim(-0.7, len(order) - 0.3)
-    axes.set_xlabel("share of the memory limit, 2 threads")
+    dots = [
+        Dots(dtype, COLOURS[name], {row["operator"]: row["share_of_limit"] for row in of(ours, dtype=dtype)})
+        for dtype, name in zip(DTYPES, BARS, strict=True)
+    ]
+    scatter(dots, dots[0].shares, "share of the memory limit, 2 threads", folder / "family.svg")
+
+
+class Dots(NamedTuple):
+    """Shares by operator, drawn alike."""
+
+    label: str
+    colour: str
+    shares: dict[str, float]
+    filled: bool = True
+
+
+def scatter(dots: list[Dots], order: dict[str, float], title: str, path: Path) -> None:
+    """Draw a line for each operator, the one with the largest share in ``order`` above."""
+    names = sorted(order, key=lambda name: order[name])
+    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.17 * len(names)))
+    for label, colour, shares, filled in dots:
+        known = [(shares[name], place) for place, name in enumerate(names) if name in shares]
+        face = colour if filled else "none"
+        axes.scatter(*zip(*known, strict=True), s=16, facecolors=face, edgecolors=colour, label=label)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlim(0, max(1.0, *(share for one in dots for share in one.shares.values())) + 0.02)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.set_xlabel(title)
     style(axes)
     axes.tick_params(axis="y", labelsize=7)
     _legend(axes)
     figure.tight_layout()
-    save(figure, folder / "family.svg")
+    save(figure, path)
 
 
 def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, title: str) -> None:

@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
     @property
     def heading(self) -> str:
-        return _line(self.columns)
+        return line(self.columns)
 
 
 _FOUND = {
@@ -77,7 +77,8 @@ TABLES = (
 _COUNTS = ("pairs", "inputs", "above_half", "above_1", "above_large", "broken")
 
 
-def _line(cells: Iterable[str]) -> str:
+def line(cells: Iterable[str]) -> str:
+    """Write a line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
 
 
@@ -89,11 +90,11 @@ def _cell(column: str, text: str) -> str:
 
 def _lines(table: Table, folder: Path) -> Iterator[str]:
     yield table.heading
-    yield _line("---" for _ in table.columns)
+    yield line("---" for _ in table.columns)
     with open(folder / table.file, newline="") as file:
         for row in csv.DictReader(file):
             if table.wanted(row["operator"]):
-                yield _line(_cell(column, row[column]) for column in table.columns.values())
+                yield line(_cell(column, row[column]) for column in table.columns.values())
 
 
 def page(text: str, folder: Path = HERE) -> str:
