@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -417,14 +418,16 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     assert {"evaluate_tile", "scatter", "add_groups", "normalize"} <= {kernel.name for kernel in launches}
 
 
-def test_grids_of_the_longest_rows_are_within_cudas_limits(launches: list[Any]) -> None:
-    """Their chunks of columns outnumbered a grid's second dimension from 2^27 columns on."""
+def test_grids_of_the_longest_and_most_rows_are_within_cudas_limits(launches: list[Any]) -> None:
+    """Their chunks of columns outnumbered a grid's second dimension from 2^27 columns on; many rows may, too."""
     from aclnn import kernels
 
     x, row, w = described((2, 1 << 27), "BF16"), described((2, 1), "FLOAT"), described((1 << 27,), "FLOAT")
     plan = kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda")
     plan.run([SOMEWHERE * 100 * i for i in range(1, 6)], [SOMEWHERE * 100 * i for i in (6, 7, 8)], SOMEWHERE)
     assert [kernel.name for kernel in launches] == ["column_sums", "add_groups", "long_rows"]
+    many = described((1 << 22, 1000), "BF16", (1 << 10, 1))
+    elementwise(launches, "silu_derivative", many, many, many)
     for kernel in launches:
         assert kernel.grid[0] < 1 << 31
         assert all(extent < 1 << 16 for extent in kernel.grid[1:]), kernel
@@ -438,9 +441,7 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
         function = getattr(torch, name)
         return lambda *given, **options: (uploads.append(name), function(*given, **options))[1]
 
-    monkeypatch.setattr(
-        triton.runtime.jit.JITFunction, "__getitem__", lambda self, grid: lambda *given, **options: None
-    )
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "__getitem__", MagicMock())
     uploads: list[str] = []
     for name in ("tensor", "as_tensor", "from_numpy"):
         monkeypatch.setattr(torch, name, uploading(name))
@@ -472,8 +473,6 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
         uploads.clear()
         plan.run(*given)
         assert not uploads, places
-    kernels.elementwise(slope, (w, w), (w,), (), "cuda").run([SOMEWHERE, SOMEWHERE * 2], [SOMEWHERE * 3], 0)
-    assert not uploads, "neighbours need no description"
 
 
 @pytest.mark.parametrize("columns", short_and_long([1], [2]))
@@ -489,29 +488,40 @@ def test_rows_of_one_column_compile(dtype: str, columns: int, launches: list[Any
     assert {"normalize", "add_groups"} <= {kernel.name for kernel in launches}
 
 
-def test_descriptions_are_shared_by_any_number_of_rows_and_outlive_their_plans(
-    launches: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An upload waits for the GPU, and a CUDA graph reads what it was captured with for as long as it lives."""
+def test_other_rows_and_strides_compile_nothing(launches: list[Any]) -> None:
+    """Triton compiles anew for a number that is 1, a multiple of 16 where another is not, or beyond 32 bits."""
     from aclnn import kernels
-    from aclnn.kernels.cuda import launch
+    from aclnn.kernels.cuda.elementwise import evaluate_tile
+    from aclnn.kernels.cuda.norm_forward import normalize
 
-    monkeypatch.setattr(
-        triton.runtime.jit.JITFunction, "__getitem__", lambda self, grid: lambda *given, **options: None
-    )
-    monkeypatch.setattr(launch, "_descriptions", {})
-    addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
-    kept = []
-    for rows in (2, 3, 700):
-        x, row, w = described((rows, 24), "FLOAT", (32, 1)), described((rows, 1), "FLOAT"), described((24,), "FLOAT")
+    apart = 1 << 44
+    addresses = [apart * i for i in range(1, 4)], [apart * i for i in range(4, 7)], apart * 9
+    compiled = []
+    for rows, stride in ((32, 32), (64, 40), (32, 1 << 34)):
+        x, row, w = (
+            described((rows, 24), "FLOAT", (stride, 1)),
+            described((rows, 1), "FLOAT"),
+            described((24,), "FLOAT"),
+        )
         kernels.elementwise(formula("silu_derivative"), (x, x), (x,), (), "cuda").run(
             addresses[0][:2], addresses[1][:1], 0
         )
-        kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
-        kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
-        kept.append([tensor.data_ptr() for on in launch._descriptions.values() for tensor in on.tensors.values()])
-    assert len(kept[0]) == 3
-    assert kept[0] == kept[1] == kept[2]
+        kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(*addresses)
+        compiled.append([len(kernel.device_caches[0][0]) for kernel in (evaluate_tile, normalize)])
+    assert compiled[1:] == compiled[:-1]
+
+
+def test_addresses_that_are_no_multiples_of_16_bytes_get_a_kernel_of_their_own(launches: list[Any]) -> None:
+    """A plan keeps what it launched; that for multiples reads 16 bytes at a time, which faults elsewhere."""
+    from aclnn import kernels
+
+    row = described((1 << 20,), "FLOAT")
+    plan = kernels.elementwise(formula("silu_derivative"), (row, row), (row,), (), "cuda")
+    for shift in (0, 4, 0, 4):
+        plan.run([SOMEWHERE, SOMEWHERE * 2 + shift], [SOMEWHERE * 3], 0)
+    assert launches[0] != launches[1]
+    assert launches[2:] == launches[:2]
+    assert [kernel.count("LDG.E.128") for kernel in launches[:2]] == [4, 2]
 
 
 if __name__ == "__main__":

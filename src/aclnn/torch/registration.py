@@ -157,7 +157,7 @@ def evaluator(operator: Operator, device: str) -> Evaluate:
     has_scalars = any(p.kind is Kind.SCALAR for p in operator.attributes)
 
     def evaluate(arguments: Arguments, outs: Outs, devices: Any = None) -> Sequence[Any]:
-        """``devices`` are those of all tensors where the type leaves a choice."""
+        """``devices`` are the numbers of those of all tensors where the type leaves a choice."""
         if has_scalars:  # whose bytes tell 0.0 from -0.0, and 1 from 1 + 0j
             arguments = _with_scalars(operator, arguments)
         key = [current_product(), devices]
@@ -206,8 +206,11 @@ def _cuda(operator: Operator) -> Evaluate:
     evaluate: Any = evaluator(operator, "cuda")
 
     def evaluate_cuda(arguments: Arguments, outs: Outs) -> Any:
-        devices = tuple(a.device for a in (*arguments, *(outs or ())) if isinstance(a, _Tensor))
-        with torch.cuda.device(next(device for device in devices if device.type == "cuda")):
+        devices = tuple([a.get_device() for a in (*arguments, *(outs or ())) if isinstance(a, _Tensor)])
+        where = next(device for device in devices if device >= 0)  # -1 is the CPU
+        if where == torch.cuda.current_device():
+            return evaluate(arguments, outs, devices)
+        with torch.cuda.device(where):
             return evaluate(arguments, outs, devices)
 
     return evaluate_cuda

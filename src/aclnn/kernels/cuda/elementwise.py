@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from aclnn.kernels.cuda.formulas import (
     products_by_tables,
     widen,
 )
-from aclnn.kernels.cuda.launch import table_entry, table_entry_or, tl, triton
+from aclnn.kernels.cuda.launch import integer, table_entry, table_entry_or, tl, triton
 from aclnn.kernels.layouts import simplify
 from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
@@ -92,7 +93,7 @@ def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
     for i in tl.static_range(len(values)):
         arguments = arguments + (widen(values[i]),)
     for i in tl.static_range(0, len(numbers), 2):
-        high, low = (numbers[i] >> 1) << 32, (numbers[i + 1] >> 1) & 0xFFFFFFFF
+        high, low = integer(numbers[i]) << 32, integer(numbers[i + 1])
         arguments = arguments + ((high | low).to(tl.float64, bitcast=True),)
     results = FORMULA(*arguments)
     return (results,) if RESULTS == 1 else results
@@ -148,7 +149,7 @@ def _valid(row, rows, column, columns, FILLED: tl.constexpr):
 @triton.jit
 def evaluate_tile(
     operands, table, numbers, axes, rows, columns, steps,
-    RESULTS: tl.constexpr, FORMULA: tl.constexpr, LOOKUP: tl.constexpr, VERSION: tl.constexpr, BOUND: tl.constexpr,
+    FORMULA: tl.constexpr, VERSION: tl.constexpr, BOUND: tl.constexpr, RESULTS: tl.constexpr, LOOKUP: tl.constexpr,
     OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     EVEN: tl.constexpr, ALIGNED: tl.constexpr, FILLED: tl.constexpr,
 ):  # fmt: skip
@@ -156,34 +157,29 @@ def evaluate_tile(
 
     LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION is
     its fitted version and ``table`` has its rows, or without one, of 16 bits, its entries (see ``_entries``). Of other
-    formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the
-    dimensions outside the rows, innermost first: extent (of the last any number) and the strides of each operand.
-    Steps are in elements along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED
-    elements and have a multiple of 2^FILLED.
+    formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the OUTER dimensions outside
+    the rows, innermost first: extent and the strides of each operand (see ``launch.argument``). Steps are in elements
+    along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED elements and have a multiple
+    of 2^FILLED.
     """
-    program = tl.program_id(0)
+    first = tl.program_id(0).to(tl.int64) * COLUMNS
+    first_row = first * 0
     if OUTER > 0:
-        tiles = (columns - 1) // COLUMNS + 1  # where ``tl.cdiv`` could leave 32 bits
-        first = (program % tiles).to(tl.int64) * COLUMNS
-        first_row = (program // tiles).to(tl.int64) * ROWS
-    else:  # one row: a division would take as long as the rest
-        first = program.to(tl.int64) * COLUMNS
-        first_row = first * 0
+        first_row += (tl.program_id(2).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * ROWS
     row = first_row + tl.arange(0, ROWS)
     # Triton sees 16-byte accesses only behind a start that is a multiple of the tile.
     column = tl.multiple_of(first, COLUMNS) + tl.arange(0, COLUMNS)
     starts = (tl.zeros((ROWS, 1), tl.int64),) * len(operands)
     rest = row
     for axis in tl.static_range(OUTER):
-        describes = axes + (1 + len(operands)) * axis
         index = rest[:, None]
         if axis < OUTER - 1:
-            extent = tl.load(describes)
+            extent = integer(axes[(1 + len(operands)) * axis])
             index = (rest % extent)[:, None]
             rest = rest // extent
         moved = starts[:0]
         for i in tl.static_range(len(operands)):
-            moved = moved + (starts[i] + index * tl.load(describes + 1 + i),)
+            moved = moved + (starts[i] + index * integer(axes[(1 + len(operands)) * axis + 1 + i]),)
         starts = moved
     pointers = operands[:0]
     for i in tl.static_range(len(operands)):
@@ -220,10 +216,10 @@ def evaluate_tile(
 
 
 def _halves(number: float) -> tuple[int, int]:
-    """Return a float64 as two integers of one kind to Triton, which tells 1, multiples of 16 and 32 bits apart."""
+    """Return a float64 as two arguments."""
     (pattern,) = struct.unpack("<Q", struct.pack("<d", number))
-    high, low = ((1 << 40) + 2 * half + 1 for half in divmod(pattern, 1 << 32))
-    return high, low
+    high, low = divmod(pattern, 1 << 32)
+    return launch.argument(high), launch.argument(low)
 
 
 @lru_cache(maxsize=64)
@@ -243,7 +239,8 @@ def _entries(
 
 
 _MOST = 64
-"""Tables of functions with numbers: they stay for good (see ``launch.description``), and numbers may be any."""
+"""Tables of functions with numbers. They stay for good: a CUDA graph reads what it was captured with for as long as it
+lives."""
 _tables: dict[Any, launch.Uploaded] = {}
 _tables_with_numbers: dict[Any, launch.Uploaded] = {}
 _QUICK = {"where", "absolute", "times"}
@@ -345,36 +342,41 @@ class Elementwise:
         self._registers = (REGISTERS_OF_PRODUCTS if products else REGISTERS) if neighbours else None
         tile_columns = min(triton.next_power_of_2(columns), tile if neighbours else NARROW)
         tile_rows = min(triton.next_power_of_2(rows), tile // tile_columns)
-        if outer:
-            outer[-1][0] = 0  # so that tensors that differ in their first dimension alone are alike
-        self._axes = launch.description(tuple(chain(*outer)))
-        self._grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(columns, tile_columns),)
+        self._axes = tuple(map(launch.argument, chain(*outer)))
+        row_tiles = triton.cdiv(rows, tile_rows)
+        folds = triton.cdiv(row_tiles, launch.MOST_PROGRAMS)
+        # Three dimensions, because to divide by the number of tiles takes as long as to load one.
+        self._grid = triton.cdiv(columns, tile_columns), triton.cdiv(row_tiles, folds), folds
         access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, tuple(steps)
-        self._constants = evaluation | {
+        self._launch = launch.Launcher()
+        self._constants = {
+            **evaluation,
             "RESULTS": len(outputs),
             "LOOKUP": lookup is not None,
             "OUTER": len(outer),
             "ROWS": tile_rows,
             "COLUMNS": tile_columns,
-            "EVEN": rows % tile_rows == 0 and columns % tile_columns == 0,
+            "EVEN": rows % (tile_rows * folds) == 0 and columns % tile_columns == 0,
             "ALIGNED": access if not any(step % 2**access for axis in outer for step in axis[1:]) else 0,
             "FILLED": access if columns % 2**access == 0 else 0,
         }
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        operands = zip((*inputs, *outputs), self._starts, self._dtypes, strict=True)
-        evaluate_tile[self._grid](
-            tuple(launch.pointer(address + start, dtype) for address, start, dtype in operands),
+        addresses = list(map(add, (*inputs, *outputs), self._starts))
+        self._launch(
+            evaluate_tile,
+            self._grid,
+            tuple(map(launch.pointer, addresses, self._dtypes)),
             launch.pointer(0, DataType.FLOAT) if self._table is None else self._table.pointer(),
             self._numbers,
-            self._axes.pointer() if self._constants["OUTER"] else launch.pointer(0, DataType.INT64),
+            self._axes,
             *self._sizes,
-            **self._constants,
+            kind=launch.kind(addresses),
+            constants=self._constants,
             num_warps=WARPS,
             maxnreg=self._registers,
-            enable_fp_fusion=False,
         )
 
 

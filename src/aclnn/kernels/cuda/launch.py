@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
@@ -25,6 +25,8 @@ PACKED = tl.constexpr(not INTERPRETED)
 """Inline assembly can be used."""
 _HOST = torch.device("cpu")
 
+MOST_PROGRAMS = 65535
+"""In the second or third dimension of a grid."""
 FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BF16}
 """Data types of the tensors that kernels read and write."""
 _TYPES = {
@@ -37,14 +39,19 @@ _TYPES = {
 }
 
 
+def current_device() -> int:
+    """Return the number of the current CUDA device."""
+    return 0 if INTERPRETED else int(torch.cuda.current_device())
+
+
 def device() -> Any:
     """Return where tables and scratch memory go: the current CUDA device."""
-    return _HOST if INTERPRETED else torch.device("cuda", torch.cuda.current_device())
+    return _HOST if INTERPRETED else torch.device("cuda", current_device())
 
 
 def shared_bytes() -> int:
     """Return the shared memory that a program may have on the current device."""
-    return 0 if INTERPRETED else _shared_bytes(device().index)
+    return 0 if INTERPRETED else _shared_bytes(current_device())
 
 
 @cache
@@ -96,8 +103,8 @@ class Uploaded:
 
     def pointer(self) -> Any:
         """Return where the numbers are on the current device, as a kernel's argument."""
-        where = device()
-        return pointer(get_or_make(self.tensors, where, lambda: self._upload(where)).data_ptr(), self._dtype)
+        tensor = get_or_make(self.tensors, current_device(), lambda: self._upload(device()))
+        return pointer(tensor.data_ptr(), self._dtype)
 
     def _upload(self, where: Any) -> Any:
         # By a thread of its own: one that warms up for a CUDA graph (``torch.compile(mode="reduce-overhead")``) gets
@@ -107,16 +114,50 @@ class Uploaded:
             return thread.submit(tensor.to, where).result()
 
 
-_descriptions: dict[tuple[int, ...], Uploaded] = {}
+Kind = tuple[int, ...]
+"""What a run's compiled kernels depend on: the current device, and which addresses are multiples of 16 bytes."""
 
 
-def description(numbers: tuple[int, ...]) -> Uploaded:
-    """Return a description of dimensions for devices.
+def kind(addresses: Sequence[int]) -> Kind:
+    """Return it for a run's addresses."""
+    return current_device(), *[address & 15 == 0 for address in addresses]
 
-    Equal ones are uploaded once and stay for good: CUDA graphs, and kernels that wait on another stream, read them
-    after the plan that they were launched by is gone.
+
+class Launcher:
+    """Launches a plan's kernels, whose arguments are the same in every run but for addresses.
+
+    Triton takes more time to find a compiled kernel among others than to launch it; here each is kept.
     """
-    return get_or_make(_descriptions, numbers, lambda: Uploaded(lambda: numbers or (0,), DataType.INT64))
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Kind], Callable[..., None]] = {}
+
+    def __call__(
+        self, kernel: Any, grid: tuple[int, ...], *arguments: Any, kind: Kind, constants: dict[str, Any], **options: Any
+    ) -> None:
+        """Launch a kernel, whose last parameters are the constants."""
+        key = kernel.__name__, kind
+        found = self._found.get(key)
+        if found is None:
+            compiled = kernel[grid](*arguments, **constants, **options, enable_fp_fusion=False)
+            if not INTERPRETED:
+                self._found[key] = compiled[(*grid, 1, 1)[:3]]
+        else:
+            found(*arguments, *constants.values())
+
+
+_BASE = tl.constexpr(1 << 62)
+
+
+def argument(number: int) -> int:
+    """Return an integer as one of a single kind to Triton, which compiles anew for 1, multiples of 16, and 32 bits."""
+    return int(_BASE.value) + 2 * number + 1
+
+
+@triton.jit
+def integer(argument):
+    """The integer that ``argument`` made one of."""
+    return (argument - _BASE) >> 1
 
 
 @triton.jit

@@ -353,6 +353,7 @@ class NormBackward:
         self._m, self._n = math.prod(x.shape[:split]), math.prod(x.shape[split:])
         self._inputs, self._outputs, self._normalized_dims = inputs, outputs, normalized_dims
         self._parts: dict[Any, NormBackward] = {}
+        self._launch = launch.Launcher()
         vector = sys.maxsize
         self._operands = Operands((*inputs, *outputs), (split, split, vector, vector, 0, split, 0, 0))
         self._aligned = alignment([layout for layout in (dy, x, dx) if layout is not None], split)
@@ -378,33 +379,40 @@ class NormBackward:
                 make = partial(NormBackward, self._inputs, part, self._normalized_dims)
                 launch.get_or_make(self._parts, part, make).run(inputs, outputs, workspace)
             return
-        dy, x, mean, rstd, weight, dx, dw, db = self._operands.at((*inputs, *outputs))
+        addresses = [*inputs, *outputs]
+        flags = workspace + self._sums_bytes
+        start = partial(self._launch, kind=launch.kind([*addresses, workspace, flags]))
+        dy, x, mean, rstd, weight, dx, dw, db = self._operands.at(addresses)
         partials = launch.pointer(workspace, DataType.FLOAT)
-        group = axes, *_ = self._operands.axes(), self._m, self._n, self._group_rows
+        group = axes, *_ = self._operands.axes, self._m, self._n, self._group_rows
         if self._m and self._n <= HELD:
             num_warps = self._rows * self._block // (32 * THREAD_ELEMENTS)
             num_warps, registers = (num_warps, 128) if num_warps <= MOST_WARPS else (8, 255)
-            held_rows[(self._groups,)](
-                dy, x, mean, rstd, weight, dx, partials, launch.pointer(workspace + self._sums_bytes, DataType.INT8),
-                *group, **self._sums,
-                ROWS=self._rows, BLOCK=self._block, FULL=self._n == self._block, ALIGNED=self._aligned,
-                STAGES=min(STAGES, 1 + launch.shared_bytes() // self._tile_bytes), num_warps=num_warps,
-                maxnreg=registers, enable_fp_fusion=False,
+            stages = min(STAGES, 1 + launch.shared_bytes() // self._tile_bytes)
+            start(
+                held_rows, (self._groups,),
+                dy, x, mean, rstd, weight, dx, partials, launch.pointer(flags, DataType.INT8), *group,
+                constants={
+                    **self._sums, "ROWS": self._rows, "BLOCK": self._block, "FULL": self._n == self._block,
+                    "ALIGNED": self._aligned, "STAGES": stages,
+                },
+                num_warps=num_warps, maxnreg=registers,
             )  # fmt: skip
         elif self._m and sums:
             # Of groups there are few; a grid's second dimension ends at 65,535.
-            column_sums[(triton.cdiv(self._n, CHUNK), self._groups)](
-                dy, x, mean, rstd, partials, *group, **self._sums,
-                BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
+            start(
+                column_sums, (triton.cdiv(self._n, CHUNK), self._groups), dy, x, mean, rstd, partials, *group,
+                constants={**self._sums, "BLOCK": CHUNK, "ALIGNED": self._aligned}, num_warps=8,
             )  # fmt: skip
         if sums:
-            add_groups[(triton.cdiv(self._n, TOTAL_COLUMNS), sum(self._sums.values()))](
+            start(
+                add_groups, (triton.cdiv(self._n, TOTAL_COLUMNS), sum(self._sums.values())),
                 dy, x, mean, rstd, partials, dw, db, *group, self._groups,
-                ROWS=TOTAL_ROWS, BLOCK=TOTAL_COLUMNS, num_warps=8, enable_fp_fusion=False,
+                constants={"ROWS": TOTAL_ROWS, "BLOCK": TOTAL_COLUMNS}, num_warps=8,
             )  # fmt: skip
         if self._m and self._n > HELD and has_dx:
             # After the sums: dx may replace dy or x.
-            long_rows[(self._m,)](
-                dy, x, mean, rstd, weight, dx, axes, self._n,
-                BLOCK=CHUNK, ALIGNED=self._aligned, num_warps=8, enable_fp_fusion=False,
+            start(
+                long_rows, (self._m,), dy, x, mean, rstd, weight, dx, axes, self._n,
+                constants={"BLOCK": CHUNK, "ALIGNED": self._aligned}, num_warps=8,
             )  # fmt: skip

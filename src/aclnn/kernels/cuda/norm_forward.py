@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from aclnn.core.tensor import Layout
+from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import tl, triton
 from aclnn.kernels.cuda.rows import (
     Operands,
@@ -152,7 +153,7 @@ class Norm:
         assert x is not None
         assert out is not None
         split = len(x.shape) - normalized_dims
-        self._m, self._n, self._eps = math.prod(x.shape[:split]), math.prod(x.shape[split:]), eps
+        self._m, self._n = math.prod(x.shape[:split]), math.prod(x.shape[split:])
         self._operands = Operands((*inputs, *outputs), (split, 0, 0, split, sys.maxsize, sys.maxsize))
         held = self._n <= HELD
         self._block = triton.next_power_of_2(max(1, self._n)) if held else CHUNK if self._n <= LONG else 2 * CHUNK
@@ -161,6 +162,9 @@ class Norm:
             self._rows * self._block // (32 * (THREAD_ELEMENTS if held else THREAD_BYTES // x.dtype.itemsize))
         )
         self._registers = 80 if held and x.dtype.itemsize == 4 else 64
+        (eps_bits,) = struct.unpack("q", struct.pack("d", eps))
+        self._numbers = self._m, self._n, float(self._n) if self._n else math.nan, eps, eps_bits
+        self._launch = launch.Launcher()
         self._constants = {
             "CENTRED": centred,
             "ROWS": self._rows,
@@ -172,9 +176,9 @@ class Norm:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        (eps_bits,) = struct.unpack("q", struct.pack("d", self._eps))
-        normalize[(triton.cdiv(self._m, self._rows),)](
-            *self._operands.at((*inputs, *outputs)), self._operands.axes(),
-            self._m, self._n, float(self._n) if self._n else math.nan, self._eps, eps_bits, **self._constants,
-            num_warps=self._num_warps, maxnreg=self._registers, enable_fp_fusion=False,
+        addresses = [*inputs, *outputs]
+        self._launch(
+            normalize, (triton.cdiv(self._m, self._rows),),
+            *self._operands.at(addresses), self._operands.axes, *self._numbers,
+            kind=launch.kind(addresses), constants=self._constants, num_warps=self._num_warps, maxnreg=self._registers,
         )  # fmt: skip

@@ -96,8 +96,15 @@ class _Anywhere:
 
     def __init__(self, make: Make, inputs: Layouts, outputs: Layouts, replaceable: int, replacing: int = 1) -> None:
         self._make, self._inputs, self._outputs = make, inputs, outputs
-        self._replaceable, self._replacing = replaceable, replacing
         self._distinct = all(layout is None or layout.distinct for layout in outputs)
+        layouts = list(enumerate((*inputs, *outputs)))
+        self._spans = [(i, *layout.span) for i, layout in layouts if layout is not None]
+        self._written = [span for span in self._spans if span[0] >= len(inputs)]
+        self._replacements = {
+            (len(inputs) + k, i)
+            for (k, output), (i, given) in itertools.product(enumerate(outputs), enumerate(inputs))
+            if k < replacing and i < replaceable and output == given
+        }
         self._plans: dict[tuple[int, ...] | None, Plan] = {}
         self.workspace_bytes = self._plan(() if self._distinct else None).workspace_bytes
 
@@ -111,17 +118,31 @@ class _Anywhere:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
+        if self._distinct and self._apart([*inputs, *outputs]):
+            self._plans[()].run(inputs, outputs, workspace)
+            return
         written = [(layout, at) for layout, at in zip(self._outputs, outputs, strict=True) if layout is not None]
         pairs = itertools.combinations(written, 2)
         in_turn = not self._distinct or any(overlap(one, other, to - at) for (one, at), (other, to) in pairs)
         self._plan(None if in_turn else tuple(self._changed(inputs, outputs))).run(inputs, outputs, workspace)
+
+    def _apart(self, addresses: Sequence[int]) -> bool:
+        """Tell whether no output lies between the ends of another tensor but in its very place, as in most runs."""
+        for i, low, high in self._written:
+            at = addresses[i]
+            for other, first, last in self._spans:
+                to = addresses[other]
+                meet = other != i and at + low < to + last and to + first < at + high
+                if meet and not (at == to and (i, other) in self._replacements):
+                    return False
+        return True
 
     def _changed(self, inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[int]:
         """The inputs that writing would change, but for those that an output may exactly replace."""
         for (i, (one, at)), (k, (other, to)) in itertools.product(
             enumerate(zip(self._inputs, inputs, strict=True)), enumerate(zip(self._outputs, outputs, strict=True))
         ):
-            replaced = i < self._replaceable and k < self._replacing and one == other and at == to
+            replaced = at == to and (len(self._inputs) + k, i) in self._replacements
             if one is not None and other is not None and not replaced and overlap(one, other, to - at):
                 yield i
 

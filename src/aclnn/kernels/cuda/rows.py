@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from aclnn.core.tensor import Layout
 from aclnn.kernels.cuda import launch
-from aclnn.kernels.cuda.launch import PACKED, tl, triton
+from aclnn.kernels.cuda.launch import PACKED, integer, tl, triton
 
 
 class Tensor(NamedTuple):
@@ -41,22 +41,21 @@ def chunk_indices(number, SIZE: tl.constexpr):
 @triton.jit
 def _offset(index, axes, START, AXES):
     if AXES > 0:
-        axes += START
         rest = tl.cast(index, tl.int64)
         index = rest * 0
         for axis in tl.static_range(AXES - 1):
-            extent = tl.load(axes + 2 * axis)
-            index += rest % extent * tl.load(axes + 2 * axis + 1)
+            extent = integer(axes[START + 2 * axis])
+            index += rest % extent * integer(axes[START + 2 * axis + 1])
             rest = rest // extent
         # A division by 64 bits takes as many instructions as all else that is done to four elements.
-        index += rest * tl.load(axes + 2 * AXES - 1)
+        index += rest * integer(axes[START + 2 * AXES - 1])
     return index
 
 
 @triton.jit
 def row_step(tensor, axes):
-    """Elements from one row to the next where that is a single number, read once for all rows."""
-    return tl.load(axes + tensor.ROW_START + 1) if tensor.ROW_AXES == 1 else tl.full((), 1, tl.int64)
+    """Elements from one row to the next where that is a single number."""
+    return integer(axes[tensor.ROW_START + 1]) if tensor.ROW_AXES == 1 else tl.full((), 1, tl.int64)
 
 
 @triton.jit
@@ -128,10 +127,7 @@ def store(tensor, offset, values, mask):
 
 
 def _axes(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """(extent, stride) pairs, innermost first, as few as there can be; none for neighbours.
-
-    The outermost extent, which no kernel reads, is 0: tensors that differ in their first dimension alone are alike.
-    """
+    """(extent, stride) pairs, innermost first, as few as there can be; none for neighbours."""
     axes: list[list[int]] = []
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if axes and stride == axes[-1][0] * axes[-1][1]:
@@ -140,7 +136,6 @@ def _axes(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
             axes.append([extent, stride])
     if not axes or (len(axes) == 1 and axes[0][1] == 1):
         return []
-    axes[-1][0] = 0
     return [number for axis in axes for number in axis]
 
 
@@ -158,11 +153,7 @@ class Operands:
                 parts += [len(numbers), len(axes) // 2]
                 numbers += axes
             self._tensors.append((layout and layout.dtype, [tl.constexpr(number) for number in parts]))
-        self._description = launch.description(tuple(numbers))
-
-    def axes(self) -> Any:
-        """Return the description on the current device, as a kernel's argument."""
-        return self._description.pointer()
+        self.axes = tuple(map(launch.argument, numbers))
 
     def at(self, addresses: Sequence[int]) -> list[Tensor]:
         """Return the tensors at these addresses as a kernel's arguments."""
