@@ -195,6 +195,22 @@ def test_any_dimension_is_as_the_last_one(function: Callable[..., Array]) -> Non
     np.testing.assert_array_equal(np.moveaxis(moved, 2, 1), whole)
 
 
+@pytest.mark.parametrize("columns", [3, 16, 17, 41, 56])
+@pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16", "BF16"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_short_rows_have_the_bits_of_rows_alone(columns: int, dtype: str, step: int) -> None:
+    """Several are computed in the lanes of a vector, from tiles that are gathered and scattered sixteen at a time."""
+    x, dy = (normal(150, step * columns, seed=seed).astype(NUMPY[D[dtype]])[:, ::step] for seed in (1, 2))
+    for function, inputs in (
+        (aclnn.softmax, (x,)),
+        (aclnn.log_softmax, (x,)),
+        (aclnn.softmax_backward, (dy, aclnn.softmax(x))),
+    ):
+        together = function(*inputs)
+        alone = [function(*(one[row : row + 1] for one in inputs)) for row in range(150)]
+        np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
 EVERYWHERE = "075710d58f2b1ec2c95fc12e33d2f2da62a8205050efeaa6cbb720b714ec8946"
 
 

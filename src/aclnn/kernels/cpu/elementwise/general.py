@@ -117,11 +117,9 @@ _NAMES = WORDS | {
 for _dtype, _form in _FORMATS.items():
     _NAMES |= {
         f"load_{_dtype.name}": _form.load,
-        f"load_apart_{_dtype.name}": _form.apart[0],
         f"prefetch_{_dtype.name}": prefetch_ahead_16 if _form.size == 2 else prefetch_ahead_32,
         f"rounded_{_dtype.name}": _ROUNDINGS[_dtype],
         f"store_{_dtype.name}": _form.store,
-        f"store_apart_{_dtype.name}": _form.apart[1],
         f"stream_{_dtype.name}": _form.stream,
     }
 _NAMES |= {f"quarter_{number}": quarter for number, quarter in enumerate(QUARTERS)}
@@ -181,12 +179,9 @@ class Source:
         lanes = f"{self.splat}({SINGLES[dtype].format(place)})"
         return lanes if self._double else f"narrow({lanes})"
 
-    def load(self, value: str, dtype: DataType, place: str, step: str = "") -> None:
-        """Load lanes from an address on, which a step may keep apart."""
-        if step:
-            loads = [f"load_apart_{dtype.name}({place} + {at} * {step}, {step})" for at in range(0, self.lanes, LANES)]
-        else:
-            loads = [f"load_{dtype.name}({place} + {at * dtype.itemsize})" for at in range(0, self.lanes, LANES)]
+    def load(self, value: str, dtype: DataType, place: str) -> None:
+        """Load lanes from an address on."""
+        loads = [f"load_{dtype.name}({place} + {at * dtype.itemsize})" for at in range(0, self.lanes, LANES)]
         lanes = f"side_by_side({', '.join(loads)})" if self._wide else loads[0]
         self(f"{value} = widen({lanes})" if self._double else f"{value} = {lanes}")
 
@@ -199,13 +194,10 @@ class Source:
         """Name lanes as those to store as a data type."""
         return f"rounded_{dtype.name}({self.splat}({value}))" if self._double else value
 
-    def store(self, value: str, dtype: DataType, place: str, way: str = "store", step: str = "") -> None:
-        """Store rounded lanes from an address on, which a step may keep apart."""
+    def store(self, value: str, dtype: DataType, place: str, way: str = "store") -> None:
+        """Store rounded lanes from an address on."""
         for number, part in enumerate(self.vectors(value)):
-            if step:
-                self(f"{way}_apart_{dtype.name}({place} + {number * LANES} * {step}, {step}, {part})")
-            else:
-                self(f"{way}_{dtype.name}({place} + {number * LANES * dtype.itemsize}, {part})")
+            self(f"{way}_{dtype.name}({place} + {number * LANES * dtype.itemsize}, {part})")
 
     def _bytes(self, dtype: DataType) -> int:
         return self.lanes * dtype.itemsize

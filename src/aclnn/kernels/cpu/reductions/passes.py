@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from aclnn.kernels.cpu.reductions.words import SMALL_SUM, TWO_SUMS
 from aclnn.kernels.trace import REDUCTIONS, Step
 
-_REDUCTIONS = (*REDUCTIONS.values(), SMALL_SUM, *TWO_SUMS)
+REDUCES = (*REDUCTIONS.values(), SMALL_SUM, *TWO_SUMS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
     f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
 )
@@ -53,7 +53,7 @@ class Passes:
         varying, reductions, between = {*elements}, dict[int, list[Step]](), dict[int, list[str]]()
         for step in self._steps:
             level = max(levels.get(operand, 0) for operand in step.operands)
-            reduces = step.template in _REDUCTIONS
+            reduces = step.template in REDUCES
             levels[step.result] = level = level + reduces
             if reduces and step.result in needed:
                 reductions.setdefault(level, []).append(step)
@@ -90,7 +90,7 @@ class Passes:
         """Return the results of slow words, and what follows from more than one vector, those ``given`` included."""
         worth, read = set[str](), {name: {name} for name in vectors | given}
         for step in self._steps:
-            if step.result in given or step.template in _REDUCTIONS:
+            if step.result in given or step.template in REDUCES:
                 continue
             read[step.result] = set[str]().union(*(read.get(operand, ()) for operand in step.operands))
             if step.template in _SLOW or (len(read[step.result]) > 1 and step.template not in _CONDITIONS):

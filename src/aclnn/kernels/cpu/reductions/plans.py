@@ -18,7 +18,7 @@ from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.reductions import rows
-from aclnn.kernels.cpu.reductions.passes import Passes
+from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
 from aclnn.kernels.cpu.reductions.words import in_float32
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW
@@ -29,8 +29,8 @@ from aclnn.kernels.trace import COLUMNS, trace
 
 COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
 
-SHORT = 32
-"""Elements of the longest row of which several are computed in the lanes of a vector."""
+SHORT, SHORT_RUN = 32, 31
+"""Elements of the longest row of which several are computed in the lanes of a vector: of several runs, and of one."""
 TASK, SHARES = 1 << 15, 8
 """Elements of a task, at least, but where there would be fewer tasks than these."""
 SUMMED, MOST_SUMS = 1 << 16, 64
@@ -297,7 +297,10 @@ class _Lanes:
         beside = max(free, key=lambda axis: (unit[axis], axis), default=None)
         if summed:
             beside = free[-1] if free else None
-        across = self.columns <= SHORT
+        short = SHORT if self.along else SHORT_RUN
+        if program.in_float32 and sum(step.template in REDUCES for step in program.steps) > 1:
+            short = rows.SHORT  # along it, lanes would wait for one sum after the other
+        across = self.columns <= short
         if not summed and self.run is not None and beside is not None:
             across |= unit[beside] > unit[self.run]
         across &= beside is not None and self.run is not None and axes.extents[beside] >= LANES
@@ -305,7 +308,7 @@ class _Lanes:
         self.outer = [axis for axis in axes.rows if axis != beside]
         everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
         self.wide = target.has_wide_registers() and (everywhere or not across)
-        self.apart = across and self.columns <= SHORT
+        self.apart = across and self.columns <= rows.SHORT
         """Lanes need not be side by side."""
         self.keeps = self.columns * 8 * ((WIDE if self.wide else 1) * LANES if across else 1) <= rows.KEPT
 

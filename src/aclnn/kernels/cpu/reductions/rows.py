@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.reductions.passes import Passes
 from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
 from aclnn.kernels.cpu.simd.doubles import (
@@ -26,6 +27,8 @@ from aclnn.kernels.cpu.simd.doubles import (
     store_doubles,
     sum_of,
 )
+from aclnn.kernels.cpu.simd.memory import copy, transpose_16, transpose_32
+from aclnn.kernels.cpu.simd.prefetch import prefetch_near as prefetch
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat, total
 from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to, store_one_float64
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -36,6 +39,8 @@ PADDED = WIDE * _VECTOR
 """Bytes of which a partial sum's room is a multiple."""
 NEAR = 1 << 14
 """Bytes of a row up to which the next one is prefetched while this one is read once more."""
+SHORT = 56
+"""Elements of the longest row that is brought into a tile, where lanes run across rows that are apart."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
 
@@ -104,6 +109,40 @@ class SumCall(ctypes.Structure):
     partials: Address
 
 
+def _tiles(size: int, scatters: bool) -> Any:
+    """A function that gathers rows into a tile, their elements beside one another as lanes are, or scatters them.
+
+    Its arguments are the tile, the bytes from an element to the next there, the address of the first row, the bytes
+    from it to the next row and from an element to the next, and the number of elements and of rows.
+    """
+    transpose: Any = {2: transpose_16, 4: transpose_32}.get(size)
+    transposes = transpose is not None
+
+    @register_jitable
+    def move(tile: Any, pitch: int, place: Any, row: int, column: int, count: int, rows: int) -> None:
+        for first in range(0, rows, LANES):
+            tile_at, rows_at, some = tile + first * size, place + first * row, min(LANES, rows - first)
+            if transposes and column == size and some == LANES and count >= LANES:
+                for begin in range(0, count, LANES):
+                    j = min(begin, count - LANES)  # some once more, rather than a few one by one
+                    for k in range(LANES):  # of the rows that come next
+                        prefetch(rows_at + ((k + rows) * row + j * column))
+                    if scatters:
+                        transpose(rows_at + j * column, row, tile_at + j * pitch, pitch)
+                    else:
+                        transpose(tile_at + j * pitch, pitch, rows_at + j * column, row)
+                continue
+            for k in range(some):
+                for j in range(count):
+                    here, there = tile_at + (k * size + j * pitch), rows_at + (k * row + j * column)
+                    if scatters:
+                        copy(there, here, size)
+                    else:
+                        copy(here, there, size)
+
+    return move
+
+
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "call_at": pointer_to(RowCall),
@@ -117,6 +156,8 @@ _NAMES = {
     "store_one_float64": store_one_float64,
     "sum_of": sum_of,
     "total": total,
+    **{f"gather_{size}": _tiles(size, scatters=False) for size in (2, 4, 8)},
+    **{f"scatter_{size}": _tiles(size, scatters=True) for size in (2, 4, 8)},
 } | NAMES
 
 
@@ -146,7 +187,7 @@ class Types(NamedTuple):
     wide: bool
     """A wide vector is computed at a time."""
     apart: bool
-    """Lanes may be apart in memory."""
+    """Lanes may be apart in memory: rows have no more than ``SHORT`` elements."""
     keeps: bool
     """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
     in_float32: bool
@@ -163,16 +204,20 @@ class _Kind(NamedTuple):
     """Of the lanes of one."""
     first: str = "widen({})"
     """The vector that it starts from."""
+    dtype: str = "DOUBLE"
+    """The data type that it is found in."""
 
 
 _SUM = _Kind("0.0", "{} + {}", "sum_of({})")
-_MAX_OF_FLOAT32 = _Kind("-inf", "larger_float32({}, narrow({}))", "largest_float32_of({})", "splat(float32({}))")
+_MAX_OF_FLOAT32 = _Kind(
+    "-inf", "larger_float32({}, narrow({}))", "largest_float32_of({})", "splat(float32({}))", "FLOAT"
+)
 _MAX_OF_NUMBERS = _MAX_OF_FLOAT32._replace(combine="select({0} < narrow({1}), narrow({1}), {0})")
 """Of a NaN the functions that float32 lanes compute make a row of NaN without being told."""
-_SUM_IN_FLOAT32 = _Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}))")
+_SUM_IN_FLOAT32 = _Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}))", "FLOAT")
 _KINDS = {
     **dict.fromkeys(TWO_SUMS, _SUM),
-    SMALL_SUM: _Kind("0.0", "widen(narrow({}) + narrow({}))", ""),
+    SMALL_SUM: _SUM_IN_FLOAT32,
     REDUCTIONS["row_sum"]: _SUM,
     REDUCTIONS["row_max"]: _Kind("-inf", "larger({}, {})", "largest_of({})"),
 }
@@ -205,6 +250,7 @@ class _Rows(Source):
         self._totals = [(next(number), name) for name in types.totals]
         self._sums = [(next(number), name) for name in types.sums]
         self._operands = next(number)
+        self._kept_bytes = (self.lanes if self._across else 1) * self._kept_dtype.itemsize
         self._row_bytes = self.lanes * 8 if self._across else _VECTOR
         self._totals_bytes = LANES * self._row_bytes
         """Of the accumulators of a reduction across rows."""
@@ -227,7 +273,8 @@ class _Rows(Source):
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
-                self(*(f"apart{k} = walk.steps[{k}].row" for k in range(operands if self._apart else 0)))
+                for one in (*self._vectors, *self._written) if self._apart else ():
+                    self(f"{self._tile(one)} = stack_alloc({SHORT * self._pitch(one)})")
                 # Partial sums that no element goes to are left out, of the tree too.
                 self("residues = 1")
                 with self.block(f"while residues < min(walk.run, {LANES}):"):
@@ -255,11 +302,15 @@ class _Rows(Source):
                 with self.block(f"for row in range(begin, end_row, {together}):"):
                     self(f"width = min({together}, end_row - row)")
                     self._bring_rows()
+                    if self._apart:
+                        self._move_tiles("gather", self._vectors)
                     for number in range(self._passes.count):
                         self.steps(self._passes.between(number))
                         (self._across_rows if self._across else self._along)(number)
                     self.steps(self._passes.between(self._passes.count))
                     self._write_rows()
+                    if self._apart:
+                        self._move_tiles("scatter", self._written)
                     with self.block(f"for k in range({operands}):"):
                         self(f"places[k] = places[k] + {together} * walk.steps[k].row")
             with self.block("if walk.policy:"):
@@ -336,9 +387,7 @@ class _Rows(Source):
     def _along(self, number: int) -> None:
         """Pass over a row, lanes along it."""
         passes, reductions = self._passes, self._passes.reductions[number]
-        found = [
-            (k, step, self._kind_along(step)) for k, step in enumerate(reductions) if step.template not in TWO_SUMS
-        ]
+        found = [(k, step, self._kind(step)) for k, step in enumerate(reductions) if step.template not in TWO_SUMS]
         twos = [(k, step) for k, step in enumerate(reductions) if step.template in TWO_SUMS]
         written, totals, sums = self._results(number)
         if self._spread:
@@ -404,13 +453,11 @@ class _Rows(Source):
             lost = f"({lost}) + (before - ({total} - added))"
         self(f"{small} = {small} + {limited.format(f'({lost})')}")
 
-    def _kind_along(self, step: Step) -> _Kind:
-        """Return the way to reduce along a row; the largest of what was float32 or less is found in float32."""
+    def _kind(self, step: Step) -> _Kind:
+        """Return the way to reduce; the largest of what was float32 or less is found in float32."""
         kind = _KINDS[step.template]
-        if step.template == SMALL_SUM:
-            return _SUM_IN_FLOAT32
         narrow = any(one.value == step.operands[0] and one.dtype != DataType.DOUBLE for one in self._vectors)
-        if not narrow or kind is _SUM:
+        if not narrow or kind in (_SUM, _SUM_IN_FLOAT32):
             return kind
         return _MAX_OF_FLOAT32 if self._double else _MAX_OF_NUMBERS
 
@@ -424,12 +471,11 @@ class _Rows(Source):
 
     def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
-        size = self._row_bytes if self._across else self._kept_dtype.itemsize
         return [
             Elements(
                 self._term(number, name),
                 self._kept_dtype,
-                f"(kept_{name} + (run * walk.run{'' if self._across else ' + begin'}) * {size})",
+                f"(kept_{name} + (run * walk.run{'' if self._across else ' + begin'}) * {self._kept_bytes})",
                 None,
             )
             for name in names
@@ -452,55 +498,56 @@ class _Rows(Source):
         twos = {slot: step for slot, step in zip(slots, reductions, strict=False) if step.template in TWO_SUMS}
         with self._residues() if reductions else nullcontext():
             for slot, step in zip(slots, reductions, strict=False):
-                starts = [_KINDS[step.template].start, *((TWO_SUMS[step.template], 0.0) if slot in twos else ())]
-                for k, start in enumerate(starts):
-                    self(f"store_doubles({slot} + {k * self._totals_bytes} + slot, widen({start}))")
-        steps = [f"step{k}" if self._apart else "" for k in range(len(operands))]
+                kind = self._kind(step)
+                self(f"store_{kind.dtype}({slot} + slot, {kind.first.format(kind.start)})")
+                if slot in twos:
+                    self._start_in_two(slot, step)
         flush = self._flushed(twos)
         with self._runs(), self._blocks(bool(twos)), flush, self.block("for j in range(begin, begin + end):"):
             self(*(f"place{k} = here[{k}] + j * walk.steps[{k}].column" for k in range(self._operands)))
-            self(*(f"part{k} = {one.first}" for k, one in enumerate(operands)))
             if self._apart:
-                self(*(f"step{k} = {self._step(one)}" for k, one in enumerate(operands)))
-            with self.block(f"if width < {self.lanes}:"):
-                self("pass", *(f"part{k} = buffer + {room * k}" for k in range(len(operands))))
-                for k, one in enumerate(read):
-                    self._bring(one, f"part{k}")
-                if self._apart:
-                    self(*(f"step{k} = {one.dtype.itemsize}" for k, one in enumerate(operands)))
+                self(*(f"part{k} = {self._in_tile(one)} + j * {self._pitch(one)}" for k, one in enumerate(operands)))
+            else:
+                self(*(f"part{k} = {one.first}" for k, one in enumerate(operands)))
+                with self.block(f"if width < {self.lanes}:"):
+                    self("pass", *(f"part{k} = buffer + {room * k}" for k in range(len(operands))))
+                    for k, one in enumerate(read):
+                        self.bring(one.dtype, one.first, f"part{k}", "width")
             for k, one in enumerate(read):
-                self.load(one.value, one.dtype, f"part{k}", steps[k])
+                self.load(one.value, one.dtype, f"part{k}")
             self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place, _ in self._splats))
             for value, dtype, first, _ in self._kept(number, self._passes.given(number)):
-                self.load(value, dtype, f"{first} + j * {self._row_bytes}")
+                self.load(value, dtype, f"{first} + j * {self._kept_bytes}")
             self._terms(number)
             for value, dtype, first, _ in self._kept(number, self._passes.kept[number]):
-                self.store(value, dtype, f"{first} + j * {self._row_bytes}")
+                self.store(value, dtype, f"{first} + j * {self._kept_bytes}")
             self(f"residue = (j & {LANES - 1}) * {self._row_bytes}")
             for place, step in zip(slots, reductions, strict=False):
                 if step.template in TWO_SUMS:
                     self._add_across(f"{place} + residue", number, step)
                     continue
-                value = f"{self.splat}({self._term(number, step.operands[0])})"
+                value, kind = f"{self.splat}({self._term(number, step.operands[0])})", self._kind(step)
                 for q, part in enumerate(self.vectors(value)):
                     slot = f"{place} + residue + {q * _VECTOR}"
-                    combined = _KINDS[step.template].combine.format(f"load_doubles({slot})", part)
-                    self(f"store_doubles({slot}, {combined})")
+                    combined = kind.combine.format(f"load_{kind.dtype}({slot})", part)
+                    self(f"store_{kind.dtype}({slot}, {combined})")
             for k, (name, dtype, *_) in enumerate(written, len(read)):
                 self(f"rounded = {self.rounded(name, dtype)}")
-                self.store("rounded", dtype, f"part{k}", step=steps[k])
-            if written:
+                self.store("rounded", dtype, f"part{k}")
+            if written and not self._apart:
                 with self.block(f"if width < {self.lanes}:"):
                     for k, one in enumerate(written, len(read)):
-                        self._bring(one, f"part{k}", back=True)
+                        self.take_back(one.dtype, f"part{k}", one.first, "width")
             for k, name in (*totals, *sums):
                 self(f"sum{k} = load_one_float64(place{k})")
                 for part in self._limited(self._term(number, name), _SUM, "width"):
                     self(f"sum{k} += sum_of({part})")
                 self(f"store_one_float64(place{k}, sum{k})")
         for slot, step in zip(slots, reductions, strict=False):
-            self._combine_residues(slot, _KINDS[step.template])
-            self.load(step.result, DataType.DOUBLE, slot)
+            kind = self._kind(step)
+            self._combine_residues(slot, kind)
+            parts = [f"widen(load_{kind.dtype}({slot} + {at * 8}))" for at in range(0, self.lanes, LANES)]
+            self(f"{step.result} = " + (f"side_by_side({', '.join(parts)})" if self._wide else parts[0]))
 
     @contextmanager
     def _residues(self) -> Iterator[None]:
@@ -508,13 +555,21 @@ class _Rows(Source):
         with self.block(f"for slot in range(0, residues * {self._row_bytes}, {_VECTOR}):"):
             yield
 
+    def _of_two(self, slot: str) -> list[str]:
+        """Name the places of the two float32 beside a total."""
+        return [f"{slot} + {k * self._totals_bytes}" for k in (1, 2)]
+
+    def _start_in_two(self, slot: str, step: Step) -> None:
+        for part, start in zip(self._of_two(slot), (TWO_SUMS[step.template], 0.0), strict=True):
+            self(f"store_FLOAT({part} + slot, splat(float32({start})))")
+
     def _add_across(self, place: str, number: int, step: Step) -> None:
         """Add numbers to the two float32 beside a total."""
         for q, parts in enumerate(self._in_two(number, step)):
-            total, small = (f"{place} + {k * self._totals_bytes + q * _VECTOR}" for k in (1, 2))
-            self(f"of_two, small = narrow(load_doubles({total})), narrow(load_doubles({small}))")
+            first, second = self._of_two(f"{place} + {q * _VECTOR}")
+            self(f"of_two, small = load_FLOAT({first}), load_FLOAT({second})")
             self._add_in_two("of_two", "small", step, parts)
-            self(f"store_doubles({total}, widen(of_two))", f"store_doubles({small}, widen(small))")
+            self(f"store_FLOAT({first}, of_two)", f"store_FLOAT({second}, small)")
 
     @contextmanager
     def _flushed(self, totals: Mapping[str, Step]) -> Iterator[None]:
@@ -522,36 +577,39 @@ class _Rows(Source):
         yield
         with self._residues() if totals else nullcontext():
             for total, step in totals.items():
-                first, second = (f"{total} + {k * self._totals_bytes} + slot" for k in (1, 2))
-                start = TWO_SUMS[step.template]
-                added = f"((load_doubles({first}) - {start}) + load_doubles({second}))"
+                first, second = (f"widen(load_FLOAT({part} + slot))" for part in self._of_two(total))
+                added = f"(({first} - {TWO_SUMS[step.template]}) + {second})"
                 self(f"store_doubles({total} + slot, load_doubles({total} + slot) + {added})")
-                self(f"store_doubles({first}, widen({start}))", f"store_doubles({second}, widen(0.0))")
+                self._start_in_two(total, step)
 
-    def _step(self, one: Elements) -> str:
-        """Name the bytes from an operand's row to the next."""
-        return one.first.replace("place", "apart")
+    def _tile(self, one: Elements) -> str:
+        """Name the tile of an operand's rows."""
+        return one.first.replace("place", "tile")
 
-    def _bring(self, one: Elements, part: str, back: bool = False) -> None:
-        """Copy the elements of less rows than there are lanes side by side, or back from there."""
-        dtype, place = one.dtype, one.first
-        if not self._apart:
-            if back:
-                self.take_back(dtype, part, place, "width")
-            else:
-                self.bring(dtype, place, part, "width")
-            return
-        with self.block("for k in range(width):"):
-            pair = f"{part} + k * {dtype.itemsize}", f"{place} + k * {self._step(one)}"
-            self(f"copy({', '.join(reversed(pair) if back else pair)}, {dtype.itemsize})")
+    def _pitch(self, one: Elements) -> int:
+        """Return the bytes from an element to the next in a tile."""
+        return self.lanes * one.dtype.itemsize
+
+    def _in_tile(self, one: Elements) -> str:
+        """Name where a run's first elements are in a tile."""
+        return f"{self._tile(one)} + run * walk.run * {self._pitch(one)}"
+
+    def _move_tiles(self, way: str, operands: Iterable[Elements]) -> None:
+        """Gather operands' rows into their tiles, or scatter them."""
+        with self._runs():
+            for one in operands:
+                place = one.first.removeprefix("place")
+                steps = f"walk.steps[{place}].row, walk.steps[{place}].column"
+                tile = f"{self._in_tile(one)}, {self._pitch(one)}"
+                self(f"{way}_{one.dtype.itemsize}({tile}, here[{place}], {steps}, walk.run, width)")
 
     def _combine_residues(self, totals: str, kind: _Kind) -> None:
         """Combine the accumulators of every lane by halves, as those of a row are: lane by lane the same tree."""
         self(f"half = residues * {self._row_bytes // 2}")
         with self.block(f"while half >= {self._row_bytes}:"):
             with self.block(f"for slot in range(0, half, {_VECTOR}):"):
-                pair = f"load_doubles({totals} + slot)", f"load_doubles({totals} + slot + half)"
-                self(f"store_doubles({totals} + slot, {kind.combine.format(*pair)})")
+                pair = f"load_{kind.dtype}({totals} + slot)", f"widen(load_{kind.dtype}({totals} + slot + half))"
+                self(f"store_{kind.dtype}({totals} + slot, {kind.combine.format(*pair)})")
             self("half //= 2")
 
 

@@ -33,7 +33,6 @@ from aclnn.kernels.cpu.simd.convert import (
 )
 from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
 from aclnn.kernels.cpu.simd.vector import (
-    DOUBLES,
     FLOATS,
     INTS,
     LANES,
@@ -465,32 +464,6 @@ any_above_16 = _any_above(
 )
 
 
-def _apart(
-    memory: ir.VectorType, vector: Any, widen: Convert | None, narrow: Convert | None, name: str
-) -> tuple[Any, Any]:
-    """Load and store sixteen elements so many bytes apart."""
-
-    def load(context: Any, builder: ir.IRBuilder, address: ir.Value, step: ir.Value) -> ir.Value:
-        raw = ir.Constant(memory, ir.Undefined)
-        for i in range(LANES):
-            one = builder.load(pointer(builder, address, memory.element), align=1)
-            raw = builder.insert_element(raw, one, _INT32(i))
-            address = moved(builder, address, step)
-        return raw if widen is None else widen(context, builder, raw)
-
-    def store(context: Any, builder: ir.IRBuilder, address: ir.Value, step: ir.Value, value: ir.Value) -> None:
-        raw = value if narrow is None else narrow(context, builder, value)
-        for i in range(LANES):
-            one = builder.extract_element(raw, _INT32(i))
-            builder.store(one, pointer(builder, address, memory.element), align=1)
-            address = moved(builder, address, step)
-
-    return (
-        intrinsic(vector, ADDRESS, types.int64, doc=f"Sixteen {name} so many bytes apart, widened.")(load),
-        intrinsic(types.void, ADDRESS, types.int64, vector, doc=f"Write {name} so many bytes apart.")(store),
-    )
-
-
 class Format(NamedTuple):
     """Ways to read and write elements of a data type, as float32 lanes (float64 as float64 lanes, never streamed)."""
 
@@ -498,8 +471,6 @@ class Format(NamedTuple):
     load: Any
     store: Any
     stream: Any
-    apart: tuple[Any, Any]
-    """Load and store elements so many bytes apart."""
     wide: tuple[Any, Any, Any] | None = None
     """Load, store and stream a wide vector; of bfloat16 every second element comes first, and NaNs from bfloat16."""
     any_above: Any = None
@@ -509,20 +480,16 @@ class Format(NamedTuple):
 
 FORMATS = {
     DataType.FLOAT: Format(
-        4, load_float32, store_float32, stream_float32, _apart(FLOATS.llvm, FLOATS, None, None, "float32"),
+        4, load_float32, store_float32, stream_float32,
         _wide(_wide_float32, _wide_registers, "float32"), any_above_32, np.uint32,
     ),
     DataType.FLOAT16: Format(
         2, load_float16, store_float16, stream_float16,
-        _apart(SHORTS, FLOATS, widen_float16, narrow_float16, "float16"),
         _wide(_wide_float16, _narrow_wide_float16, "float16"), any_above_16, np.uint16,
     ),
     DataType.BF16: Format(
         2, load_bfloat16, store_bfloat16, stream_bfloat16,
-        _apart(SHORTS, FLOATS, widen_bfloat16, round_bfloat16, "bfloat16"),
         _wide(_wide_bfloat16, _narrow_wide_bfloat16, "bfloat16"), any_above_16, np.uint16,
     ),
-    DataType.DOUBLE: Format(
-        8, load_doubles, store_doubles, store_doubles, _apart(DOUBLES.llvm, DOUBLES, None, None, "float64")
-    ),
+    DataType.DOUBLE: Format(8, load_doubles, store_doubles, store_doubles),
 }  # fmt: skip
