@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from aclnn.kernels.cpu.atomics import finish_streams
-from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
 from aclnn.kernels.cpu.simd.memory import copy_in, copy_out, load_float32, store_float32, transpose_16, transpose_32
 from aclnn.kernels.cpu.simd.prefetch import prefetch
 from aclnn.kernels.cpu.simd.vector import LANES
@@ -172,7 +172,6 @@ def tile(
     sizes: Sequence[int],
     outputs: int,
     evaluator: tuple[int, int],
-    mover: Callable[[int], int],
     stream_bytes: int,
 ) -> Tiles:
     """Cut a walk into tiles.
@@ -182,7 +181,6 @@ def tile(
         sizes: bytes of each operand's elements, the outputs last.
         outputs: how many of the operands are outputs.
         evaluator: addresses of the kernel over contiguous elements and of its constants.
-        mover: gives the address of the kernel ``mover`` for a size of elements.
         stream_bytes: long rows of results at least this large go around the cache.
     """
     unit = Axis(1, (0,) * len(sizes))
@@ -210,7 +208,7 @@ def tile(
     tiling = Tiling(
         *evaluator,
         NONTEMPORAL_UNFENCED if streamed else CACHED,
-        (ctypes.c_int64 * 3)(*(mover(size) if size in sizes else 0 for size in (2, 4, 8))),
+        movers(sizes),
         rows.extent,
         columns.extent,
         height,
@@ -334,13 +332,17 @@ def mover(size: int) -> Loop:
     @register_jitable
     def transposed(to: Any, pitch: int, source: Any, step: int, rows: int, columns: int, block: Any) -> None:
         """``columns`` runs of ``rows`` neighbours, ``step`` apart, become rows that are ``pitch`` apart."""
-        for c in range(0, columns, LANES):
-            for r in range(0, rows, LANES):
+        in_blocks = whole and columns >= LANES and rows >= LANES
+        for left in range(0, columns, LANES):
+            for top in range(0, rows, LANES):
+                c, r = left, top
+                if in_blocks:  # the last ones copy some once more, rather than a few one by one
+                    c, r = min(left, columns - LANES), min(top, rows - LANES)
                 corner, origin = to + (r * pitch + c * size), source + (r * size + c * step)
                 outside, distance = (corner, pitch) if block.scatters else (origin, step)
                 for i in range(LANES):  # the same block of the next tile
                     prefetch(outside + (i * distance + block.ahead))
-                if whole and c + LANES <= columns and r + LANES <= rows:
+                if in_blocks:
                     transpose(corner, pitch, origin, step)
                 else:
                     for i in range(min(LANES, columns - c)):
@@ -373,3 +375,13 @@ def mover(size: int) -> Loop:
                     copy_one(target + (r * target_row + c * target_column), source + (r * row + c * column))
 
     return move
+
+
+def mover_address(size: int) -> int:
+    """Return the address of the kernel ``mover`` for elements of so many bytes."""
+    return address_of(kernel(f"mover-{size}", (), lambda: mover(size)))
+
+
+def movers(sizes: Collection[int]) -> Any:
+    """Return these addresses for 2, 4 and 8 bytes, 0 for a size that is not among those given."""
+    return (ctypes.c_int64 * 3)(*(mover_address(size) if size in sizes else 0 for size in (2, 4, 8)))

@@ -218,7 +218,6 @@ class _Strided:
             [operand.dtype.itemsize for operand in (*inputs, *outputs)],
             len(outputs),
             (address_of(evaluator.kernel), evaluator.constants_address),
-            _mover,
             STREAM_BYTES,
         )
         self._tiles = found
@@ -241,8 +240,3 @@ class _Strided:
         # As ``Strided``, with as many addresses as there are operands.
         arguments = array("q", (self._tiling, *map(add, (*outputs, *read), self._starts)))
         threads.share(self._kernel, arguments.buffer_info()[0], self._per_chunk, self._tiles.total, self._work_us)
-
-
-def _mover(size: int) -> int:
-    """The address of the kernel that moves tiles of elements of this many bytes."""
-    return address_of(kernel(f"mover-{size}", (), lambda: strided.mover(size)))

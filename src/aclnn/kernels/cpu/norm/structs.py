@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
-from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd import memory
 from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, lane
-from aclnn.kernels.cpu.strided import Block, mover
+from aclnn.kernels.cpu.strided import Block, mover_address
 from aclnn.kernels.cpu.structs import (
     Float32,
     Float64,
@@ -331,17 +331,12 @@ class View:
             itemsize=self.itemsize,
             row_step=self.rows[0][1] if len(self.rows) == 1 else 0,
             contiguous=self.contiguous,
-            mover=_mover(self.itemsize) if moved else 0,
+            mover=mover_address(self.itemsize) if moved else 0,
             row_dims=len(self.rows),
             rows=at,
             column_dims=len(self.columns),
             columns=at + ctypes.sizeof(Dimension) * len(self.rows),
         )
-
-
-def _mover(itemsize: int) -> int:
-    """The address of the kernel that gathers and scatters elements of so many bytes."""
-    return address_of(kernel(f"mover-{itemsize}", (), lambda: mover(itemsize)))
 
 
 @register_jitable

@@ -21,7 +21,7 @@ from aclnn.kernels.cpu.reductions import rows
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
 from aclnn.kernels.cpu.reductions.words import in_float32
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
-from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW
+from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Overlaps
 from aclnn.kernels.numpy_plans import ReductionPlan
@@ -395,6 +395,8 @@ class _Rows:
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
         self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
 
+        moved = {dtype.itemsize for _, dtype in (*types.vectors, *types.written)}
+        self._movers = movers(moved if types.apart else ())
         elements = [one for _, one in written]
         self._elements, self._tasks = axes.elements, lanes.tasks
         self._numbers = np.array([*numbers, lanes.columns], np.float64)
@@ -445,6 +447,7 @@ class _Rows:
             len(lanes.along),
             ctypes.addressof(self._axes),
             ctypes.addressof(self._steps),
+            self._movers,
         )
         self._walk_address = ctypes.addressof(self._walk)
 

@@ -27,10 +27,18 @@ from aclnn.kernels.cpu.simd.doubles import (
     store_doubles,
     sum_of,
 )
-from aclnn.kernels.cpu.simd.memory import copy, transpose_16, transpose_32
-from aclnn.kernels.cpu.simd.prefetch import prefetch_near as prefetch
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat, total
-from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to, store_one_float64
+from aclnn.kernels.cpu.strided import Block
+from aclnn.kernels.cpu.structs import (
+    Address,
+    Int64,
+    To,
+    call_pointer,
+    declared,
+    pointer_to,
+    stack_alloc,
+    store_one_float64,
+)
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import REDUCTIONS, Step
 
@@ -77,6 +85,8 @@ class RowWalk(ctypes.Structure):
     """Of each of these the extent and every operand's step in bytes; the last comes first, rows' before runs'."""
     steps: Annotated[int, ctypes.c_int64, To(RowSteps)]
     """Of each operand."""
+    movers: Annotated[Any, ctypes.c_int64 * 3]
+    """Addresses of the kernels ``strided.mover`` for 2, 4 and 8 bytes; 0 of those that are not needed."""
 
 
 @declared
@@ -109,55 +119,44 @@ class SumCall(ctypes.Structure):
     partials: Address
 
 
-def _tiles(size: int, scatters: bool) -> Any:
-    """A function that gathers rows into a tile, their elements beside one another as lanes are, or scatters them.
+_block_at, _BLOCK_BYTES = pointer_to(Block), ctypes.sizeof(Block)
 
-    Its arguments are the tile, the bytes from an element to the next there, the address of the first row, the bytes
-    from it to the next row and from an element to the next, and the number of elements and of rows.
-    """
-    transpose: Any = {2: transpose_16, 4: transpose_32}.get(size)
-    transposes = transpose is not None
 
-    @register_jitable
-    def move(tile: Any, pitch: int, place: Any, row: int, column: int, count: int, rows: int) -> None:
-        for first in range(0, rows, LANES):
-            tile_at, rows_at, some = tile + first * size, place + first * row, min(LANES, rows - first)
-            if transposes and column == size and some == LANES and count >= LANES:
-                for begin in range(0, count, LANES):
-                    j = min(begin, count - LANES)  # some once more, rather than a few one by one
-                    for k in range(LANES):  # of the rows that come next
-                        prefetch(rows_at + ((k + rows) * row + j * column))
-                    if scatters:
-                        transpose(rows_at + j * column, row, tile_at + j * pitch, pitch)
-                    else:
-                        transpose(tile_at + j * pitch, pitch, rows_at + j * column, row)
-                continue
-            for k in range(some):
-                for j in range(count):
-                    here, there = tile_at + (k * size + j * pitch), rows_at + (k * row + j * column)
-                    if scatters:
-                        copy(there, here, size)
-                    else:
-                        copy(here, there, size)
+@register_jitable
+def gather(mover: int, tile: Any, pitch: int, size: int, place: Any, steps: Any, count: int, rows: int) -> None:
+    """Bring so many elements of rows into a tile, those of a number beside one another, as lanes are."""
+    block = _block_at(stack_alloc(_BLOCK_BYTES))
+    block.target, block.target_row, block.target_column = tile, size, pitch
+    block.source, block.row, block.column = place, steps.row, steps.column
+    block.rows, block.columns, block.scatters, block.ahead = rows, count, 0, rows * steps.row
+    call_pointer(mover, block, 0, 1, 1)
 
-    return move
+
+@register_jitable
+def scatter(mover: int, tile: Any, pitch: int, size: int, place: Any, steps: Any, count: int, rows: int) -> None:
+    """Take elements of rows back from a tile."""
+    block = _block_at(stack_alloc(_BLOCK_BYTES))
+    block.target, block.target_row, block.target_column = place, steps.row, steps.column
+    block.source, block.row, block.column = tile, size, pitch
+    block.rows, block.columns, block.scatters, block.ahead = rows, count, 1, rows * steps.row
+    call_pointer(mover, block, 0, 1, 1)
 
 
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "call_at": pointer_to(RowCall),
+    "gather": gather,
     "larger": larger,
     "larger_float32": larger_float32,
     "largest_float32_of": largest_float32_of,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
+    "scatter": scatter,
     "splat": splat,
     "store_doubles": store_doubles,
     "store_one_float64": store_one_float64,
     "sum_of": sum_of,
     "total": total,
-    **{f"gather_{size}": _tiles(size, scatters=False) for size in (2, 4, 8)},
-    **{f"scatter_{size}": _tiles(size, scatters=True) for size in (2, 4, 8)},
 } | NAMES
 
 
@@ -598,10 +597,9 @@ class _Rows(Source):
         """Gather operands' rows into their tiles, or scatter them."""
         with self._runs():
             for one in operands:
-                place = one.first.removeprefix("place")
-                steps = f"walk.steps[{place}].row, walk.steps[{place}].column"
-                tile = f"{self._in_tile(one)}, {self._pitch(one)}"
-                self(f"{way}_{one.dtype.itemsize}({tile}, here[{place}], {steps}, walk.run, width)")
+                place, size = one.first.removeprefix("place"), one.dtype.itemsize
+                tile = f"walk.movers[{size >> 2}], {self._in_tile(one)}, {self._pitch(one)}, {size}"
+                self(f"{way}({tile}, here[{place}], walk.steps[{place}], walk.run, width)")
 
     def _combine_residues(self, totals: str, kind: _Kind) -> None:
         """Combine the accumulators of every lane by halves, as those of a row are: lane by lane the same tree."""
