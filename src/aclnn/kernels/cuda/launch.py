@@ -119,7 +119,7 @@ Kind = tuple[int, ...]
 
 
 def kind(addresses: Sequence[int]) -> Kind:
-    """Return it for a run's addresses."""
+    """Return the kind of a run by its addresses."""
     return current_device(), *[address & 15 == 0 for address in addresses]
 
 
