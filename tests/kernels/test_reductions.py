@@ -17,9 +17,10 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.formula import exp, log, row_max, row_mean, row_sum, sqrt
 from aclnn.kernels import Operand
-from aclnn.kernels.cpu import threads
+from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.reductions import plans
 from aclnn.kernels.numpy_plans import ReductionPlan
+from aclnn.operators import softmax as operators
 from tests.helpers.exact import NUMPY, rounded
 from tests.helpers.guarded import Guarded, strides
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
@@ -251,6 +252,26 @@ def test_bits_are_those_of_every_processor(count: int) -> None:
 @EVERY_OTHER_SET
 def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, *FORMS) == digest(*FORMS)
+
+
+WIDE = {name: CASES[name] for name in (*FORMS, "softmax of short rows", "gradients of short rows")} | {
+    f"{formula.__name__} of {columns} columns": rows_of(formula, (150, columns), (1,))
+    for formula in (operators.softmax_forward, operators.log_softmax_forward)
+    for columns in (41, 300)
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_vectors_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of processors with 512-bit registers, compiled for this one."""
+    case, results = WIDE[name], []
+    for wide in (False, True):
+        monkeypatch.setattr(target, "has_wide_registers", lambda wide=wide: wide)
+        results.append(fresh(case, np.dtype(np.float32)))
+        run(case, random_inputs(case, np.dtype(np.float32)), results[-1])
+    for narrow, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(narrow.view(np.uint32), other.view(np.uint32))
 
 
 VARIED = ["softmax", "softmax dim 1", "softmax of short rows", "layer norm gradients", "group norm gradients"]
