@@ -284,8 +284,9 @@ def test_code_in_a_file_of_torch_is_not_run(tmp_path, protocol):
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.filterwarnings("error")
 def test_a_compiled_model_is_refused(tmp_path, protocol):
-    """torch.load hands an archive of TorchScript to torch.jit.load unless it reads weights only."""
+    """torch.load hands an archive of TorchScript to torch.jit.load unless it reads weights only, and warns of it."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save(torch.ones(3), tmp_path / "a.pt", pickle_protocol=protocol)
     with zipfile.ZipFile(tmp_path / "a.pt", "a") as archive:

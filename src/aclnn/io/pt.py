@@ -50,9 +50,11 @@ def saved(path: Path) -> Any:
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError("expected uncompressed members, as torch.save writes them")
         held = {info.filename.rpartition("/")[2]: info for info in archive.infolist()}
+        if "constants.pkl" in held:
+            raise ValueError("expected tensors, as of model.state_dict(), got a compiled model (TorchScript)")
         whole = "data.pkl" not in held or archive.read(held["data.pkl"])[1] == _PROTOCOL
     reading: dict[str, Any] = {"weights_only": True}
-    if not whole and "constants.pkl" not in held:  # those would be compiled models
+    if not whole:
         reading = {"weights_only": False, "pickle_module": SimpleNamespace(__name__="pickle", Unpickler=_Restricted)}
     try:
         return torch.load(path, map_location="cpu", mmap=True, **reading)
