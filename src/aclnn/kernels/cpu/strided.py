@@ -124,6 +124,23 @@ _addresses_at = pointer_to(ctypes.c_void_p)
 _BLOCK_BYTES = ctypes.sizeof(Block)
 
 
+@register_jitable
+def move_tile(
+    mover: int, scatters: int, tile: Any, tile_row: int, tile_column: int, place: Any, row: int, column: int,
+    rows: int, columns: int, ahead: int,
+) -> None:  # fmt: skip
+    """Gather rows and columns of a tensor into a tile, or scatter them, by the kernel ``mover``."""
+    block = _block_at(stack_alloc(_BLOCK_BYTES))
+    block.rows, block.columns, block.scatters, block.ahead = rows, columns, scatters, ahead
+    if scatters:
+        block.target, block.target_row, block.target_column = place, row, column
+        block.source, block.row, block.column = tile, tile_row, tile_column
+    else:
+        block.target, block.target_row, block.target_column = tile, tile_row, tile_column
+        block.source, block.row, block.column = place, row, column
+    call_pointer(mover, block, 0, 1, 1)
+
+
 class Tiles(NamedTuple):
     """The description of tiles and what a plan needs to know of it."""
 
@@ -259,16 +276,10 @@ def loop(inputs: int, outputs: int) -> Loop:
 
         Of tiles of whole rows, prefetch a few rows ahead.
         """
-        steps, block = tiling.steps[k], _block_at(stack_alloc(_BLOCK_BYTES))
-        block.rows, block.columns, block.scatters = height, width, scatters
-        block.ahead = _ROWS_AHEAD * steps.row if width == tiling.columns else address(following) - address(place)
-        if scatters:
-            block.target, block.target_row, block.target_column = place, steps.row, steps.column
-            block.source, block.row, block.column = tile, width * steps.size, steps.size
-        else:
-            block.target, block.target_row, block.target_column = tile, width * steps.size, steps.size
-            block.source, block.row, block.column = place, steps.row, steps.column
-        call_pointer(tiling.movers[steps.size >> 2], block, 0, 1, 1)
+        steps = tiling.steps[k]
+        ahead = _ROWS_AHEAD * steps.row if width == tiling.columns else address(following) - address(place)
+        mover, row = tiling.movers[steps.size >> 2], width * steps.size
+        move_tile(mover, scatters, tile, row, steps.size, place, steps.row, steps.column, height, width, ahead)
 
     def part(at: int, first: int, last: int) -> None:
         arguments = _strided_at(at)

@@ -26,7 +26,7 @@ PACKED = tl.constexpr(not INTERPRETED)
 _HOST = torch.device("cpu")
 
 MOST_PROGRAMS = 65535
-"""In the second or third dimension of a grid."""
+"""The limit of a grid's second and third dimensions."""
 FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BF16}
 """Data types of the tensors that kernels read and write."""
 _TYPES = {
@@ -115,7 +115,7 @@ class Uploaded:
 
 
 Kind = tuple[int, ...]
-"""What a run's compiled kernels depend on: the current device, and which addresses are multiples of 16 bytes."""
+"""The current device, and whether each address is a multiple of 16 bytes: a kernel is compiled for these."""
 
 
 def kind(addresses: Sequence[int]) -> Kind:

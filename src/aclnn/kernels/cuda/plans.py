@@ -17,6 +17,7 @@ from aclnn.kernels.cuda.elementwise import Elementwise, Nothing, copy
 from aclnn.kernels.cuda.launch import device, get_or_make, torch
 from aclnn.kernels.cuda.norm_backward import NormBackward
 from aclnn.kernels.cuda.norm_forward import Norm
+from aclnn.kernels.layouts import Overlaps
 
 Layouts = tuple[Layout | None, ...]
 #: Plans for inputs and outputs that share no memory.
@@ -97,14 +98,14 @@ class _Anywhere:
     def __init__(self, make: Make, inputs: Layouts, outputs: Layouts, replaceable: int, replacing: int = 1) -> None:
         self._make, self._inputs, self._outputs = make, inputs, outputs
         self._distinct = all(layout is None or layout.distinct for layout in outputs)
-        layouts = list(enumerate((*inputs, *outputs)))
-        self._spans = [(i, *layout.span) for i, layout in layouts if layout is not None]
-        self._written = [span for span in self._spans if span[0] >= len(inputs)]
-        self._replacements = {
-            (len(inputs) + k, i)
-            for (k, output), (i, given) in itertools.product(enumerate(outputs), enumerate(inputs))
-            if k < replacing and i < replaceable and output == given
+        self._alike = {
+            (i, k)
+            for (i, given), (k, output) in itertools.product(enumerate(inputs), enumerate(outputs))
+            if i < replaceable and k < replacing and given == output
         }
+        spans = [None if layout is None else layout.span for layout in (*inputs, *outputs)]
+        itself = {(len(inputs) + k, k) for k in range(len(outputs))}
+        self._overlaps = Overlaps(spans, spans[len(inputs) :], self._alike | itself)
         self._plans: dict[tuple[int, ...] | None, Plan] = {}
         self.workspace_bytes = self._plan(() if self._distinct else None).workspace_bytes
 
@@ -118,7 +119,7 @@ class _Anywhere:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
-        if self._distinct and self._apart([*inputs, *outputs]):
+        if self._distinct and not self._overlaps.among([*inputs, *outputs], outputs):
             self._plans[()].run(inputs, outputs, workspace)
             return
         written = [(layout, at) for layout, at in zip(self._outputs, outputs, strict=True) if layout is not None]
@@ -126,23 +127,12 @@ class _Anywhere:
         in_turn = not self._distinct or any(overlap(one, other, to - at) for (one, at), (other, to) in pairs)
         self._plan(None if in_turn else tuple(self._changed(inputs, outputs))).run(inputs, outputs, workspace)
 
-    def _apart(self, addresses: Sequence[int]) -> bool:
-        """Tell whether no output lies between the ends of another tensor but in its very place, as in most runs."""
-        for i, low, high in self._written:
-            at = addresses[i]
-            for other, first, last in self._spans:
-                to = addresses[other]
-                meet = other != i and at + low < to + last and to + first < at + high
-                if meet and not (at == to and (i, other) in self._replacements):
-                    return False
-        return True
-
     def _changed(self, inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[int]:
         """The inputs that writing would change, but for those that an output may exactly replace."""
         for (i, (one, at)), (k, (other, to)) in itertools.product(
             enumerate(zip(self._inputs, inputs, strict=True)), enumerate(zip(self._outputs, outputs, strict=True))
         ):
-            replaced = at == to and (len(self._inputs) + k, i) in self._replacements
+            replaced = at == to and (i, k) in self._alike
             if one is not None and other is not None and not replaced and overlap(one, other, to - at):
                 yield i
 

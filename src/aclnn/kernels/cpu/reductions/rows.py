@@ -15,7 +15,6 @@ from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
-from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.reductions.passes import Passes
 from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
 from aclnn.kernels.cpu.simd.doubles import (
@@ -28,15 +27,13 @@ from aclnn.kernels.cpu.simd.doubles import (
     sum_of,
 )
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat, total
-from aclnn.kernels.cpu.strided import Block
+from aclnn.kernels.cpu.strided import move_tile
 from aclnn.kernels.cpu.structs import (
     Address,
     Int64,
     To,
-    call_pointer,
     declared,
     pointer_to,
-    stack_alloc,
     store_one_float64,
 )
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -119,39 +116,15 @@ class SumCall(ctypes.Structure):
     partials: Address
 
 
-_block_at, _BLOCK_BYTES = pointer_to(Block), ctypes.sizeof(Block)
-
-
-@register_jitable
-def gather(mover: int, tile: Any, pitch: int, size: int, place: Any, steps: Any, count: int, rows: int) -> None:
-    """Bring so many elements of rows into a tile, those of a number beside one another, as lanes are."""
-    block = _block_at(stack_alloc(_BLOCK_BYTES))
-    block.target, block.target_row, block.target_column = tile, size, pitch
-    block.source, block.row, block.column = place, steps.row, steps.column
-    block.rows, block.columns, block.scatters, block.ahead = rows, count, 0, rows * steps.row
-    call_pointer(mover, block, 0, 1, 1)
-
-
-@register_jitable
-def scatter(mover: int, tile: Any, pitch: int, size: int, place: Any, steps: Any, count: int, rows: int) -> None:
-    """Take elements of rows back from a tile."""
-    block = _block_at(stack_alloc(_BLOCK_BYTES))
-    block.target, block.target_row, block.target_column = place, steps.row, steps.column
-    block.source, block.row, block.column = tile, size, pitch
-    block.rows, block.columns, block.scatters, block.ahead = rows, count, 1, rows * steps.row
-    call_pointer(mover, block, 0, 1, 1)
-
-
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "call_at": pointer_to(RowCall),
-    "gather": gather,
     "larger": larger,
     "larger_float32": larger_float32,
     "largest_float32_of": largest_float32_of,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
-    "scatter": scatter,
+    "move_tile": move_tile,
     "splat": splat,
     "store_doubles": store_doubles,
     "store_one_float64": store_one_float64,
@@ -302,14 +275,14 @@ class _Rows(Source):
                     self(f"width = min({together}, end_row - row)")
                     self._bring_rows()
                     if self._apart:
-                        self._move_tiles("gather", self._vectors)
+                        self._move_tiles(0, self._vectors)
                     for number in range(self._passes.count):
                         self.steps(self._passes.between(number))
                         (self._across_rows if self._across else self._along)(number)
                     self.steps(self._passes.between(self._passes.count))
                     self._write_rows()
                     if self._apart:
-                        self._move_tiles("scatter", self._written)
+                        self._move_tiles(1, self._written)
                     with self.block(f"for k in range({operands}):"):
                         self(f"places[k] = places[k] + {together} * walk.steps[k].row")
             with self.block("if walk.policy:"):
@@ -593,13 +566,15 @@ class _Rows(Source):
         """Name where a run's first elements are in a tile."""
         return f"{self._tile(one)} + run * walk.run * {self._pitch(one)}"
 
-    def _move_tiles(self, way: str, operands: Iterable[Elements]) -> None:
-        """Gather operands' rows into their tiles, or scatter them."""
+    def _move_tiles(self, scatters: int, operands: Iterable[Elements]) -> None:
+        """Gather operands' rows into their tiles, or scatter them, and prefetch as many more."""
         with self._runs():
             for one in operands:
                 place, size = one.first.removeprefix("place"), one.dtype.itemsize
-                tile = f"walk.movers[{size >> 2}], {self._in_tile(one)}, {self._pitch(one)}, {size}"
-                self(f"{way}({tile}, here[{place}], walk.steps[{place}], walk.run, width)")
+                tile = f"{self._in_tile(one)}, {size}, {self._pitch(one)}"
+                rows = f"here[{place}], steps.row, steps.column, width, walk.run, width * steps.row"
+                self(f"steps = walk.steps[{place}]")
+                self(f"move_tile(walk.movers[{size >> 2}], {scatters}, {tile}, {rows})")
 
     def _combine_residues(self, totals: str, kind: _Kind) -> None:
         """Combine the accumulators of every lane by halves, as those of a row are: lane by lane the same tree."""
