@@ -62,6 +62,18 @@ def test_results_are_within_half_a_unit_or_what_products_lose(name: str) -> None
         assert not tally.broken
 
 
+def test_the_rest_to_one_of_a_logistic_function_is_narrow() -> None:
+    """x·(1 - s) of an x of 1e30 was known to within 1e14 only, and went to balls."""
+    one = asked("swish_derivative")
+    for row in (0x3F8, 0x420, 0x710, 0x7F7, 0xBF8, 0xC42, 0xFF7):
+        ((operands, numbers),) = general.walk(one, 4096, row)
+        ends = np.empty((1, 2, operands[0].size))
+        enclosing(one.formula, one.operands, len(numbers))(tuple(operands), np.array(numbers), ends)
+        exact = Function(one.formula, numbers, 0).golden(operands, general.FLOAT32).value
+        for end in ends[0]:
+            np.testing.assert_allclose(end, exact, rtol=2.0**-30, atol=2.0**-160)
+
+
 def test_results_that_are_off_are_counted() -> None:
     one = asked("log_sigmoid_derivative", Off)
     (case,) = general.walk(one, 64, 0x3F8)
