@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aclnn.kernels.cpu import cache
+from aclnn.kernels.cpu import cache, jit
 from aclnn.support import trust
 from aclnn.toolkit import tree
 
@@ -266,6 +266,25 @@ def test_kernels_are_compiled_from_any_depth_of_calls(tmp_path: Path) -> None:
     program = f"import sys, numpy as np, aclnn; x = np.ones(1000, np.float32); aclnn.hardswish(x)\n{deep}\n"
     call = "deep(sys.getrecursionlimit() - 150, lambda: aclnn.silu_backward(x, x))[0]"
     assert printed(f"{program}print({call}, sys.getrecursionlimit())", tmp_path) == "0.92767054 1000\n"
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_collected_as_before_when_a_compilation_has_failed(
+    collects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit.gc, "isenabled", lambda: collects)
+    turned: list[str] = []
+    for name in ("enable", "disable"):
+        monkeypatch.setattr(jit.gc, name, lambda name=name: turned.append(name))
+
+    def fail() -> None:
+        with jit._compiling():
+            assert turned == ["disable"]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert turned == ["disable"] + ["enable"] * collects
 
 
 def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path) -> None:
