@@ -236,6 +236,8 @@ def _define(function: Any, result: Any, *shape: Any) -> Any:
     """Decorate what emits the code of an operator on a pointer; ``result`` gives the signature for a pointer type."""
 
     class Template(AbstractTemplate):
+        metadata = {"target": "cpu"}  # noqa: RUF012  (before Numba's own meanings, as in simd.vector)
+
         def generic(self, args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> Any:
             fits = len(args) == len(shape) and all(map(isinstance, args, shape))
             return result(args[0]) if fits else None

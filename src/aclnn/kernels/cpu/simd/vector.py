@@ -109,6 +109,9 @@ def _define(function: Any, emit: dict[ir.Type, Callable[..., ir.Value]], result:
     """Give an operator its meaning on vectors; ``emit`` makes the instruction, by the operands' lanes."""
 
     class Template(AbstractTemplate):
+        #: Before Numba's own meanings, the last of which is to look for a NumPy function, which takes long.
+        metadata = {"target": "cpu"}  # noqa: RUF012  (Numba's)
+
         def generic(self, args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> Any:
             wanted = _operands(args) if len(args) == arity and not kws else None
             if wanted is None or wanted.lane not in emit:
