@@ -501,8 +501,18 @@ def norm_grads(shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.long), "bfloat16"])
-@pytest.mark.parametrize("shape", [(64, 48), (3, 500)])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        pytest.param(
+            shape,
+            dtype,
+            marks=[] if (shape, dtype) in (((64, 48), "float32"), ((3, 500), "bfloat16")) else pytest.mark.long,
+        )
+        for shape in ((64, 48), (3, 500))
+        for dtype in ("float32", "float16", "bfloat16")
+    ],
+)
 def test_no_sound_layer_norm_is_structurally_wrong(shape, dtype):
     """Its sums may be exactly 0 in float32 where the exact ones are not quite."""
     rng = np.random.default_rng(7)
