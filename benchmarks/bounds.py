@@ -101,12 +101,12 @@ def log1p(a: Pair) -> Pair:
 
 @_inlined
 def log1pexp(a: Pair) -> Pair:
-    beyond = log1p(exp(negative(absolute(a))))
-    return add((greatest(a[0], 0.0), greatest(a[1], 0.0)), beyond)
+    rest = log1p(exp(negative(absolute(a))))
+    return add((greatest(a[0], 0.0), greatest(a[1], 0.0)), rest)
 
 
 @_inlined
-def rest(e: Pair) -> Pair:
+def complement(e: Pair) -> Pair:
     """1 - 1 / (1 + e) of an e that is not negative."""
     one = 1.0, 1.0
     return divide(e, add(one, e)) if e[1] <= 1.0 else divide(one, add(one, divide(one, e)))
@@ -206,7 +206,7 @@ _INFIX = {
     "{} | {}": either,
     "~{}": inverse,
 }
-_WORDS = (exp, expm1, log, log1p, log1pexp, tanh, erf, erfc, sqrt, absolute, where, fma, times, rest)
+_WORDS = (exp, expm1, log, log1p, log1pexp, tanh, erf, erfc, sqrt, absolute, where, fma, times, complement)
 _NAMES = {word.__name__: word for word in (*_INFIX.values(), *_WORDS)}
 
 
@@ -219,13 +219,14 @@ def _operand(text: str, variables: set[str]) -> str:
     return f"({value - lost!r}, {value + lost!r})"
 
 
-def _of_rest(step: Step, steps: dict[str, Step]) -> str | None:
-    """The e of a step 1 - 1 / (1 + e), where e is an exponential: the difference keeps no digit of a small one."""
+def _without_cancellation(step: Step, steps: dict[str, Step]) -> Step:
+    """Return the step, 1 - 1 / (1 + e) of an exponential e as one operation: the difference loses a small e."""
+    inner = step
     for template in ("{} - {}", "{} / {}", "{} + {}"):
-        if step.template != template or step.operands[0] != "1.0" or step.operands[1] not in steps:
-            return None
-        step = steps[step.operands[1]]
-    return step.result if step.template == "exp({})" else None
+        if inner.template != template or inner.operands[0] != "1.0" or inner.operands[1] not in steps:
+            return step
+        inner = steps[inner.operands[1]]
+    return Step(step.result, "complement({})", (inner.result,)) if inner.template == "exp({})" else step
 
 
 def _source(program: Program, operands: int) -> str:
@@ -233,10 +234,8 @@ def _source(program: Program, operands: int) -> str:
     lines = [f"x{i} = numbers[{i - operands}], numbers[{i - operands}]" for i in range(operands, program.arity)]
     loop = [f"value{i} = float64(operands[{i}][i]); x{i} = value{i}, value{i}" for i in range(operands)]
     steps = {step.result: step for step in program.steps}
-    for step in program.steps:
-        if (e := _of_rest(step, steps)) is not None:
-            loop.append(f"{step.result} = rest({e})")
-            continue
+    for written in program.steps:
+        step = _without_cancellation(written, steps)
         word = _INFIX[step.template].__name__ if step.template in _INFIX else step.template.partition("(")[0]
         given = ", ".join(_operand(text, variables) for text in step.operands)
         loop.append(f"{step.result} = {word}({given})")

@@ -139,6 +139,8 @@ def results(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+#: Those of opcheck that compile nothing.
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
 WITHOUT_GRADIENT = ["inplace_add_rms_norm", "instance_norm"]
 
 
@@ -147,7 +149,14 @@ WITHOUT_GRADIENT = ["inplace_add_rms_norm", "instance_norm"]
 def test_opcheck(name: str) -> None:
     # With gradients opcheck also compares them with those under AOTAutograd, with static and dynamic shapes.
     torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, gradient=name not in WITHOUT_GRADIENT)))
-    checks = ("test_schema", "test_faketensor")  # which tell the results' strides
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONAL)
+@pytest.mark.parametrize(
+    "checks", [CHECKS, pytest.param("test_aot_dispatch_dynamic", marks=pytest.mark.long)], ids=["eager", "compiled"]
+)
+def test_opcheck_of_permuted_strides(name: str, checks: Any) -> None:
     torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, transposed=True)), test_utils=checks)
 
 
@@ -171,16 +180,14 @@ def test_opcheck_out(name: str) -> None:
         key: torch.empty_like(value)
         for key, value in zip(registration.out_names(BY_NAME[name]), results(getattr(A, name)(*given)), strict=True)
     }
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     for overload in (getattr(A, name).out, getattr(A, name).into):
-        torch.library.opcheck(overload, tuple(given), outs, test_utils=checks)
+        torch.library.opcheck(overload, tuple(given), outs, test_utils=CHECKS)
 
 
 @pytest.mark.parametrize(("name", "attributes"), [("inplace_hardswish", ()), ("inplace_elu", (1.5, 2))])
 def test_opcheck_in_place(name: str, attributes: tuple[float, ...]) -> None:
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     for overload in (getattr(A, name).default, getattr(A, name).into):
-        torch.library.opcheck(overload, (torch.randn(3, 4), *attributes), test_utils=checks)
+        torch.library.opcheck(overload, (torch.randn(3, 4), *attributes), test_utils=CHECKS)
 
 
 @pytest.mark.parametrize("mask", [[bool(bits & 1), bool(bits & 2), bool(bits & 4)] for bits in range(8)])

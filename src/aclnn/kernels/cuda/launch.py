@@ -26,7 +26,7 @@ PACKED = tl.constexpr(not INTERPRETED)
 _HOST = torch.device("cpu")
 
 MOST_PROGRAMS = 65535
-"""The limit of a grid's second and third dimensions."""
+"""Maximum extent of a grid's second and third dimensions."""
 FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BF16}
 """Data types of the tensors that kernels read and write."""
 _TYPES = {
