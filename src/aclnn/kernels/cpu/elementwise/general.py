@@ -137,6 +137,11 @@ class Elements(NamedTuple):
     """Bytes from an element to one that is to be prefetched, as usual if empty; None where nothing is."""
 
 
+def _on(place: str, nbytes: int) -> str:
+    """Name the address so many bytes on."""
+    return f"{place} + {nbytes}" if nbytes else place
+
+
 class Source:
     """The source of a kernel that computes with vectors or with wide ones, line by line."""
 
@@ -181,13 +186,13 @@ class Source:
 
     def load(self, value: str, dtype: DataType, place: str) -> None:
         """Load lanes from an address on."""
-        loads = [f"load_{dtype.name}({place} + {at * dtype.itemsize})" for at in range(0, self.lanes, LANES)]
+        loads = [f"load_{dtype.name}({_on(place, at * dtype.itemsize)})" for at in range(0, self.lanes, LANES)]
         lanes = f"side_by_side({', '.join(loads)})" if self._wide else loads[0]
         self(f"{value} = widen({lanes})" if self._double else f"{value} = {lanes}")
 
     def look_up(self, value: str, table: str, place: str) -> None:
         """Load the entries of a table for the 16-bit elements from an address on."""
-        entries = [f"load_entries({table}, {place} + {2 * at})" for at in range(0, self.lanes, LANES)]
+        entries = [f"load_entries({table}, {_on(place, 2 * at)})" for at in range(0, self.lanes, LANES)]
         self(f"{value} = side_by_side({', '.join(entries)})" if self._wide else f"{value} = {entries[0]}")
 
     def rounded(self, value: str, dtype: DataType) -> str:
@@ -197,7 +202,7 @@ class Source:
     def store(self, value: str, dtype: DataType, place: str, way: str = "store") -> None:
         """Store rounded lanes from an address on."""
         for number, part in enumerate(self.vectors(value)):
-            self(f"{way}_{dtype.name}({place} + {number * LANES * dtype.itemsize}, {part})")
+            self(f"{way}_{dtype.name}({_on(place, number * LANES * dtype.itemsize)}, {part})")
 
     def _bytes(self, dtype: DataType) -> int:
         return self.lanes * dtype.itemsize
@@ -245,16 +250,16 @@ class Source:
                 self(*(f"{part} = {place}" for part, place in zip(parts, places, strict=True)))
             with self.block("else:"):
                 self(f"count = min(end - at, {self.lanes - 1}, head) if head else end - at", "limit = count")
-                self(*(f"{part} = buffer + {room * k}" for k, part in enumerate(parts)))
+                self(*(f"{part} = {_on('buffer', room * k)}" for k, part in enumerate(parts)))
                 for one, place, part in zip(read, places, parts, strict=False):
                     self.bring(one.dtype, place, part, "count")
             self(*(f"before_{name} = {name}" for name in found))
             with self.block(f"for i in range(0, count, {self.lanes}):"):
                 for (value, dtype, _, ahead), place in zip(read, here, strict=False):
                     self(f"place = {place}")
-                    fetch = f"prefetch(place + {ahead} + " if ahead else f"prefetch_{dtype.name}(place + "
+                    fetch, first = ("prefetch", f"place + {ahead}") if ahead else (f"prefetch_{dtype.name}", "place")
                     lines = range(0, 0 if ahead is None else self._bytes(dtype), LINE)
-                    self(*(f"{fetch}{line})" for line in lines))
+                    self(*(f"{fetch}({_on(first, line)})" for line in lines))
                     self.load(value, dtype, "place")
                 yield
                 for (value, dtype, *_), place in zip(written, here[len(read) :], strict=True):

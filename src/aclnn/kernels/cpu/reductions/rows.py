@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.reductions.passes import Passes
 from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
 from aclnn.kernels.cpu.simd.doubles import (
@@ -116,14 +117,50 @@ class SumCall(ctypes.Structure):
     partials: Address
 
 
+@register_jitable(forceinline=True)
+def _move(source: Any, target: Any, operands: int, axis: Any, axes: int, position: int) -> None:
+    """Move every operand's place along axes, the last one first, to a position in their product."""
+    for k in range(operands):
+        target[k] = source[k]
+    for _ in range(axes):
+        index, extent = position, axis[0]
+        if position >= extent:
+            index, position = position % extent, position // extent
+        for k in range(operands):
+            target[k] = target[k] + index * axis[1 + k]
+        axis = axis + (1 + operands)
+
+
+@register_jitable(forceinline=True)
+def _begin(call: Any, operands: int, task: int, places: Any) -> Any:
+    """Move every operand's place to a task's first row; return how many rows it has."""
+    walk = call.walk
+    segments = (walk.beside + walk.block - 1) // walk.block
+    position, first = task // segments, task % segments * walk.block
+    for k in range(operands):
+        places[k] = call.addresses[k] + (first * walk.steps[k].row + task * walk.steps[k].task)
+    _move(places, places, operands, walk.axes, walk.outer, position)
+    return min(walk.block, walk.beside - first)
+
+
+@register_jitable(forceinline=True)
+def _advance(places: Any, operands: int, steps: Any, rows: int) -> None:
+    """Move every operand's place on by rows beside one another."""
+    for k in range(operands):
+        places[k] = places[k] + rows * steps[k].row
+
+
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
+    "advance": _advance,
+    "begin_task": _begin,
     "call_at": pointer_to(RowCall),
     "larger": larger,
     "larger_float32": larger_float32,
     "largest_float32_of": largest_float32_of,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
+    "move": _move,
     "move_tile": move_tile,
     "splat": splat,
     "store_doubles": store_doubles,
@@ -257,22 +294,13 @@ class _Rows(Source):
             in_lanes = self.splat if self._across else "widen"
             for k, name in enumerate(self._numbers):
                 self(f"{name} = {in_lanes}(load_one_float64(walk.numbers + {8 * k}))")
-            self("segments = (walk.beside + walk.block - 1) // walk.block")
             with self.block("for task in range(first, last):"):
-                self(
-                    "position, begin = task // segments, task % segments * walk.block",
-                    "end_row = min(walk.beside, begin + walk.block)",
-                )
-                with self.block(f"for k in range({operands}):"):
-                    self("places[k] = call.addresses[k] + (begin * walk.steps[k].row + task * walk.steps[k].task)")
+                self(f"rows = begin_task(call, {operands}, task, places)")
                 for k, _ in (*self._totals, *self._sums):
                     with self.block(f"for at_sum in range(0, walk.steps[{k}].task, {_VECTOR}):"):
                         self(f"store_doubles(places[{k}] + at_sum, widen(0.0))")
-                self("axis = walk.axes")
-                with self.block("for _ in range(walk.outer):"):
-                    self._move("places", "places")
-                with self.block(f"for row in range(begin, end_row, {together}):"):
-                    self(f"width = min({together}, end_row - row)")
+                with self.block(f"for row in range(0, rows, {together}):"):
+                    self(f"width = min({together}, rows - row)")
                     self._bring_rows()
                     if self._apart:
                         self._move_tiles(0, self._vectors)
@@ -283,24 +311,16 @@ class _Rows(Source):
                     self._write_rows()
                     if self._apart:
                         self._move_tiles(1, self._written)
-                    with self.block(f"for k in range({operands}):"):
-                        self(f"places[k] = places[k] + {together} * walk.steps[k].row")
+                    self(f"advance(places, {operands}, walk.steps, {together})")
             with self.block("if walk.policy:"):
                 self("finish_streams()")
         return self.function("part", **_NAMES)
-
-    def _move(self, source: str, target: str) -> None:
-        """Move every operand's place along the next axis."""
-        self("extent = axis[0]", "index, position = position % extent, position // extent")
-        with self.block(f"for k in range({self._operands}):"):
-            self(f"{target}[k] = {source}[k] + index * axis[1 + k]")
-        self(f"axis = axis + {1 + self._operands}")
 
     @contextmanager
     def _blocks(self, cut: bool) -> Iterator[None]:
         """Loop over parts of a run, each from ``begin`` on up to ``end`` elements more, if it is to be cut."""
         if not cut:
-            self("begin, end = 0, walk.run")
+            self("end = walk.run")
             yield
             return
         with self.block(f"for begin in range(0, walk.run, {BLOCK}):"):
@@ -311,11 +331,8 @@ class _Rows(Source):
     def _runs(self) -> Iterator[None]:
         """Loop over a row's runs, operands at the places ``here``."""
         with self.block("for run in range(walk.runs):"):
-            self(f"axis, position = walk.axes + walk.outer * {1 + self._operands}, run")
-            with self.block(f"for k in range({self._operands}):"):
-                self("here[k] = places[k]")
-            with self.block("for _ in range(walk.columns):"):
-                self._move("here", "here")
+            axis = f"walk.axes + walk.outer * {1 + self._operands}"
+            self(f"move(places, here, {self._operands}, {axis}, walk.columns, run)")
             yield
 
     def _bring_rows(self) -> None:
@@ -367,10 +384,10 @@ class _Rows(Source):
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
         self(*(f"whole{k} = widen(0.0)" for k, _ in twos))
         with self._runs(), self._blocks(bool(twos)):
-            self(*(f"place{k} = here[{k}] + begin * walk.steps[{k}].column" for k in range(self._operands)))
+            self._places(number, "begin" if twos else None)
             starts = [(k, TWO_SUMS[step.template]) for k, step in twos]
             self(*(f"found{k}, small{k} = splat(float32({start})), splat(float32(0.0))" for k, start in starts))
-            self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place, _ in self._splats))
+            self._load_splats(number)
             self(*(f"own{k} = widen(0.0)" for k, _ in totals))
             sizes = {one.dtype.itemsize for one in written}
             streams = sizes in ({2}, {4}) and not (reductions or totals or sums)
@@ -385,7 +402,7 @@ class _Rows(Source):
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
-                    for one in self._needed(number)
+                    for one in self._needed(number, self._vectors)
                 ),
                 *brought,
                 *(Elements(f"sum{k}", DataType.DOUBLE, f"place{k}") for k, _ in sums),
@@ -433,23 +450,31 @@ class _Rows(Source):
             return kind
         return _MAX_OF_FLOAT32 if self._double else _MAX_OF_NUMBERS
 
-    def _needed(self, number: int) -> list[Elements]:
-        """Return the inputs side by side that a pass needs."""
+    def _places(self, number: int, column: str | None) -> None:
+        """Name the places of a pass's operands, of a run's first elements or those of a column."""
+        written, totals, sums = self._results(number)
+        elements = (*self._needed(number, self._vectors), *self._needed(number, self._splats), *written)
+        for k in sorted({int(one.first[5:]) for one in elements} | {k for k, _ in (*totals, *sums)}):
+            self(f"place{k} = here[{k}]" + (f" + {column} * walk.steps[{k}].column" if column else ""))
+
+    def _load_splats(self, number: int) -> None:
+        """Load what is the same in all lanes."""
+        self(*(f"{one.value} = {self.single(one.dtype, one.first)}" for one in self._needed(number, self._splats)))
+
+    def _needed(self, number: int, operands: Iterable[Elements]) -> list[Elements]:
+        """Return the operands that a pass needs."""
         used = {name for step in self._passes.terms(number) for name in step.operands}
         used |= {name for step in self._passes.reductions[number] for name in step.operands}
         if number == self._passes.count - 1:
             used |= {*self._passes.results}
-        return [one for one in self._vectors if one.value in used]
+        return [one for one in operands if one.value in used]
 
     def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
+        cut = any(step.template in TWO_SUMS for step in self._passes.reductions[number])
+        first = "(run * walk.run + begin)" if cut and not self._across else "run * walk.run"
         return [
-            Elements(
-                self._term(number, name),
-                self._kept_dtype,
-                f"(kept_{name} + (run * walk.run{'' if self._across else ' + begin'}) * {self._kept_bytes})",
-                None,
-            )
+            Elements(self._term(number, name), self._kept_dtype, f"(kept_{name} + {first} * {self._kept_bytes})", None)
             for name in names
         ]
 
@@ -464,7 +489,7 @@ class _Rows(Source):
         """Pass over as many rows as there are lanes."""
         reductions = self._passes.reductions[number]
         written, totals, sums = self._results(number)
-        read, room = self._needed(number), self._room
+        read, room = self._needed(number, self._vectors), self._room
         operands = (*read, *written)
         slots = [f"totals + {place * self._totals_bytes}" for place in _places(reductions)]
         twos = {slot: step for slot, step in zip(slots, reductions, strict=False) if step.template in TWO_SUMS}
@@ -474,9 +499,9 @@ class _Rows(Source):
                 self(f"store_{kind.dtype}({slot} + slot, {kind.first.format(kind.start)})")
                 if slot in twos:
                     self._start_in_two(slot, step)
-        flush = self._flushed(twos)
-        with self._runs(), self._blocks(bool(twos)), flush, self.block("for j in range(begin, begin + end):"):
-            self(*(f"place{k} = here[{k}] + j * walk.steps[{k}].column" for k in range(self._operands)))
+        flush, first = self._flushed(twos), "begin, begin + " if twos else ""
+        with self._runs(), self._blocks(bool(twos)), flush, self.block(f"for j in range({first}end):"):
+            self._places(number, "j")
             if self._apart:
                 self(*(f"part{k} = {self._in_tile(one)} + j * {self._pitch(one)}" for k, one in enumerate(operands)))
             else:
@@ -487,7 +512,7 @@ class _Rows(Source):
                         self.bring(one.dtype, one.first, f"part{k}", "width")
             for k, one in enumerate(read):
                 self.load(one.value, one.dtype, f"part{k}")
-            self(*(f"{name} = {self.single(dtype, place)}" for name, dtype, place, _ in self._splats))
+            self._load_splats(number)
             for value, dtype, first, _ in self._kept(number, self._passes.given(number)):
                 self.load(value, dtype, f"{first} + j * {self._kept_bytes}")
             self._terms(number)
