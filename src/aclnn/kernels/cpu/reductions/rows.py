@@ -117,7 +117,7 @@ class SumCall(ctypes.Structure):
     partials: Address
 
 
-@register_jitable(forceinline=True)
+@register_jitable
 def _move(source: Any, target: Any, operands: int, axis: Any, axes: int, position: int) -> None:
     """Move every operand's place along axes, the last one first, to a position in their product."""
     for k in range(operands):
@@ -131,7 +131,7 @@ def _move(source: Any, target: Any, operands: int, axis: Any, axes: int, positio
         axis = axis + (1 + operands)
 
 
-@register_jitable(forceinline=True)
+@register_jitable
 def _begin(call: Any, operands: int, task: int, places: Any) -> Any:
     """Move every operand's place to a task's first row; return how many rows it has."""
     walk = call.walk
@@ -143,7 +143,7 @@ def _begin(call: Any, operands: int, task: int, places: Any) -> Any:
     return min(walk.block, walk.beside - first)
 
 
-@register_jitable(forceinline=True)
+@register_jitable
 def _advance(places: Any, operands: int, steps: Any, rows: int) -> None:
     """Move every operand's place on by rows beside one another."""
     for k in range(operands):
