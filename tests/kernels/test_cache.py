@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba.core import types
+from numba.core.registry import cpu_target
 
 from aclnn.kernels.cpu import cache, jit
 from aclnn.support import trust
@@ -285,6 +288,28 @@ def test_garbage_is_collected_as_before_when_a_compilation_has_failed(
     with pytest.raises(ZeroDivisionError):
         fail()
     assert turned == ["disable"] + ["enable"] * collects
+
+
+def test_calls_of_the_same_types_are_resolved_once_while_a_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    typing, asked = cpu_target.typing_context, list[Any]()
+    typing.refresh()
+    resolve = typing.resolve_function_type
+    monkeypatch.setattr(typing, "resolve_function_type", lambda *call: asked.append(call) or resolve(*call))
+    before = typing.resolve_function_type
+
+    def add(kind: Any) -> Any:
+        return typing.resolve_function_type(operator.add, (kind, kind), {}).return_type
+
+    def fail() -> None:
+        with jit._compiling():
+            assert add(types.int64) is add(types.int64) is types.int64
+            assert add(types.float64) is types.float64
+            assert len(asked) == 2
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert typing.resolve_function_type is before
 
 
 def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
 
 
 def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember the signatures of calls that Numba resolves, which it does for each call and again until no type changes."""
+    """Remember the signatures that Numba finds for calls: it looks for each, and again until no type changes."""
     found = dict[tuple[Any, ...], Any]()
 
     def resolved(function: Any, args: Any, kws: Any) -> Any:
@@ -187,11 +187,12 @@ def _compiling() -> Iterator[None]:
     sys.setrecursionlimit(limit + _FRAMES)
     gc.disable()
     typing = cpu_target.typing_context
-    typing.resolve_function_type = _once(typing.resolve_function_type)
+    resolve = typing.resolve_function_type
+    typing.resolve_function_type = _once(resolve)
     try:
         yield
     finally:
-        del typing.resolve_function_type  # the class has it again
+        typing.resolve_function_type = resolve
         if collects:
             gc.enable()
         config.DISABLE_JIT = before
