@@ -17,7 +17,7 @@ from aclnn.kernels import Formula, Operand, Plan
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
-from aclnn.kernels.cpu.reductions import rows
+from aclnn.kernels.cpu.reductions import rows, walk
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
 from aclnn.kernels.cpu.reductions.words import in_float32
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
@@ -208,11 +208,11 @@ class _Sum:
             np.zeros(shape, np.int64),
         )
         self._firsts = np.ascontiguousarray(firsts)
-        self._walk = rows.SumWalk(self._firsts.ctypes.data, self.task_bytes, count, tasks)
+        self._walk = walk.SumWalk(self._firsts.ctypes.data, self.task_bytes, count, tasks)
         self._adds = tasks > math.prod(axes.extents[axis] for axis in outer if axis in self.kept)
         first = Layout(DataType.DOUBLE, extents, tuple(steps.get(axis, 0) // 8 for axis in range(len(extents))))
         self._copy = _copy(output.layout, first, to_tensor=True)
-        self._add = kernel("rows-add", (), rows.add)
+        self._add = kernel("rows-add", (), walk.add)
 
     def step(self, axis: int | None) -> int:
         """Bytes from one sum to the next along an axis."""
@@ -419,9 +419,9 @@ class _Rows:
         for axis in reversed(lanes.along):
             counted += (axes.extents[axis], *(one.step(axis) for one in every))
         self._axes = (ctypes.c_int64 * max(1, len(counted)))(*counted)
-        self._steps = (rows.RowSteps * len(every))(
+        self._steps = (walk.RowSteps * len(every))(
             *(
-                rows.RowSteps(
+                walk.RowSteps(
                     one.step(lanes.beside) if isinstance(one, _Walked) else 0,
                     one.step(lanes.run),
                     0 if isinstance(one, _Walked) else one.task_bytes,
@@ -436,7 +436,7 @@ class _Rows:
             and bool(written)
             and min(output_bytes / STREAM_BYTES, run * written[0].dtype.itemsize / STREAMED_ROW) >= 1
         )
-        self._walk = rows.RowWalk(
+        self._walk = walk.RowWalk(
             self._numbers.ctypes.data,
             NONTEMPORAL if streams else CACHED,
             lanes.extent,

@@ -1,0 +1,126 @@
+"""The walk along the rows of a plan: what a kernel is told of it, and how it finds its operands' places."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Annotated, Any
+
+from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to
+from aclnn.kernels.cpu.threads import Loop
+
+
+@declared
+class RowSteps(ctypes.Structure):
+    """Bytes of an operand from one row to the next, from one element of a run to the next, and for each task."""
+
+    row: Int64
+    column: Int64
+    task: Int64
+
+
+@declared
+class RowWalk(ctypes.Structure):
+    """The rows of a plan. A task is a number of rows beside one another."""
+
+    numbers: Address
+    """Of float64: the formula's, and how many elements a row has."""
+    policy: Int64
+    beside: Int64
+    """Rows that lie beside one another."""
+    block: Int64
+    """Rows of a task."""
+    runs: Int64
+    """Runs of a row."""
+    run: Int64
+    """Elements of a run."""
+    outer: Int64
+    """Dimensions of rows outside of those beside one another."""
+    columns: Int64
+    """Dimensions of runs."""
+    axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
+    """Of each of these the extent and every operand's step in bytes; the last comes first, rows' before runs'."""
+    steps: Annotated[int, ctypes.c_int64, To(RowSteps)]
+    """Of each operand."""
+    movers: Annotated[Any, ctypes.c_int64 * 3]
+    """Addresses of the kernels ``strided.mover`` for 2, 4 and 8 bytes; 0 of those that are not needed."""
+
+
+@declared
+class RowCall(ctypes.Structure):
+    """Arguments of a kernel over rows."""
+
+    walk: Annotated[int, ctypes.c_int64, To(RowWalk)]
+    addresses: Annotated[Any, ctypes.c_void_p * 1]
+    """One for each operand, in the order of ``Operands``."""
+
+
+@declared
+class SumWalk(ctypes.Structure):
+    """Partial sums of tasks that are added to others of them."""
+
+    firsts: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
+    """For each task how many bytes from the first one's those sums begin."""
+    task: Int64
+    """Bytes of a task's."""
+    count: Int64
+    """Sums of a task."""
+    tasks: Int64
+
+
+@declared
+class SumCall(ctypes.Structure):
+    """Arguments of ``add``."""
+
+    walk: Annotated[int, ctypes.c_int64, To(SumWalk)]
+    partials: Address
+
+
+@register_jitable
+def move(source: Any, target: Any, operands: int, axis: Any, axes: int, position: int) -> None:
+    """Move every operand's place along axes, the last one first, to a position in their product."""
+    for k in range(operands):
+        target[k] = source[k]
+    for _ in range(axes):
+        index, extent = position, axis[0]
+        if position >= extent:
+            index, position = position % extent, position // extent
+        for k in range(operands):
+            target[k] = target[k] + index * axis[1 + k]
+        axis = axis + (1 + operands)
+
+
+@register_jitable
+def begin_task(call: Any, operands: int, task: int, places: Any) -> Any:
+    """Move every operand's place to a task's first row; return how many rows it has."""
+    walk = call.walk
+    segments = (walk.beside + walk.block - 1) // walk.block
+    position, first = task // segments, task % segments * walk.block
+    for k in range(operands):
+        places[k] = call.addresses[k] + (first * walk.steps[k].row + task * walk.steps[k].task)
+    move(places, places, operands, walk.axes, walk.outer, position)
+    return min(walk.block, walk.beside - first)
+
+
+@register_jitable
+def advance(places: Any, operands: int, steps: Any, rows: int) -> None:
+    """Move every operand's place on by rows beside one another."""
+    for k in range(operands):
+        places[k] = places[k] + rows * steps[k].row
+
+
+def add() -> Loop:
+    """Add each task's partial sums to those that come first, in order (see ``SumCall``)."""
+    call_at, sums_at = pointer_to(SumCall), pointer_to(ctypes.c_double)
+
+    def run(arguments: int, counter: int, step: int, end: int) -> None:
+        call = call_at(arguments)
+        walk = call.walk
+        for task in range(walk.tasks):
+            source, first = task * walk.task, walk.firsts[task]
+            if first != source:
+                total, added = sums_at(call.partials + first), sums_at(call.partials + source)
+                for k in range(walk.count):
+                    total[k] = total[k] + added[k]
+
+    return run
