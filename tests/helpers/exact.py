@@ -33,14 +33,11 @@ UNITS_OF_PRODUCTS = {D.FLOAT: 2.6, D.FLOAT16: 0.51, D.BF16: 0.51, D.DOUBLE: 8.0}
 _FAR = 1000.0
 
 
-@cache
-def derivative(forward: Forward, x: float, order: int = 1) -> float:
-    """forward'(x) for finite x (forward(x) for order 0), rounded once to float64; its limit where |x| is large."""
-    precision = ctx.prec, ctx.cap
+def _certified(forward: Forward, x: float, order: int) -> float:
+    """A coefficient of forward's series at finite x, rounded once; its limit where abs(x) is large."""
     try:
-        ctx.cap = 2
         for ctx.prec in (128, 1024, 8192):
-            value = forward(arb_series([arb(x), 1], 2))[order]
+            value = forward(arb_series([arb(x), 1][: order + 1], order + 1))[order]
             # Certified digits, or certified to be nothing in float32 even after the largest dy.
             if value.rel_accuracy_bits() >= 60 or abs(value) < 1e-100:
                 return float(value)
@@ -48,16 +45,29 @@ def derivative(forward: Forward, x: float, order: int = 1) -> float:
         if abs(x) > _FAR:
             return x ** (1 - order) if x > 0 else -0.0
         raise
-    finally:
-        ctx.prec, ctx.cap = precision
     raise ArithmeticError(f"no certified value at {x!r}")
 
 
+@cache
+def _every_certified(forward: Forward, x: bytes, order: int) -> np.ndarray[Any, Any]:
+    """``_certified`` of every float64: variants of an operator have the same forward, and tests the same elements."""
+    precision = ctx.prec, ctx.cap
+    ctx.cap = order + 1
+    try:
+        return np.array([_certified(forward, value, order) for value in np.frombuffer(x).tolist()])
+    finally:
+        ctx.prec, ctx.cap = precision
+
+
 def derivatives(forward: Forward, x: np.ndarray[Any, Any], order: int = 1) -> np.ndarray[Any, Any]:
-    """forward' at finite float64 values, elementwise."""
+    """forward' at finite float64 values, elementwise, rounded once to float64 (forward for order 0)."""
     distinct, places = np.unique(x, return_inverse=True)
-    found = np.array([derivative(forward, value, order) for value in distinct.tolist()])
-    return found[places].reshape(x.shape)
+    return _every_certified(forward, distinct.tobytes(), order)[places].reshape(x.shape)
+
+
+def derivative(forward: Forward, x: float) -> float:
+    """forward'(x) for finite x, rounded once to float64."""
+    return float(derivatives(forward, np.array([x]))[0])
 
 
 def values(forward: Forward, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
