@@ -1,11 +1,11 @@
 """Every formula that an operator's declaration leads to, but the ten of ``benchmarks.exhaustive``: its error in units
 of float32's last place.
 
-    python -m benchmarks.general [--stride 1] [--tuples 10000000] [--only mish_forward …]
+    python -m benchmarks.general [--stride 1] [--tuples 10000000] [--only mish_forward …] [--kinds walk random]
 
 ``walk`` takes every ``stride``-th float32 x with dy = 1 and the attributes' defaults, of formulas of x or of dy and x;
 ``tuples`` takes random operands (half of them any bit pattern) and attributes. Writes general.csv, a row for each
-formula, result and kind; the rows of formulas that were not asked for stay.
+formula, result and kind; the rows of formulas and kinds that were not asked for stay.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from aclnn.core.operator import Elementwise
 from aclnn.core.tensor import Layout
 from aclnn.kernels.cpu import threads
 from aclnn.operators import OPERATORS
+from aclnn.support.atomic import replaced
 from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function
 from aclnn.verify.number_formats import FORMATS
 from benchmarks.bounds import enclosing
@@ -194,6 +195,7 @@ def main() -> None:
     parser.add_argument("--stride", type=int, default=1, help="take one float32 in so many")
     parser.add_argument("--tuples", type=int, default=10_000_000)
     parser.add_argument("--only", nargs="+", choices=formulas, default=list(formulas))
+    parser.add_argument("--kinds", nargs="+", choices=("walk", "random"), default=("walk", "random"))
     parser.add_argument("--workers", type=int, default=threads.shared().threads)
     options = parser.parse_args()
     threads.set_threads(1)
@@ -201,8 +203,10 @@ def main() -> None:
     with Progress(*columns) as progress:
         for name in options.only:
             one, lines = formulas[name], []
-            kinds = {"random": (partial(tuples, one), range(-(-options.tuples // PART)))}
-            if _walks(one):
+            kinds: dict[str, tuple[Callable[[int], Iterator[Case]], range]] = {}
+            if "random" in options.kinds:
+                kinds["random"] = partial(tuples, one), range(-(-options.tuples // PART))
+            if "walk" in options.kinds and _walks(one):
                 every = "every x" if options.stride == 1 else f"every {options.stride}th x"
                 kinds[every] = partial(walk, one, options.stride), range(1 << 12)
             for kind, (cases, items) in kinds.items():
@@ -210,6 +214,7 @@ def main() -> None:
                 for result, tally in tallies.items():
                     counts = tally.above_half, tally.broken
                     lines.append((name, result, kind, tally.judged, f"{tally.worst:.5f}", tally.at, *counts))
+                    progress.console.print(f"{name} {result} {kind}: {tally.worst:.5f} units at {tally.at}")
             _save(name, lines, formulas)
 
 
@@ -225,9 +230,15 @@ def _save(name: str, lines: list[Any], formulas: Container[str]) -> None:
     rows: list[Any] = []
     if FILE.exists():
         with open(FILE, newline="") as before:
-            rows = [row for row in csv.reader(before) if row[0] in formulas and row[0] != name]
-    with open(FILE, "w", newline="") as written:
-        csv.writer(written).writerows([HEADER, *sorted([*rows, *lines], key=lambda row: str(row[0]))])
+            again = {line[2] == "random" for line in lines}
+            rows = [
+                row
+                for row in csv.reader(before)
+                if row[0] in formulas and not (row[0] == name and (row[2] == "random") in again)
+            ]
+    with replaced(FILE) as (fresh,), open(fresh, "w", newline="") as written:
+        ordered = sorted([*rows, *lines], key=lambda row: (str(row[0]), row[2] != "random"))
+        csv.writer(written).writerows([HEADER, *ordered])
 
 
 if __name__ == "__main__":

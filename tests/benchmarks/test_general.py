@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,3 +93,20 @@ def test_a_walk_takes_every_bit_pattern_once() -> None:
     found = [x for (x,), _ in general.walk(one, 1, 0x7F8)]
     patterns = np.concatenate(found).view(np.uint32)
     np.testing.assert_array_equal(patterns, np.arange(0x7F8 << 20, 0x7F9 << 20, dtype=np.uint32))
+
+
+def test_rows_of_other_formulas_and_kinds_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(general, "FILE", tmp_path / "general.csv")
+
+    def save(name: str, kind: str, worst: str) -> list[str]:
+        general._save(name, [(name, 0, kind, 1, worst, "1", 0, 0)], general.asked())
+        return [f"{row[0]} {row[2]} {row[4]}" for row in csv.reader(general.FILE.open(newline=""))][1:]
+
+    save("mish_forward", "every x", "0.7")
+    save("mish_forward", "random", "0.8")
+    save("celu_forward", "random", "0.5")
+    assert save("mish_forward", "every 64th x", "0.6") == [
+        "celu_forward random 0.5",
+        "mish_forward random 0.8",
+        "mish_forward every 64th x 0.6",
+    ]
