@@ -45,6 +45,9 @@ from aclnn.kernels.layouts import InOrder, Layouts, Overlaps, in_order
 _CHUNK_ELEMENTS = 1 << 16
 """Elements that a thread takes at a time: about 20 µs of work."""
 
+_ON_STACK = 1 << 15
+"""Bytes of a thread's rows and tiles that are on its stack, at most: to ask for memory takes 2 µs."""
+
 STORE, STREAM, TRICKLE = range(3)
 """``structs.STORE_POLICIES``, as numbers."""
 
@@ -58,7 +61,8 @@ class ForwardArgs(ctypes.Structure):
     outputs: Annotated[Any, ctypes.c_int64 * 3]
     """Of out, mean and rstd."""
     room: Int64
-    """Address of memory for each thread: three rows in float32, and tiles of x and out that are not contiguous."""
+    """Address of memory for each thread: three rows in float32, and tiles of x and out that are not contiguous; 0 for
+    as much of its stack."""
     rooms: Int64
     """Number of threads with such memory."""
     room_bytes: Int64
@@ -229,7 +233,7 @@ def forward(x: DataType, out: DataType, centred: bool) -> Kernel:
         args.x.address, args.weight.address, args.bias.address = args.inputs[0], args.inputs[1], args.inputs[2]
         args.out.address, args.mean.address, args.rstd.address = args.outputs[0], args.outputs[1], args.outputs[2]
         row_bytes, n = args.row_bytes, args.n
-        row = args.room + args.room_bytes * number
+        row = args.room + args.room_bytes * number if args.room else scratch(_ON_STACK)
         _load_vector(args.weight, n, row + row_bytes, row_bytes, np.float32(1.0))
         _load_vector(args.bias, n, row + 2 * row_bytes, row_bytes, no_bias)
         first = fetch_add(counter, step) if counter else 0
@@ -297,8 +301,8 @@ class LayerNormPlan:
         inputs, _copies = self._overlaps.apart(inputs, outputs)
         args = ForwardArgs.from_buffer_copy(self._template)
         count = min(threads.shared().threads, -(-self._m // self._step))
-        rooms = np.empty(count * args.room_bytes, np.uint8)
-        _ADDRESSES.pack_into(args, 0, *inputs, *outputs, rooms.ctypes.data, count)
+        rooms = np.empty(count * args.room_bytes, np.uint8) if args.room_bytes > _ON_STACK else None
+        _ADDRESSES.pack_into(args, 0, *inputs, *outputs, 0 if rooms is None else rooms.ctypes.data, count)
         if self._streams and outputs[0] % 16 == 0:
             args.policy = TRICKLE if outputs[0] % self._vector_bytes else STREAM
         work_us = self._m * self._n // ELEMENTS_PER_US
