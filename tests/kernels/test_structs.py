@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import Annotated, Any
 
 import numba
 import numpy as np
 import pytest
 from numba.core import types
+from numba.core.registry import cpu_target
+from numba.core.typing import npydecl
 
 from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
-from aclnn.kernels.cpu.structs import Address, Float32, Float64, Int32, Int64, To, address, declared, pointer_to
+from aclnn.kernels.cpu.simd.vector import DOUBLES, FLOATS
+from aclnn.kernels.cpu.structs import BYTES, Address, Float32, Float64, Int32, Int64, To, address, declared, pointer_to
 
 
 @declared
@@ -127,3 +131,22 @@ def test_vectors_are_read_and_written_by_pointers() -> None:
 
     run(copy, source.ctypes.data, target.ctypes.data)
     assert np.array_equal(target, np.roll(source, 16))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (operator.add, (BYTES, types.int64)),
+        (operator.add, (FLOATS, FLOATS)),
+        (operator.lt, (DOUBLES, types.float64)),
+    ],
+    ids=str,
+)
+def test_operators_on_pointers_and_vectors_are_not_looked_for_in_numpy_first(
+    function: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typing, searched = cpu_target.typing_context, list[Any]()
+    typing.refresh()
+    monkeypatch.setattr(npydecl.NumpyRulesArrayOperator, "generic", lambda *call: searched.append(call))
+    assert typing.resolve_function_type(function, arguments, {}) is not None
+    assert not searched
