@@ -46,7 +46,10 @@ def usual_threads() -> Iterator[None]:
     threads.set_threads(before)
 
 
-_FIRST = ("test_torch_npu.py", "test_operators.py", "test_triton_kernels.py", "test_elementwise.py", "test_programs.py")
+_FIRST = (
+    "test_torch_npu.py", "test_operators.py", "test_triton_kernels.py", "test_command.py", "test_programs.py",
+    "test_elementwise.py", "test_embedding.py", "test_vector.py", "test_layer_norm.py", "test_report.py",
+)  # fmt: skip
 """Files that take a minute or more: one process would end with them while the other waits."""
 
 
