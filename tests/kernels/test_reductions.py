@@ -94,6 +94,8 @@ CASES = {
     "softmax of short rows": rows_of(softmax, (150, 7), (1,)),
     "softmax of one column": rows_of(softmax, (40, 1), (1,)),
     "softmax of one row": rows_of(softmax, (1, 40), (1,)),
+    "softmax of two dims apart": rows_of(softmax, (3, 5, 2, 4, 40), (1, 3)),
+    "softmax of three dims apart": rows_of(softmax, (3, 4, 5, 2, 70), (0, 2, 4)),
     "softmax of all": rows_of(softmax, (5, 6, 50), (0, 1, 2)),
     "softmax gradient": rows_of(softmax_gradient, (9, 300), (1,)),
     "entropy": rows_of(entropy, (9, 300), (1,)),

@@ -82,9 +82,8 @@ def move(source: Any, target: Any, operands: int, axis: Any, axes: int, position
     for k in range(operands):
         target[k] = source[k]
     for _ in range(axes):
-        index, extent = position, axis[0]
-        if position >= extent:
-            index, position = position % extent, position // extent
+        above = position // axis[0] if position >= axis[0] else 0  # mostly 0, without a division
+        index, position = position - above * axis[0], above
         for k in range(operands):
             target[k] = target[k] + index * axis[1 + k]
         axis = axis + (1 + operands)
