@@ -178,26 +178,27 @@ def _compiling() -> Iterator[None]:
     """Compile where NUMBA_DISABLE_JIT asks for plain Python too: vectors and addresses exist in compiled code only.
 
     Also from deep within a program, whatever its limit of recursion; without garbage collections, which take a fifth of
-    the time, as nearly all that the compiler makes is still in use; and without looking twice for what a function makes
-    of the same types, which took as long, for 83 of 100 calls.
+    the time, as nearly all that the compiler makes is still in use; and without resolving a call of the same types
+    again, as 83 of 100 are. Numba's lock keeps other threads' compilations out of that.
     """
-    config.reload_config()  # as the compiler would do, undoing this
-    before, config.DISABLE_JIT = config.DISABLE_JIT, 0
-    limit, collects = sys.getrecursionlimit(), gc.isenabled()
-    sys.setrecursionlimit(limit + _FRAMES)
-    gc.disable()
-    typing = cpu_target.typing_context
-    resolve = typing.resolve_function_type
-    typing.resolve_function_type = _once(resolve)
-    try:
-        yield
-    finally:
-        typing.resolve_function_type = resolve
-        if collects:
-            gc.enable()
-        config.DISABLE_JIT = before
-        if sys.getrecursionlimit() == limit + _FRAMES:  # else another thread's
-            sys.setrecursionlimit(limit)
+    with global_compiler_lock:
+        config.reload_config()  # as the compiler would do, undoing this
+        before, config.DISABLE_JIT = config.DISABLE_JIT, 0
+        limit, collects = sys.getrecursionlimit(), gc.isenabled()
+        sys.setrecursionlimit(limit + _FRAMES)
+        gc.disable()
+        typing = cpu_target.typing_context
+        resolve = typing.resolve_function_type
+        typing.resolve_function_type = _once(resolve)
+        try:
+            yield
+        finally:
+            typing.resolve_function_type = resolve
+            if collects:
+                gc.enable()
+            config.DISABLE_JIT = before
+            if sys.getrecursionlimit() == limit + _FRAMES:  # else another thread's
+                sys.setrecursionlimit(limit)
 
 
 def _require_memory(name: str) -> None:
@@ -233,7 +234,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             _require_memory(name)
             function = make()
             signature = (types.int64,) * function.__code__.co_argcount
-            with global_compiler_lock, _compiling(), _symbols_of(name, key):
+            with _compiling(), _symbols_of(name, key):
                 # Divisions by zero as IEEE 754 has them, of integers 0: no branch to raise an exception at each.
                 options = {"no_cfunc_wrapper": True, "error_model": "numpy", "pipeline_class": _Compiler}
                 dispatcher = numba.njit(nogil=nogil, **options)(function)

@@ -101,6 +101,17 @@ class Strided(ctypes.Structure):
     """One for each operand."""
 
 
+@register_jitable
+def move_along(places: Any, operands: int, axis: Any, axes: int, position: int) -> None:
+    """Move every operand's place along axes, the last one first, to a position in their product."""
+    for _ in range(axes):
+        above = position // axis[0] if position >= axis[0] else 0  # mostly 0, without a division
+        index, position = position - above * axis[0], above
+        for k in range(operands):
+            places[k] = places[k] + index * axis[1 + k]
+        axis = axis + (1 + operands)
+
+
 @declared
 class Block(ctypes.Structure):
     """Rows and columns to be copied between a tile, which has no gaps, and a tensor."""
@@ -259,13 +270,7 @@ def loop(inputs: int, outputs: int) -> Loop:
         for k in range(operands):
             steps = tiling.steps[k]
             places[k] = arguments.addresses[k] + (r * steps.row + c * steps.column)
-        axis = tiling.axes
-        for _ in range(tiling.outer):
-            extent = axis[0]
-            index, position = position % extent, position // extent
-            for k in range(operands):
-                places[k] = places[k] + index * axis[1 + k]
-            axis = axis + (1 + operands)
+        move_along(places, operands, tiling.axes, tiling.outer, position)
         return min(tile_rows, rows - r), min(tile_columns, columns - c)
 
     @register_jitable

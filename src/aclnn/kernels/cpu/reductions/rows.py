@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
 from aclnn.kernels.cpu.reductions.passes import Passes
-from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_task, move
+from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
 from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
 from aclnn.kernels.cpu.simd.doubles import (
     larger,
@@ -47,6 +47,7 @@ KEPT = 1 << 17
 _NAMES = {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "advance": advance,
+    "begin_run": begin_run,
     "begin_task": begin_task,
     "call_at": pointer_to(RowCall),
     "larger": larger,
@@ -54,7 +55,6 @@ _NAMES = {
     "largest_float32_of": largest_float32_of,
     "largest_of": largest_of,
     "load_doubles": load_doubles,
-    "move": move,
     "move_tile": move_tile,
     "splat": splat,
     "store_doubles": store_doubles,
@@ -226,7 +226,7 @@ class _Rows(Source):
         """Loop over a row's runs, operands at the places ``here``."""
         with self.block("for run in range(walk.runs):"):
             axis = f"walk.axes + walk.outer * {1 + self._operands}"
-            self(f"move(places, here, {self._operands}, {axis}, walk.columns, run)")
+            self(f"begin_run(places, here, {self._operands}, {axis}, walk.columns, run)")
             yield
 
     def _bring_rows(self) -> None:
@@ -348,7 +348,7 @@ class _Rows(Source):
         """Name the places of a pass's operands, of a run's first elements or those of a column."""
         written, totals, sums = self._results(number)
         elements = (*self._needed(number, self._vectors), *self._needed(number, self._splats), *written)
-        for k in sorted({int(one.first[5:]) for one in elements} | {k for k, _ in (*totals, *sums)}):
+        for k in sorted({int(one.first.removeprefix("place")) for one in elements} | {k for k, _ in (*totals, *sums)}):
             self(f"place{k} = here[{k}]" + (f" + {column} * walk.steps[{k}].column" if column else ""))
 
     def _load_splats(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The walk along the rows of a plan: what a kernel is told of it, and how it finds its operands' places."""
+"""The walk along a plan's rows: the structs that describe it to a kernel, and the addresses of each row and run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 from typing import Annotated, Any
 
 from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.strided import move_along
 from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to
 from aclnn.kernels.cpu.threads import Loop
 
@@ -77,16 +78,11 @@ class SumCall(ctypes.Structure):
 
 
 @register_jitable
-def move(source: Any, target: Any, operands: int, axis: Any, axes: int, position: int) -> None:
-    """Move every operand's place along axes, the last one first, to a position in their product."""
+def begin_run(places: Any, here: Any, operands: int, axis: Any, axes: int, run: int) -> None:
+    """Find every operand's place at a run's first element, along axes from its place at the row's."""
     for k in range(operands):
-        target[k] = source[k]
-    for _ in range(axes):
-        above = position // axis[0] if position >= axis[0] else 0  # mostly 0, without a division
-        index, position = position - above * axis[0], above
-        for k in range(operands):
-            target[k] = target[k] + index * axis[1 + k]
-        axis = axis + (1 + operands)
+        here[k] = places[k]
+    move_along(here, operands, axis, axes, run)
 
 
 @register_jitable
@@ -97,7 +93,7 @@ def begin_task(call: Any, operands: int, task: int, places: Any) -> Any:
     position, first = task // segments, task % segments * walk.block
     for k in range(operands):
         places[k] = call.addresses[k] + (first * walk.steps[k].row + task * walk.steps[k].task)
-    move(places, places, operands, walk.axes, walk.outer, position)
+    move_along(places, operands, walk.axes, walk.outer, position)
     return min(walk.block, walk.beside - first)
 
 
