@@ -69,11 +69,11 @@ class Result(NamedTuple):
 
 @cache
 def machine() -> str:
-    """The processor's name, which kind it is by LLVM, and the cores this process may use."""
+    """The processor's name, which kind it is by LLVM, and the processors that this process may use."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
     kind = llvmlite.binding.get_host_cpu_name()
-    return f"{name.replace('(R)', '').replace('(TM)', '')} ({kind}), {len(names) or '?'} cores"
+    return f"{name.replace('(R)', '').replace('(TM)', '')} ({kind}), {CORES} cores"
 
 
 def _lines(path: str) -> list[str]:
