@@ -24,12 +24,18 @@ _ROUND = 1.5 * 2.0**23
 _PER_EIGHTH = float(np.float32(8.0 / math.log(2.0)))
 _EIGHTH = float(np.float32(math.log(2.0) / 8.0))
 _REST = float(np.float32(math.log(2.0) / 8.0 - _EIGHTH))
-_SCALE = 100
-"""Powers are times 2^100: down to 2^-150 of the largest one they are normal numbers."""
-_START = _ROUND + 8.0 * _SCALE
-_UNSCALED = 2.0**-_SCALE
-_LOWEST = -130.0
-"""Exponents below it count as it: the sum of 2^28 such powers is still smaller than any float32."""
+_SCALE, _LOWEST = 64, -105.0
+"""Powers that are divided by their sum are times 2^64; exponents below -105 count as -105.
+
+So their two parts are normal numbers, and so are those of the inverse of the sum: with others processors may take a
+hundred times as long.
+"""
+_START, _UNSCALED, _NOTHING = _ROUND + 8.0 * _SCALE, 2.0**-_SCALE, 2.0 ** (_SCALE - 151)
+"""Powers below the third have no share."""
+_BENEATH_SCALE, _BENEATH_LOWEST = 100, -130.0
+"""Powers that add up to what a logarithm has beside 1 are times 2^100, and exponents below -130 count as -130: the sum
+of 2^28 such powers is still smaller than any float32."""
+_BENEATH_START, _BENEATH_UNSCALED = _ROUND + 8.0 * _BENEATH_SCALE, 2.0**-_BENEATH_SCALE
 _FAR = 256.0
 """A row's largest element from which on differences to it are exact where they count."""
 _HALF, _THIRD, _FOURTH = 0.5, float.fromhex("0x1.555c7cp-3"), float.fromhex("0x1.554834p-5")
@@ -73,20 +79,20 @@ def _grown_in_one(shifted: Any, r: Any) -> Any:
 
 
 @_inlined
-def _shifted(x: Any, top: Any) -> Any:
-    """x and top less what is subtracted from both, x at least 130 less than top; and top in whole eighths of ln 2."""
+def _shifted(x: Any, top: Any, lowest: float) -> Any:
+    """x and top less what is subtracted from both, x at least top and ``lowest``; and top in whole eighths of ln 2."""
     top = narrow(top)
     shift = select(absolute(top) < _FAR, 0.0, top)
     base = top - shift
     x = x - shift
-    x = select(x < base + _LOWEST, base + _LOWEST, x)
+    x = select(x < base + lowest, base + lowest, x)
     return x, base, fma(base, _PER_EIGHTH, _ROUND) - _ROUND
 
 
 @_inlined
 def _parts(x: Any, top: Any) -> Any:
-    """Two parts of e^(x - top)·2^100, times a factor of the row between 2^(-1/16) and 2^(1/16)."""
-    x, _, steps = _shifted(x, top)
+    """Two parts of e^(x - top)·2^64, times a factor of the row between 2^(-1/16) and 2^(1/16)."""
+    x, _, steps = _shifted(x, top, _LOWEST)
     start = _START - steps
     shifted = fma(x, _PER_EIGHTH, start)
     k = shifted - start
@@ -96,10 +102,10 @@ def _parts(x: Any, top: Any) -> Any:
 @_inlined
 def _parts_beneath(x: Any, top: Any) -> Any:
     """Two parts of e^(x - top)·2^100."""
-    x, base, steps = _shifted(x, top)
+    x, base, steps = _shifted(x, top, _BENEATH_LOWEST)
     rest = fma(steps, -_REST, fma(steps, -_EIGHTH, base))
-    shifted = fma(x - base, _PER_EIGHTH, _START)
-    k = shifted - (_START - steps)
+    shifted = fma(x - base, _PER_EIGHTH, _BENEATH_START)
+    k = shifted - (_BENEATH_START - steps)
     return _grown(shifted, fma(k, -_EIGHTH, x) + fma(k, -_REST, -rest))
 
 
@@ -118,12 +124,18 @@ def power_rest(x: Any, top: Any) -> Any:
 
 
 @_inlined
-def short_power(x: Any, top: Any) -> Any:
-    """e^(x - top)·2^100, for 16-bit x."""
+def _short(x: Any, top: Any, start: float, lowest: float) -> Any:
+    """e^(x - top), e^``lowest`` at least, scaled as ``start`` says, for 16-bit x."""
     d = x - narrow(top)
-    d = select(d < _LOWEST, _LOWEST, d)
-    shifted = fma(d, _PER_EIGHTH, _START)
-    return _grown_in_one(shifted, fma(shifted - _START, -_EIGHTH, d))
+    d = select(d < lowest, lowest, d)
+    shifted = fma(d, _PER_EIGHTH, start)
+    return _grown_in_one(shifted, fma(shifted - start, -_EIGHTH, d))
+
+
+@_inlined
+def short_power(x: Any, top: Any) -> Any:
+    """e^(x - top)·2^64, for 16-bit x."""
+    return _short(x, top, _START, _LOWEST)
 
 
 @_inlined
@@ -131,13 +143,14 @@ def share(power: Any, inverse: Any) -> Any:
     """A power's share in their sum."""
     inverse = inverse * _UNSCALED
     high = narrow(inverse)
+    power = select(power < _NOTHING, 0.0, power)
     return fma(power, high, power * narrow(inverse - widen(high)))
 
 
 @_inlined
 def short_share(power: Any, inverse: Any) -> Any:
     """A power's share in their sum, for 16 bits."""
-    return power * narrow(inverse * _UNSCALED)
+    return select(power < _NOTHING, 0.0, power) * narrow(inverse * _UNSCALED)
 
 
 @_inlined
@@ -157,7 +170,7 @@ def beneath_rest(x: Any, top: Any) -> Any:
 @_inlined
 def short_beneath(x: Any, top: Any) -> Any:
     """Powers of elements other than the largest, for 16-bit x."""
-    return select(x < narrow(top), short_power(x, top), x - narrow(top))
+    return select(x < narrow(top), _short(x, top, _BENEATH_START, _BENEATH_LOWEST), x - narrow(top))
 
 
 @_inlined
@@ -188,8 +201,9 @@ _LESS = 90
 """Powers that are multiplied with a sum are times 2^90, and the sum times 2^-90."""
 _LESS_START = _ROUND + 8.0 * _LESS
 _LARGEST_TOTAL, _SMALLEST_TOTAL = 2.0**30, 2.0**-30
-_LESS_LOWEST, _LESS_HIGHEST = -125.0, 25.0
-"""Exponents up to which products with such sums are smaller than any float32, and from which on powers overflow."""
+_LESS_LOWEST, _LESS_HIGHEST, _LESS_NOTHING = -125.0, 25.0, 2.0 ** (_LESS - 180)
+"""Exponents up to which products with such sums are smaller than any float32, and from which on powers overflow; powers
+below the third count as 0."""
 
 
 @_inlined
@@ -219,6 +233,8 @@ def less_power(dy: Any, y: Any, total: Any) -> Any:
     high = narrow(scaled)
     low = narrow(scaled - widen(high))
     a, more = _grown(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
+    far = a < _LESS_NOTHING
+    a, more = select(far, 0.0, a), select(far, 0.0, more)
     power = a + more
     dx = fma(-power, high, dy) - fma(power, low, ((a - power) + more) * high)
     return _or_in_float64(dx, ~(y <= highest), dy, y, total)
@@ -258,7 +274,7 @@ _WORDS = {
     for word in (
         _Word(power, short_power, power_rest, _UNSCALED, large=True),
         _Word(share, short_share),
-        _Word(beneath, short_beneath, beneath_rest, _UNSCALED),
+        _Word(beneath, short_beneath, beneath_rest, _BENEATH_UNSCALED),
         _Word(at_top),
         _Word(below),
         _Word(less_share),
