@@ -27,7 +27,7 @@ from tests.helpers.triton_hardware import BFLOAT16
 import_module("aclnn.operators")
 MODULES = [
     sys.modules[f"aclnn.operators.{name}"]
-    for name in ("fast_gelu", "gelu", "hardswish", "log_sigmoid", "mish", "silu", "softplus", "swish")
+    for name in ("fast_gelu", "gelu", "hardsigmoid", "hardswish", "log_sigmoid", "mish", "silu", "softplus", "swish")
 ]
 FORMULAS: dict[str, Callable[[float], float]] = {
     name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, Fitted)
@@ -94,7 +94,8 @@ def check_float32() -> None:
 
 def check_16_bit() -> None:
     """Every input, correctly rounded."""
-    for name, dtype in itertools.product(("silu_derivative", "gelu_erf_derivative", "hardswish_forward"), TYPES[1:]):
+    names = "silu_derivative", "gelu_erf_derivative", "hardswish_forward", "hardsigmoid_forward"
+    for name, dtype in itertools.product(names, TYPES[1:]):
         x = np.arange(0, 65536, dtype=np.uint16).view(dtype)
         inputs = (np.ones_like(x), x) if name.endswith("_derivative") else (x,)
         with np.errstate(all="ignore"):

@@ -216,7 +216,7 @@ def test_derivatives_fit_the_memorys_time(name: str, dtype: str, launches: list[
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "hardsigmoid"])
 def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[Any]) -> None:
     row = described((1 << 22,), dtype)
     kernel = elementwise(launches, f"{name}_forward", row, row)

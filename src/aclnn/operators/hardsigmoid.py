@@ -22,10 +22,11 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Real, absolute, where
+from aclnn.formula import Real, absolute, fitted, where
 from aclnn.typing import Array, ArrayLike
 
 
+@fitted()
 def hardsigmoid_forward(x: Real) -> Real:
     """(x + 3) / 6 between -3 and 3, 0 below, 1 above."""
     return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, (x + 3.0) / 6.0))

@@ -32,6 +32,7 @@ def hardswish_derivative(x: Real) -> Real:
     return where(x < -3.0, 0.0, where(x > 3.0, 1.0, (x + 1.5) / 3.0))
 
 
+@fitted()
 def hardswish_v2_derivative(x: Real) -> Real:
     """0 up to -3, 1 from 3 on, x/3 + 1/2 in between; NaN stays NaN."""
     return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, (x + 1.5) / 3.0))

@@ -70,6 +70,13 @@ def _of_entries(x, dy, table):
 
 
 @triton.jit
+def _of_version(x, dy, table, VERSION: tl.constexpr):
+    """dy·f(x), or f(x) without dy, by the fitted version for a 16-bit x."""
+    value = VERSION(x.to(tl.float32), table)
+    return value if dy is None else dy * value
+
+
+@triton.jit
 def _of_float32(x, dy, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, BOUND: tl.constexpr):
     """dy·f(x): within its bound by the fitted version, beyond it in float64.
 
@@ -202,7 +209,7 @@ def evaluate_tile(
             results = (_of_float32(x, dy, table, FORMULA, VERSION, BOUND),)
         else:
             dy = values[0].to(tl.float32) if len(inputs) == 2 else None
-            results = (_of_entries(x, dy, table) if VERSION is None else dy * VERSION(x.to(tl.float32), table),)
+            results = (_of_entries(x, dy, table) if VERSION is None else _of_version(x, dy, table, VERSION),)
     elif VERSION is not None:
         results = _of_products(values, table, FORMULA, VERSION, RESULTS)
     else:

@@ -125,7 +125,8 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
             any_outlier, tile = with_outliers(formula, fast)
         if binary:
             wide = _wide_of(fast, dtype)
-    by_vector = _by_product(product, binary, dtype) if binary or dtype == DataType.FLOAT else _by_values
+    looked_up = not binary and product is by_entries
+    by_vector = _by_values if looked_up else _by_product(product, binary, dtype)
     vector, vectors = LANES * size, _LINE // (LANES * size)
     prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
     most = 1 if fast is None else WIDE * vector // _LINE
