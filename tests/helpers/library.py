@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -66,6 +67,25 @@ def number_of(dtype: D) -> Scalar:
     if dtype == D.BOOL:
         return scalar(D.BOOL, True)
     return scalar(D.INT64, 3) if dtype in INTEGERS else scalar(D.DOUBLE, 2.5)
+
+
+_LARGEST = 2**63 - 1
+_FLOATS = (math.nan, math.inf, -math.inf, 1e308, 0.0, -1.0, 2.0)
+ANY_NUMBER: Mapping[Kind, Sequence[Any]] = {
+    Kind.SCALAR: (
+        *(scalar(each, complex(1.0, 1e30)) for each in COMPLEX),
+        *(scalar(D.DOUBLE, each) for each in (*_FLOATS, -0.0)),
+        *(scalar(each, math.nan) for each in (D.FLOAT, D.FLOAT16, D.BF16)),
+        *(scalar(D.INT64, each) for each in (-_LARGEST - 1, 0, _LARGEST)),
+        *(scalar(D.BOOL, True), scalar(D.UINT8, 255)),
+    ),
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), _FLOATS),
+    Kind.INT64: (-_LARGEST - 1, -1, 0, 1000, _LARGEST),
+    Kind.UINT64: (0, 2 * _LARGEST + 1),
+    Kind.INT32: (-(2**31), -1, 0, 1000, 2**31 - 1),
+    Kind.INT8: range(-128, 128, 51),
+}
+"""Numbers of any size."""
 
 
 def wide(values: Any) -> Any:
@@ -324,6 +344,24 @@ class Subject:
                 for name in names:
                     yield pytest.param(operator, check, title, name, id=f"{operator.name}-{title}-{name}")
 
+    def filled(
+        self, operator: Operator, dtype: D, layout: str, random: np.random.Generator
+    ) -> tuple[dict[str, Any], dict[str, Placed]]:
+        """The arguments of a valid call, and where its tensors are, those of lists under their places."""
+        arguments: dict[str, Any] = {}
+        placed: dict[str, Placed] = {}
+        for name, value in self.valid(operator, dtype).items():
+            if isinstance(value, T):
+                placed[name] = self.place(operator, name, value, layout, random)
+                arguments[name] = placed[name].tensor
+            elif type(value) is tuple and any(isinstance(each, T) for each in value):
+                listed = [each and self.place(operator, name, each, layout, random) for each in value]
+                placed |= {f"{name}[{at}]": each for at, each in enumerate(listed) if each}
+                arguments[name] = tuple(each and each.tensor for each in listed)
+            else:
+                arguments[name] = value
+        return arguments, placed
+
     def place(self, operator: Operator, name: str, value: T, layout: str, random: np.random.Generator) -> Placed:
         """Values for an argument, in memory."""
         array = values(value.dtype, value.shape, random)
@@ -404,20 +442,16 @@ class LibraryTests:
         # Of many data types each has one layout beside the contiguous one.
         shares = {"transposed": 0, "reversed with holes": 1}
         for d in dtypes if layout == "contiguous" or len(dtypes) < 3 else dtypes[shares[layout] :: 2]:
-            placed: dict[str, Placed] = {}
-            arguments, expected_of = {}, {}
-            for name, value in self.subject.valid(operator, d).items():
-                if isinstance(value, T):
-                    placed[name] = self.subject.place(operator, name, value, layout, random)
-                    arguments[name], expected_of[name] = placed[name].tensor, to_torch(placed[name].view)
-                elif type(value) is tuple and any(isinstance(each, T) for each in value):
-                    listed = [each and self.subject.place(operator, name, each, layout, random) for each in value]
-                    placed |= {f"{name}[{at}]": each for at, each in enumerate(listed) if each}
-                    arguments[name] = tuple(each and each.tensor for each in listed)
-                    expected_of[name] = [each and to_torch(each.view) for each in listed]
+            arguments, placed = self.subject.filled(operator, d, layout, random)
+            tensors = {name: to_torch(each.view) for name, each in placed.items()}
+            expected_of: dict[str, Any] = {}
+            for name, value in arguments.items():
+                if isinstance(value, Scalar):
+                    expected_of[name] = value.value.item()
+                elif type(value) is tuple and any(isinstance(each, Tensor) for each in value):
+                    expected_of[name] = [each and tensors[f"{name}[{at}]"] for at, each in enumerate(value)]
                 else:
-                    arguments[name] = value
-                    expected_of[name] = value.value.item() if isinstance(value, Scalar) else value
+                    expected_of[name] = tensors.get(name, value)
             expected = self.subject.references[operator.name](expected_of)
             run(prepare(operator, arguments, product_of(operator)))
             outs = [
@@ -448,6 +482,18 @@ class LibraryTests:
                     err_msg=d.c_name,
                 )
             assert all(each.untouched_outside() for each in placed.values()), d
+
+    @pytest.mark.filterwarnings("error")
+    def test_any_number_is_refused_or_computed_with(self, operator: Operator) -> None:
+        """Complex numbers, NaN, infinities and the largest integers were internal errors of some operators."""
+        for parameter in operator.parameters:
+            for number in ANY_NUMBER.get(parameter.kind, ()):
+                random = np.random.default_rng(8)
+                arguments, placed = self.subject.filled(operator, self.subject.usual(operator), "contiguous", random)
+                # Indices beyond a tensor are found by the task.
+                with suppress(AclnnError, IndexError):
+                    prepare(operator, arguments | {parameter.name: number}, product_of(operator)).run()
+                assert all(each.untouched_outside() for each in placed.values()), (parameter.name, number)
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
         empty: dict[str, Any] = {name: {"shape": (0, 3)} for name in tensors_of(operator)}

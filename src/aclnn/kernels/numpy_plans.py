@@ -110,11 +110,12 @@ class LibraryPlan:
             if isinstance(given, Layout)
         )
         types = [given.dtype if isinstance(given, Layout) else given for given in inputs]
+        kinds = [each.numpy.kind if isinstance(each, DataType) else np.asarray(each).dtype.kind for each in types]
         # NumPy's own conversion is that of ``convert``.
         self._copies = (
             self._as_they_are
             and all(output.dtype in _WIDE and dtype in (None, output.dtype) for output in outputs)
-            and not any(isinstance(each, DataType) and each.numpy.kind == "c" for each in types)
+            and "c" not in kinds
         )
         # Where the result has the output's type as it comes.
         self._fills = (

@@ -100,6 +100,7 @@ INDICES: Mapping[tuple[str, str], int] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "as many as there are, or none": lambda o, name: Break(shape((5, 5), name), "elements or none", D.BF16),
     "2 dimensions": lambda o, name: Break(shape((1, 2, 3), name), "2 dimensions"),
     "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
     "as indices, for sums": lambda o, name: Break(shape((5,), name), "[6]"),

@@ -93,7 +93,7 @@ def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: 
             rule(f"at least 2 dimensions: {first}", _matrices),
             *(() if is_in_place else (same_shape("out", "self"),)),
         ),
-        function,
+        lambda matrices, diagonal: function(matrices, min(max(diagonal, -matrices.shape[-2]), matrices.shape[-1])),
         header=name,
         dtypes=_TRIANGULAR,
         attributes=("diagonal",),

@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     present,
+    real,
     rule,
     same_dtype,
     same_shape,
@@ -185,7 +186,7 @@ def _ordered(strictly: bool) -> Check:
 
 
 def _chance(call: Call) -> str | None:
-    got = call["prob"].value
+    got = call["prob"].value.item()
     return None if 0 <= got <= 1 else f"prob: expected a number from 0 to 1, got {got}"
 
 
@@ -332,7 +333,7 @@ OPERATORS = (
         "Fill a tensor with ones and zeros.",
         "selfRef = 1 with probability prob, else 0",
         (scalar("prob", "of a one"),),
-        (rule("from 0 to 1: prob", _chance),),
+        (real("prob"), rule("from 0 to 1: prob", _chance)),
         lambda generator, call, shape: generator.random(shape) < float(call["prob"].value),
         (*_NUMBERS, D.BOOL),
     ),

@@ -150,13 +150,23 @@ def _bags(call: Call) -> tuple[int, ...]:
     return (max(call["offsets"].size - bool(call["includeLastOffset"]), 0), *call["weight"].shape[1:])
 
 
+def _bag_sizes(call: Call) -> str | None:
+    bags = _bags(call)
+    sizes = {"offset2bag": call["indices"].size, "bagSize": bags[0], "maxIndices": math.prod(bags)}
+    for name, size in sizes.items():
+        unread = name == "maxIndices" and call["mode"] < 2
+        if not unread and call[name].size not in (0, size):
+            return f"{name}: expected {size} elements or none, got shape {extents(call[name].shape)}"
+    return None
+
+
 def _bag_work(call: Call) -> Library | None:
     if call["output"].size == 0:
         return None
     mode, last, padding = call["mode"], call["includeLastOffset"], call["paddingIdx"]
     count, outputs = _bags(call)[0], ("output", "offset2bag", "bagSize", "maxIndices")
     written = tuple(name for name in outputs if call[name].size)
-    shapes = [call[name].shape for name in written]
+    shapes, zeros = [call[name].shape for name in written], np.zeros(call["maxIndices"].shape)
 
     def gather(weight: Any, indices: Any, offsets: Any, factors: Any = None) -> tuple[Any, ...]:
         starts = offsets[:count]
@@ -173,7 +183,7 @@ def _bag_work(call: Call) -> Library | None:
                 among = np.flatnonzero(chosen & (bags == bag))
                 best = among[rows[among].argmax(0)]
                 total[bag], places[bag] = rows[best, np.arange(rows.shape[1])], indices[best]
-        found = dict(zip(outputs, (total, bags, sizes, places if mode == 2 else np.zeros(count)), strict=True))
+        found = dict(zip(outputs, (total, bags, sizes, places if mode == 2 else zeros), strict=True))
         return tuple(np.reshape(found[name], shape) for name, shape in zip(written, shapes, strict=True))
 
     given = ("perSampleWeights",) if call["perSampleWeights"] is not None else ()
@@ -295,6 +305,7 @@ OPERATORS = (
             dims_between(1, 1, "indices", "offsets"),
             rule("as indices, for sums: perSampleWeights", _factors),
             shape_is("a row of weight for each bag", _bags, "output"),
+            rule("as many as there are, or none: offset2bag, bagSize, maxIndices", _bag_sizes),
         ),
         work=_bag_work,
         in_header_of="embedding_bag",

@@ -20,6 +20,7 @@ from aclnn.core.checks import (
     listing,
     present,
     public_format,
+    real,
     rule,
     same_shape,
     shape_is,
@@ -250,6 +251,7 @@ OPERATORS = (
         (
             present("self", "mat1", "mat2", "beta", "alpha", "out"),
             dtype_in(floating, "self", "mat1", "mat2", "out"),
+            real("beta", "alpha"),
             dims_between(2, 2, "mat1", "mat2"),
             _inner("mat1", "mat2"),
             rule("broadcasts to the product: self", _broadcasts_to_out),
@@ -281,6 +283,7 @@ OPERATORS = (
         (
             present("self", "batch1", "batch2", "beta", "alpha", "out"),
             dtype_in(floating, "self", "batch1", "batch2", "out"),
+            real("beta", "alpha"),
             dims_between(3, 3, "batch1", "batch2"),
             _inner("batch1", "batch2"),
             rule("as many matrices as batch1: batch2", _batches_alike),
@@ -332,6 +335,7 @@ OPERATORS = (
         (
             present("self", "mat", "vec", "alpha", "beta", "out"),
             dtype_in(floating, "self", "mat", "vec", "out"),
+            real("alpha", "beta"),
             dims_between(2, 2, "mat"),
             dims_between(1, 1, "vec"),
             _inner("mat", "vec"),
@@ -359,6 +363,7 @@ OPERATORS = (
         (
             present("self", "vec1", "vec2", "beta", "alpha", "out"),
             dtype_in(floating, "self", "vec1", "vec2", "out"),
+            real("beta", "alpha"),
             dims_between(1, 1, "vec1", "vec2"),
             shape_is("a row for each of vec1", lambda call: (call["vec1"].size, call["vec2"].size), "out"),
             rule("broadcasts to out: self", _fits_out),

@@ -38,12 +38,12 @@ def _adam(
     m: Any, v: Any, gradient: Any, before: float, rate: float, beta1: float, beta2: float, epsilon: float, *largest: Any
 ) -> tuple[Any, ...]:
     """What a step of Adam takes from the parameters, the moments, the largest of the second if it is given."""
-    t = before + 1.0
+    rest1, rest2 = (1.0 - np.power(beta, before + 1.0) for beta in (beta1, beta2))
     m = m + (1.0 - beta1) * (gradient - m)
     v = beta2 * v + (1.0 - beta2) * (gradient * gradient)
     largest = tuple(np.maximum(each, v) for each in largest)
-    denominator = np.sqrt(largest[0] if largest else v) / np.sqrt(1.0 - beta2**t) + epsilon
-    return (rate / (1.0 - beta1**t) * (m / denominator), m, v, *largest)
+    denominator = np.sqrt(largest[0] if largest else v) / np.sqrt(rest2) + epsilon
+    return (rate / rest1 * (m / denominator), m, v, *largest)
 
 
 def _work(call: Call) -> Library | None:

@@ -15,8 +15,18 @@ from aclnn.operators.library.common import REAL, library_operator, scalar, tenso
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 
 
+_LIMITS = "start", "end", "step"
+
+
+def _finite(call: Call) -> str | None:
+    for name in _LIMITS:
+        if not math.isfinite(got := float(call[name].value)):
+            return f"{name}: expected a finite number, got {got}"
+    return None
+
+
 def _step(call: Call) -> str | None:
-    start, end, step = (call[name].value for name in ("start", "end", "step"))
+    start, end, step = (call[name].value.item() for name in _LIMITS)
     if step == 0:
         return f"step: expected a number other than 0, got {step}"
     if (end - start) * math.copysign(1, step) < 0:
@@ -25,7 +35,7 @@ def _step(call: Call) -> str | None:
 
 
 def _size(call: Call) -> str | None:
-    start, end, step = (float(call[name].value) for name in ("start", "end", "step"))
+    start, end, step = (float(call[name].value) for name in _LIMITS)
     expected, got = math.ceil((end - start) / step), call["out"].shape
     return None if got == (expected,) else f"out: expected shape [{expected}], got {extents(got)}"
 
@@ -48,7 +58,8 @@ OPERATORS = (
         (
             present("start", "end", "step", "out"),
             dtype_in(where_supported(_DTYPES), "out"),
-            real("start", "end", "step"),
+            real(*_LIMITS),
+            rule("finite: start, end, step", _finite),
             rule("from start to end: step", _step),
             rule("as many as there are: out", _size),
         ),

@@ -121,7 +121,8 @@ _LIMITS = {float(np.float32(2**31 - 1)): math.inf, float(np.float32(-(2**31))): 
 
 
 def _order(call: Call) -> float:
-    given = float(np.float32(call["ord"].value.real))
+    with np.errstate(over="ignore"):
+        given = float(np.float32(call["ord"].value.real))
     return _LIMITS.get(given, given)
 
 

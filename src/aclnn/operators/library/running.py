@@ -32,7 +32,7 @@ def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callab
     """A running sum or product; the axis is a number or a scalar of one."""
 
     def number(call: Call) -> Any:
-        return call[axis_name] if kind is Kind.INT64 else np.real(call[axis_name].value)
+        return call[axis_name] if kind is Kind.INT64 else np.real(call[axis_name].value).item()
 
     def valid(call: Call) -> str | None:
         rank, got = max(len(call[first].shape), 1), number(call)
