@@ -84,8 +84,12 @@ ANY_NUMBER: Mapping[Kind, Sequence[Any]] = {
     Kind.UINT64: (0, 2 * _LARGEST + 1),
     Kind.INT32: (-(2**31), -1, 0, 1000, 2**31 - 1),
     Kind.INT8: range(-128, 128, 51),
+    Kind.SCALAR_LIST: ((), *((scalar(each, complex(1.0, 1e30)),) * 2 for each in COMPLEX), (None,)),
+    Kind.INT_ARRAY: ((), (0,), (-1,), (0, 0), (2, 3), (-_LARGEST - 1,), (_LARGEST, 2), (2**31, 2**31), (1,) * 9),
+    Kind.STRING: ("", "x", "none", "sum"),
+    Kind.DTYPE: tuple(D),
 }
-"""Numbers of any size."""
+"""Numbers of any size, arrays of any length, strings and data types."""
 
 
 def wide(values: Any) -> Any:
@@ -215,6 +219,7 @@ BREAKS: dict[str, Breaking] = {
     "same data type as gradOutput": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "shape is the result": lambda o, name: Break(shape((7, 7), name), "the result"),
     "real number": lambda o, name: Break({name: scalar(D.COMPLEX64, 1j)}, "real number"),
+    "real number each": lambda o, name: Break({name: (scalar(D.FLOAT, 1), scalar(D.COMPLEX64, 1j))}, "real number"),
     "dimension of self": lambda o, name: Break({name: 2}, "from -2 to 1"),
     "same shape as input": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "allowed value": lambda o, name: Break({name: 5}, "0, 1 or 2" if name in ("mode", "reduce") else "0, 1, 2, 3 or 4"),
@@ -484,8 +489,8 @@ class LibraryTests:
             assert all(each.untouched_outside() for each in placed.values()), d
 
     @pytest.mark.filterwarnings("error")
-    def test_any_number_is_refused_or_computed_with(self, operator: Operator) -> None:
-        """Complex numbers, NaN, infinities and the largest integers were internal errors of some operators."""
+    def test_any_attribute_is_refused_or_computed_with(self, operator: Operator) -> None:
+        """Complex numbers, NaN, the largest integers, dimensions given twice were internal errors of some operators."""
         for parameter in operator.parameters:
             for number in ANY_NUMBER.get(parameter.kind, ()):
                 random = np.random.default_rng(8)

@@ -138,14 +138,15 @@ def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
     return each("holds the result", names, complain)
 
 
+def unless_real(dtype: DataType) -> str | None:
+    """Complain of a data type other than booleans, integers and real floating-point numbers."""
+    return None if castable(dtype, DataType.DOUBLE) else f"expected a real number, got one of {dtype.c_name}"
+
+
 def real(*names: str) -> Check:
     """Require scalars that are booleans, integers or real floating-point numbers."""
 
-    def complain(call: Call, name: str) -> str | None:
-        dtype = call[name].dtype
-        return None if castable(dtype, DataType.DOUBLE) else f"expected a real number, got one of {dtype.c_name}"
-
-    return each("real number", names, complain)
+    return each("real number", names, lambda call, name: unless_real(call[name].dtype))
 
 
 def same_dtype(name: str, other: str) -> Check:

@@ -145,7 +145,7 @@ class TestForeach(LibraryTests):
         default=TRAINED,
         # The documents leave shapes, and that their data types are one, to the tiling function.
         code=ACLNN_ERR_INNER_TILING_ERROR,
-        codes=dict.fromkeys(("data type", "data type of each", "real number"), INVALID),
+        codes=dict.fromkeys(("data type", "data type of each", "real number", "real number each"), INVALID),
     )
 
 

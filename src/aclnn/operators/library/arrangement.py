@@ -34,6 +34,7 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.dimensions import valid_dims
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _MOVED = (*NUMBERS, *UNSIGNED)
@@ -227,7 +228,7 @@ OPERATORS = (
         "out = self, backwards along dims",
         "Reverse some dimensions.",
         (_numbers("dims", "the dimensions"),),
-        (_dimensions("dims"),),
+        (valid_dims("dims"),),
         lambda call: call["self"].shape,
         lambda self, dims: np.flip(self, tuple(dims)),
     ),

@@ -15,7 +15,17 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, camel, power, scalar, support, tensor_in, tensor_out
-from aclnn.operators.library.lists import alike, as_many, each_of, few_dims, not_null, of_same_shape, of_types, single
+from aclnn.operators.library.lists import (
+    alike,
+    as_many,
+    each_of,
+    few_dims,
+    not_null,
+    of_same_shape,
+    of_types,
+    real_number,
+    single,
+)
 
 _FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
 _WITH_INT32 = (*_FLOATING, D.INT32)
@@ -48,7 +58,7 @@ def _checks(
         present(*lists, *given, "out"),
         each_of("no null among them", (*lists, *(given if many else ()), "out"), not_null, ACLNN_ERR_PARAM_NULLPTR),
         each_of("data type of each", (*lists, "out"), of_types(dtypes), ACLNN_ERR_PARAM_INVALID),
-        *(() if numbers is None or many else (real(numbers),)),
+        *((each_of("real number each", given, real_number),) if many else (real(*given),) if given else ()),
         as_many(first, (*others[:-1], *(given if many else ()), "out"), _TILING),
         each_of("one data type", (first, *others), alike(first), _TILING),
         each_of("at most 8 dimensions each", lists, few_dims, _TILING),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from aclnn.core.checks import MOST_DIMS, extents, rule, where_supported
+from aclnn.core.checks import MOST_DIMS, extents, rule, unless_real, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
@@ -29,6 +29,11 @@ def each_of(title: str, names: tuple[str, ...], complaint: Complaint, code: int 
 def not_null(call: Call, name: str, at: int) -> str | None:
     """Complain of a null tensor."""
     return "expected an object, got null" if call[name][at] is None else None
+
+
+def real_number(call: Call, name: str, at: int) -> str | None:
+    """Complain of a number that is none."""
+    return unless_real(call[name][at].dtype)
 
 
 def of_types(dtypes: Collection[D]) -> Complaint:
