@@ -1,11 +1,12 @@
 """Measure every operator beside PyTorch, torch.compile, JAX where it is installed, and the memory limit.
 
-    python -m benchmarks.run [--quick] [--no-compile] [--sections main family norms wide layouts sizes map costs]
+    python -m benchmarks.run [--quick] [--no-compile] [--pairs N] [--sections main family …]
 
-All providers run in this process, one after the other in every round, so that a slow moment hits them all; medians with
-the 20th and 80th percentiles go to the machine's folder in benchmarks/results, what else a call costs too, tables and
-pictures to docs; sections that were not asked for stay as they are. A row whose result is wrong is reported and gets no
-ratio. ``pip install jax`` makes JAX take part in the activations of the section main.
+All providers of a workload run in one process, one after the other in every round, so that a slow moment hits them all;
+medians with the 20th and 80th percentiles go to the machine's folder in benchmarks/results, what else a call costs too,
+tables and pictures to docs; sections that were not asked for stay as they are. Of a machine with many processors
+``--pairs`` takes two for each of several processes, which share the workloads. A row whose result is wrong is reported
+and gets no ratio. ``pip install jax`` makes JAX take part in the activations of the section main.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
+import os
 import platform
 import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import llvmlite.binding
@@ -192,6 +198,43 @@ def run(make: Callable[[], Workload], threads: tuple[int, ...], rounds: int, sec
     return rows
 
 
+def measure_one(place: int, quick: bool, compiles: bool, rounds: int, seconds: float) -> list[Result]:
+    """The rows of the workload at a place."""
+    workloads.COMPILE = compiles
+    _, make = list(workloads.workloads(quick))[place]
+    return run(make, (1, 2), rounds, seconds)
+
+
+def _pool(processors: Sequence[int]) -> ProcessPoolExecutor:
+    """A process that runs on these processors, from its first import on."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        pool.submit(int).result()
+    finally:
+        os.sched_setaffinity(0, before)
+    return pool
+
+
+def shared(measure: Callable[[int], list[Result]], places: Iterable[int], pairs: int) -> Iterator[list[Result]]:
+    """The rows of each workload, in order, measured by several processes on two processors each."""
+    processors = sorted(os.sched_getaffinity(0))
+    free: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
+
+    def elsewhere(place: int) -> list[Result]:
+        pool = free.get()
+        try:
+            return pool.submit(measure, place).result()
+        finally:
+            free.put(pool)
+
+    with ExitStack() as stack:
+        for first in range(0, 2 * pairs, 2):
+            free.put(stack.enter_context(_pool(processors[first : first + 2])))
+        yield from stack.enter_context(ThreadPoolExecutor(pairs)).map(elsewhere, places)
+
+
 def kept(path: Path, measured: list[str]) -> list[tuple[str, ...]]:
     """The rows of sections that were not measured again."""
     if not path.exists():
@@ -213,20 +256,26 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a sixteenth of the elements, into build/ instead")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--pairs", type=int, default=0, help="processes, with two processors each, that share the work")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=3.0, help="time for a workload and number of threads")
     options = parser.parse_args()
-    workloads.COMPILE = not options.no_compile and shutil.which("c++") is not None
+    if 2 * options.pairs > CORES:
+        parser.error(f"--pairs: expected at most {CORES // 2} (two processors for each), got {options.pairs}")
+    compiles = not options.no_compile and shutil.which("c++") is not None
     seconds = 0.3 if options.quick else options.seconds
-    makers = [make for section, make in workloads.workloads(options.quick) if section in options.sections]
+    named = enumerate(section for section, _ in workloads.workloads(options.quick))
+    places = [place for place, section in named if section in options.sections]
+    measure = partial(measure_one, quick=options.quick, compiles=compiles, rounds=options.rounds, seconds=seconds)
+    found = shared(measure, places, options.pairs) if options.pairs else map(measure, places)
     columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     print(f"{machine()}, commit {commit()}")
     rows: list[Result] = []
     with Progress(*columns) as progress:
-        for make in progress.track(makers, description="workloads"):
-            rows += run(make, (1, 2), options.rounds, seconds)
+        for part in progress.track(found, total=len(places), description="workloads"):
+            rows += part
     results, report = (BUILD / "results", BUILD / "benchmarks.md") if options.quick else (figures.RESULTS, figures.PAGE)
-    folder = results / figures.folder_of(machine())
+    folder = results / figures.folder_of(rows[0].machine if rows else machine())
     save([*kept(folder / "results.csv", options.sections), *rows], folder / "results.csv")
     if "costs" in options.sections:
         costs.save(costs.measure(options.quick), folder / "costs.csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,7 @@ class Activation:
         """The compiled gradient of JAX's own activation; None without JAX. JAX allocates its results."""
         if importlib.util.find_spec("jax") is None:
             return None
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
         import jax
 
         forward = self.in_jax(jax)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.costs import ROOT
-from benchmarks.run import Result, revision
+from benchmarks.run import Result, revision, shared
 
 pytestmark = pytest.mark.slow
 
@@ -142,3 +143,16 @@ def test_costs_are_measured(program: str) -> None:
     found = json.loads(done.stdout)
     times = found.values() if isinstance(found, dict) else [found]
     assert all(0 < time < 1e6 for time in times)
+
+
+def where(place: int) -> list[tuple[int, set[int]]]:
+    """A workload's place, and the processors that it is measured on."""
+    return [(place, os.sched_getaffinity(0))]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on processors here")
+def test_processes_that_share_the_work_have_processors_of_their_own() -> None:
+    before = os.sched_getaffinity(0)
+    found = list(shared(where, range(3), 1))  # type: ignore[arg-type]  # any rows
+    assert found == [[(place, {*sorted(before)[:2]})] for place in range(3)]
+    assert os.sched_getaffinity(0) == before
