@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Real
 from aclnn.kernels.trace import trace
@@ -92,6 +94,16 @@ CENTRE_CARRIES, LAST_CARRIES = 16, 13
 def fma(x: Real, y: Real, z: Real) -> Real:
     """x·y + z, rounded once; a word of programs only."""
     return x.fma(y, z)
+
+
+def sum_over(x: Real, addend: float, divisor: float) -> Real:
+    """(x + addend) / divisor, corrected by what the sum and the quotient round away; a word of programs only."""
+    inverse = float(np.float32(1.0 / divisor))
+    total = x + addend
+    lost = x - (total - addend)
+    quotient = total * inverse
+    remainder = fma(quotient, -divisor, total) + lost
+    return fma(remainder, inverse, quotient)
 
 
 #: Segments, or operations on x over ``fma`` and the words of ``aclnn.formula``.

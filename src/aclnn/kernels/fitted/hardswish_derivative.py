@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from aclnn.formula import Real, where
-from aclnn.kernels.fitted import fma
+from aclnn.kernels.fitted import sum_over
 
 DIGEST = "39dabfd9499aec2ba5430a3e87886a9a94a3ce38528207aa6caf25ce1c046ca6"
 
@@ -14,12 +14,8 @@ _THIRD = float.fromhex("0x1.555556p-2")
 
 
 def corrected(x: Real) -> Real:
-    """Correct (x + 1.5)/3 by what the sum and the quotient round away."""
-    total = x + 1.5
-    lost = x - (total - 1.5)
-    quotient = total * _THIRD
-    remainder = fma(quotient, -3.0, total) + lost
-    return fma(remainder, _THIRD, quotient)
+    """(x + 1.5)/3 for float32 x."""
+    return sum_over(x, 1.5, 3.0)
 
 
 def nearly(x: Real) -> Real:
