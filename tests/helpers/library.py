@@ -219,6 +219,7 @@ BREAKS: dict[str, Breaking] = {
     "same data type as gradOutput": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "shape is the result": lambda o, name: Break(shape((7, 7), name), "the result"),
     "real number": lambda o, name: Break({name: scalar(D.COMPLEX64, 1j)}, "real number"),
+    "finite number": lambda o, name: Break({name: scalar(D.FLOAT, math.nan)}, "a finite number"),
     "real number each": lambda o, name: Break({name: (scalar(D.FLOAT, 1), scalar(D.COMPLEX64, 1j))}, "real number"),
     "dimension of self": lambda o, name: Break({name: 2}, "from -2 to 1"),
     "same shape as input": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -147,6 +148,16 @@ def real(*names: str) -> Check:
     """Require scalars that are booleans, integers or real floating-point numbers."""
 
     return each("real number", names, lambda call, name: unless_real(call[name].dtype))
+
+
+def finite(*names: str) -> Check:
+    """Require real scalars that are neither infinite nor NaN."""
+
+    def complain(call: Call, name: str) -> str | None:
+        got = float(call[name].value)
+        return None if math.isfinite(got) else f"expected a finite number, got {got}"
+
+    return each("finite number", names, complain)
 
 
 def same_dtype(name: str, other: str) -> Check:

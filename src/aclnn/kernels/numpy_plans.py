@@ -110,7 +110,7 @@ class LibraryPlan:
             if isinstance(given, Layout)
         )
         types = [given.dtype if isinstance(given, Layout) else given for given in inputs]
-        kinds = [each.numpy.kind if isinstance(each, DataType) else np.asarray(each).dtype.kind for each in types]
+        kinds = {each.numpy.kind if isinstance(each, DataType) else np.asarray(each).dtype.kind for each in types}
         # NumPy's own conversion is that of ``convert``.
         self._copies = (
             self._as_they_are

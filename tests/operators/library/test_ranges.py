@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,7 +40,6 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
-    "finite": lambda o, name: Break({name: scalar(D.FLOAT, math.nan)}, "a finite number"),
     "from start to end": lambda o, name: Break({name: scalar(D.INT64, 1)}, "from 7 to -2"),
     "as many as there are": lambda o, name: Break(shape((4,), name), "shape [3]"),
     "as many as steps": lambda o, name: Break(shape((4,), name), "shape [8]"),

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, extents, limited_dims, present, real, rule, where_supported
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    extents,
+    finite,
+    limited_dims,
+    present,
+    real,
+    rule,
+    where_supported,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
@@ -56,9 +65,7 @@ def _bins(call: Call) -> str | None:
 
 def _order(call: Call) -> str | None:
     low, high = (float(call[name].value) for name in ("min", "max"))
-    if not math.isfinite(high):
-        return f"max: expected a finite number, got {high}"
-    return None if -math.inf < low <= high else f"min: expected a finite number, at most max, {high}, got {low}"
+    return None if low <= high else f"min: expected at most max, {high}, got {low}"
 
 
 def _histogram(self: Any, low: Any, high: Any, bins: int) -> Any:
@@ -112,6 +119,7 @@ OPERATORS = (
             present("self", "min", "max", "out"),
             dtype_in(where_supported(_COUNTED), "self", "out"),
             real("min", "max"),
+            finite("min", "max"),
             rule("at least 1: bins", _bins),
             rule("at most max: min", _order),
             limited_dims("self"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, present, real, rule, where_supported
+from aclnn.core.checks import dtype_in, extents, finite, present, real, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Parameter
 from aclnn.operators.library.common import REAL, library_operator, scalar, tensor_out
@@ -16,13 +16,6 @@ _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 
 
 _LIMITS = "start", "end", "step"
-
-
-def _finite(call: Call) -> str | None:
-    for name in _LIMITS:
-        if not math.isfinite(got := float(call[name].value)):
-            return f"{name}: expected a finite number, got {got}"
-    return None
 
 
 def _step(call: Call) -> str | None:
@@ -59,7 +52,7 @@ OPERATORS = (
             present("start", "end", "step", "out"),
             dtype_in(where_supported(_DTYPES), "out"),
             real(*_LIMITS),
-            rule("finite: start, end, step", _finite),
+            finite(*_LIMITS),
             rule("from start to end: step", _step),
             rule("as many as there are: out", _size),
         ),
