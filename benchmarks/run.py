@@ -198,10 +198,16 @@ def run(make: Callable[[], Workload], threads: tuple[int, ...], rounds: int, sec
     return rows
 
 
+@cache
+def _makers(quick: bool) -> list[tuple[str, Callable[[], Workload]]]:
+    """Every workload's section and what makes it."""
+    return list(workloads.workloads(quick))
+
+
 def measure_one(place: int, quick: bool, compiles: bool, rounds: int, seconds: float) -> list[Result]:
     """The rows of the workload at a place."""
     workloads.COMPILE = compiles
-    _, make = list(workloads.workloads(quick))[place]
+    _, make = _makers(quick)[place]
     return run(make, (1, 2), rounds, seconds)
 
 
@@ -264,8 +270,7 @@ def main() -> None:
         parser.error(f"--pairs: expected at most {CORES // 2} (two processors for each), got {options.pairs}")
     compiles = not options.no_compile and shutil.which("c++") is not None
     seconds = 0.3 if options.quick else options.seconds
-    named = enumerate(section for section, _ in workloads.workloads(options.quick))
-    places = [place for place, section in named if section in options.sections]
+    places = [place for place, (section, _) in enumerate(_makers(options.quick)) if section in options.sections]
     measure = partial(measure_one, quick=options.quick, compiles=compiles, rounds=options.rounds, seconds=seconds)
     found = shared(measure, places, options.pairs) if options.pairs else map(measure, places)
     columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

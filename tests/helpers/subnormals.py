@@ -1,4 +1,4 @@
-"""Whether the processor met subnormal numbers, on x86-64 with the GNU C library."""
+"""Detect arithmetic on subnormal numbers by the processor's flags, on x86-64 with the GNU C library."""
 
 from __future__ import annotations
 

@@ -30,8 +30,9 @@ _SCALE, _LOWEST = 64, -105.0
 So their two parts are normal numbers, and so are those of the inverse of the sum: with others processors may take a
 hundred times as long.
 """
-_START, _UNSCALED, _NOTHING = _ROUND + 8.0 * _SCALE, 2.0**-_SCALE, 2.0 ** (_SCALE - 151)
-"""Powers below the third have no share."""
+_START, _UNSCALED = _ROUND + 8.0 * _SCALE, 2.0**-_SCALE
+_NOTHING = 2.0 ** (_SCALE - 151)
+"""The share of a smaller power rounds to 0."""
 _BENEATH_SCALE, _BENEATH_LOWEST = 100, -130.0
 """Powers that add up to what a logarithm has beside 1 are times 2^100, and exponents below -130 count as -130: the sum
 of 2^28 such powers is still smaller than any float32."""
@@ -201,9 +202,10 @@ _LESS = 90
 """Powers that are multiplied with a sum are times 2^90, and the sum times 2^-90."""
 _LESS_START = _ROUND + 8.0 * _LESS
 _LARGEST_TOTAL, _SMALLEST_TOTAL = 2.0**30, 2.0**-30
-_LESS_LOWEST, _LESS_HIGHEST, _LESS_NOTHING = -125.0, 25.0, 2.0 ** (_LESS - 180)
-"""Exponents up to which products with such sums are smaller than any float32, and from which on powers overflow; powers
-below the third count as 0."""
+_LESS_LOWEST, _LESS_HIGHEST = -125.0, 25.0
+"""Exponents up to which products with such sums are smaller than any float32, and from which on powers overflow."""
+_LESS_NOTHING = 2.0 ** (_LESS - 180)
+"""Smaller powers count as 0."""
 
 
 @_inlined
