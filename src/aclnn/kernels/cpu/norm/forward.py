@@ -34,7 +34,7 @@ from aclnn.kernels.cpu.norm.structs import (
     store_some,
     widen_all,
 )
-from aclnn.kernels.cpu.simd.doubles import standardized, sum_of, widen
+from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles, sum_of, widen
 from aclnn.kernels.cpu.simd.memory import first_lanes, load_float32, load_float32_part, store_float32
 from aclnn.kernels.cpu.simd.prefetch import prefetch
 from aclnn.kernels.cpu.simd.vector import LANES, select, splat
@@ -61,8 +61,8 @@ class ForwardArgs(ctypes.Structure):
     outputs: Annotated[Any, ctypes.c_int64 * 3]
     """Of out, mean and rstd."""
     room: Int64
-    """Address of memory for each thread: three rows in float32, and tiles of x and out that are not contiguous; 0 for
-    as much of its stack."""
+    """Address of memory for each thread: a row in float32, weight and bias in float64, and tiles of x and out that are
+    not contiguous; 0 for as much of its stack."""
     rooms: Int64
     """Number of threads with such memory."""
     room_bytes: Int64
@@ -127,6 +127,10 @@ def _normalizer(dtype: DataType) -> Any:
     stream, trickle = element.stream, element.trickle
 
     @register_jitable
+    def standardized(value: Any, mean: float, rstd: float, weight: int, bias: int) -> Any:
+        return narrow((widen(value) - mean) * rstd * load_doubles(weight) + load_doubles(bias))
+
+    @register_jitable
     def normalize(
         row: int, n: int, mean: float, rstd: float, weight: int, bias: int, out: int, streamed: int,
         ahead: int, ahead_bytes: int,
@@ -135,8 +139,7 @@ def _normalizer(dtype: DataType) -> Any:
         for j in range(0, n - rest, LANES):
             prefetch(ahead)
             ahead += ahead_bytes
-            w, b = load_float32(weight + 4 * j), load_float32(bias + 4 * j)
-            value = standardized(load_float32(row + 4 * j), mean, rstd, w, b)
+            value = standardized(load_float32(row + 4 * j), mean, rstd, weight + 8 * j, bias + 8 * j)
             if streamed == STORE:
                 store(out + j * size, value)
             elif streamed == STREAM:
@@ -145,25 +148,19 @@ def _normalizer(dtype: DataType) -> Any:
                 trickle(out + j * size, value)
         if rest:
             j = n - rest
-            w, b = load_float32(weight + 4 * j), load_float32(bias + 4 * j)
-            store_part(out + j * size, standardized(load_float32_part(row + 4 * j, rest), mean, rstd, w, b), rest)
+            value = standardized(load_float32_part(row + 4 * j, rest), mean, rstd, weight + 8 * j, bias + 8 * j)
+            store_part(out + j * size, value, rest)
 
     return normalize
 
 
 @register_jitable
-def _fill(row: int, row_bytes: int, value: np.float32) -> None:
-    for at in range(row, row + row_bytes, 4 * LANES):
-        store_float32(at, splat(value))
-
-
-@register_jitable
-def _load_vector(tensor: Any, n: int, row: int, row_bytes: int, absent: np.float32) -> None:
-    """Weights or biases in float32 at ``row``."""
+def _load_vector(tensor: Any, n: int, row: int, row_bytes: int, absent: float) -> None:
+    """Weights or biases at ``row`` in float64, widened once for all rows; ``row_bytes`` they take in float32."""
     if tensor.address:
-        load_columns(tensor, n, row)
-    else:
-        _fill(row, row_bytes, absent)
+        load_columns(tensor, n, row + row_bytes)
+    for at in range(0, row_bytes, 4 * LANES):
+        store_doubles(row + 2 * at, widen(load_float32(row + row_bytes + at)) if tensor.address else widen(absent))
 
 
 @register_jitable
@@ -176,7 +173,7 @@ def _store_statistic(tensor: Any, row: int, value: float) -> None:
 def forward(x: DataType, out: DataType, centred: bool) -> Kernel:
     """The kernel, for data types of x and out; threads share rows."""
     normalize, into_row = _normalizer(out), _normalizer(DataType.FLOAT)
-    no_bias = np.float32(0.0 if centred else -0.0)  # -0 keeps a result's sign
+    no_bias = 0.0 if centred else -0.0  # -0 keeps a result's sign
     x_dtype, out_dtype, x_size, out_size = int(x), int(out), x.itemsize, out.itemsize
     ahead = LANES * x_size
     is_float32 = x == DataType.FLOAT
@@ -212,7 +209,7 @@ def forward(x: DataType, out: DataType, centred: bool) -> Kernel:
     @register_jitable
     def do_rows(args: Any, first: int, last: int, row: int) -> None:
         n, row_bytes, x, out = args.n, args.row_bytes, args.x, args.out
-        weight, bias, x_tile = row + row_bytes, row + 2 * row_bytes, row + 3 * row_bytes
+        weight, bias, x_tile = row + row_bytes, row + 3 * row_bytes, row + 5 * row_bytes
         out_tile = x_tile + args.tile_rows * row_bytes
         for start in range(first, last, args.tile_rows):
             stop = min(last, start + args.tile_rows)
@@ -234,8 +231,8 @@ def forward(x: DataType, out: DataType, centred: bool) -> Kernel:
         args.out.address, args.mean.address, args.rstd.address = args.outputs[0], args.outputs[1], args.outputs[2]
         row_bytes, n = args.row_bytes, args.n
         row = args.room + args.room_bytes * number if args.room else scratch(_ON_STACK)
-        _load_vector(args.weight, n, row + row_bytes, row_bytes, np.float32(1.0))
-        _load_vector(args.bias, n, row + 2 * row_bytes, row_bytes, no_bias)
+        _load_vector(args.weight, n, row + row_bytes, row_bytes, 1.0)
+        _load_vector(args.bias, n, row + 3 * row_bytes, row_bytes, no_bias)
         first = fetch_add(counter, step) if counter else 0
         while first < end:
             do_rows(args, first, min(end, first + step), row)
@@ -247,7 +244,7 @@ def forward(x: DataType, out: DataType, centred: bool) -> Kernel:
 
 
 class LayerNormPlan:
-    """Rows are independent: chunks of them go to the threads. No workspace; 12 bytes for each thread and column."""
+    """Rows are independent: chunks of them go to the threads. No workspace; 20 bytes for each thread and column."""
 
     workspace_bytes = 0
 
@@ -278,7 +275,7 @@ class LayerNormPlan:
         }
         for name, view in self._views.items():
             setattr(self._template, name, view.describe(name in ("x", "out") and not view.contiguous))
-        self._template.room_bytes = 3 * row_bytes
+        self._template.room_bytes = 5 * row_bytes
         if not (self._views["x"].contiguous and self._views["out"].contiguous):
             self._template.tile_rows = min(LANES, self._step)
             self._template.room_bytes += 2 * self._template.tile_rows * row_bytes

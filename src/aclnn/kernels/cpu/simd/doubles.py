@@ -33,10 +33,6 @@ from aclnn.kernels.cpu.structs import ADDRESS, pointer
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
-def _centred(builder: ir.IRBuilder, value: ir.Value, centre: ir.Value) -> ir.Value:
-    return builder.fsub(builder.fpext(value, DOUBLES.llvm), broadcast(builder, centre))
-
-
 def _widen(lanes: int, doc: str) -> Any:
     def typing(typingctx: Any, value: Any) -> Any:
         if has_lanes(value, _DOUBLE):
@@ -167,13 +163,3 @@ def _maxima(number: types.Type, lanes: Vector) -> tuple[Any, Any]:
 
 larger, largest_of = _maxima(types.float64, DOUBLES)
 larger_float32, largest_float32_of = _maxima(types.float32, FLOATS)
-
-
-@intrinsic(FLOATS, FLOATS, types.float64, types.float64, FLOATS, FLOATS)
-def standardized(
-    builder: ir.IRBuilder, value: ir.Value, mean: ir.Value, rstd: ir.Value, weight: ir.Value, bias: ir.Value
-) -> ir.Value:
-    """(value - mean)·rstd·weight + bias rounded to float32: mean and rstd are float64, the others sixteen float32."""
-    normalized = builder.fmul(_centred(builder, value, mean), broadcast(builder, rstd))
-    scaled = builder.fmul(normalized, builder.fpext(weight, DOUBLES.llvm))
-    return builder.fptrunc(builder.fadd(scaled, builder.fpext(bias, DOUBLES.llvm)), FLOATS.llvm)
