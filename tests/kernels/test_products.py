@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import ml_dtypes
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from aclnn.formula import absolute, times, where
-from aclnn.kernels.cpu import threads
+from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans
 from aclnn.kernels.products import products, values
 from aclnn.operators.clipped_swiglu import clipped_swiglu_forward
@@ -54,12 +55,12 @@ def test_a_gated_activation_is_a_product(formula: Any, inputs: int, factors: str
     assert written(formula, inputs) == factors
 
 
-@pytest.mark.slow
-@EVERY
-@pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)], ids=str)
-def test_tables_give_the_bits_of_the_formula(
-    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], formula: Any, inputs: int, factors: str
-) -> None:
+SIXTEEN_BITS = pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)], ids=str)
+
+
+def has_the_bits_of_the_formula(
+    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], formula: Any, inputs: int, results: int
+) -> bool:
     """Of any operands, zeros and extreme ones among them, and where results lie halfway between two numbers."""
     rng, size = np.random.default_rng(8), 1 << 18
     extremes = np.array([0, 0x8000, 1, 0x8001, 0x7C00, 0x7F80, 0xFF80, 0x3C00, 0x3F80, 0x7BFF, 0x7F7F], np.uint16)
@@ -69,12 +70,37 @@ def test_tables_give_the_bits_of_the_formula(
         patterns = np.where(kinds == 0, rng.choice(extremes, size), rng.integers(0, 65536, size)).astype(np.uint16)
         normal = (rng.normal(size=size) * rng.choice([0.1, 1.0, 9.0], size)).astype(dtype)
         operands.append(np.where(kinds < 4, patterns.view(dtype), normal))
-    outs = [np.empty(size, dtype) for _ in factors.split(",")]
+    outs = [np.empty(size, dtype) for _ in range(results)]
     got = [out.copy() for out in run(formula, outs, operands)]
     monkeypatch.setattr(plans, "factors_of", lambda *_: None)
-    for one, other in zip(got, run(formula, outs, operands), strict=True):
-        same = (one.view(np.uint16) == other.view(np.uint16)) | (np.isnan(one) & np.isnan(other))
-        assert same.all()
+    pairs = list(zip(got, run(formula, outs, operands), strict=True))
+    return all(
+        bool(np.all((one.view(np.uint16) == other.view(np.uint16)) | (np.isnan(one) & np.isnan(other))))
+        for one, other in pairs
+    )
+
+
+@pytest.mark.slow
+@EVERY
+@SIXTEEN_BITS
+def test_tables_give_the_bits_of_the_formula(
+    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], formula: Any, inputs: int, factors: str
+) -> None:
+    assert has_the_bits_of_the_formula(monkeypatch, dtype, formula, inputs, factors.count(",") + 1)
+
+
+@pytest.mark.slow
+@SIXTEEN_BITS
+@pytest.mark.parametrize("name", ["glu", "ge_glu_tanh"])
+def test_segments_of_wide_registers_give_them_too(
+    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], name: str
+) -> None:
+    """Also where the processor, which has none, computes them in parts."""
+    formula, inputs, factors = GATED[name]
+    renamed = FunctionType(formula.__code__, formula.__globals__, f"wide_{formula.__name__}")  # has kernels of its own
+    with monkeypatch.context() as patched:
+        patched.setattr(target, "has_wide_registers", lambda: True)
+        assert has_the_bits_of_the_formula(patched, dtype, renamed, inputs, factors.count(",") + 1)
 
 
 @pytest.mark.parametrize(

@@ -322,12 +322,12 @@ def loop(
     numbers: int,
     double: bool = True,
     single: int | None = None,
-    instead: Callable[[Source, Program], None] | None = None,
+    instead: Callable[[Source, Program], dict[str, Any]] | None = None,
 ) -> Loop:
     """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types.
 
     Of the input ``single`` there is one element for all. What is written ``instead`` of the operations computes the
-    same in another way.
+    same in another way, with names whose meanings are returned.
     """
     program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
@@ -343,15 +343,16 @@ def loop(
         for k in range(numbers):
             source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
         source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
+        names = {} if double else _FLOAT32_WORDS
         # Lines that are written in parts between look-ups in tables go to memory in parts (docs/tuning.md).
-        with source.stretch(read, written, streams=instead is None or source.lanes > LANES):
+        with source.stretch(read, written, streams=instead is None or source.lanes * outputs[0].itemsize >= LINE):
             if instead is None:
                 source.steps(program.steps)
             else:
-                instead(source, program)
+                names = instead(source, program)
         with source.block("if policy:"):
             source("finish_streams()")
-    return chunked(source.function("part", **({} if double or instead else _FLOAT32_WORDS)))
+    return chunked(source.function("part", **names))
 
 
 _FLOAT32_WORDS = {"where": vector.select, "absolute": vector.absolute, "fma": vector.fma}

@@ -96,14 +96,12 @@ class _Evaluator:
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
         key = (program.digest, len(numbers), double, single)
         factors = None if numbers or not alike else factors_of(formula, len(inputs))
-        if factors is not None and dtype != DataType.FLOAT:
-            self.constants = np.concatenate([_values(value.function, dtype) for value in values(factors)])
-            instead = partial(products.by_tables, factors, dtype)
-            make = partial(general.loop, formula, read, written, 0, False, None, instead)
-            self.kernel = kernel(f"tables-{name}", key, make)
-            return
         if factors is not None:
-            self.kernel = kernel(f"products-{name}", key, lambda: products.loop(formula, factors, len(inputs)))
+            if products.by_tables(dtype):
+                self.constants = np.concatenate([_values(value.function, dtype) for value in values(factors)])
+            instead = partial(products.write, factors, dtype)
+            make = partial(general.loop, formula, read, written, 0, False, None, instead)
+            self.kernel = kernel(f"products-{name}", key, make)
             return
         make = partial(general.loop, formula, read, written, len(numbers), double, single)
         self.kernel, self.single = kernel(f"general-{name}", key, make), single
