@@ -70,8 +70,8 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
     folders = [f"-I{folder}" for folder in (work, include, python_headers())]
 
     def compile_source(name: str) -> None:
-        # The rest is thousands of generated functions, which only pass calls on.
-        optimized = "-O2" if name in ("start", "objects") else "-O1"
+        # The others are thousands of generated functions, which only pass calls on.
+        optimized = {"start": "-O2", "objects": "-O2", "bridge": "-O1"}.get(name, "-O0")
         run_compiler([*c, *_COMPILE, optimized, *folders, "-o", work / f"{name}.o", work / f"{name}.c"])
 
     with ThreadPoolExecutor(os.cpu_count()) as compilers:
