@@ -1,7 +1,7 @@
 """Make a virtual environment with torch_npu for the tests: ``python tests/npu/environment.py FOLDER``.
 
-It is one of its own, for torch_npu takes part in every ``import torch``. Where it cannot work there is none, with a
-line that says why, and the tests that need it are skipped.
+It is one of its own, for torch_npu takes part in every ``import torch``, beside the packages of the one that runs this.
+Where torch_npu cannot work there is none, with a line that says why, and the tests that need it are skipped.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
 import torch
 
 from aclnn.toolkit.torch_npu import VERSION
-
-ROOT = Path(__file__).parents[2]
 
 
 def obstacle() -> str | None:
@@ -29,12 +28,12 @@ def obstacle() -> str | None:
 
 
 def install(folder: Path) -> None:
-    """Install torch_npu, PyTorch, this package and what its tests there need."""
-    venv.create(folder, with_pip=True, clear=True)
-    pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-    packages = ["torch", "pyyaml", "pytest", "--editable", f"{ROOT}[toolkit]"]
-    subprocess.run([*pip, "--constraint", str(ROOT / "constraints.txt"), *packages], check=True)
-    subprocess.run([*pip, "--no-deps", f"torch_npu=={VERSION}"], check=True)
+    """Install torch_npu and what it needs, beside the packages of this environment."""
+    venv.create(folder, with_pip=False, clear=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
+    Path(packages, "beside.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--target", packages, f"torch_npu=={VERSION}", "pyyaml"], check=True)
 
 
 if __name__ == "__main__":
