@@ -82,4 +82,4 @@ $(VENV)/long: pyproject.toml constraints.txt | $(VENV)/test
 
 $(VENV)/test: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]' torch
-	touch $@
+	touch $(VENV)/demo $@

@@ -31,7 +31,7 @@ TESTS = (
     "demo/test_demo.py",
     "test_packaging.py",
 )
-
+PYTEST = "-m", "pytest", "-n", "2"
 TRITON_TESTS = "test_numbers_are_float64 or (test_interpreted and (float32 or general))"
 
 
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], check=True)
         print("with", *pins, flush=True)
         tests = [f"tests/{name}" for name in TESTS]
-        code = subprocess.run([python, "-m", "pytest", *tests, *arguments], cwd=ROOT).returncode
+        code = subprocess.run([python, *PYTEST, *tests, *arguments], cwd=ROOT).returncode
         return code or oldest_triton(Path(folder, "triton"))
 
 
@@ -68,7 +68,7 @@ def oldest_triton(folder: Path) -> int:
     tests = ["tests/kernels/test_triton_kernels.py", "-k", TRITON_TESTS]
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run([sys.executable, "-m", "pytest", *tests], cwd=ROOT, env=environment).returncode
+    return subprocess.run([sys.executable, *PYTEST, *tests], cwd=ROOT, env=environment).returncode
 
 
 if __name__ == "__main__":
