@@ -140,15 +140,17 @@ def number(pattern: int) -> float:
 
 def shortened(value: float, bits: int, steps: int) -> list[float]:
     """The numbers next to a value of which only the first bits are set, the nearest first."""
-    nearest = (pattern(value) + (1 << (31 - bits))) >> (32 - bits)
-    found = [number((nearest + step) << (32 - bits)) for step in range(-steps, steps + 1)]
+    nearest = (pattern(abs(value)) + (1 << (31 - bits))) >> (32 - bits)
+    magnitudes = [number(max(0, nearest + step) << (32 - bits)) for step in range(-steps, steps + 1)]
+    found = [math.copysign(magnitude, value) for magnitude in magnitudes]
     return sorted(found, key=lambda candidate: abs(candidate - value))
 
 
 def carrying(value: float, lower: float, bits: int, steps: int) -> list[float]:
     """The numbers next to a value whose last bits are the first ones of ``lower``, the nearest first."""
-    tail, base = pattern(lower) >> (32 - bits), pattern(value) >> bits
-    found = [number(max(0, base + step) << bits | tail) for step in range(-steps, steps + 1)]
+    tail, base = pattern(lower) >> (32 - bits), pattern(abs(value)) >> bits
+    magnitudes = [number(max(0, base + step) << bits | tail) for step in range(-steps, steps + 1)]
+    found = [math.copysign(magnitude, value) for magnitude in magnitudes]
     return sorted(found, key=lambda candidate: abs(candidate - value))
 
 
@@ -167,9 +169,10 @@ def error_of(shared: Shared) -> float:
 def centred(segment: Segment, degree: int, margin: float) -> list[Shared]:
     """Centres and the coefficients that they carry, those with the least error first."""
     wanted, found = program(segment.task(segment.middle), {}, degree, margin), []
+    at_zero = {0: value for value in segment.exact[segment.x == 0.0].tolist() if value == float(np.float16(value))}
     for lower in shortened(wanted[1][degree - 1], CENTRE_CARRIES, 3) if wanted else []:
         for centre in carrying(segment.middle, lower, CENTRE_CARRIES, 4):
-            fixed = {degree - 1: lower} | ({0: 0.5} if abs(centre) < 2.0**-100 else {})
+            fixed = {degree - 1: lower} | (at_zero if abs(centre) < 2.0**-100 else {})
             solution = program(segment.task(centre), fixed, degree, margin)
             if solution is not None:
                 found.append(Shared(solution[0], centre, fixed))

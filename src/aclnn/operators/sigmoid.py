@@ -37,6 +37,7 @@ def sigmoid_derivative(x: Real) -> Real:
     return e / ((1.0 + e) * (1.0 + e))
 
 
+@fitted()
 def sigmoid_derivative_of_result(y: Real) -> Real:
     """y·(1 - y), for any y."""
     return (1.0 - y) * y
