@@ -169,10 +169,10 @@ def error_of(shared: Shared) -> float:
 def centred(segment: Segment, degree: int, margin: float) -> list[Shared]:
     """Centres and the coefficients that they carry, those with the least error first."""
     wanted, found = program(segment.task(segment.middle), {}, degree, margin), []
-    at_zero = {0: value for value in segment.exact[segment.x == 0.0].tolist() if value == float(np.float16(value))}
+    at_zero = [(0, value) for value in segment.exact[segment.x == 0.0].tolist() if value == float(np.float16(value))]
     for lower in shortened(wanted[1][degree - 1], CENTRE_CARRIES, 3) if wanted else []:
         for centre in carrying(segment.middle, lower, CENTRE_CARRIES, 4):
-            fixed = {degree - 1: lower} | (at_zero if abs(centre) < 2.0**-100 else {})
+            fixed = {degree - 1: lower} | (dict(at_zero) if abs(centre) < 2.0**-100 else {})
             solution = program(segment.task(centre), fixed, degree, margin)
             if solution is not None:
                 found.append(Shared(solution[0], centre, fixed))

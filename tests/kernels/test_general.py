@@ -146,7 +146,7 @@ def operations(x: Any, y: Any, p: Any) -> Any:
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("p", [0.5, 0.1])
 def test_one_operation_is_rounded_once_in_lanes_of_any_type(dtype: np.dtype[Any], p: float) -> None:
-    assert general.in_float32(trace(operations, 3), D.of_numpy(dtype), [p]) == (p == 0.5)
+    assert general.float32_suffices(trace(operations, 3), D.of_numpy(dtype), [p]) == (p == 0.5)
     rng = np.random.default_rng(6)
     x, y = (np.frombuffer(rng.bytes(dtype.itemsize << 18), dtype) for _ in range(2))
     outs = run(operations, [np.empty_like(x) for _ in range(4)], [x, y], p)
@@ -170,7 +170,7 @@ def test_one_operation_is_rounded_once_in_lanes_of_any_type(dtype: np.dtype[Any]
     ],
 )
 def test_other_formulas_take_float64(formula: Any) -> None:
-    assert not any(general.in_float32(trace(formula, 2), dtype, ()) for dtype in (D.FLOAT, D.FLOAT16, D.BF16))
+    assert not any(general.float32_suffices(trace(formula, 2), dtype, ()) for dtype in (D.FLOAT, D.FLOAT16, D.BF16))
 
 
 def scaled_bell(x: Any, width: Any) -> Any:

@@ -22,7 +22,7 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.formula import row_sum
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.reductions.words import in_float32
+from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.trace import trace
 from aclnn.operators import softmax as declared
 from tests.helpers.exact import NUMPY, ulp_of
@@ -275,8 +275,8 @@ def test_neighbours_of_unusual_elements_keep_their_bits() -> None:
 def test_elements_are_float32_lanes_where_functions_are_known() -> None:
     for name, arity in (("softmax_forward", 1), ("log_softmax_forward", 1), ("softmax_gradient", 2)):
         program = trace(getattr(declared, name), arity, calls=True)
-        assert in_float32(program, ["x0", "x1"], short=False) is not None
-    assert in_float32(trace(lambda x: row_sum(x) - x, 1), ["x0"], short=False) is None
+        assert float32_steps(program, ["x0", "x1"], short=False) is not None
+    assert float32_steps(trace(lambda x: row_sum(x) - x, 1), ["x0"], short=False) is None
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "complex64"])

@@ -6,14 +6,13 @@ Raises:
     MissingExtraError: torch is not installed, or older than 2.8.
 """
 
-from aclnn.torch import (
+from aclnn.torch import (  # noqa: F401  # most for what they register
     autograd,
     batching,
     casting,
     functional,
     gradients,
     nn,
-    registration,
     second_derivatives,
     sharding,
 )
@@ -21,16 +20,4 @@ from aclnn.torch.patching import patch, unpatch
 
 autograd.refuse_others()
 
-__all__ = [
-    "autograd",
-    "batching",
-    "casting",
-    "functional",
-    "gradients",
-    "nn",
-    "patch",
-    "registration",
-    "second_derivatives",
-    "sharding",
-    "unpatch",
-]
+__all__ = ["functional", "nn", "patch", "unpatch"]

@@ -283,7 +283,7 @@ _EXACT, _FLOAT32, _ROUNDED, _DOUBLE = range(4)
 """A number of the operands' data type, one of float32, one that is rounded to float32, any number."""
 
 
-def in_float32(program: Program, dtype: DataType, numbers: Sequence[float]) -> bool:
+def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]) -> bool:
     """Return true if float32 lanes give the results that float64 lanes do, for operands and results of a data type.
 
     So they do if a number is rounded once at most and is then only chosen, or changes its sign: two numbers of p digits

@@ -81,7 +81,7 @@ class _Evaluator:
         read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         program, dtype = trace(formula, len(inputs) + len(numbers)), read[-1]
         alike = {*read, *written} == {dtype} != {DataType.DOUBLE}
-        double = not (alike and general.in_float32(program, dtype, numbers))
+        double = not (alike and general.float32_suffices(program, dtype, numbers))
         of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
         if alike and double and of_one_variable:
             if dtype != DataType.FLOAT:

@@ -19,7 +19,7 @@ from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.reductions import rows, walk
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
-from aclnn.kernels.cpu.reductions.words import in_float32
+from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
@@ -259,7 +259,7 @@ class _Program:
         lanes = None
         if DataType.DOUBLE not in dtypes and not any(output.summed for output in operands):
             short = DataType.FLOAT not in dtypes
-            lanes = in_float32(calls, [name for name, _ in self.of_elements], short)
+            lanes = float32_steps(calls, [name for name, _ in self.of_elements], short)
         self.in_float32 = lanes is not None
         """Elements are float32 lanes."""
         self.traced = calls if lanes else trace(formula, len(inputs) + numbers, fixed)

@@ -304,7 +304,7 @@ one that is the sum of two more exactly."""
 BLOCK = 256
 
 
-def in_float32(program: Program, elements: Iterable[str], short: bool) -> list[Step] | None:
+def float32_steps(program: Program, elements: Iterable[str], short: bool) -> list[Step] | None:
     """Return the operations of a program whose elements, some of the arguments, are float32 lanes.
 
     None where other operations than such functions, products and sums of elements take elements.
