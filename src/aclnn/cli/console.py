@@ -24,7 +24,7 @@ from aclnn.support.optional import MissingExtraError
 from aclnn.toolkit.compiler import ToolkitError
 
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""In place of characters that command a terminal: files, tensors and cases may have any name."""
+"""Escapes of characters that command a terminal: files, tensors and cases may have any name."""
 
 
 class UsageError(ValueError):

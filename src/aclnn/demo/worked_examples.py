@@ -21,7 +21,7 @@ class WorkedExample:
     title: str
     operator: str
     arguments: Mapping[str, Any]
-    """By C name: arrays for tensors, tuples and strings for attributes; those left away are null."""
+    """Arguments by C name: arrays for tensors, tuples and strings for attributes; absent ones are null."""
     printed: Mapping[str, tuple[str, ...]]
     """By the C name of the output."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -41,7 +41,7 @@ class Operand(NamedTuple):
     layout: Layout
     shape: tuple[int, ...]
     summed: bool = False
-    """Of an output: each element is the sum of results over the dimensions in which the shape has extent 1."""
+    """True for an output whose elements are sums of results over the dimensions in which the shape has extent 1."""
 
 
 class Headers(Protocol):

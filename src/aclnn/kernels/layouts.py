@@ -17,7 +17,7 @@ from aclnn.support.bounded import BoundedCache
 
 
 class Axis(NamedTuple):
-    """One dimension: its extent, and the bytes between neighbours for each operand, outputs last."""
+    """A dimension: its extent, and the bytes between neighbours for each operand, outputs last."""
 
     extent: int
     steps: tuple[int, ...]
@@ -38,7 +38,7 @@ class Geometry(NamedTuple):
 
 
 def _last_writes(axes: list[Axis], starts: list[int]) -> list[Axis]:
-    """Without the axes along which the output stands still: of their elements only the last is seen in the end."""
+    """Drop the axes along which the output stands still: only the last of their elements is seen in the end."""
     kept = []
     for axis in axes:
         if axis.out == 0:

@@ -102,7 +102,7 @@ class Program:
     ) -> None:
         self.name, self.arity, self.results = name, arity, results
         self.functions = functions
-        """Those that steps call, by the steps' templates."""
+        """Functions that steps call, by the steps' templates."""
         self.steps = tuple(steps.values())
         lines = [f"{step.result} = {text}" for text, step in steps.items()]
         arguments = ", ".join(f"x{i}" for i in range(arity))

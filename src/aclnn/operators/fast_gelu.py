@@ -44,7 +44,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
 
 
 def _supported(product: Product) -> frozenset[DataType]:
-    """Without a kernel on the product the list is empty, so that nothing passes there."""
+    """Return the data types that a product supports; none where it has no kernel."""
     return _SUPPORT.get(product, frozenset())
 
 

@@ -75,7 +75,7 @@ def at_top(x: Real, top: Real) -> Real:
 
 @fitted()
 def below(x: Real, top: Real, logarithm: Real) -> Real:
-    """How far x is below the top and the logarithm."""
+    """x less the largest element and the logarithm."""
     return (x - top) - logarithm
 
 
@@ -128,7 +128,7 @@ def _unless_empty_but_on_950(check: Check) -> Check:
 
 
 def _backward_checks(*names: str, order: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Those of a gradient, which older products pass over where an input is empty."""
+    """Return the checks of a gradient, which older products skip where an input is empty."""
     checks = (dtype_in(floating, *names), same_dtype("output", "gradOutput"), *order)
     return (
         present(*names, "out"),

@@ -84,7 +84,7 @@ class Stream:
         self.priority = priority
         self.flags = flags
         self.context: Any = None
-        """Whose it is (see ``devices``)."""
+        """The context that it belongs to (see ``devices``)."""
         self.handle = 0
         """0 for a default stream, which has no name of its own."""
         self._reset()

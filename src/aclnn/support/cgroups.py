@@ -49,7 +49,7 @@ def _own_groups() -> dict[str, str]:
 
 
 def _numbers(folder: str, names: tuple[str, ...]) -> list[int]:
-    """All numbers in some files; none where one is missing, or says "max" or -1."""
+    """Return all numbers in some files; none where one is missing, or says "max" or -1."""
     words = [word for name in names for word in _text(f"{folder}/{name}").split() or [""]]
     return [int(word) for word in words] if all(word.isdecimal() for word in words) else []
 

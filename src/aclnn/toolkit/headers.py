@@ -52,7 +52,7 @@ def header_of(function: CFunction) -> str:
 
 
 def by_header() -> dict[str, list[CFunction]]:
-    """Every function, under its header."""
+    """Return the functions of each header."""
     found: dict[str, list[CFunction]] = {}
     for function in FUNCTIONS.values():
         found.setdefault(header_of(function), []).append(function)
@@ -60,7 +60,7 @@ def by_header() -> dict[str, list[CFunction]]:
 
 
 def texts() -> dict[str, str]:
-    """Every header's text by its path in the include folder."""
+    """Return every header's text by its path in the include folder."""
     functions = by_header()
     written: dict[str, Callable[[list[CFunction]], str]] = {
         BASE: _base,

@@ -1,4 +1,4 @@
-"""What lives in C (objects.c) as Python sees it: objects that it takes over, executors that run, answers that are kept.
+"""Python's view of what lives in C (objects.c): objects that it takes over, executors that run, answers that are kept.
 
 An object lives in one place. Python takes over what it is asked about: with a tensor the executors that have it, with
 an executor its tensors.

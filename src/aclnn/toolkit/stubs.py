@@ -37,7 +37,7 @@ class Stub:
     """A function."""
 
     prototype: str
-    """With ``int`` for enumerations and ``void *`` for opaque objects."""
+    """The C prototype, with ``int`` for enumerations and ``void *`` for opaque objects."""
     answer: str
     """A kind from the list above."""
 

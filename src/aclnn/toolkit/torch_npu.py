@@ -36,7 +36,7 @@ class OperatorUse(NamedTuple):
     calls: int
     """The number of calls of phase one."""
     microseconds: float
-    """In Python, both phases; what a stream computes later is not counted."""
+    """Time in Python, both phases, without what a stream computes later."""
 
 
 class TracedRun(NamedTuple):

@@ -35,7 +35,7 @@ _HEAD = object.__basicsize__
 _TYPE = _HEAD - 8
 _WRITEABLE = 0x0400  # NPY_ARRAY_WRITEABLE
 _KIND = _HEAD + 8
-"""In a data type: kind, character, byte order, flags and number, one word that tells numbers' types from one another.
+"""Place in a data type of kind, character, byte order, flags and number, a word that tells types of numbers apart.
 Equal data types need not be the same object: one that was unpickled is not."""
 _LENGTH, _ITEMS = _HEAD, tuple.__basicsize__
 

@@ -327,7 +327,7 @@ _PATIENCE_S = 1.0
 
 
 class Notice:
-    """One line for each process, on standard error. Its methods are called under Numba's compiler lock."""
+    """A line on standard error, once a process. Its methods are called under Numba's compiler lock."""
 
     def __init__(self) -> None:
         self.wanted = True
@@ -336,7 +336,7 @@ class Notice:
         self.compiled = 0
         """Kernels that it compiled."""
         self.lost: list[str] = []
-        """Of each that could not be kept, why."""
+        """Reasons why kernels could not be kept."""
         self._depth = 0
         self._spent = self._begun = 0.0
         self._timer: threading.Timer | None = None

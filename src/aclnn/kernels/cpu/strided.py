@@ -85,11 +85,11 @@ class Tiling(ctypes.Structure):
     band: Int64
     """Tiles beside one another that are done before those below."""
     steps: Annotated[int, ctypes.c_int64, To(Steps)]
-    """Of each operand."""
+    """Steps of each operand."""
     outer: Int64
     """The number of dimensions outside of rows and columns."""
     axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
-    """Of each of these the extent and every operand's step in bytes, the last dimension first."""
+    """Extent of each outer dimension and every operand's step in bytes, the last dimension first."""
 
 
 @declared
@@ -98,7 +98,7 @@ class Strided(ctypes.Structure):
 
     tiling: Annotated[int, ctypes.c_int64, To(Tiling)]
     addresses: Annotated[Any, ctypes.c_void_p * 1]
-    """One for each operand."""
+    """Address of each operand."""
 
 
 @register_jitable
@@ -160,7 +160,7 @@ class Tiles(NamedTuple):
     """Arrays that the description refers to."""
     total: int
     elements: int
-    """Of each tile."""
+    """Number of elements of each tile."""
 
 
 def _densest(axes: Sequence[Axis], operand: int) -> int | None:

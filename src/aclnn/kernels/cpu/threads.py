@@ -178,7 +178,7 @@ _ANNOUNCED_S = 1.0
 """The time workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
 
 MOST_THREADS = 1024
-"""With a hundred thousand the process ran out of memory for compiled code, and LLVM ended it."""
+"""Limit on threads: with a hundred thousand LLVM ran out of memory for compiled code and ended the process."""
 
 _STREAM_S = 3e-4
 """Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
@@ -201,7 +201,7 @@ class Pool:
         """An entry for a worker that rests: true to look at the region, false to end."""
         self._workers: list[threading.Thread] = []
         self._affinities: dict[threading.Thread, tuple[set[int], set[int]]] = {}
-        """Of each worker the processors that it may use, and those of them that it was last restricted to."""
+        """Processors that each worker may use, and those it was last restricted to."""
         self._avoided = -1
         self._lock = threading.Lock()
         self._region = Region()
@@ -327,7 +327,7 @@ after_fork(_forget)
 
 
 def _usual_threads() -> int:
-    """One for each processor that the process may use, but no more than OpenMP's: torchrun gives each process one."""
+    """Return the number of usable processors, at most OpenMP's number of threads: torchrun gives each process one."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return min(processors(), int(first)) if first.isdecimal() and int(first) > 0 else processors()
 

@@ -483,7 +483,7 @@ def _divided(self: Any, other: Any, mode: int) -> Any:
 
 
 def _floor_quotient(self: Any, other: Any) -> Any:
-    """As PyTorch's, which is infinite where the divisor is 0."""
+    """Return the rounded-down quotient; like PyTorch's it is infinite where the divisor is 0."""
     found = np.floor_divide(self, other)
     return np.where(other == 0, self / other, found) if self.dtype.kind == "f" else found
 

@@ -115,7 +115,7 @@ def _stretched(call: Call) -> Shape:
 
 
 def _margins(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
-    """What stands before and after each dimension; the list has the last dimension first."""
+    """Return the padding before and after each dimension; ``pad`` has the last dimension first."""
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     return [(0, 0)] * (rank - len(pairs)) + pairs
 

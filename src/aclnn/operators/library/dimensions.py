@@ -1,4 +1,4 @@
-"""What reductions along dimensions and running sums share: axes, checks, the declaration."""
+"""Axes, checks and declarations shared by reductions along dimensions and running sums."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def of_dtype(call: Call) -> str | None:
 
 
 def kept(name: str) -> Parameter:
-    """Whether reduced dimensions stay."""
+    """Declare the flag that keeps reduced dimensions."""
     return Parameter(name, name, Kind.BOOL, "keep reduced dimensions, of one element each")
 
 

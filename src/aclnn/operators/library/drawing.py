@@ -81,7 +81,7 @@ def _large_mask(call: Call) -> str | None:
 
 
 def _generator(call: Call) -> Callable[[], np.random.Generator]:
-    """One stream of numbers for each seed and offset: those of two offsets of one stream would recur."""
+    """Return what makes a stream of numbers, one for each seed and offset: offsets into one stream would repeat it."""
     key = [call[name] % 2**64 for name in ("seed", "offset")]
     return lambda: np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
 

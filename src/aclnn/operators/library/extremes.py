@@ -45,7 +45,7 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
 
 
 def _extreme_place(name: str, header: str, word: str) -> Operator:
-    """Where the greatest or the least elements are."""
+    """Declare an operator that returns the places of the greatest or the least elements."""
 
     def work(call: Call) -> Library | None:
         if call["self"].size * call["out"].size == 0:

@@ -37,7 +37,7 @@ def _step(call: Call) -> str | None:
 def _adam(
     m: Any, v: Any, gradient: Any, before: float, rate: float, beta1: float, beta2: float, epsilon: float, *largest: Any
 ) -> tuple[Any, ...]:
-    """What a step of Adam takes from the parameters, the moments, the largest of the second if it is given."""
+    """Return what Adam subtracts from the parameters, the new moments, and the largest second one if given."""
     rest1, rest2 = (1.0 - np.power(beta, before + 1.0) for beta in (beta1, beta2))
     m = m + (1.0 - beta1) * (gradient - m)
     v = beta2 * v + (1.0 - beta2) * (gradient * gradient)

@@ -62,7 +62,7 @@ def _joint(*names: str) -> Callable[[Call], D]:
 
 
 def _broadcast_to(out: str, *names: str) -> Check:
-    """All of the tensors broadcast to the shape of out; null ones are left away."""
+    """Check that the tensors broadcast to the shape of out together; null ones do not count."""
 
     def complain(call: Call) -> str | None:
         given = [name for name in names if call[name] is not None]
@@ -151,7 +151,7 @@ def _lerps() -> Iterator[Operator]:
 
 
 def _lerp(self: Any, end: Any, weight: Any) -> Any:
-    """As PyTorch's, which is exact at both ends."""
+    """Interpolate as PyTorch does, exactly at both ends."""
     weight = np.float32(weight) if weight.ndim == 0 else weight
     return np.where(np.abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
 
@@ -167,7 +167,7 @@ def _bounds(call: Call) -> Iterator[Any]:
 
 
 def _clamp_type(call: Call) -> D:
-    """On the 950 class integers between floating bounds are compared as FLOAT; elsewhere out's type decides."""
+    """Return the type of the comparison: FLOAT for integers between floating bounds on the 950 class, else out's."""
     dtype: D = call[call.operator.parameters[0].name].dtype
     if call.product not in CLASS_950:
         return call[call.operator.outputs[0].name].dtype

@@ -46,12 +46,12 @@ _CEIL = Parameter("ceilMode", "ceil_mode", Kind.BOOL, "true if a last window may
 
 
 def _rank(call: Call) -> int:
-    """How many dimensions are pooled."""
+    """Return the number of pooled dimensions."""
     return 3 if "3d" in call.operator.name else 2
 
 
 def _all(call: Call, numbers: Sequence[int]) -> Numbers:
-    """One number for each dimension, where one may stand for all."""
+    """Return one number for each dimension; a single one stands for all."""
     return tuple(numbers) * (_rank(call) if len(numbers) == 1 else 1)
 
 

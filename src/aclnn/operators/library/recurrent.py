@@ -32,9 +32,9 @@ class Cell(NamedTuple):
 
     gates: int
     kept: tuple[str, ...]
-    """What is kept of each step for the gradient, by the parameters of the forward function."""
+    """Parameters of the forward function that hold each step's values for the gradient."""
     states: tuple[int, ...]
-    """The places of the state among what is kept, the output first."""
+    """Places of the state among ``kept``, the output first."""
     step: Callable[[Any, Any, Arrays], Arrays]
     """From the sums of the input and of the state, and the state before: what is kept."""
     back: Callable[[Arrays, Arrays, Arrays], tuple[Any, Any, Arrays]]

@@ -36,7 +36,7 @@ def _nearest(shift: float) -> Weights:
 
 
 def _places(before: int, after: int, scale: float, align: bool) -> Any:
-    """Where the elements lie among those before."""
+    """Return the places of the new elements among the old ones."""
     if align:
         return np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
     return (np.arange(after) + 0.5) * _step(before, after, scale) - 0.5

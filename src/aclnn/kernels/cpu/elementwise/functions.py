@@ -226,7 +226,7 @@ def where(condition: Any, chosen: Any, otherwise: Any) -> Any:
 
 
 _FROM_TINY_TO_NONE = 2.0**-925
-"""Of 2^-150, which float32 rounds to 0, it makes 0 in float64."""
+"""A factor that makes 0 in float64 of 2^-150, which float32 rounds to 0."""
 
 
 @register_jitable

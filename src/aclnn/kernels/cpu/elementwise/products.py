@@ -21,7 +21,7 @@ TABLE_BYTES = 4 << 16
 _NEAR = 4
 """A product of three factors is less than four units of float32's last place off."""
 _ROUNDINGS = {DataType.FLOAT16: (13, 127 - 14), DataType.BF16: (16, 127 - 125)}
-"""How many digits of float32 a 16-bit type lacks, and the exponent, as float32 has it, above which it lacks no more."""
+"""Digits of float32 that a 16-bit type lacks, and the exponent, as float32 has it, above which it lacks no more."""
 
 
 def by_tables(dtype: DataType) -> bool:

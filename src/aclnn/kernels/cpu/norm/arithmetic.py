@@ -49,7 +49,7 @@ _MOST_SQUARE = MOST_XHAT**2
 
 
 def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
-    """Of every 2·width lanes of one vector or two, one after the other, the first half, and the second."""
+    """Return the first and the second half of every 2·width lanes of one vector, or of two in sequence."""
     first, second = vectors[0], vectors[-1] if len(vectors) > 1 else ir.Constant(vectors[0].type, ir.Undefined)
     lows = [i for i in range(first.type.count * len(vectors)) if i // width % 2 == 0]
     low, high = (builder.shuffle_vector(first, second, order(i + more for i in lows)) for more in (0, width))

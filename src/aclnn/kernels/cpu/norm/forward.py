@@ -59,7 +59,7 @@ class ForwardArgs(ctypes.Structure):
     inputs: Annotated[Any, ctypes.c_int64 * 3]
     """Addresses of x, weight and bias as the call gives them; these come first."""
     outputs: Annotated[Any, ctypes.c_int64 * 3]
-    """Of out, mean and rstd."""
+    """Addresses of out, mean and rstd."""
     room: Int64
     """Address of memory for each thread: a row in float32, weight and bias in float64, and tiles of x and out that are
     not contiguous; 0 for as much of its stack."""

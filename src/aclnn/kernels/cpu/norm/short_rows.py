@@ -35,7 +35,7 @@ ELEMENTS = 1024
 """Elements of dy in a batch of more than eight rows, at most. Eight rows of 256 columns take 8 KiB, and still stay in
 an L1 cache of 32 KiB with x and dx."""
 BOUND = 2.0**50
-"""On the sum of x̂² of a batch in each lane: far within the limit."""
+"""Bound of the sum of x̂² of a batch in each lane: far within the limit."""
 
 # What a thread keeps on its stack, in bytes: float32 coefficients and sums of each row; lanes of the sums of eight
 # rows, and of the eight before; float32 terms of dw and db.

@@ -114,7 +114,7 @@ ELEMENTS = {DataType.FLOAT: _element(4, "float32"), DataType.FLOAT16: _float16()
 
 @declared
 class Dimension(ctypes.Structure):
-    """One of those that make up rows or columns."""
+    """A dimension of rows or columns."""
 
     extent: Int64
     stride: Int64
@@ -126,7 +126,7 @@ class TensorDesc(ctypes.Structure):
     """A tensor as rows and columns."""
 
     address: Int64
-    """Of the first element; 0 for an absent tensor."""
+    """Address of the first element; 0 for an absent tensor."""
     dtype: Int64
     itemsize: Int64
     row_step: Int64
@@ -144,7 +144,7 @@ class TensorDesc(ctypes.Structure):
 
 @declared
 class RowSums(ctypes.Structure):
-    """Of a row's columns within a segment."""
+    """Sums over a row's columns within a segment."""
 
     g: Float32
     g_xhat: Float32
@@ -196,7 +196,7 @@ class BlockArgs(ctypes.Structure):
     inputs: Annotated[Any, ctypes.c_int64 * 5]
     """Addresses of dy, x, mean, rstd and weight as the call gives them; these come first."""
     outputs: Annotated[Any, ctypes.c_int64 * 3]
-    """Of dx, dw and db."""
+    """Addresses of dx, dw and db."""
     workspace: Int64
     m: Int64
     n: Int64
@@ -219,7 +219,7 @@ class BlockArgs(ctypes.Structure):
     partial_count: Int64
     """Number of partial sums that the blocks leave."""
     sums: Annotated[Any, ctypes.c_int64, To(RowSums)]
-    """Of all rows of a batch, as ``coefficients``."""
+    """Sums of all rows of a batch, as ``coefficients``."""
     coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
     phase: Int64
     batch: Int64

@@ -279,7 +279,7 @@ class _Program:
 
 
 class _Lanes:
-    """How lanes run, along rows or across them, and which rows make a task."""
+    """The direction of lanes, along rows or across them, and the rows of a task."""
 
     def __init__(self, axes: _Axes, program: _Program) -> None:
         extents, summed = program.extents, program.summed

@@ -83,7 +83,7 @@ class Types(NamedTuple):
     totals: tuple[str, ...]
     """Sums over rows, in float64, of which a run adds to one element."""
     sums: tuple[str, ...]
-    """Those of which it adds to one for each of its elements, side by side."""
+    """Sums over rows, in float64, of which a run adds to one for each of its elements, side by side."""
     numbers: tuple[str, ...]
     across: bool
     """Lanes run across rows, not along them."""
@@ -102,9 +102,9 @@ class _Kind(NamedTuple):
 
     start: str
     combine: str
-    """Of two vectors."""
+    """The reduction of two vectors to one."""
     of_lanes: str
-    """Of the lanes of one."""
+    """The reduction of a vector's lanes."""
     first: str = "widen({})"
     """The vector that it starts from."""
     dtype: str = "DOUBLE"
@@ -116,7 +116,7 @@ _MAX_OF_FLOAT32 = _Kind(
     "-inf", "larger_float32({}, narrow({}))", "largest_float32_of({})", "splat(float32({}))", "FLOAT"
 )
 _MAX_OF_NUMBERS = _MAX_OF_FLOAT32._replace(combine="select({0} < narrow({1}), narrow({1}), {0})")
-"""Of a NaN the functions that float32 lanes compute make a row of NaN without being told."""
+"""The largest number: functions in float32 lanes make a row of NaN of a NaN without being told."""
 _SUM_IN_FLOAT32 = _Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}))", "FLOAT")
 _KINDS = {
     **dict.fromkeys(TWO_SUMS, _SUM),
@@ -156,7 +156,7 @@ class _Rows(Source):
         self._kept_bytes = (self.lanes if self._across else 1) * self._kept_dtype.itemsize
         self._row_bytes = self.lanes * 8 if self._across else _VECTOR
         self._totals_bytes = LANES * self._row_bytes
-        """Of the accumulators of a reduction across rows."""
+        """Bytes of the accumulators of a reduction across rows."""
         self._room = self.room((*(one.dtype for one in (*self._vectors, *self._written)), DataType.DOUBLE))
 
     def part(self) -> Any:

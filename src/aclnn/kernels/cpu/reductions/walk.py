@@ -25,7 +25,7 @@ class RowWalk(ctypes.Structure):
     """The rows of a plan. A task is a number of rows beside one another."""
 
     numbers: Address
-    """Of float64: the formula's, and how many elements a row has."""
+    """Float64: the formula's numbers, and how many elements a row has."""
     policy: Int64
     beside: Int64
     """Rows that lie beside one another."""
@@ -40,9 +40,9 @@ class RowWalk(ctypes.Structure):
     columns: Int64
     """Dimensions of runs."""
     axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
-    """Of each of these the extent and every operand's step in bytes; the last comes first, rows' before runs'."""
+    """Extent of each dimension and every operand's step in bytes; the last comes first, rows' before runs'."""
     steps: Annotated[int, ctypes.c_int64, To(RowSteps)]
-    """Of each operand."""
+    """Steps of each operand."""
     movers: Annotated[Any, ctypes.c_int64 * 3]
     """Addresses of the kernels ``strided.mover`` for 2, 4 and 8 bytes; 0 of those that are not needed."""
 
@@ -53,7 +53,7 @@ class RowCall(ctypes.Structure):
 
     walk: Annotated[int, ctypes.c_int64, To(RowWalk)]
     addresses: Annotated[Any, ctypes.c_void_p * 1]
-    """One for each operand, in the order of ``Operands``."""
+    """Address of each operand, in the order of ``Operands``."""
 
 
 @declared

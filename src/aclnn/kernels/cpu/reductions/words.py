@@ -41,7 +41,7 @@ _FAR = 256.0
 """A row's largest element from which on differences to it are exact where they count."""
 _HALF, _THIRD, _FOURTH = 0.5, float.fromhex("0x1.555c7cp-3"), float.fromhex("0x1.554834p-5")
 _SHORT_HALF, _SHORT_THIRD = float.fromhex("0x1.00087cp-1"), float.fromhex("0x1.555658p-3")
-"""Of (e^r - 1 - r) / r² for abs(r) ≤ ln 2 / 16."""
+"""Coefficients of (e^r - 1 - r) / r² for abs(r) ≤ ln 2 / 16."""
 
 
 def _lacking(numbers: Iterable[float]) -> Table:
@@ -53,7 +53,7 @@ def _lacking(numbers: Iterable[float]) -> Table:
 _NEAREST = [float(np.float32(2.0 ** (j / 8))) for j in range(8)]
 _POWERS = _lacking(_NEAREST)
 _RESTS = _lacking([2.0**-33, *(2.0 ** (j / 8) - _NEAREST[j] for j in range(1, 8))])
-"""What the powers lack; the first, 0, would not bear a scale."""
+"""Parts that the powers lack; the first, 0, would not bear a scale."""
 
 _inlined = register_jitable(forceinline=True)
 
@@ -183,7 +183,7 @@ def at_top(x: Any, top: Any) -> Any:
 
 @_inlined
 def below(x: Any, top: Any, logarithm: Any) -> Any:
-    """What an element lacks of the logarithm of a sum of powers."""
+    """x less the largest element and the logarithm of the sum of powers."""
     return (x - narrow(top)) - narrow(logarithm)
 
 
@@ -258,7 +258,7 @@ def joined(first: Any, second: Any) -> Any:
 
 
 class _Word(NamedTuple):
-    """How a function is computed."""
+    """A way to compute a function."""
 
     function: Any
     short: Any = None
@@ -268,7 +268,7 @@ class _Word(NamedTuple):
     scale: float = 1.0
     """The function of float64 divided by that of float32, up to a factor of the row where a quotient cancels it."""
     large: bool = False
-    """Every row has a value of about 1 / ``scale``: sums may begin with ``_LARGE``."""
+    """True if every row has a value of about 1 / ``scale``, so that sums may begin with ``_LARGE``."""
 
 
 _WORDS = {

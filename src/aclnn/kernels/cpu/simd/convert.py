@@ -139,7 +139,7 @@ def _unless_zero(builder: ir.IRBuilder, rounded: ir.Value, by_bits: Callable[[],
 
 
 def round_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """As ``narrow_bfloat16``; by an instruction, but for what it makes zero."""
+    """Round like ``narrow_bfloat16``; by an instruction, except for the numbers that it makes zero."""
     if not target.rounds_bfloat16(context):
         return narrow_bfloat16(context, builder, value)
     rounded = call_llvm(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", ir.VectorType(_BFloat(), LANES), value)

@@ -118,7 +118,7 @@ store_two_bfloat16, stream_two_bfloat16, trickle_two_bfloat16 = _stores(
 
 @intrinsic(types.void, ADDRESS, FLOATS)
 def stream_float16_apart(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-    """As ``stream_float16``, where LLVM would merge the rounding with the store, and that instruction cannot stream."""
+    """Store like ``stream_float16``; keep LLVM from merging rounding and store, an instruction that cannot stream."""
     raw = narrow_float16(context, builder, value)
     if target.flavour(context) in ("avx512", "avx2"):
         raw = apart(builder, raw)
@@ -173,7 +173,7 @@ def _entries(kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, addres
 
 @intrinsic(FLOATS, ADDRESS, ADDRESS)
 def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
-    """Those of the sixteen 16-bit numbers at an address in a table of 65,536 float32."""
+    """Entries of a table of 65,536 float32 for the sixteen 16-bit numbers at an address."""
     return _entries(FLOATS.llvm, builder, table, address)
 
 
