@@ -32,6 +32,7 @@ from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
     ACLNN_ERR_PARAM_INVALID,
     ACLNN_ERR_PARAM_NULLPTR,
+    ACLNN_ERR_RUNTIME_ERROR,
     AclnnError,
 )
 from aclnn.core.tensor import ColumnsLayout, Layout, Scalar, Tensor, contiguous_strides
@@ -438,9 +439,22 @@ def _library(call: Call, work: Library) -> Prepared:
     given = [_planned(operands[name]) if name in operands else call[name].value for name in work.inputs]
     tensors = dict(call.tensors())
     written = [tensors[name].layout for name in work.outputs]
-    plan = kernels.library(work.function, given, written, work.dtype, work.sized_by_result, work.fills)
+    function = _naming(work.function, call.operator.function)
+    plan = kernels.library(function, given, written, work.dtype, work.sized_by_result, work.fills)
     names = [name for name in work.inputs if name in operands]
     return Prepared(call, plan, names, work.outputs, work.sized_by_result)
+
+
+def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function that names the C function of a name where an index lies beyond a tensor."""
+
+    def computed(*given: Any, **further: Any) -> Any:
+        try:
+            return function(*given, **further)
+        except IndexError as error:
+            raise AclnnError(ACLNN_ERR_RUNTIME_ERROR, str(error), name) from error
+
+    return computed
 
 
 def _planned(operand: Tensor | Scalar) -> Layout | DataType:
