@@ -50,10 +50,11 @@ def _rows_of(call: Call) -> str | None:
 
 
 def _lookup(weight: Any, indices: Any) -> Any:
-    known = (indices >= 0) & (indices < weight.shape[0])
-    if known.all():
-        return weight[indices]
-    return np.where(known[..., None], weight[np.where(known, indices, 0)], 0)
+    rows = weight.shape[0]
+    beyond = indices[(indices < 0) | (indices >= rows)]
+    if beyond.size:
+        raise IndexError(f"indices: expected rows of weight, from 0 to {rows - 1}, got {beyond[0]}")
+    return weight[indices]
 
 
 def _indices(call: Call) -> str | None:
