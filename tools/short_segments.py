@@ -12,7 +12,7 @@ wrongly the last digits are varied until none does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -138,20 +138,22 @@ def number(pattern: int) -> float:
     return float(np.uint32(pattern).view(np.float32))
 
 
+def nearest_first(value: float, patterns: Iterable[int]) -> list[float]:
+    """The numbers whose magnitudes have these patterns, with a value's sign, the nearest to it first."""
+    found = [math.copysign(number(pattern), value) for pattern in patterns]
+    return sorted(found, key=lambda candidate: abs(candidate - value))
+
+
 def shortened(value: float, bits: int, steps: int) -> list[float]:
     """The numbers next to a value of which only the first bits are set, the nearest first."""
     nearest = (pattern(abs(value)) + (1 << (31 - bits))) >> (32 - bits)
-    magnitudes = [number(max(0, nearest + step) << (32 - bits)) for step in range(-steps, steps + 1)]
-    found = [math.copysign(magnitude, value) for magnitude in magnitudes]
-    return sorted(found, key=lambda candidate: abs(candidate - value))
+    return nearest_first(value, (max(0, nearest + step) << (32 - bits) for step in range(-steps, steps + 1)))
 
 
 def carrying(value: float, lower: float, bits: int, steps: int) -> list[float]:
     """The numbers next to a value whose last bits are the first ones of ``lower``, the nearest first."""
     tail, base = pattern(lower) >> (32 - bits), pattern(abs(value)) >> bits
-    magnitudes = [number(max(0, base + step) << bits | tail) for step in range(-steps, steps + 1)]
-    found = [math.copysign(magnitude, value) for magnitude in magnitudes]
-    return sorted(found, key=lambda candidate: abs(candidate - value))
+    return nearest_first(value, (max(0, base + step) << bits | tail for step in range(-steps, steps + 1)))
 
 
 class Shared(NamedTuple):

@@ -368,6 +368,13 @@ class Subject:
                 arguments[name] = value
         return arguments, placed
 
+    def run_with_index(self, name: str, index: int) -> None:
+        """Run a valid call of an operator, with one number everywhere in its first tensor of indices."""
+        operator = next(each for each in self.operators if each.name == name)
+        arguments, placed = self.filled(operator, D.FLOAT, "contiguous", np.random.default_rng(7))
+        next(each for key, each in placed.items() if key.startswith("ind")).view[...] = index
+        prepare(operator, arguments, product_of(operator)).run()
+
     def place(self, operator: Operator, name: str, value: T, layout: str, random: np.random.Generator) -> Placed:
         """Values for an argument, in memory."""
         array = values(value.dtype, value.shape, random)

@@ -205,3 +205,13 @@ def awkward(n: int) -> dict[str, Array]:
 def test_results_beside_a_large_mean_and_others_are_within_their_bounds(name: str, n: int, eps: float) -> None:
     """Beside 1e8 they were up to 28 units of the last place off: the mean is rounded, in float64 too."""
     within_bounds(awkward(n)[name], eps)
+
+
+@pytest.mark.parametrize("columns", [1, 16, 37])
+def test_an_absent_weight_is_ones_and_an_absent_bias_zeros(columns: int) -> None:
+    x = np.random.default_rng(5).normal(size=(3, columns)).astype(np.float32)
+    ones, zeros = np.ones(columns, np.float32), np.zeros(columns, np.float32)
+    expected, *_ = aclnn.layer_norm(x, (columns,), ones, zeros)
+    for weight, bias in ((None, None), (ones, None), (None, zeros)):
+        got, *_ = aclnn.layer_norm(x, (columns,), weight, bias)
+        np.testing.assert_array_equal(got, expected)

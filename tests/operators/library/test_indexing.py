@@ -10,21 +10,9 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.status import AclnnError
-from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import (
-    IMAGES,
-    Array,
-    Break,
-    Breaking,
-    LibraryTests,
-    Subject,
-    first,
-    precise,
-    product_of,
-    torch,
-)
+from tests.helpers.library import IMAGES, Array, Break, Breaking, LibraryTests, Subject, first, precise, torch
 
 
 def _precise_number(values: Any) -> Any:
@@ -144,8 +132,6 @@ class TestIndexing(LibraryTests):
 @pytest.mark.parametrize("name", ["gather", "index", "index_add", "index_put_impl", "index_select", "scatter"])
 def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -> None:
     """Phase one does not read indices, and of a thousand queued tasks it matters which failed."""
-    operator = next(each for each in indexing.OPERATORS if each.name == name)
-    arguments, placed = TestIndexing.subject.filled(operator, D.FLOAT, "contiguous", np.random.default_rng(7))
-    next(each for key, each in placed.items() if key.startswith("ind")).view[...] = 1000
-    with pytest.raises(AclnnError, match=rf"^{operator.function}: index 1000 is out of bounds"):
-        prepare(operator, arguments, product_of(operator)).run()
+    function = next(each.function for each in indexing.OPERATORS if each.name == name)
+    with pytest.raises(AclnnError, match=rf"^{function}: index 1000 is out of bounds"):
+        TestIndexing.subject.run_with_index(name, 1000)
