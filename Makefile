@@ -63,7 +63,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "aclnn needs Python 3.10 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 
-# A stamp for each set of packages: made again when what they are made from changes.
+# A stamp for each set of packages: made again when what they are made from changes. The tests' set has the demo's.
 $(VENV)/demo: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	touch $@

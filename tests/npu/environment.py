@@ -1,7 +1,7 @@
 """Make a virtual environment with torch_npu for the tests: ``python tests/npu/environment.py FOLDER``.
 
-It is one of its own, for torch_npu takes part in every ``import torch``, beside the packages of the one that runs this.
-Where torch_npu cannot work there is none, with a line that says why, and the tests that need it are skipped.
+torch_npu hooks every ``import torch``, so it gets an environment of its own, which shares the other packages of the one
+that runs this. Where torch_npu cannot work, a line says why, no environment is made, and the tests of it are skipped.
 """
 
 from __future__ import annotations

@@ -446,7 +446,7 @@ def _library(call: Call, work: Library) -> Prepared:
 
 
 def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a function that names the C function of a name where an index lies beyond a tensor."""
+    """Return the function, with an out-of-range index reported under the C function's name."""
 
     def computed(*given: Any, **further: Any) -> Any:
         try:

@@ -326,8 +326,8 @@ def loop(
 ) -> Loop:
     """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types.
 
-    Of the input ``single`` there is one element for all. What is written ``instead`` of the operations computes the
-    same in another way, with names whose meanings are returned.
+    Of the input ``single`` there is one element for all. ``instead`` writes other operations that compute the same, and
+    returns the meanings of the names in them.
     """
     program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]

@@ -30,7 +30,7 @@ def by_tables(dtype: DataType) -> bool:
 
 
 def write(products: Sequence[Product], dtype: DataType, source: Source, program: Program) -> dict[str, Any]:
-    """Write what computes a program's results by their factors; return what the names in it mean."""
+    """Write operations that compute a program's results from their factors; return the meanings of names in them."""
     found, names = values(products), {"fma": fma}
     if by_tables(dtype):
         for number, value in enumerate(found):
@@ -62,5 +62,5 @@ def write(products: Sequence[Product], dtype: DataType, source: Source, program:
 
 
 def _in_float64(name: str) -> str:
-    """The variable of a program in float64, or a number."""
+    """Return the float64 counterpart of a program's variable; numbers stay as they are."""
     return f"wide_{name}" if name[0] in "xt" else name
