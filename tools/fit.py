@@ -34,7 +34,7 @@ def module(options: argparse.Namespace, screen: Console) -> Iterator[str]:
     if options.bound or isinstance(old, Segments):
         task = segments.Task(
             options.name,
-            options.per_unit or old.per_unit,
+            segments.nearest(options.per_unit) if options.per_unit else old.per_unit,
             options.bound or old.bound,
             options.segments or len(old.centre),
             options.terms or len(old.p),

@@ -82,13 +82,15 @@ class Task(NamedTuple):
 
     def g(self, a: float) -> arb:
         """g(a) as a ball (see ``Segments``)."""
-        value = in_balls(fitted_function(self.name), a if self.signed else -a)
-        return value / a if self.symmetry == "x*neither" else -value if self.symmetry == "x+f" else value
+        return self._turned(in_balls(fitted_function(self.name), a if self.signed else -a), a)
 
     def exact(self, a: Array) -> Array:
         """g(a) in float64."""
-        value = exact(fitted_function(self.name), a if self.signed else -a)
-        return value / a if self.symmetry == "x*neither" else -value if self.symmetry == "x+f" else value
+        return self._turned(exact(fitted_function(self.name), a if self.signed else -a), a)
+
+    def _turned(self, value: Any, a: Any) -> Any:
+        """g(a) of the function's value on its side."""
+        return value / a if self.symmetry == "x*neither" else -value if self.symmetry in ("x+f", "linear") else value
 
 
 @cache
@@ -199,8 +201,8 @@ def judge(
 
 
 class Sample(NamedTuple):
-    """Some of a segment's a; 1 or a, from which the other side takes g, or by which g is multiplied; g; whether its c0
-    is taken first; whether segments are those of both signs; and what is added to p[0].
+    """Some of a segment's a; 1 or a, from which the other side takes g, or by which g is multiplied, 0 where neither
+    is; g; whether its c0 is taken first; whether segments are those of both signs; and what is added to p[0].
     """
 
     a: Array
@@ -352,7 +354,7 @@ def sample(task: Task, i: int, patterns: Array) -> Sample:
     if task.signed:
         a = np.concatenate([-a[::-1], a])
     a = a[(np.rint(a * task.per_unit) == task.middle(i)) & (np.abs(a) <= np.float32(task.bound))]
-    whole = a if task.symmetry in ("x+f", "x*neither") else np.ones_like(a)
+    whole = a if task.symmetry in ("x+f", "x*neither") else np.full_like(a, task.symmetry != "linear")
     summed = task.symmetry == "x+f" and task.g(0.0) != 0
     return Sample(a, whole, task.exact(a), summed, task.signed, task.rest)
 

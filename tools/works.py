@@ -13,8 +13,8 @@ from aclnn.core.operator import Call, Kind, Operator, Parameter, Work
 from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 
-_BETAS = (1.0, 1.702, 2.0)
-"""Swish's, of which all but the last have formulas of their own."""
+_NUMBERS = {"betaOptional": (1.0, 1.702, 2.0), "alpha": (1.0, 2.0)}
+"""Swish's factor and that of ELU and CELU, of which all but the last have formulas of their own."""
 
 
 def works_of(operator: Operator) -> Iterator[Work]:
@@ -39,7 +39,7 @@ def _choices(parameter: Parameter, default: Any) -> tuple[Any, ...]:
     if parameter.is_tensor:
         return (Tensor(DataType.FLOAT, (2, 4)),)
     if parameter.kind is Kind.SCALAR:
-        numbers = _BETAS if parameter.name == "betaOptional" else (float(default) if given else 1.0,)
+        numbers = _NUMBERS.get(parameter.name, (float(default) if given else 1.0,))
         return tuple(Scalar(DataType.DOUBLE, DataType.DOUBLE.encode(number)) for number in numbers)
     if parameter.kind is Kind.BOOL:
         return (False, True)

@@ -197,8 +197,9 @@ class Gradient:
         return times(dy, self.derivative(x, *numbers))
 
 
-Symmetry = Literal["1-f", "x+f", "odd", "even", "neither", "x*neither"]
-"""f(x) by f(-x): 1 - f(-x), x + f(-x), -f(-x) or f(-x); not at all; or f(x)/x not at all."""
+Symmetry = Literal["1-f", "x+f", "odd", "even", "linear", "neither", "x*neither"]
+"""f(x) by f(-x): 1 - f(-x), x + f(-x), -f(-x) or f(-x); f(1)·x above 0, and a limit far below; not at all; or f(x)/x
+not at all."""
 
 
 class Fitted:
@@ -223,7 +224,7 @@ def fitted(symmetry: Symmetry | None = None, mirrored: Fitted | None = None) -> 
     """Ask for fitted versions of the function decorated.
 
     Args:
-        symmetry: how negative x give the function for positive ones; None where nothing is fitted by segments.
+        symmetry: what gives the function for positive x; None where nothing is fitted by segments.
         mirrored: h where the function is -h(-x), by whose versions it is computed.
     """
     return lambda function: Fitted(function, symmetry, mirrored)

@@ -27,7 +27,19 @@ from tests.helpers.triton_hardware import BFLOAT16
 import_module("aclnn.operators")
 MODULES = [
     sys.modules[f"aclnn.operators.{name}"]
-    for name in ("fast_gelu", "gelu", "hardsigmoid", "hardswish", "log_sigmoid", "mish", "silu", "softplus", "swish")
+    for name in (
+        "elu",
+        "fast_gelu",
+        "gelu",
+        "hardsigmoid",
+        "hardswish",
+        "log_sigmoid",
+        "mish",
+        "selu",
+        "silu",
+        "softplus",
+        "swish",
+    )
 ]
 FORMULAS: dict[str, Callable[[float], float]] = {
     name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, Fitted)

@@ -16,6 +16,7 @@ from aclnn import kernels
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
+from aclnn.operators.elu import unit_elu_forward
 from aclnn.operators.fast_gelu import fast_gelu_derivative, fast_gelu_forward
 from aclnn.operators.ge_glu import (
     ge_glu_erf_forward,
@@ -28,6 +29,7 @@ from aclnn.operators.glu import glu_forward, glu_gradient
 from aclnn.operators.hardswish import hardswish_derivative, hardswish_forward
 from aclnn.operators.log_sigmoid import log_sigmoid_formula, softplus_of_one
 from aclnn.operators.mish import mish_derivative, mish_forward
+from aclnn.operators.selu import selu_forward
 from aclnn.operators.silu import silu_derivative, silu_forward
 from aclnn.operators.swi_glu import swi_glu_forward, swi_glu_gradient
 from aclnn.operators.swish import quick_swish_derivative, quick_swish_forward
@@ -49,8 +51,10 @@ VALUES = (
     log_sigmoid_formula,
     mish_forward,
     quick_swish_forward,
+    selu_forward,
     silu_forward,
     softplus_of_one,
+    unit_elu_forward,
 )
 GATED = {
     ge_glu_erf_forward: (2, 2),

@@ -15,8 +15,10 @@ from aclnn.kernels.fitted import (
     gelu_erf_forward,
     gelu_tanh_forward,
     quick_swish_forward,
+    selu_forward,
     silu_forward,
     softplus_of_one,
+    unit_elu_forward,
 )
 from tests.helpers.constants import (
     approximation,
@@ -38,15 +40,20 @@ def tanh_exponent(a: arb) -> arb:
 class Row(NamedTuple):
     segments: Segments
     h: Callable[[arb], arb]
+    first: float | None = 0.5
+    """The slope at zero, where h is zero."""
 
 
+ALPHA = arb("1.0507009873554804934193349852946") * arb("1.6732632423543772848170429916717")
 ROWS = {
     "silu": Row(silu_forward.FLOAT, lambda a: a / (1 + a.exp())),
     "fast_gelu": Row(fast_gelu_forward.FLOAT, lambda a: a / (1 + (arb("1.702") * a).exp())),
     "gelu_erf": Row(gelu_erf_forward.FLOAT, lambda a: a * (a / arb(2).sqrt()).erfc() / 2),
     "gelu_tanh": Row(gelu_tanh_forward.FLOAT, lambda a: a / (1 + tanh_exponent(a).exp())),
     "quick_swish": Row(quick_swish_forward.FLOAT, lambda a: a / (1 + (arb(float(np.float32(1.702))) * a).exp())),
-    "softplus": Row(softplus_of_one.FLOAT, lambda a: -(-a).exp().log1p()),
+    "softplus": Row(softplus_of_one.FLOAT, lambda a: -(-a).exp().log1p(), None),
+    "elu": Row(unit_elu_forward.FLOAT, lambda a: -(-a).expm1(), 1.0),
+    "selu": Row(selu_forward.FLOAT, lambda a: -ALPHA * (-a).expm1(), float(np.float32(float(ALPHA)))),
 }
 EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
@@ -61,9 +68,9 @@ def test_each_segment_has_its_entries(row: Row) -> None:
     assert_entries(row.segments)
 
 
-@pytest.mark.parametrize("row", [row for name, row in ROWS.items() if name != "softplus"])
-def test_values_near_zero_are_half_of_x(row: Row) -> None:
-    assert (row.segments.centre[0], row.segments.c0[0], row.segments.p[0][0]) == (0.0, 0.0, 0.5)
+@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.first is not None])
+def test_values_near_zero_are_a_multiple_of_x(row: Row) -> None:
+    assert (row.segments.centre[0], row.segments.c0[0], row.segments.p[0][0]) == (0.0, 0.0, row.first)
 
 
 @EVERY

@@ -91,6 +91,12 @@ def test_gradients_of_selu_of_integers_are_the_nearest(kind: type) -> None:
     np.testing.assert_array_equal(aclnn.selu_backward(dy, y), expected)
 
 
+def test_positive_values_of_selu_are_rounded_once() -> None:
+    x = np.arange(0x0C800000, 0x7F800000, 100003, dtype=np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(aclnn.selu(x), (1.0507009873554805 * x.astype(np.float64)).astype(np.float32))
+
+
 def test_selus_kink_and_what_is_not_finite() -> None:
     tiny = F32(1e-45)
     x = F32([-tiny, -0.0, 0.0, tiny, -INF, INF, NAN])

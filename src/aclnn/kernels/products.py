@@ -17,7 +17,7 @@ import numpy as np
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted
 from aclnn.kernels import Formula
-from aclnn.kernels.fitted import Segments, adds_to_first, both_signs, version
+from aclnn.kernels.fitted import Segments, adds_to_first, version
 from aclnn.kernels.trace import Step, trace
 
 
@@ -37,8 +37,8 @@ class Value(NamedTuple):
         """The function's version for float32 if it is one by segments that gives its values in two parts."""
         found = version(self.function, DataType.FLOAT)
         symmetry = self.function.symmetry
-        served = isinstance(found, Segments) and not (adds_to_first(found, symmetry) or both_signs(symmetry))
-        return cast(Segments, found) if served else None
+        served = isinstance(found, Segments) and symmetry in ("1-f", "x+f", "odd", "even")
+        return cast(Segments, found) if served and not adds_to_first(cast(Segments, found), symmetry) else None
 
 
 #: Operands, by the names of their variables, and then values of functions.

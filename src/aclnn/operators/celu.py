@@ -19,6 +19,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, expm1, where
+from aclnn.operators.elu import unit_elu_forward
 from aclnn.typing import Array, ArrayLike, Number
 
 
@@ -35,7 +36,10 @@ def _not_zero(call: Call) -> str | None:
 def _work(call: Call) -> Elementwise | None:
     if call["self"].size == 0:
         return None
-    return Elementwise(celu_forward, ("self",), ("out",), (call["alpha"].rounded(DataType.FLOAT),))
+    alpha = call["alpha"].rounded(DataType.FLOAT)
+    if alpha == 1.0:
+        return Elementwise(unit_elu_forward, ("self",), ("out",))
+    return Elementwise(celu_forward, ("self",), ("out",), (alpha,))
 
 
 _ALPHA = Parameter("alpha", "alpha", Kind.SCALAR, "minus the limit on the left if positive; not 0")

@@ -23,7 +23,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, exp, expm1, minimum, where
+from aclnn.formula import Gradient, Real, exp, expm1, fitted, minimum, where
 from aclnn.typing import Array, ArrayLike, Number
 
 
@@ -33,6 +33,12 @@ def elu_forward(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
     # As h·(h + 2) with h = e^(z/2) - 1: what overflows alone need not in the product, least of all with a factor of 0.
     h = expm1(minimum(z, 1400.0) * 0.5)
     return where(x > 0.0, scale * x, factor * h * (h + 2.0))
+
+
+@fitted(symmetry="linear")
+def unit_elu_forward(x: Real) -> Real:
+    """ELU with alpha, scale and input_scale of 1: x above 0, else e^x - 1."""
+    return where(x > 0.0, x, expm1(x))
 
 
 def elu_limit(x: Real, alpha: Real, scale: Real) -> Real:
@@ -66,6 +72,8 @@ def _forward_work(call: Call) -> Elementwise | None:
     if call["self"].size == 0:
         return None
     alpha, scale, input_scale = _numbers(call, call["self"].dtype)
+    if alpha == scale == input_scale == 1.0:
+        return Elementwise(unit_elu_forward, ("self",), ("out",))
     if math.isfinite(alpha) and math.isfinite(input_scale):
         return Elementwise(elu_forward, ("self",), ("out",), (alpha, scale, input_scale))
     return Elementwise(elu_limit, ("self",), ("out",), (alpha, scale))

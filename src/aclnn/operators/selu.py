@@ -19,13 +19,14 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Gradient, Real, decimal, expm1, where
+from aclnn.formula import Gradient, Real, decimal, expm1, fitted, where
 from aclnn.typing import Array, ArrayLike
 
 SCALE = decimal("1.0507009873554804934193349852946")
 SCALED_ALPHA = SCALE * decimal("1.6732632423543772848170429916717")
 
 
+@fitted(symmetry="linear")
 def selu_forward(x: Real) -> Real:
     """SCALE·x above 0, else SCALED_ALPHA·(e^x - 1)."""
     return where(x > 0.0, SCALE * x, SCALED_ALPHA * expm1(x))

@@ -30,6 +30,7 @@ from aclnn.kernels.fitted import (
     ShortSegments,
     adds_to_first,
     both_signs,
+    slope,
     version,
 )
 from aclnn.kernels.products import Value, lines, products, values
@@ -222,9 +223,14 @@ def _terms(a, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, START: tl.const
 
 
 @triton.jit
-def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr, SUMMED: tl.constexpr):
+def segments(
+    x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr, SUMMED: tl.constexpr,
+    BOUND: tl.constexpr = 0.0, SLOPE: tl.constexpr = 0.0, REST: tl.constexpr = 0.0,
+):  # fmt: skip
     """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
     a, negative = tl.abs(x), bits(x) < 0
+    if SYMMETRY == "linear":
+        a = tl.where(negative, tl.where(a > BOUND, BOUND, a), tl.where(x == x, 0.0, x))
     r, p, lost, c0 = _terms(a, rows, PER_UNIT, COUNT)
     whole = a - c0
     start = tl.where(negative, c0, (whole + c0) - a) if SUMMED else c0
@@ -237,6 +243,8 @@ def segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.
         g = tl.where(negative, negated(g), x - g)
     elif SYMMETRY == "odd":
         g = tl.where(negative, g, negated(g))
+    elif SYMMETRY == "linear":
+        g = tl.where(negative, negated(g), (tl.fma(x, SLOPE, x * REST) if REST != 0.0 else x * SLOPE) - g)
     return g
 
 
@@ -295,14 +303,17 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     if (found := version(function, dtype)) is None or isinstance(found, ShortSegments):
         return None
     if isinstance(found, Segments):
-        symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)
+        symmetry, summed, bound = function.symmetry, adds_to_first(found, function.symmetry), found.bound
         if both_signs(symmetry):
             times_x = symmetry == "x*neither"
             call = f"signed_segments(x, rows, {found.per_unit}, {len(found.p)}, {found.rest}, {times_x})"
         else:
-            call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {symmetry!r}, {summed})"
+            line = symmetry == "linear"
+            given = (symmetry, summed, *((found.bound, *slope(function)) if line else ()))
+            call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {', '.join(map(repr, given))})"
+            bound = math.inf if line else bound
         names = {"segments": segments, "signed_segments": signed_segments}
-        return Fast(_version(call, names), found.bound, _widened(found.centre, found.c0, *found.p))
+        return Fast(_version(call, names), bound, _widened(found.centre, found.c0, *found.p))
     words = {"fma": fma_float32, "where": select, "absolute": absolute}
     return Fast(_version("formula(x)", {"formula": _define("formula", trace(found, 1).source, words)}), math.inf)
 

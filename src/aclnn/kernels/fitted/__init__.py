@@ -31,8 +31,9 @@ def row(text: str) -> Row:
 class Segments(NamedTuple):
     """For 0 ≤ a ≤ bound: g(a) = c0[i] + r·(p[0][i] + r·(p[1][i] + …)) with i = round(a·per_unit), r = a - centre[i].
 
-    g(a) is f(-a) of the function f, -f(-a) where f(x) = x + f(-x); the symmetry gives the other half. Without one g(x)
-    is f(x), or f(x)/x, for -bound ≤ x ≤ bound, and i = (round(x·per_unit) + 4) modulo 16: the first eight lie around 0.
+    g(a) is f(-a) of the function f, -f(-a) where f(x) = x + f(-x) or f is linear above 0; the symmetry gives the other
+    half. A function that is linear above 0 is f(-bound) below -bound. Without a symmetry g(x) is f(x), or f(x)/x, for
+    -bound ≤ x ≤ bound, and i = (round(x·per_unit) + 4) modulo 16: the first eight lie around 0.
     """
 
     per_unit: float
@@ -53,6 +54,15 @@ class Segments(NamedTuple):
 def both_signs(symmetry: str | None) -> bool:
     """Return true if segments are those of positive and of negative x."""
     return symmetry in ("neither", "x*neither")
+
+
+def slope(function: Fitted) -> tuple[float, float]:
+    """Return f(1) of a function that is linear above 0, as the sum of two float32 of its sign."""
+    value = float(function.function(1.0))
+    first = np.float32(value)
+    if abs(float(first)) > abs(value):
+        first = np.nextafter(first, np.float32(0.0))
+    return float(first), float(np.float32(value - float(first)))
 
 
 SIGNED_FROM = 4

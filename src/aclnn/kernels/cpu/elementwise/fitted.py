@@ -30,6 +30,7 @@ from aclnn.kernels.fitted import (
     ShortSegments,
     adds_to_first,
     both_signs,
+    slope,
     version,
 )
 
@@ -58,7 +59,7 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
-        return Fast(_by_segments(found, function.symmetry or "even"), found.bound)
+        return Fast(_by_segments(found, function), math.inf if function.symmetry == "linear" else found.bound)
     if isinstance(found, ShortSegments):
         return Fast(_by_short_segments(found), found.bound)
     return Fast(on_float32(found), math.inf)
@@ -71,7 +72,7 @@ def in_two(function: Fitted) -> Any:
     """
     segments = version(function, DataType.FLOAT)
     assert isinstance(segments, Segments)
-    return _by_segments(segments, function.symmetry or "even", in_two=True)
+    return _by_segments(segments, function, in_two=True)
 
 
 def _mirrored(function: Any) -> Any:
@@ -111,9 +112,25 @@ _HALVES_IN_TWO = {
 }
 
 
-def _by_segments(segments: Segments, symmetry: str, in_two: bool = False) -> Any:
+def _linear(bound: float, first: float, rest: float) -> tuple[Any, Any]:
+    """Make a of x, and f(x) of x and g(a), for a function with the slope ``first + rest`` above 0."""
+
+    @_inlined
+    def below_zero(x: Any) -> Any:
+        a = select(-x > bound, bound, -x)
+        return select(a < 0.0, 0.0, a)
+
+    @_inlined
+    def with_line(x: Any, g: Any) -> Any:
+        line = select(bits(x) < 0, -0.0, x)
+        return fma(line, first, line * rest - g) if rest else line * first - g
+
+    return below_zero, with_line
+
+
+def _by_segments(segments: Segments, function: Fitted, in_two: bool = False) -> Any:
     """f(x) (see ``Segments``). Where a look-up has eight entries, lanes beyond the eighth take a second turn."""
-    count = len(segments.centre)
+    count, symmetry = len(segments.centre), function.symmetry or "even"
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
     near, far, whole = (
         _polynomials(segments, first, last, symmetry, in_two)
@@ -121,8 +138,11 @@ def _by_segments(segments: Segments, symmetry: str, in_two: bool = False) -> Any
     )
     per_unit, twice = segments.per_unit, count == 16
     halves: dict[str, Any] = _HALVES_IN_TWO if in_two else _HALVES
-    other_half = halves["even" if summed or signed else symmetry]
     side, start = (_inlined(lambda x: x), _ROUND + SIGNED_FROM) if signed else (absolute, _ROUND)
+    if symmetry == "linear":
+        side, other_half = _linear(segments.bound, *slope(function))
+    else:
+        other_half = halves["even" if summed or signed else symmetry]
 
     @register_jitable(forceinline=True)
     def by_segments(x: Any) -> Any:
