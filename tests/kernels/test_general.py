@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
-from aclnn.formula import Fitted, Gradient, absolute, exp, where
+from aclnn.formula import Fitted, Gradient, absolute, exp, times, where
 from aclnn.kernels.cpu import jit, threads
 from aclnn.kernels.cpu.elementwise import general, lut16, plans
 from aclnn.kernels.trace import trace
@@ -139,7 +139,7 @@ def test_elements_that_coincide_keep_what_is_written_last() -> None:
 
 def operations(x: Any, y: Any, p: Any) -> Any:
     """Each operation by itself."""
-    return where(x > p, x + y, -y), absolute(x - p), x * y, where(x == x, p, y / x)
+    return where(x > p, x + y, -y), absolute(x - p), x * y, where(x == x, p, y / x), times(x, -y)
 
 
 @pytest.mark.slow
@@ -149,10 +149,10 @@ def test_one_operation_is_rounded_once_in_lanes_of_any_type(dtype: np.dtype[Any]
     assert general.float32_suffices(trace(operations, 3), D.of_numpy(dtype), [p]) == (p == 0.5)
     rng = np.random.default_rng(6)
     x, y = (np.frombuffer(rng.bytes(dtype.itemsize << 18), dtype) for _ in range(2))
-    outs = run(operations, [np.empty_like(x) for _ in range(4)], [x, y], p)
+    outs = run(operations, [np.empty_like(x) for _ in range(5)], [x, y], p)
     with np.errstate(all="ignore"):
         a, b = x.astype(np.float64), y.astype(np.float64)
-        exact = np.where(a > p, a + b, -b), np.abs(a - p), a * b, np.where(a == a, p, b / a)
+        exact = np.where(a > p, a + b, -b), np.abs(a - p), a * b, np.where(a == a, p, b / a), a * -b
         for out, wanted in zip(outs, exact, strict=True):
             np.testing.assert_array_equal(out.astype(np.float64), rounded(wanted, D.of_numpy(dtype)).astype(np.float64))
 

@@ -301,7 +301,7 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
     for step in program.steps:
         most = max(kinds[name] if name in kinds else kind(float(name)) for name in step.operands)
         match step.template:
-            case "{} + {}" | "{} - {}" | "{} * {}" | "{} / {}" if most == _EXACT:
+            case "{} + {}" | "{} - {}" | "{} * {}" | "{} / {}" | "times({}, {})" if most == _EXACT:
                 most = _ROUNDED
             case "{} < {}" | "{} <= {}" | "{} > {}" | "{} >= {}" | "{} == {}" | "{} != {}" if most <= _FLOAT32:
                 most = _EXACT
@@ -355,7 +355,12 @@ def loop(
     return chunked(source.function("part", **names))
 
 
-_FLOAT32_WORDS = {"where": vector.select, "absolute": vector.absolute, "fma": vector.fma}
+_FLOAT32_WORDS = {
+    "where": vector.select,
+    "absolute": vector.absolute,
+    "fma": vector.fma,
+    "times": register_jitable(lambda x, y: x * y),
+}
 
 
 @lru_cache(maxsize=512)
