@@ -28,7 +28,7 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
-EVERYWHERE = "c42dcd578c1151c01715380430d87ec57eeec9e7375035c3b07e3e8e2833f931"
+EVERYWHERE = "2f28a31c778862cca7efe7f8a9d9f60b62c46a2e0799b766ad237335051e9246"
 
 
 def softmax(x: Any) -> Any:
@@ -52,7 +52,8 @@ def norm(x: Any, w: Any, b: Any, eps: Any) -> Any:
 def norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, w: Any) -> Any:
     """Two sums over rows, and inputs for rows."""
     xhat, g = (x - mean) * rstd, dy * w
-    return (g - row_mean(g) - xhat * row_mean(g * xhat)) * rstd, dy * xhat, dy
+    dw = dy * xhat
+    return (g - row_mean(g) - xhat * row_mean(g * xhat)) * rstd, dw, dy
 
 
 def entropy(x: Any) -> Any:
@@ -105,6 +106,7 @@ CASES = {
     "group norm": rows_of(norm, (3, 4, 5, 70), (2, 3), (1, 4, 5, 1)),
     "group norm gradients": rows_of(norm_gradients, (3, 4, 5, 70), (2, 3), (1, 4, 5, 1)),
     "group norm gradients of short runs": rows_of(norm_gradients, (33, 2, 3, 4), (2, 3), (1, 2, 3, 1)),
+    "group norm gradients of one channel": rows_of(norm_gradients, (3, 4, 1, 70), (2, 3), (1, 4, 1, 1)),
     "batch norm": rows_of(norm, (5, 6, 70), (0, 2), (1, 6, 1)),
     "batch norm of columns": rows_of(norm, (70, 90), (0,), (1, 90)),
     "adaptive norm gradients": rows_of(norm_gradients, (3, 20, 50), (2,), (3, 1, 50)),
@@ -389,6 +391,24 @@ def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
     plan.run([x.ctypes.data], [rstd.ctypes.data], 0)
     want = 1 / np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 0.5)
     np.testing.assert_allclose(rstd, want, rtol=2.0**-24)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_sums_of_runs_have_the_same_bits_across_rows_and_without_totals(
+    wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights are taken out of the sums, whose runs' parts are totals as well."""
+    monkeypatch.setattr(target, "has_wide_registers", lambda: wide)
+    case = rows_of(norm_gradients, (40, 3, 5, 19), (2, 3), (1, 3, 5, 1))
+    inputs, outputs = random_inputs(case, np.dtype(np.float32)), fresh(case, np.dtype(np.float64))
+    run(case, inputs, outputs)
+    for order in ("C", "F"):  # lanes run along rows, and across them
+        given_ = [np.array(array, order=order) for array in inputs]
+        dx = np.empty(case.outputs[0], order=order)
+        operands = [Operand(layout(array), shape) for array, shape in zip(given_, case.inputs, strict=True)]
+        plan = kernels.reduction(norm_gradients, operands, [Operand(layout(dx), dx.shape), None, None], (2, 3))
+        plan.run([array.ctypes.data for array in given_], [dx.ctypes.data], np.empty(plan.workspace_bytes).ctypes.data)
+        np.testing.assert_array_equal(dx, outputs[0])
 
 
 def test_a_new_number_compiles_nothing() -> None:

@@ -37,7 +37,8 @@ def input_gradient(g: Real, xhat: Real, rstd: Real) -> Real:
 def centred_norm_gradients(dy: Real, x: Real, mean: Real, rstd: Real, w: Real) -> tuple[Real, Real, Real]:
     """Gradients for x, and what each element adds to those for w and b."""
     xhat = (x - mean) * rstd
-    return input_gradient(dy * w, xhat, rstd), dy * xhat, dy
+    dw = dy * xhat
+    return input_gradient(dy * w, xhat, rstd), dw, dy
 
 
 def given(call: Call, shape: Shape, **absent: float) -> tuple[View | float, ...]:

@@ -9,16 +9,36 @@ needs it, which is cheaper than keeping it but for slow words such as ``exp`` an
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from aclnn.kernels.cpu.reductions.words import SMALL_SUM, TWO_SUMS
 from aclnn.kernels.trace import REDUCTIONS, Step
 
-REDUCES = (*REDUCTIONS.values(), SMALL_SUM, *TWO_SUMS)
+RUN_SUM = "run_sum({}, {})"
+"""Sum over a row of what the second operand, the same along a run, is to be multiplied with."""
+REDUCES = (*REDUCTIONS.values(), RUN_SUM, SMALL_SUM, *TWO_SUMS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
     f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
 )
 _CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
+
+
+def factored(steps: Sequence[Step], same: Iterable[str], results: Iterable[str]) -> list[Step]:
+    """Take a factor that is the ``same`` along a run out of sums over rows, where the rest is a result."""
+    outside, terms = {*same}, [*results]
+    found, factors = list[Step](), dict[str, Counter[str]]()
+    for step in steps:
+        if step.template == "{} * {}":
+            first, second = (factors.get(operand, Counter([operand])) for operand in step.operands)
+            factors[step.result] = first + second
+        if step.template == REDUCTIONS["row_sum"] and (product := factors.get(step.operands[0])):
+            for term in terms:
+                rest = product - factors.get(term, Counter([term]))
+                if rest.total() == 1 and outside >= {*rest} and product == rest + factors.get(term, Counter([term])):
+                    step = Step(step.result, RUN_SUM, (term, *rest))
+        found.append(step)
+    return found
 
 
 class Passes:
@@ -29,6 +49,7 @@ class Passes:
         elements: the program's arguments that differ along a row.
         rows: those that do not, and other numbers.
         results: the variables that are wanted for each element.
+        totals: those of which sums over rows are wanted.
         of_rows: the variables that are wanted for each row.
         vectors: those of ``elements`` that are side by side.
         keeps: whether variables of elements are kept from one pass for the next.
@@ -40,12 +61,13 @@ class Passes:
         elements: Sequence[str],
         rows: Sequence[str],
         results: Sequence[str],
+        totals: Sequence[str],
         of_rows: Sequence[str],
         vectors: Sequence[str],
         keeps: bool,
     ) -> None:
-        self._steps, self._elements, self.results = tuple(steps), tuple(elements), tuple(results)
-        needed = {*results, *of_rows}
+        self._steps, self._elements = tuple(steps), tuple(elements)
+        needed = {*results, *totals, *of_rows}
         for step in reversed(self._steps):
             if step.result in needed:
                 needed |= {*step.operands}
@@ -62,9 +84,21 @@ class Passes:
             elif step.result in needed and step.template not in _CONDITIONS:
                 between.setdefault(level, []).append(step.result)
         depth = max(reductions, default=0)
-        self.count = max(depth, 1 + max((levels.get(name, 0) for name in results), default=-1))
+        self.count = max(depth, 1 + max((levels.get(name, 0) for name in (*results, *totals)), default=-1))
         self.reductions = [tuple(reductions.get(number + 1, ())) for number in range(self.count)]
         """The steps that each pass reduces."""
+        early = {
+            step.operands[0]: number
+            for number, steps in enumerate(self.reductions)
+            for step in steps
+            if step.template == RUN_SUM
+        }
+        self.totals = [
+            tuple(name for name in totals if early.get(name, self.count - 1) == number) for number in range(self.count)
+        ]
+        """The variables of which each pass adds up sums over rows: those of its sums of runs; the last all others."""
+        self.results = (*results, *(self.totals[-1] if self.totals else ()))
+        """The variables that the last pass needs for each element."""
         self.states: list[tuple[str, ...]] = []
         """The variables of a row that are known before each pass, and after the last."""
         self.stages: list[tuple[tuple[str, ...], tuple[str, ...]]] = []

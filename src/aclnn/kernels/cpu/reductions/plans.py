@@ -18,7 +18,7 @@ from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.reductions import rows, walk
-from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
+from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes, factored
 from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
@@ -287,6 +287,9 @@ class _Lanes:
         """The axis of a run."""
         self.along = axes.columns[:-1]
         """The axes of a row's runs."""
+        inputs = (*program.of_elements, *program.of_rows)
+        self.same = [name for name, one in inputs if self.run is None or extents[id(one)][self.run] == 1]
+        """Inputs that are the same along a run."""
         self.columns = math.prod(axes.extents[axis] for axis in axes.columns)
         kept = {axis for _, output in summed for axis in axes.rows if extents[id(output)][axis] > 1}
         free = [axis for axis in axes.rows if axis not in kept]
@@ -361,11 +364,13 @@ class _Rows:
         self._sums = [one for _, one in (*totals, *sums)]
         self._totals = [program.outputs[id(one.output)] for one in self._sums]
 
+        steps = program.steps if program.in_float32 else factored(program.steps, lanes.same, program.traced.results)
         passes = Passes(
-            program.steps,
+            steps,
             [name for name, _ in (*vectors, *splats)],
             [*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
-            [*(name for name, _ in written), *(name for name, _ in (*totals, *sums))],
+            [name for name, _ in (*written, *sums)],
+            [name for name, _ in totals],
             [name for name, _ in row_outputs],
             [name for name, _ in vectors],
             lanes.keeps,
@@ -391,7 +396,7 @@ class _Rows:
             lanes.keeps,
             program.in_float32,
         )
-        key = (program.traced.digest, *map(str, (program.steps, *types)))
+        key = (program.traced.digest, *map(str, (steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
         self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
 

@@ -2,7 +2,8 @@
 
 Lanes run along a row, or across rows that lie beside one another. Either way an element's term goes to the partial sum
 of its number in its run modulo sixteen, and the sixteen are added by halves: every layout, vector width and number of
-threads gives the same bits.
+threads gives the same bits. Where a formula wants the sum of a row's terms times a number of each run, and those terms'
+sums over rows, each run's partial sums serve for both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
-from aclnn.kernels.cpu.reductions.passes import Passes
+from aclnn.kernels.cpu.reductions.passes import RUN_SUM, Passes
 from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
 from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
 from aclnn.kernels.cpu.simd.doubles import (
@@ -121,14 +122,16 @@ _SUM_IN_FLOAT32 = _Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}
 _KINDS = {
     **dict.fromkeys(TWO_SUMS, _SUM),
     SMALL_SUM: _SUM_IN_FLOAT32,
+    RUN_SUM: _SUM,
     REDUCTIONS["row_sum"]: _SUM,
     REDUCTIONS["row_max"]: _Kind("-inf", "larger({}, {})", "largest_of({})"),
 }
 
 
 def _places(reductions: Sequence[Step]) -> list[int]:
-    """Number the accumulators of reductions across rows, one or three each, and all of them."""
-    return [0, *accumulate(3 if step.template in TWO_SUMS else 1 for step in reductions)]
+    """Number the accumulators of reductions across rows, one to three each, and all of them."""
+    counts = dict.fromkeys(TWO_SUMS, 3) | {RUN_SUM: 2}
+    return [0, *accumulate(counts.get(step.template, 1) for step in reductions)]
 
 
 class _Rows(Source):
@@ -252,10 +255,11 @@ class _Rows(Source):
                 self(f"copy(places[{place}] + k * walk.steps[{place}].row, buffer + k * {size}, {size})")
 
     def _results(self, number: int) -> tuple[list[Elements], list[tuple[int, str]], list[tuple[int, str]]]:
-        """Return what a pass writes, and what it adds to the totals and to the sums: only the last does."""
+        """Return what a pass writes, and what it adds to the totals and to the sums."""
+        totals = [(k, name) for k, name in self._totals if name in self._passes.totals[number]]
         if number < self._passes.count - 1:
-            return [], [], []
-        return [one._replace(value=self._term(number, one.value)) for one in self._written], self._totals, self._sums
+            return [], totals, []
+        return [one._replace(value=self._term(number, one.value)) for one in self._written], totals, self._sums
 
     def _terms(self, number: int) -> None:
         """Compute what a pass reduces and, in the last, results."""
@@ -275,14 +279,16 @@ class _Rows(Source):
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
+        of_runs = {step.operands[0]: (k, step) for k, step, _ in found if step.template == RUN_SUM}
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
-        self(*(f"whole{k} = widen(0.0)" for k, _ in twos))
+        self(*(f"whole{k} = widen(0.0)" for k, _ in (*twos, *of_runs.values())))
         with self._runs(), self._blocks(bool(twos)):
             self._places(number, "begin" if twos else None)
             starts = [(k, TWO_SUMS[step.template]) for k, step in twos]
             self(*(f"found{k}, small{k} = splat(float32({start})), splat(float32(0.0))" for k, start in starts))
             self._load_splats(number)
-            self(*(f"own{k} = widen(0.0)" for k, _ in totals))
+            self(*(f"found{k} = widen(0.0)" for k, _ in of_runs.values()))
+            self(*(f"own{k} = widen(0.0)" for k, name in totals if name not in of_runs))
             sizes = {one.dtype.itemsize for one in written}
             streams = sizes in ({2}, {4}) and not (reductions or totals or sums)
             if streams:
@@ -292,7 +298,7 @@ class _Rows(Source):
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [(f"found{k}", self._term(number, step.operands[0]), kind) for k, step, kind in found]
-            terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals]
+            terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals if name not in of_runs]
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
@@ -316,11 +322,17 @@ class _Rows(Source):
                     for q, vectors in enumerate(self._in_two(number, step)):
                         limited = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if self._wide else "{}"
                         self._add_in_two(f"found{k}", f"small{k}", step, vectors, limited)
-            for k, _ in totals:
-                self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of(own{k}))")
+            for k, name in totals:
+                own = f"found{of_runs[name][0]}" if name in of_runs else f"own{k}"
+                self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of({own}))")
+            for k, step in of_runs.values():
+                factor = step.operands[1]
+                same = factor if factor in passes.states[0] else self.vectors(factor)[0]
+                self(f"whole{k} = whole{k} + found{k} * {same}")
             self(*(f"whole{k} = whole{k} + ((widen(found{k}) - {start}) + widen(small{k}))" for k, start in starts))
         for k, step, kind in found:
-            self(f"{step.result} = widen({kind.of_lanes.format(f'found{k}')})")
+            lanes = f"whole{k}" if step.template == RUN_SUM else f"found{k}"
+            self(f"{step.result} = widen({kind.of_lanes.format(lanes)})")
         self(*(f"{step.result} = widen(sum_of(whole{k}))" for k, step in twos))
 
     def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
@@ -393,8 +405,11 @@ class _Rows(Source):
                 self(f"store_{kind.dtype}({slot} + slot, {kind.first.format(kind.start)})")
                 if slot in twos:
                     self._start_in_two(slot, step)
+                if step.template == RUN_SUM:
+                    self(f"store_DOUBLE({slot} + {self._totals_bytes} + slot, widen(0.0))")
         flush, first = self._flushed(twos), "begin, begin + " if twos else ""
-        with self._runs(), self._blocks(bool(twos)), flush, self.block(f"for j in range({first}end):"):
+        multiplied = self._multiplied(dict(zip(slots, reductions, strict=False)))
+        with self._runs(), multiplied, self._blocks(bool(twos)), flush, self.block(f"for j in range({first}end):"):
             self._places(number, "j")
             if self._apart:
                 self(*(f"part{k} = {self._in_tile(one)} + j * {self._pitch(one)}" for k, one in enumerate(operands)))
@@ -418,8 +433,9 @@ class _Rows(Source):
                     self._add_across(f"{place} + residue", number, step)
                     continue
                 value, kind = f"{self.splat}({self._term(number, step.operands[0])})", self._kind(step)
+                of_run = self._totals_bytes if step.template == RUN_SUM else 0
                 for q, part in enumerate(self.vectors(value)):
-                    slot = f"{place} + residue + {q * _VECTOR}"
+                    slot = f"{place} + residue + {q * _VECTOR + of_run}"
                     combined = kind.combine.format(f"load_{kind.dtype}({slot})", part)
                     self(f"store_{kind.dtype}({slot}, {combined})")
             for k, (name, dtype, *_) in enumerate(written, len(read)):
@@ -461,6 +477,18 @@ class _Rows(Source):
             self(f"of_two, small = load_FLOAT({first}), load_FLOAT({second})")
             self._add_in_two("of_two", "small", step, parts)
             self(f"store_FLOAT({first}, of_two)", f"store_FLOAT({second}, small)")
+
+    @contextmanager
+    def _multiplied(self, totals: Mapping[str, Step]) -> Iterator[None]:
+        """Add each run's sums, beside the totals, to these with what they are multiplied with, in the end."""
+        yield
+        for place, step in totals.items():
+            if step.template == RUN_SUM:
+                with self.block(f"for slot in range(0, residues * {self._row_bytes}, {self._row_bytes}):"):
+                    for q, factor in enumerate(self.vectors(step.operands[1])):
+                        whole, of_run = (f"{place} + slot + {q * _VECTOR + at}" for at in (0, self._totals_bytes))
+                        self(f"store_doubles({whole}, load_doubles({whole}) + load_doubles({of_run}) * {factor})")
+                        self(f"store_doubles({of_run}, widen(0.0))")
 
     @contextmanager
     def _flushed(self, totals: Mapping[str, Step]) -> Iterator[None]:
