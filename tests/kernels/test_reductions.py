@@ -258,7 +258,8 @@ def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None
     assert digest_elsewhere(__name__, elsewhere, *FORMS) == digest(*FORMS)
 
 
-WIDE = {name: CASES[name] for name in (*FORMS, "softmax of short rows", "gradients of short rows")} | {
+MORE_FORMS = ("softmax of short rows", "gradients of short rows", "group norm gradients of one channel")
+WIDE = {name: CASES[name] for name in (*FORMS, *MORE_FORMS)} | {
     f"{formula.__name__} of {columns} columns": rows_of(formula, (150, columns), (1,))
     for formula in (operators.softmax_forward, operators.log_softmax_forward)
     for columns in (41, 300)
@@ -391,6 +392,22 @@ def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
     plan.run([x.ctypes.data], [rstd.ctypes.data], 0)
     want = 1 / np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 0.5)
     np.testing.assert_allclose(rstd, want, rtol=2.0**-24)
+
+
+def test_a_term_may_be_multiplied_with_two_numbers_of_each_run() -> None:
+    def both(x: Any, a: Any, b: Any) -> Any:
+        return x - row_sum(x * a) * row_sum(x * b), x
+
+    rng = np.random.default_rng(7)
+    x, a, b = (rng.normal(size=shape) for shape in ((3, 4, 5, 70), (1, 4, 5, 1), (1, 4, 5, 1)))
+    out, total = np.empty_like(x), np.empty(a.shape)
+    operands = [Operand(layout(array), array.shape) for array in (x, a, b, out)]
+    plan = kernels.reduction(both, operands[:3], [operands[3], Operand(layout(total), a.shape, True)], (2, 3))
+    workspace = np.empty(plan.workspace_bytes, np.uint8)
+    plan.run([array.ctypes.data for array in (x, a, b)], [out.ctypes.data, total.ctypes.data], workspace.ctypes.data)
+    sums = ((x * factor).sum(axis=(2, 3), keepdims=True) for factor in (a, b))
+    np.testing.assert_allclose(out, x - math.prod(sums), rtol=1e-9)
+    np.testing.assert_allclose(total, x.sum(axis=(0, 3), keepdims=True), rtol=1e-9)
 
 
 @pytest.mark.parametrize("wide", [False, True])

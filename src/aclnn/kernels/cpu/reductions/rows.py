@@ -279,16 +279,17 @@ class _Rows(Source):
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
-        of_runs = {step.operands[0]: (k, step) for k, step, _ in found if step.template == RUN_SUM}
+        of_runs = [(k, *step.operands) for k, step, _ in found if step.template == RUN_SUM]
+        sums_of = {term: f"found{k}" for k, term, _ in of_runs}
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
-        self(*(f"whole{k} = widen(0.0)" for k, _ in (*twos, *of_runs.values())))
+        self(*(f"whole{k} = widen(0.0)" for k, *_ in (*twos, *of_runs)))
         with self._runs(), self._blocks(bool(twos)):
             self._places(number, "begin" if twos else None)
             starts = [(k, TWO_SUMS[step.template]) for k, step in twos]
             self(*(f"found{k}, small{k} = splat(float32({start})), splat(float32(0.0))" for k, start in starts))
             self._load_splats(number)
-            self(*(f"found{k} = widen(0.0)" for k, _ in of_runs.values()))
-            self(*(f"own{k} = widen(0.0)" for k, name in totals if name not in of_runs))
+            self(*(f"found{k} = widen(0.0)" for k, *_ in of_runs))
+            self(*(f"own{k} = widen(0.0)" for k, name in totals if name not in sums_of))
             sizes = {one.dtype.itemsize for one in written}
             streams = sizes in ({2}, {4}) and not (reductions or totals or sums)
             if streams:
@@ -298,7 +299,7 @@ class _Rows(Source):
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [(f"found{k}", self._term(number, step.operands[0]), kind) for k, step, kind in found]
-            terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals if name not in of_runs]
+            terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals if name not in sums_of]
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
@@ -323,10 +324,9 @@ class _Rows(Source):
                         limited = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if self._wide else "{}"
                         self._add_in_two(f"found{k}", f"small{k}", step, vectors, limited)
             for k, name in totals:
-                own = f"found{of_runs[name][0]}" if name in of_runs else f"own{k}"
+                own = sums_of.get(name, f"own{k}")
                 self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of({own}))")
-            for k, step in of_runs.values():
-                factor = step.operands[1]
+            for k, _, factor in of_runs:
                 same = factor if factor in passes.states[0] else self.vectors(factor)[0]
                 self(f"whole{k} = whole{k} + found{k} * {same}")
             self(*(f"whole{k} = whole{k} + ((widen(found{k}) - {start}) + widen(small{k}))" for k, start in starts))
