@@ -61,16 +61,16 @@ class Asked:
 
     def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
         """Compute by the kernel."""
-        plan = _plan(self, operands[0].size, numbers)
+        plan = _plan(self, operands[0].size, tuple(map(float.hex, numbers)))
         results = [np.empty_like(operands[0]) for _ in range(self.results)]
         plan.run([a.ctypes.data for a in operands], [a.ctypes.data for a in results], 0)
         return results
 
 
-@lru_cache
-def _plan(one: Asked, size: int, numbers: tuple[float, ...]) -> kernels.Plan:
-    layout = Layout(DataType.FLOAT, (size,), (1,))
-    return kernels.elementwise(one.formula, (layout,) * one.operands, (layout,) * one.results, numbers)
+@lru_cache  # by numbers as text, since 0.0 equals -0.0
+def _plan(one: Asked, size: int, numbers: tuple[str, ...]) -> kernels.Plan:
+    layout, given = Layout(DataType.FLOAT, (size,), (1,)), tuple(map(float.fromhex, numbers))
+    return kernels.elementwise(one.formula, (layout,) * one.operands, (layout,) * one.results, given)
 
 
 def asked() -> dict[str, Asked]:

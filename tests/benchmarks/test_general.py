@@ -95,6 +95,12 @@ def test_a_walk_takes_every_bit_pattern_once() -> None:
     np.testing.assert_array_equal(patterns, np.arange(0x7F8 << 20, 0x7F9 << 20, dtype=np.uint32))
 
 
+def test_zeros_of_either_sign_are_numbers_of_their_own() -> None:
+    one, x = general.asked()["celu_forward"], np.float32([-1.0])
+    assert np.signbit(one.run([x], (0.0,))[0]).all()
+    assert np.isnan(one.run([x], (-0.0,))[0]).all()
+
+
 def test_rows_of_other_formulas_and_kinds_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(general, "FILE", tmp_path / "general.csv")
 
