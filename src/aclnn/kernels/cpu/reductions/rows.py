@@ -279,7 +279,7 @@ class _Rows(Source):
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
-        of_runs = [(k, *step.operands) for k, step, _ in found if step.template == RUN_SUM]
+        of_runs = [(k, step.operands[0], step.operands[1]) for k, step, _ in found if step.template == RUN_SUM]
         sums_of = {term: f"found{k}" for k, term, _ in of_runs}
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
         self(*(f"whole{k} = widen(0.0)" for k, *_ in (*twos, *of_runs)))
