@@ -311,11 +311,18 @@ def _leading(r: Array, wanted: Array, weights: Array, fixed: list[float], terms:
 
 
 def best_column(task: Task, i: int) -> tuple[Column, float, float]:
-    """A segment's best column, its worst error in units and relative."""
+    """A segment's best column, its worst error in units and relative.
+
+    Raises:
+        ValueError: there is nowhere to begin a polynomial.
+    """
     if (abs(task.middle(i)) - 0.5) / task.per_unit >= task.bound:
         return Column(0.0, 0.0, np.zeros(task.terms)), 0.0, 0.0
     segment, rng = Segment(task, i), np.random.default_rng(i)
     centres, best, least = segment.centres(), None, math.inf
+    if not centres:
+        ends = f"{segment.low:.6g} to {segment.high:.6g}"
+        raise ValueError(f"{task.name}: expected a multiple of 1/{GRID} with almost a float32 from {ends}, got none")
     costs: dict[tuple[float, float], float] = {}
     for n in range(max(TRIES, len(centres))):
         if n < len(centres):

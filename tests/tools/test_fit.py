@@ -86,3 +86,9 @@ def test_an_unknown_function_is_refused_with_the_names_that_there_are() -> None:
     assert run.returncode == 2
     assert "expected one of fast_gelu_derivative" in run.stderr
     assert "got 'silu'" in run.stderr
+
+
+def test_a_segment_without_a_start_for_its_polynomial_is_refused() -> None:
+    task = Task("unit_elu_forward", 0.87, 17.75, 16, 7)
+    with pytest.raises(ValueError, match="unit_elu_forward: expected a multiple of 1/8192 with almost a float32 from"):
+        segments.best_column(task, 15)
