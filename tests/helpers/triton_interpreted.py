@@ -147,11 +147,12 @@ def check_tables() -> None:
 
     elu = sys.modules["aclnn.operators.elu"]
     x = np.arange(0, 65536, dtype=np.uint16).view(np.float16)
-    kernels_of._MOST = len(kernels_of._tables_with_numbers) + 1
-    for alpha in (0.7, 0.9, 0.7):
+    before = len(kernels_of._tables_with_numbers)
+    kernels_of._MOST = before + 2
+    for alpha, tables in ((0.0, 1), (-0.0, 2), (0.9, 2), (0.0, 2)):
         on = [computed(d, elu.elu_forward, [x], [np.empty_like(x)], (alpha, 1.0, 1.0)) for d in BOTH]
         assert same(*on[0], *on[1]), alpha
-        assert len(kernels_of._tables_with_numbers) == kernels_of._MOST
+        assert len(kernels_of._tables_with_numbers) == before + tables
 
 
 def check_layouts() -> None:

@@ -158,9 +158,10 @@ def test_any_strides_of_float64(name: str) -> None:
         assert ulps(got, want, D.DOUBLE).max() <= 8
 
 
-def test_a_zero_is_told_from_its_negative_and_a_real_number_from_a_complex_one() -> None:
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+def test_a_zero_is_told_from_its_negative_and_a_real_number_from_a_complex_one(dtype: D) -> None:
     """The second call of each pair is not the first one's again, though the numbers are equal."""
-    x = np.array([-1.0], F32)
+    x = np.array([-1.0], NUMPY[dtype])
     assert np.signbit(aclnn.elu(x, 0.0)).all()
     assert not np.signbit(aclnn.elu(x, -0.0)).any()
     aclnn.elu(x, 1)

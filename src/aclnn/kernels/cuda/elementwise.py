@@ -230,15 +230,16 @@ def _halves(number: float) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=64)
-def _entries(
-    function: Formula, dtype: DataType, numbers: tuple[float, ...], multiplied: bool
-) -> NDArray[np.float32] | None:
+def _entries(function: Formula, dtype: DataType, numbers: bytes, multiplied: bool) -> NDArray[np.float32] | None:
     """Return two tables of a function of every 16-bit input, by bit pattern, rounded to odd (see ``sixteen_bit``).
+
+    The numbers come as bytes, since 0.0 equals -0.0.
 
     The second holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
     None where a value that is multiplied with dy exceeds float32: a small dy may bring the product back.
     """
-    values = evaluate(lambda x: function(x, *numbers), all_inputs(dtype))
+    given = np.frombuffer(numbers).tolist()
+    values = evaluate(lambda x: function(x, *given), all_inputs(dtype))
     if multiplied and (np.abs(values[np.isfinite(values)]) > np.finfo(np.float32).max).any():
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # signalling NaN
@@ -276,12 +277,13 @@ def _lookup(
         return {"FORMULA": on_float64(function, 1), "VERSION": version.function, "BOUND": bound}, table
     if x == DataType.FLOAT or _is_quick(function, 1 + len(numbers)):
         return None
-    key = trace(function, 1 + len(numbers)).digest, x, numbers, multiplied
+    given = np.array(numbers, np.float64).tobytes()
+    key = trace(function, 1 + len(numbers)).digest, x, given, multiplied
     tables = _tables_with_numbers if numbers else _tables
     if key not in tables:
         if numbers and len(tables) >= _MOST:
             return None
-        if (entries := _entries(function, x, numbers, multiplied)) is None:
+        if (entries := _entries(function, x, given, multiplied)) is None:
             return None
         tables.setdefault(key, launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
     return {"FORMULA": None, "VERSION": None, "BOUND": None}, tables[key]

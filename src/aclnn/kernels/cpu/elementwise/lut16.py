@@ -105,7 +105,8 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
     function = formula.derivative if isinstance(formula, Gradient) else formula
     program = trace(function, 1 + len(numbers))
     fitted = fast(formula, dtype) if derivative else None
-    key = (program.digest, derivative, fitted is not None, dtype, numbers)
+    given = np.array((*numbers, 0.0))
+    key = (program.digest, derivative, fitted is not None, dtype, given.tobytes())  # 0.0 equals -0.0
     with _lock:
         if key in _tables:
             _tables.move_to_end(key)
@@ -115,7 +116,7 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
             (program.digest, len(numbers), derivative),
             lambda: _evaluation(program, dtype, derivative),
         )
-        patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
+        patterns = np.arange(65536, dtype=np.uint16)
         found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65536, np.uint16)
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
