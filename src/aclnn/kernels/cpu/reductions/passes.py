@@ -24,19 +24,23 @@ _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
 _CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
 
 
-def factored(steps: Sequence[Step], same: Iterable[str], results: Iterable[str]) -> list[Step]:
+def factored(steps: Sequence[Step], same: Sequence[str], results: Sequence[str]) -> list[Step]:
     """Take a factor that is the ``same`` along a run out of sums over rows, where the rest is a result."""
-    outside, terms = {*same}, [*results]
-    found, factors = list[Step](), dict[str, Counter[str]]()
+    found, products = list[Step](), dict[str, Counter[str]]()
+
+    def factors(name: str) -> Counter[str]:
+        return products.get(name, Counter([name]))
+
     for step in steps:
         if step.template == "{} * {}":
-            first, second = (factors.get(operand, Counter([operand])) for operand in step.operands)
-            factors[step.result] = first + second
-        if step.template == REDUCTIONS["row_sum"] and (product := factors.get(step.operands[0])):
-            for term in terms:
-                rest = product - factors.get(term, Counter([term]))
-                if rest.total() == 1 and outside >= {*rest} and product == rest + factors.get(term, Counter([term])):
-                    step = Step(step.result, RUN_SUM, (term, *rest))
+            first, second = map(factors, step.operands)
+            products[step.result] = first + second
+        if step.template == REDUCTIONS["row_sum"]:
+            product = factors(step.operands[0])
+            for term, factor in itertools.product(results, same):
+                if product == factors(term) + Counter([factor]):
+                    step = Step(step.result, RUN_SUM, (term, factor))
+                    break
         found.append(step)
     return found
 
