@@ -7,7 +7,7 @@ product with dy = 1 and one rounding give the correctly rounded result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,11 @@ def all_inputs(dtype: DataType) -> NDArray[np.float64]:
         if dtype == DataType.BF16:  # the upper half of a float32
             return (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
         return patterns.view(np.float16).astype(np.float64)
+
+
+def as_bytes(numbers: Sequence[float]) -> bytes:
+    """Return what tells a formula's numbers from others, for tables to be kept by: 0.0 equals -0.0."""
+    return np.array(numbers, np.float64).tobytes()
 
 
 def evaluate(formula: Callable[[float], float], x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ from aclnn.kernels.cuda.formulas import (
 )
 from aclnn.kernels.cuda.launch import integer, table_entry, table_entry_or, tl, triton
 from aclnn.kernels.layouts import simplify
-from aclnn.kernels.sixteen_bit import all_inputs, evaluate, round_to_odd
+from aclnn.kernels.sixteen_bit import all_inputs, as_bytes, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
 
 WARPS = 4
@@ -233,7 +233,7 @@ def _halves(number: float) -> tuple[int, int]:
 def _entries(function: Formula, dtype: DataType, numbers: bytes, multiplied: bool) -> NDArray[np.float32] | None:
     """Return two tables of a function of every 16-bit input, by bit pattern, rounded to odd (see ``sixteen_bit``).
 
-    The numbers come as bytes, since 0.0 equals -0.0.
+    The numbers come ``as_bytes``.
 
     The second holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
     None where a value that is multiplied with dy exceeds float32: a small dy may bring the product back.
@@ -277,7 +277,7 @@ def _lookup(
         return {"FORMULA": on_float64(function, 1), "VERSION": version.function, "BOUND": bound}, table
     if x == DataType.FLOAT or _is_quick(function, 1 + len(numbers)):
         return None
-    given = np.array(numbers, np.float64).tobytes()
+    given = as_bytes(numbers)
     key = trace(function, 1 + len(numbers)).digest, x, given, multiplied
     tables = _tables_with_numbers if numbers else _tables
     if key not in tables:

@@ -23,7 +23,7 @@ from aclnn.kernels.cpu.simd.memory import FORMATS, load_entries, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, bits, select
 from aclnn.kernels.cpu.structs import optimization_barrier
 from aclnn.kernels.locks import lock_across_forks
-from aclnn.kernels.sixteen_bit import all_inputs
+from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import Program, trace
 
 _MOST = 64
@@ -105,8 +105,7 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
     function = formula.derivative if isinstance(formula, Gradient) else formula
     program = trace(function, 1 + len(numbers))
     fitted = fast(formula, dtype) if derivative else None
-    given = np.array((*numbers, 0.0))
-    key = (program.digest, derivative, fitted is not None, dtype, given.tobytes())  # 0.0 equals -0.0
+    key = (program.digest, derivative, fitted is not None, dtype, as_bytes(numbers))
     with _lock:
         if key in _tables:
             _tables.move_to_end(key)
@@ -116,7 +115,7 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
             (program.digest, len(numbers), derivative),
             lambda: _evaluation(program, dtype, derivative),
         )
-        patterns = np.arange(65536, dtype=np.uint16)
+        patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
         found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65536, np.uint16)
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
