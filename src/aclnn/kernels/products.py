@@ -37,8 +37,9 @@ class Value(NamedTuple):
         """The function's version for float32 if it is one by segments that gives its values in two parts."""
         found = version(self.function, DataType.FLOAT)
         symmetry = self.function.symmetry
-        served = isinstance(found, Segments) and symmetry in ("1-f", "x+f", "odd", "even")
-        return cast(Segments, found) if served and not adds_to_first(cast(Segments, found), symmetry) else None
+        if not isinstance(found, Segments) or symmetry not in ("1-f", "x+f", "odd", "even"):
+            return None
+        return None if adds_to_first(found, symmetry) else found
 
 
 #: Operands, by the names of their variables, and then values of functions.

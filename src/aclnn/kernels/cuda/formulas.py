@@ -30,6 +30,7 @@ from aclnn.kernels.fitted import (
     ShortSegments,
     adds_to_first,
     both_signs,
+    reach,
     slope,
     version,
 )
@@ -230,7 +231,7 @@ def segments(
     """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
     a, negative = tl.abs(x), bits(x) < 0
     if SYMMETRY == "linear":
-        a = tl.where(negative, tl.where(a > BOUND, BOUND, a), tl.where(x == x, 0.0, x))
+        a = tl.where(negative, tl.where(a > BOUND, BOUND, a), 0.0)
     r, p, lost, c0 = _terms(a, rows, PER_UNIT, COUNT)
     whole = a - c0
     start = tl.where(negative, c0, (whole + c0) - a) if SUMMED else c0
@@ -244,7 +245,7 @@ def segments(
     elif SYMMETRY == "odd":
         g = tl.where(negative, g, negated(g))
     elif SYMMETRY == "linear":
-        g = tl.where(negative, negated(g), (tl.fma(x, SLOPE, x * REST) if REST != 0.0 else x * SLOPE) - g)
+        g = tl.where(negative, negated(g), tl.fma(x, SLOPE, x * REST) if REST != 0.0 else x * SLOPE)
     return g
 
 
@@ -303,17 +304,15 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     if (found := version(function, dtype)) is None or isinstance(found, ShortSegments):
         return None
     if isinstance(found, Segments):
-        symmetry, summed, bound = function.symmetry, adds_to_first(found, function.symmetry), found.bound
+        symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)
         if both_signs(symmetry):
             times_x = symmetry == "x*neither"
             call = f"signed_segments(x, rows, {found.per_unit}, {len(found.p)}, {found.rest}, {times_x})"
         else:
-            line = symmetry == "linear"
-            given = (symmetry, summed, *((found.bound, *slope(function)) if line else ()))
+            given = (symmetry, summed, *((found.bound, *slope(function)) if symmetry == "linear" else ()))
             call = f"segments(x, rows, {found.per_unit}, {len(found.p)}, {', '.join(map(repr, given))})"
-            bound = math.inf if line else bound
         names = {"segments": segments, "signed_segments": signed_segments}
-        return Fast(_version(call, names), bound, _widened(found.centre, found.c0, *found.p))
+        return Fast(_version(call, names), reach(found, symmetry), _widened(found.centre, found.c0, *found.p))
     words = {"fma": fma_float32, "where": select, "absolute": absolute}
     return Fast(_version("formula(x)", {"formula": _define("formula", trace(found, 1).source, words)}), math.inf)
 

@@ -7,6 +7,7 @@ derives the bounds; tests check every entry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
@@ -54,6 +55,11 @@ class Segments(NamedTuple):
 def both_signs(symmetry: str | None) -> bool:
     """Return true if segments are those of positive and of negative x."""
     return symmetry in ("neither", "x*neither")
+
+
+def reach(segments: Segments, symmetry: str | None) -> float:
+    """Return the largest magnitude of x that segments serve: all, where f is linear above 0 and has a limit below."""
+    return math.inf if symmetry == "linear" else segments.bound
 
 
 def slope(function: Fitted) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from aclnn.kernels.fitted import (
     ShortSegments,
     adds_to_first,
     both_signs,
+    reach,
     slope,
     version,
 )
@@ -59,7 +60,7 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
     if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
-        return Fast(_by_segments(found, function), math.inf if function.symmetry == "linear" else found.bound)
+        return Fast(_by_segments(found, function), reach(found, function.symmetry))
     if isinstance(found, ShortSegments):
         return Fast(_by_short_segments(found), found.bound)
     return Fast(on_float32(found), math.inf)
