@@ -12,11 +12,11 @@ from aclnn.core.dtypes import DataType as D
 from tests.helpers.exact import ulp_of
 
 Array = np.ndarray[Any, Any]
-Expected = tuple[Array, Array]
+Expected = tuple[Any, ...]
 Dims = tuple[int, ...]
 
-#: Of the largest term, what float64 arithmetic may lose.
-_LOSS = 2.0**-44
+#: Of the largest term, what float64 arithmetic may lose, and of what is left of x without its mean, float32.
+_LOSS, _NARROW_LOSS = 2.0**-44, 2.0**-21
 
 
 def wide(array: Any, *shape: int) -> Array:
@@ -38,11 +38,14 @@ def moments(x: Array, dims: Dims, eps: Any, centred: bool = True) -> tuple[Array
 
 
 def normalized(x: Array, dims: Dims, eps: Any, w: Array, b: Array) -> tuple[Expected, dict[str, Expected]]:
-    """(x - mean)·rstd·w + b, and mean, variance and rstd, each with the size of its terms."""
+    """(x - mean)·rstd·w + b, and mean, variance and rstd, each with the size of its terms.
+
+    Beside the result that of (x - mean)·rstd·w and b, too.
+    """
     mean, variance, rstd = moments(x, dims, eps)
     with np.errstate(all="ignore"):
-        size = abs(x).mean(dims, keepdims=True)
-        result = (x - mean) * rstd * w + b, (abs(x) + size) * rstd * abs(w) + abs(b)
+        size, scaled = abs(x).mean(dims, keepdims=True), (x - mean) * rstd * w
+        result = scaled + b, (abs(x) + size) * rstd * abs(w) + abs(b), abs(scaled) + abs(b)
         return result, {"mean": (mean, size), "variance": (variance, variance), "rstd": (rstd, rstd)}
 
 
@@ -66,19 +69,22 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
 
 
 def rounded(
-    found: Mapping[str, tuple[Array, Any]], outputs: Mapping[str, Any], more: Mapping[D, float] | None = None
+    found: Mapping[str, Expected], outputs: Mapping[str, Any], more: Mapping[D, float] | None = None
 ) -> dict[str, Expected]:
     """What is expected of each output: exact values, and one rounding with what float64 loses of its terms.
 
-    By data type there may be more units of the last place than the half of that rounding.
+    Of 16 bits also what float32 loses of them, or of the third number where there is one. By data type there may be
+    more units of the last place than the half of that rounding.
     """
     result = {}
     for name, output in outputs.items():
-        exact, size = (np.asarray(value, np.float64) for value in found[name])
-        exact, size = np.broadcast_to(exact, exact.shape), np.broadcast_to(size, exact.shape)
-        exact, size = exact.reshape(output.shape), size.reshape(output.shape)
+        exact, size, near = (np.asarray(value, np.float64) for value in (*found[name], found[name][1])[:3])
+        lost = np.nan_to_num(size) * _LOSS
+        if output.dtype in (D.FLOAT16, D.BF16):
+            lost = lost + np.nan_to_num(near) * _NARROW_LOSS
+        exact, lost = exact.reshape(output.shape), np.broadcast_to(lost, exact.shape).reshape(output.shape)
         units = 0.5001 + (more or {}).get(output.dtype, 0.0)
-        result[name] = exact, np.nan_to_num(size) * _LOSS + units * ulp_of(exact, output.dtype)
+        result[name] = exact, lost + units * ulp_of(exact, output.dtype)
     return result
 
 
@@ -147,7 +153,7 @@ def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tu
 
 def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
     """BatchNorm's results, and the running statistics after it."""
-    found: dict[str, tuple[Array, Any]] = {}
+    found: dict[str, Expected] = {}
     untouched = {name: (arguments[name], 0) for name in ("runningMean", "runningVar") if name in outputs}
     if not arguments["input"].size:
         zeros = np.zeros(arguments["input"].shape[1:2])
@@ -214,7 +220,7 @@ def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str,
     x = wide(arguments["x"], -1, arguments["gamma"].size)
     _, _, rstd = moments(x, (1,), float32(arguments["epsilon"]), centred=False)
     y = x * rstd * (1 + wide(arguments["gamma"], 1, -1))
-    return rounded({"yOut": (y, abs(x * rstd)), "rstdOut": (rstd, rstd)}, outputs)
+    return rounded({"yOut": (y, abs(x * rstd), abs(y)), "rstdOut": (rstd, rstd)}, outputs)
 
 
 def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -226,17 +232,18 @@ def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[st
     first, second = (wide(arguments[name], -1, w.size) for name in (x1, x2))
     x, size = first + second, abs(first) + abs(second)
     _, _, rstd = moments(x, (1,), float32(arguments["epsilon"]), centred=False)
-    found = {y: (x * rstd * w, size * rstd * abs(w)), "rstdOut": (rstd, rstd)}
+    result = x * rstd * w
+    found = {y: (result, size * rstd * abs(w), abs(result)), "rstdOut": (rstd, rstd)}
     return rounded(found | {"x2Ref" if x2 == "x2Ref" else "xOut": (x, size)}, outputs)
 
 
-def _of_sum(terms: Sequence[Array], w: Array, b: Array, eps: Any) -> tuple[tuple[Array, Array], ...]:
+def _of_sum(terms: Sequence[Array], w: Array, b: Array, eps: Any) -> tuple[Expected, ...]:
     """LayerNorm of the rows of a sum: the result, mean, reciprocal deviation and the sum, each with its size."""
     x, size = sum(terms), sum(map(abs, terms))
     mean, _, rstd = moments(x, (1,), eps)
     with np.errstate(all="ignore"):
-        largest = (size + size.mean(1, keepdims=True)) * rstd * abs(w) + abs(b)
-        return ((x - mean) * rstd * w + b, largest), (mean, size.mean(1, keepdims=True)), (rstd, rstd), (x, size)
+        largest, scaled = (size + size.mean(1, keepdims=True)) * rstd * abs(w) + abs(b), (x - mean) * rstd * w
+        return (scaled + b, largest, abs(scaled) + abs(b)), (mean, size.mean(1, keepdims=True)), (rstd, rstd), (x, size)
 
 
 def add_layer(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -290,10 +297,10 @@ def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     (n, c, *space), group = arguments["x"].shape, arguments["numGroups"]
     given = grouped(arguments["x"], n, group, c, math.prod(space), arguments["gamma"], arguments["beta"])
-    (z, size), statistics = _of_groups(given, arguments["eps"])
+    (z, size, near), statistics = _of_groups(given, arguments["eps"])
     with np.errstate(all="ignore"):
         y = z / (1 + np.exp(-float32(arguments["swishScale"]) * z)) if arguments["activateSwish"] else z
-    return rounded({"yOut": (y, size * 2), **statistics}, outputs)
+    return rounded({"yOut": (y, size * 2, near * 2), **statistics}, outputs)
 
 
 def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -322,10 +329,10 @@ def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict
         statistics = _statistics(np.full((n, group), mean), np.full((n, group), np.nan))
         return rounded({"out": (np.empty(0), 0), **statistics}, outputs)
     given = grouped(arguments["self"], n, group, c, space, arguments["gamma"], arguments["beta"])
-    (z, size), statistics = _of_groups(given, arguments["eps"])
+    (z, size, near), statistics = _of_groups(given, arguments["eps"])
     with np.errstate(all="ignore"):
         y = z / (1 + np.exp(-z)) if arguments.get("activateSilu", True) else z
-    return rounded({"out": (y, size * 2), **statistics}, outputs)
+    return rounded({"out": (y, size * 2, near * 2), **statistics}, outputs)
 
 
 def _ada(arguments: Mapping[str, Any], name: str) -> tuple[Array, list[Array]]:
@@ -341,8 +348,8 @@ def ada_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
     """AdaLayerNorm's results."""
     x, (scale, w, b) = _ada(arguments, "x")
     shift = wide(arguments["shift"], *scale.shape)
-    (value, size), statistics = normalized(x, (2,), float32(arguments["epsilon"]), w, b)
-    found = {"out": (value * (1 + scale) + shift, size * (1 + abs(scale)) + abs(shift))}
+    (value, *sizes), statistics = normalized(x, (2,), float32(arguments["epsilon"]), w, b)
+    found = {"out": (value * (1 + scale) + shift, *(size * (1 + abs(scale)) + abs(shift) for size in sizes))}
     return rounded(found | {f"{name}OutOptional": size for name, size in statistics.items()}, outputs)
 
 

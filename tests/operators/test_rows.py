@@ -228,10 +228,42 @@ def test_nasty_rows_are_exact_and_others_know_nothing_of_them(case: Case, n: int
         judged(case, given(case, row[None], NUMPY[D.FLOAT]))
 
 
-@pytest.mark.parametrize("name", ["softmax", "group_norm"])
-def test_nasty_rows_in_16_bits(name: str) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=case.name,
+            marks=[] if case.name in (*FEW, "add_layer_norm", "group_norm_silu") else pytest.mark.long,
+        )
+        for case in TABLE
+        if D.BF16 in case.operator.support[case.product]
+    ],
+)
+def test_nasty_rows_in_16_bits(case: Case) -> None:
     finite, others = nasty(40), spoilt(40)
-    examine(CASE_BY_NAME[name], np.stack([*finite.values(), *others.values()]), len(finite), D.BF16)
+    examine(case, np.stack([*finite.values(), *others.values()]), len(finite), D.BF16)
+
+
+@pytest.mark.parametrize("name", ["group_norm", "group_norm_silu", "add_layer_norm", "deep_norm", "gemma_rms_norm"])
+def test_many_results_of_16_bits(name: str) -> None:
+    """Among which float32 lanes would show what they lose: far from zero, of any size, and in short rows."""
+    case, rng = CASE_BY_NAME[name], np.random.default_rng(7)
+    sizes = 10 ** rng.uniform(-4, 3, size=(64, 1))
+    for rows in (1000.0 + rng.normal(size=(64, 1000)), sizes * rng.normal(size=(64, 1000)), rng.normal(size=(300, 17))):
+        judged(case, given(case, rows, NUMPY[D.FLOAT16]))
+
+
+def test_16_bit_results_where_float32_does_not_reach() -> None:
+    """Differences that overflow in it, and products that it has few digits for, of rows that amplify them."""
+    case, rows = CASE_BY_NAME["group_norm"], np.random.default_rng(8).normal(size=(8, 40))
+    found = judged(case, given(case, np.where(rows < 1.0, 3e38, -3e38), NUMPY[D.BF16]))
+    assert np.isfinite(found["out"].astype(np.float32)).all()
+    case = CASE_BY_NAME["group_norm_backward"]
+    arguments = given(case, rows, NUMPY[D.BF16])
+    for name, factor in {"gradOut": 1e-36, "gamma": 1e-7, "input": 1e-12, "mean": 1e-12, "rstd": 1e12}.items():
+        arguments[name] = (arguments[name].astype(np.float64) * factor).astype(arguments[name].dtype)
+    judged(case, arguments)
 
 
 @pytest.mark.slow
@@ -325,12 +357,18 @@ def test_gradients_are_those_of_the_forward(name: str) -> None:
         np.testing.assert_allclose(got, exact, rtol=1e-6, atol=1e-6 * float(np.abs(exact).max()) + 1e-6)
 
 
+#: Operators of which 16 bits are looked at, too: with lanes along rows and across them.
+_IN_16_BITS = ("group_norm_silu", "add_layer_norm", "batch_norm")
+
+
 def digest(name: str) -> str:
     """Of an operator's bits on nasty rows."""
     case, found = CASE_BY_NAME[name], hashlib.sha256()
-    for n in (1, 40, 1000):
-        for value in computed(case, given(case, np.stack([*nasty(n).values()]), NUMPY[D.FLOAT])).values():
-            found.update(np.where(np.isnan(value), np.float32(np.nan), value).tobytes())
+    rows = [(D.FLOAT, n) for n in (1, 40, 1000)] + [(D.BF16, n) for n in (17, 1000) if name in _IN_16_BITS]
+    for dtype, n in rows:
+        for value in computed(case, given(case, np.stack([*nasty(n).values()]), NUMPY[dtype])).values():
+            widened = value.astype(np.float32)
+            found.update(np.where(np.isnan(widened), np.float32(np.nan), widened).tobytes())
     return found.hexdigest()
 
 

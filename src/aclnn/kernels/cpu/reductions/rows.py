@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
+from aclnn.kernels.cpu.reductions.narrowing import Narrowed, narrowed
 from aclnn.kernels.cpu.reductions.passes import RUN_SUM, Passes
 from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
 from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
@@ -41,6 +42,10 @@ NEAR = 1 << 14
 """Bytes of a row up to which the next one is prefetched while this one is read once more."""
 SHORT = 56
 """Elements of the longest row that is brought into a tile, where lanes run across rows that are apart."""
+_DIGITS = {DataType.FLOAT: 24, DataType.FLOAT16: 11, DataType.BF16: 8}
+"""Significant digits of data types."""
+_USUAL = 100
+"""Between 2^-100 and 2^100 are numbers of a row with which float32 loses nothing."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
 
@@ -134,6 +139,17 @@ def _places(reductions: Sequence[Step]) -> list[int]:
     return [0, *accumulate(counts.get(step.template, 1) for step in reductions)]
 
 
+def _narrowed(passes: Passes, types: Types) -> Narrowed | None:
+    """Return the operations of the last pass in float32 lanes, if results have 16 bits."""
+    last, operands = passes.count - 1, (*types.vectors, *types.splats)
+    short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
+    adds = passes.reductions[last] or passes.totals[last] or types.sums
+    if not short or adds or types.in_float32 or any(dtype not in _DIGITS for _, dtype in operands):
+        return None
+    digits = {name: _DIGITS[dtype] for name, dtype in operands}
+    return narrowed(passes.terms(last), digits, passes.given(last), {*passes.states[last]})
+
+
 class _Rows(Source):
     """The source of a kernel.
 
@@ -144,6 +160,7 @@ class _Rows(Source):
         super().__init__(types.wide, double=not types.in_float32)
         self._kept_dtype = DataType.FLOAT if types.in_float32 else DataType.DOUBLE
         self._passes, self._numbers = passes, types.numbers
+        self._narrowed = _narrowed(passes, types)
         self._across, self._apart = types.across, types.apart
         self._spread = types.wide and not types.across
         """A row's variables are vectors, elements wide ones."""
@@ -259,11 +276,53 @@ class _Rows(Source):
         totals = [(k, name) for k, name in self._totals if name in self._passes.totals[number]]
         if number < self._passes.count - 1:
             return [], totals, []
-        return [one._replace(value=self._term(number, one.value)) for one in self._written], totals, self._sums
+        doubles = self._narrowed.doubles if self._narrowed else ()
+        written = []
+        for one in self._written:
+            value = self._term(number, one.value)
+            written.append(one._replace(value=f"rounded_{one.dtype.name}({value})" if one.value in doubles else value))
+        return written, totals, self._sums
 
     def _terms(self, number: int) -> None:
         """Compute what a pass reduces and, in the last, results."""
-        self.steps(self._passes.terms(number), lambda name: self._term(number, name))
+        if self._narrowed is None or number < self._passes.count - 1:
+            self.steps(self._passes.terms(number), lambda name: self._term(number, name))
+        else:
+            self._narrow_terms(number, self._narrowed)
+
+    def _narrow_terms(self, number: int, narrowed: Narrowed) -> None:
+        """Compute results in float32 lanes, and where these are not finite or a row is unusual, in float64."""
+
+        def named(name: str) -> str:
+            return self._term(number, name)
+
+        def exact(name: str) -> str:
+            known = name in self._passes.states[number] or name in self._passes.given(number)
+            return named(name) if known or not name.isidentifier() else f"exact_{name}"
+
+        self.steps(narrowed.steps, named)
+        singles = [one.value for one in self._written if one.value not in narrowed.doubles]
+        if not singles:
+            return
+        self(f"outside = {' | '.join(f'~(absolute({named(name)}) < most)' for name in singles)}")
+        with self.block("if any_lane(outside):"):
+            self(*(f"exact_{one.value} = widen({one.value})" for one in (*self._vectors, *self._splats)))
+            self.steps(self._passes.terms(number), exact)
+            self(*(f"{named(name)} = select(outside, narrow({exact(name)}), {named(name)})" for name in singles))
+
+    def _split_rows(self, number: int) -> None:
+        """Take in two parts what the last pass needs of a row, and say below what its results count."""
+        if self._narrowed is None or number < self._passes.count - 1:
+            return
+        self._double = False
+        self(f"most = {self.splat}(inf)")
+        for name in self._narrowed.rows:
+            value = self._term(number, name)
+            self(f"high_{name} = narrow({value})", f"low_{name} = narrow({value} - widen(high_{name}))")
+            self(f"size = absolute({value})")
+            usual = f"(size <= {2.0**_USUAL}) & ((size >= {2.0**-_USUAL}) | (size == 0.0))"
+            self(f"most = where({usual}, most, nan)")
+        self("most = narrow(most)")
 
     def _term(self, number: int, name: str) -> str:
         """Name a variable in a pass: one of rows in all lanes of elements, one that each pass computes again."""
@@ -279,6 +338,7 @@ class _Rows(Source):
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
+        self._split_rows(number)
         of_runs = [(k, step.operands[0], step.operands[1]) for k, step, _ in found if step.template == RUN_SUM]
         sums_of = {term: f"found{k}" for k, term, _ in of_runs}
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
@@ -407,6 +467,7 @@ class _Rows(Source):
                     self._start_in_two(slot, step)
                 if step.template == RUN_SUM:
                     self(f"store_DOUBLE({slot} + {self._totals_bytes} + slot, widen(0.0))")
+        self._split_rows(number)
         flush, first = self._flushed(twos), "begin, begin + " if twos else ""
         multiplied = self._multiplied(dict(zip(slots, reductions, strict=False)))
         with self._runs(), multiplied, self._blocks(bool(twos)), flush, self.block(f"for j in range({first}end):"):

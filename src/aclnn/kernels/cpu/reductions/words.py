@@ -37,6 +37,8 @@ _BENEATH_SCALE, _BENEATH_LOWEST = 100, -130.0
 """Powers that add up to what a logarithm has beside 1 are times 2^100, and exponents below -130 count as -130: the sum
 of 2^28 such powers is still smaller than any float32."""
 _BENEATH_START, _BENEATH_UNSCALED = _ROUND + 8.0 * _BENEATH_SCALE, 2.0**-_BENEATH_SCALE
+_MOST_EXPONENT = 86.0
+"""Up to which powers of e and their inverses are normal numbers."""
 _FAR = 256.0
 """A row's largest element from which on differences to it are exact where they count."""
 _HALF, _THIRD, _FOURTH = 0.5, float.fromhex("0x1.555c7cp-3"), float.fromhex("0x1.554834p-5")
@@ -108,6 +110,15 @@ def _parts_beneath(x: Any, top: Any) -> Any:
     shifted = fma(x - base, _PER_EIGHTH, _BENEATH_START)
     k = shifted - (_BENEATH_START - steps)
     return _grown(shifted, fma(k, -_EIGHTH, x) + fma(k, -_REST, -rest))
+
+
+@_inlined
+def power_of_e(x: Any) -> Any:
+    """e^x, NaN where that or its inverse might not be a normal number."""
+    shifted = fma(x, _PER_EIGHTH, _ROUND)
+    k = shifted - _ROUND
+    value = _grown_in_one(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
+    return select(absolute(x) <= _MOST_EXPONENT, value, math.nan)
 
 
 @_inlined
@@ -285,7 +296,7 @@ _WORDS = {
 }
 NAMES = {
     function.__name__: function
-    for function in (joined, *(function for word in _WORDS.values() for function in word[:3]))
+    for function in (joined, power_of_e, *(function for word in _WORDS.values() for function in word[:3]))
     if function is not None
 }
 SMALL_SUM = "small_sum({})"

@@ -1,0 +1,88 @@
+"""Last passes in float32 lanes, for results of 16 bits; docs/numerics-rows.md derives the bounds.
+
+What a statistic is taken from, and sums of operands until then, lose nothing: the statistic comes in two float32, the
+sums are float64 lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import NamedTuple
+
+from aclnn.kernels.trace import Step
+
+_DIGITS = 24
+"""Significant digits of a float32."""
+_SUMS, _PRODUCT = ("{} + {}", "{} - {}"), "{} * {}"
+
+
+class Narrowed(NamedTuple):
+    """Operations in float32 lanes."""
+
+    steps: list[Step]
+    """Of elements, of numbers, and of a row's variables as ``high_…`` and ``low_…``, which add up to them."""
+    rows: tuple[str, ...]
+    """The row's variables that are wanted so."""
+    doubles: frozenset[str]
+    """The variables that are float64 lanes all the same."""
+
+
+def narrowed(
+    steps: Iterable[Step], digits: Mapping[str, int], doubles: Collection[str], rows: Set[str]
+) -> Narrowed | None:
+    """Compute elements in float32 lanes; None where an operation has no version in them.
+
+    Args:
+        steps: the operations.
+        digits: the operands that are float32 lanes, and how many significant digits they have.
+        doubles: those that are float64 lanes.
+        rows: variables of rows, float64 lanes.
+    """
+    steps = tuple(steps)
+    found, of_rows, exact, wide = dict[str, Step](), dict[str, None](), {**digits}, {*doubles}
+    terms = {name for _, sign, names in steps if sign in _SUMS and rows.isdisjoint(names) for name in names}
+
+    def then(result: str, template: str, *operands: str) -> None:
+        found[result] = Step(result, template, operands)
+
+    def single(name: str) -> str:
+        """Name an operand in float32."""
+        if name in rows:
+            of_rows[name] = None
+            return f"high_{name}"
+        if name not in wide:
+            return name
+        then(f"{name}_single", "narrow({})", name)
+        return f"{name}_single"
+
+    for result, template, operands in steps:
+        of_row = [name for name in operands if name in rows]
+        known = [name in exact or name in wide for name in operands]
+        # Results that are not finite are computed in float64, and only these make a difference to `times`.
+        template = _PRODUCT if template == "times({}, {})" else template
+        if template in _SUMS and all(known):
+            wide.add(result)
+            then(result, template.format("widen({})", "widen({})"), *operands)
+        elif template in _SUMS and of_row and not wide.isdisjoint(operands):
+            then(result, f"narrow({template})", *operands)
+        elif template in _SUMS and of_row:
+            sign = "-" if template == "{} - {}" and operands[1] in rows else "+"
+            then(result, f"({template}) {sign} {{}}", *map(single, operands), f"low_{of_row[0]}")
+        elif template == _PRODUCT and sum(exact.get(name, _DIGITS) for name in operands) <= _DIGITS:
+            exact[result] = sum(exact[name] for name in operands)
+            then(result, template, *operands)
+        elif template == _PRODUCT and result in terms and any(known) and _fixed(operands, rows):
+            wide.add(result)
+            then(result, template.format(*("widen({})" if one else "{}" for one in known)), *operands)
+        elif template in (*_SUMS, _PRODUCT, "{} / {}", "-{}"):
+            then(result, template, *map(single, operands))
+        elif template == "exp({})":
+            then(result, "power_of_e({})", *map(single, operands))
+        else:
+            return None
+    return Narrowed([*found.values()], tuple(of_rows), frozenset(wide))
+
+
+def _fixed(operands: Iterable[str], rows: Set[str]) -> bool:
+    """Return true if one of the operands is a row's or a number."""
+    return any(name in rows or not name.isidentifier() for name in operands)
