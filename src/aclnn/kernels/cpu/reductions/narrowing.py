@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
+from aclnn.kernels.cpu.reductions.passes import COMPARISONS, CONDITIONS
 from aclnn.kernels.trace import Step
 
 _DIGITS = 24
@@ -74,7 +75,13 @@ def narrowed(
         elif template == _PRODUCT and result in terms and any(known) and _fixed(operands, rows):
             wide.add(result)
             then(result, template.format(*("widen({})" if one else "{}" for one in known)), *operands)
-        elif template in (*_SUMS, _PRODUCT, "{} / {}", "-{}"):
+        elif template in COMPARISONS and not all(name in exact or not name.isidentifier() for name in operands):
+            return None  # what is rounded may be on another side
+        elif template == "where({}, {}, {})" and any(name.isidentifier() for name in operands[1:]):
+            if exact.keys() >= {*operands[1:]}:
+                exact[result] = max(exact[name] for name in operands[1:])
+            then(result, "select({}, {}, {})", *map(single, operands))
+        elif template in (*_SUMS, _PRODUCT, "{} / {}", "-{}", *CONDITIONS):
             then(result, template, *map(single, operands))
         elif template == "exp({})":
             then(result, "power_of_e({})", *map(single, operands))

@@ -21,7 +21,8 @@ REDUCES = (*REDUCTIONS.values(), RUN_SUM, SMALL_SUM, *TWO_SUMS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
     f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
 )
-_CONDITIONS = ("{} & {}", "{} | {}", "~{}", "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
+COMPARISONS = ("{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
+CONDITIONS = ("{} & {}", "{} | {}", "~{}", *COMPARISONS)
 
 
 def factored(steps: Sequence[Step], same: Sequence[str], results: Sequence[str]) -> list[Step]:
@@ -85,7 +86,7 @@ class Passes:
                 reductions.setdefault(level, []).append(step)
             elif not reduces and varying & {*step.operands}:
                 varying.add(step.result)
-            elif step.result in needed and step.template not in _CONDITIONS:
+            elif step.result in needed and step.template not in CONDITIONS:
                 between.setdefault(level, []).append(step.result)
         depth = max(reductions, default=0)
         self.count = max(depth, 1 + max((levels.get(name, 0) for name in (*results, *totals)), default=-1))
@@ -131,7 +132,7 @@ class Passes:
             if step.result in given or step.template in REDUCES:
                 continue
             read[step.result] = set[str]().union(*(read.get(operand, ()) for operand in step.operands))
-            if step.template in _SLOW or (len(read[step.result]) > 1 and step.template not in _CONDITIONS):
+            if step.template in _SLOW or (len(read[step.result]) > 1 and step.template not in CONDITIONS):
                 worth.add(step.result)
         return worth
 
@@ -143,11 +144,14 @@ class Passes:
         """Return what computes, before a pass or after the last, what follows from a row's state."""
         return self._needed(*self.stages[number])
 
-    def terms(self, number: int) -> list[Step]:
-        """Return what computes, of elements and a row's state, what a pass reduces, and in the last the results."""
-        wanted = [name for step in self.reductions[number] for name in step.operands]
-        if number == self.count - 1:
-            wanted += self.results
+    def terms(self, number: int, wanted: Sequence[str] = ()) -> list[Step]:
+        """Return what computes, of elements and a row's state, what is wanted of them in a pass.
+
+        Without names that is what the pass reduces, and in the last the results.
+        """
+        if not wanted:
+            wanted = [name for step in self.reductions[number] for name in step.operands]
+            wanted += self.results if number == self.count - 1 else ()
         return self._needed((*self._elements, *self.states[number], *self.given(number)), wanted)
 
     def _needed(self, given: Iterable[str], wanted: Iterable[str]) -> list[Step]:

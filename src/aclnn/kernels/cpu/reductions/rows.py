@@ -143,11 +143,14 @@ def _narrowed(passes: Passes, types: Types) -> Narrowed | None:
     """Return the operations of the last pass in float32 lanes, if results have 16 bits."""
     last, operands = passes.count - 1, (*types.vectors, *types.splats)
     short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
-    adds = passes.reductions[last] or passes.totals[last] or types.sums
-    if not short or adds or types.in_float32 or any(dtype not in _DIGITS for _, dtype in operands):
+    adds = passes.totals[last] or types.sums
+    if not short or types.in_float32 or passes.reductions[last] or any(dtype not in _DIGITS for _, dtype in operands):
         return None
+    if adds and passes.given(last):
+        return None  # what is kept in float64 for the sums, results take as it is
     digits = {name: _DIGITS[dtype] for name, dtype in operands}
-    return narrowed(passes.terms(last), digits, passes.given(last), {*passes.states[last]})
+    steps = passes.terms(last, [name for name, _ in types.written])
+    return narrowed(steps, digits, passes.given(last), {*passes.states[last]})
 
 
 class _Rows(Source):
@@ -300,14 +303,23 @@ class _Rows(Source):
             known = name in self._passes.states[number] or name in self._passes.given(number)
             return named(name) if known or not name.isidentifier() else f"exact_{name}"
 
+        def compute_exactly(*wanted: str) -> None:
+            steps = self._passes.terms(number, wanted)
+            used = {name for step in steps for name in step.operands} | {*wanted}
+            operands = (one.value for one in (*self._vectors, *self._splats) if one.value in used)
+            self(*(f"exact_{name} = widen({name})" for name in operands))
+            self.steps(steps, exact)
+
+        _, totals, sums = self._results(number)
+        if added := [name for _, name in (*totals, *sums)]:
+            compute_exactly(*added)
         self.steps(narrowed.steps, named)
         singles = [one.value for one in self._written if one.value not in narrowed.doubles]
         if not singles:
             return
         self(f"outside = {' | '.join(f'~(absolute({named(name)}) < most)' for name in singles)}")
         with self.block("if any_lane(outside):"):
-            self(*(f"exact_{one.value} = widen({one.value})" for one in (*self._vectors, *self._splats)))
-            self.steps(self._passes.terms(number), exact)
+            compute_exactly(*singles)
             self(*(f"{named(name)} = select(outside, narrow({exact(name)}), {named(name)})" for name in singles))
 
     def _split_rows(self, number: int) -> None:
@@ -323,6 +335,11 @@ class _Rows(Source):
             usual = f"(size <= {2.0**_USUAL}) & ((size >= {2.0**-_USUAL}) | (size == 0.0))"
             self(f"most = where({usual}, most, nan)")
         self("most = narrow(most)")
+
+    def _added(self, number: int, name: str) -> str:
+        """Name what is added to a sum over rows."""
+        narrow = self._narrowed and number == self._passes.count - 1
+        return f"exact_{name}" if narrow else self._term(number, name)
 
     def _term(self, number: int, name: str) -> str:
         """Name a variable in a pass: one of rows in all lanes of elements, one that each pass computes again."""
@@ -359,7 +376,7 @@ class _Rows(Source):
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [(f"found{k}", self._term(number, step.operands[0]), kind) for k, step, kind in found]
-            terms += [(f"own{k}", self._term(number, name), _SUM) for k, name in totals if name not in sums_of]
+            terms += [(f"own{k}", self._added(number, name), _SUM) for k, name in totals if name not in sums_of]
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
@@ -371,7 +388,7 @@ class _Rows(Source):
             written = [
                 *written,
                 *kept,
-                *(Elements(f"sum{k} + {self._term(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
+                *(Elements(f"sum{k} + {self._added(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
             ]
             changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in twos for name in ("found", "small"))]
             with self.stretch(read, written, streams, () if self._wide else changed):
@@ -508,7 +525,7 @@ class _Rows(Source):
                         self.take_back(one.dtype, f"part{k}", one.first, "width")
             for k, name in (*totals, *sums):
                 self(f"sum{k} = load_one_float64(place{k})")
-                for part in self._limited(self._term(number, name), _SUM, "width"):
+                for part in self._limited(self._added(number, name), _SUM, "width"):
                     self(f"sum{k} += sum_of({part})")
                 self(f"store_one_float64(place{k}, sum{k})")
         for slot, step in zip(slots, reductions, strict=False):
