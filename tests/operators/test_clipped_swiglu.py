@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,3 +160,22 @@ def test_verify_judges_the_gradient(interleaved: bool) -> None:
     dx[5, 3] = 1.0  # in a row that is none
     with pytest.raises(AssertionError):
         assert_close_to_golden("clipped_swiglu_grad", given, dx, **attributes)
+
+
+@pytest.mark.parametrize("door", ["numpy", "torch"])
+def test_a_bias_of_minus_0_is_not_one_of_0(door: str) -> None:
+    """They are equal: a call with one got the plan of an earlier one with the other."""
+    x = np.array([[1.0, -0.0]], np.float32)
+    if door == "torch":
+        torch = pytest.importorskip("torch")
+        pytest.importorskip("aclnn.torch")
+
+        def call(bias: float) -> Any:
+            return torch.ops.aclnn.clipped_swiglu(torch.from_numpy(x), bias=bias).numpy()
+    else:
+
+        def call(bias: float) -> Any:
+            return aclnn.clipped_swiglu(x, bias=bias)
+
+    signs = [bool(np.signbit(call(bias)).any()) for bias in (0.0, -0.0, 0.0, -0.0)]
+    assert signs == [False, True, False, True]

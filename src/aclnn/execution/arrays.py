@@ -24,7 +24,7 @@ from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution import dlpack
 from aclnn.execution.dlpack import is_torch, type_name
 from aclnn.execution.executor import Executor, check_arguments, prepare
-from aclnn.support.bounded import BoundedCache
+from aclnn.support.bounded import BoundedCache, as_key
 
 
 def view(array: Any, writable: bool = False) -> Tensor:
@@ -134,7 +134,8 @@ def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], o
     arrays = (*inputs, *outs)
     kind = type(arrays[0])
     shape = arrays[0].shape if kind is np.ndarray else _shape(arrays[0])
-    key = (operator.name, current_product(), attributes, kind, shape)
+    known = tuple(map(as_key, attributes)) if 0.0 in attributes else attributes
+    key = (operator.name, current_product(), known, kind, shape)
     for cached in _cached.get(key, ()):
         addresses = cached.match(arrays)
         if addresses[-1]:

@@ -36,7 +36,7 @@ from aclnn.core.status import (
     AclnnError,
 )
 from aclnn.core.tensor import ColumnsLayout, Layout, Scalar, Tensor, contiguous_strides
-from aclnn.support.bounded import BoundedCache
+from aclnn.support.bounded import BoundedCache, as_key
 from aclnn.support.env import integer
 
 Task = Callable[[], Sequence[tuple[int, ...]] | None]
@@ -368,7 +368,7 @@ def _description(argument: Any, is_number: bool) -> Any:
         return argument.dtype
     if type(argument) is tuple:  # a list of tensors or scalars
         return tuple(_description(item, is_number) for item in argument)
-    return argument
+    return as_key(argument)
 
 
 def _prepare(call: Call, device: str) -> Prepared:

@@ -1,8 +1,8 @@
-"""A cache of bounded size."""
+"""A cache of bounded size, and what tells its keys apart."""
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -23,3 +23,8 @@ class BoundedCache(dict[Key, Value]):
             for oldest in list(self)[: len(self) - self.limit // 2]:
                 self.pop(oldest, None)
         super().__setitem__(key, value)
+
+
+def as_key(value: Any) -> Any:
+    """Return a value that equals only what it cannot be told from: 0.0 and -0.0 are equal."""
+    return repr(value) if type(value) is float and not value else value

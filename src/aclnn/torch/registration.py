@@ -23,7 +23,7 @@ from aclnn.execution.executor import Selector, prepare_layouts, run_checks
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS
 from aclnn.support import optional
-from aclnn.support.bounded import BoundedCache
+from aclnn.support.bounded import BoundedCache, as_key
 
 OLDEST_TORCH = (2, 8)
 
@@ -167,7 +167,7 @@ def evaluator(operator: Operator, device: str) -> Evaluate:
                 key += argument.shape, argument.stride(), argument.dtype
                 addresses.append(argument.data_ptr())
             else:
-                key.append(tuple(argument) if isinstance(argument, list) else argument)
+                key.append(tuple(argument) if isinstance(argument, list) else as_key(argument))
                 addresses.append(0)
         described = tuple(key)
         recipe = recipes.get(described)
