@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -145,6 +145,64 @@ def test_a_shared_kernel_does_everything_once(threads: int) -> None:
             sweep(pool, elements, 8)
     time.sleep(0.05)  # the workers rest, and are woken up
     sweep(pool, 100_000, 10)
+
+
+@declared
+class Shares(ctypes.Structure):
+    """How many threads have begun, and the counter of the one that did each of six chunks."""
+
+    begun: Shared
+    counters: Annotated[Any, ctypes.c_int64 * 6]
+
+
+_shares_at = pointer_to(Shares)
+
+
+def telling() -> Any:
+    """Each chunk's thread says who it is, after two threads have taken one."""
+
+    def tell(arguments: int, counter: int, step: int, end: int) -> None:
+        shares, first = _shares_at(arguments), threads.take(counter, step, end, 0)
+        fetch_add(shares.begun, 1)
+        while atomic_load(shares.begun) < 2:
+            pause()
+        while first < end:
+            shares.counters[first // step] = counter
+            first = threads.take(counter, step, end, end)
+
+    return tell
+
+
+def test_every_thread_begins_with_the_same_chunks_in_each_call() -> None:
+    """Chunks went to whoever came first: what a thread had written a call before was in another one's cache."""
+    crew, size = Pool(2), ctypes.sizeof(threads.Share)
+    for _ in range(20):
+        given = Shares()
+        crew.share(kernel("whose", (), telling), ctypes.addressof(given), 10, 51, 2000)
+        leader = ctypes.addressof(crew._shares)
+        assert {*given.counters} <= {leader, leader + size}
+        assert (given.counters[0], given.counters[3]) == (leader, leader + size)
+
+
+def test_chunks_of_others_are_taken_after_own_ones() -> None:
+    shares = Pool(3)._shares
+    for share, ends in zip(shares, ((0, 4), (4, 8), (8, 11)), strict=True):
+        share.next, share.end = ends
+    found = np.full(7, -1)
+    kernel("in order", (), in_order)(found.ctypes.data, ctypes.addressof(shares[1]), 2, 11)
+    assert found.tolist() == [4, 6, 8, 10, 0, 2, -1]
+
+
+def in_order() -> Any:
+    """Write down which chunks were taken."""
+
+    def write(arguments: int, counter: int, step: int, end: int) -> None:
+        at, first = _numbers_at(arguments), threads.take(counter, step, end, 0)
+        while first < end:
+            at[0], first = first, threads.take(counter, step, end, end)
+            at = at + 1
+
+    return write
 
 
 def test_several_callers_share_kernels_at_once() -> None:
@@ -429,7 +487,9 @@ def test_a_caller_whose_threads_never_start_works_alone(monkeypatch: pytest.Monk
 
 def test_a_thread_that_waits_for_the_region_to_close_gives_way() -> None:
     """It used up its time slices while the leader waited for a processor."""
-    region = threads.Region(open=1, kernel=address_of(kernel("count", (), counting)), step=1)
+    crew = Pool(2)
+    region = crew._region
+    region.open, region.kernel, region.step = 1, address_of(kernel("count", (), counting)), 1
 
     @ctypes.CFUNCTYPE(ctypes.c_int)
     def close() -> int:
@@ -437,7 +497,8 @@ def test_a_thread_that_waits_for_the_region_to_close_gives_way() -> None:
         return 0
 
     rest = ctypes.cast(close, ctypes.c_void_p).value
-    served = threading.Thread(target=threads._worker_loop(), args=(ctypes.addressof(region), 0, 10, rest), daemon=True)
+    arguments = ctypes.addressof(region), 0, 10, rest, 1
+    served = threading.Thread(target=threads._worker_loop(), args=arguments, daemon=True)
     served.start()
     served.join(20)
     gave_way, region.open = not served.is_alive(), 0

@@ -1,15 +1,16 @@
 """A small pool of threads that run compiled, GIL-free kernels over chunks of work.
 
 Every kernel is ``kernel(arguments, counter, step, end)``: ``arguments`` is the address of a struct (see ``structs``),
-``counter`` that of the number at which the next chunk of ``step`` begins, or 0 for a thread that does everything up to
-``end``. ``chunked`` makes such a kernel of a function that does one chunk.
+``counter`` that of the thread's ``Share`` of the chunks of ``step``, or 0 for a thread that does everything up to
+``end``. ``take`` finds the next chunk; ``chunked`` makes such a kernel of a function that does one chunk.
 
 A parallel region is described in memory. The thread that leads it fills the description in, opens the region and works;
 the workers look at it in a short loop, enter while it is open, take chunks, and leave. The leader closes the region and
 waits until nobody is within. So a call reaches workers that have just worked within a microsecond, where waking them
-takes 30 to 50. Which thread runs which chunk is left to chance: chunks must be independent. Of several callers at once
-one has the workers, and a nested call none; the others work alone. A child process after ``fork`` starts its own
-threads when it first needs them.
+takes 30 to 50. Every thread begins with the same part of the work in each call, so that its cache may still have what
+it wrote in the one before, and goes on with what others have not begun: chunks must be independent. Of several callers
+at once one has the workers, and a nested call none; the others work alone. A child process after ``fork`` starts its
+own threads when it first needs them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Annotated, Any
 
 from aclnn.kernels.cpu import jit
 from aclnn.kernels.cpu.atomics import atomic_load, atomic_store, fetch_add, pause, yield_thread
@@ -54,15 +55,48 @@ _processor: Callable[[], int] | None = getattr(_system, "sched_getcpu", None)
 _YIELD: int = ctypes.cast(_system.sched_yield, ctypes.c_void_p).value or 0 if hasattr(_system, "sched_yield") else 0
 
 
+@declared
+class Share(ctypes.Structure):
+    """The chunks that a thread begins with, one of a ring; in lines of its own, since others write elsewhere."""
+
+    next: Shared
+    """The start of the first chunk that nobody has begun."""
+    end: Int64
+    following: Int64
+    """The address of the next share."""
+    apart: Annotated[Any, ctypes.c_int64 * 13]
+
+
+_share_at = pointer_to(Share)
+
+
+@register_jitable
+def take(counter: int, step: int, end: int, alone: int) -> int:
+    """Return the start of a chunk that nobody has begun, own ones first; ``end`` without any left.
+
+    Where there is no counter, return ``alone``.
+    """
+    if counter == 0:
+        return alone
+    share = _share_at(counter)
+    first = fetch_add(share.next, step)
+    while first >= share.end:
+        share = _share_at(share.following)
+        if address(share) == counter:
+            return end
+        first = fetch_add(share.next, step)
+    return int(first)
+
+
 def chunked(part: Any) -> Loop:
     """Return the kernel of a function that does the chunk [first, last) of what the arguments describe."""
     part = register_jitable(part)
 
     def loop(arguments: int, counter: int, step: int, end: int) -> None:
-        first = fetch_add(counter, step) if counter else 0
+        first = take(counter, step, end, 0)
         while first < end:
             part(arguments, first, min(end, first + step))
-            first = fetch_add(counter, step) if counter else end
+            first = take(counter, step, end, end)
 
     return loop
 
@@ -77,8 +111,6 @@ class Region(ctypes.Structure):
     """The number of workers that have entered."""
     wakeups: Shared
     """Changes when workers are wanted for something else."""
-    next: Shared
-    """The start of the first chunk that nobody has begun."""
     leaders: Shared
     """1 while somebody leads, more while others try."""
     raised: Shared
@@ -87,18 +119,36 @@ class Region(ctypes.Structure):
     arguments: Address
     step: Int64
     end: Int64
+    shares: Int64
+    """The address of the leader's share; the workers' lie behind it."""
+    threads: Int64
 
 
 _region_at = pointer_to(Region)
 
 
 @register_jitable
-def _work(region: Any) -> None:
+def _divide(region: Any) -> None:
+    """Give every thread as many chunks as the others, side by side; nobody looks before the region is open."""
+    share, threads, step, end = _share_at(region.shares), region.threads, region.step, region.end
+    chunks = (end + step - 1) // step
+    for place in range(threads):
+        share.next[0] = chunks * place // threads * step
+        share.end = min(end, chunks * (place + 1) // threads * step)
+        share = share + 1
+
+
+@register_jitable
+def _work(region: Any, place: int) -> None:
     """Take part; after an exception nobody begins anything more."""
-    raised = call_catching(region.kernel, address(region.arguments), address(region.next), region.step, region.end)
+    share, end = _share_at(region.shares), region.end
+    mine = address(share + place)
+    raised = call_catching(region.kernel, address(region.arguments), mine, region.step, end)
     if raised:
         atomic_store(region.raised, raised)
-        atomic_store(region.next, region.end)
+        for _ in range(region.threads):
+            atomic_store(share.next, end)
+            share = share + 1
 
 
 @register_jitable
@@ -127,10 +177,10 @@ def run_region() -> Any:
             return 0
         region.kernel, region.step, region.end = kernel, step, end
         region.arguments = bytes_at(arguments)
-        atomic_store(region.next, 0)
+        _divide(region)
         atomic_store(region.raised, 0)
         atomic_store(region.open, serial)
-        _work(region)
+        _work(region, 0)
         atomic_store(region.open, 0)
         while atomic_load(region.within) > 0:
             spins = _wait(spins, system_yield)
@@ -148,7 +198,7 @@ def worker_loop() -> Loop:
     A worker that finds nothing left to do waits for the leader to close the region as the leader waits.
     """
 
-    def loop(at: int, wakeups: int, spins: int, system_yield: int) -> None:
+    def loop(at: int, wakeups: int, spins: int, system_yield: int, place: int) -> None:
         region, left = _region_at(at), spins
         while left > 0 and atomic_load(region.wakeups) == wakeups:
             serial = atomic_load(region.open)
@@ -156,7 +206,7 @@ def worker_loop() -> Loop:
                 # Whoever is counted within before the region closes may read it: the leader waits.
                 fetch_add(region.within, 1)
                 if atomic_load(region.open) == serial:
-                    _work(region)
+                    _work(region, place)
                 fetch_add(region.within, -1)
                 left = spins
                 while atomic_load(region.open) == serial:
@@ -204,7 +254,11 @@ class Pool:
         """Processors that each worker may use, and those it was last restricted to."""
         self._avoided = -1
         self._lock = threading.Lock()
-        self._region = Region()
+        self._shares = (Share * threads)()
+        first, size = ctypes.addressof(self._shares), ctypes.sizeof(Share)
+        for place, share in enumerate(self._shares, 1):
+            share.following = first + place % threads * size
+        self._region = Region(shares=first, threads=threads)
         self._serials = count(1)
         self._asleep = 0
         self._begun = self._announced = -math.inf
@@ -249,7 +303,8 @@ class Pool:
         loop = _worker_loop()
         with self._lock:
             while len(self._workers) < self.threads - 1:
-                worker = threading.Thread(target=self._work, args=(loop,), name="aclnn", daemon=True)
+                arguments = loop, len(self._workers) + 1
+                worker = threading.Thread(target=self._work, args=arguments, name="aclnn", daemon=True)
                 try:
                     worker.start()
                 except RuntimeError:  # the system, or an interpreter that is shutting down, gives no more threads
@@ -281,10 +336,10 @@ class Pool:
             os.sched_setaffinity(thread, wanted)
             self._affinities[worker] = allowed, wanted
 
-    def _work(self, loop: Kernel) -> None:
+    def _work(self, loop: Kernel, place: int) -> None:
         goes_on = True
         while goes_on:
-            loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD)
+            loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD, place)
             goes_on = self._rest() and self._take_wakeups()
 
     def _take_wakeups(self) -> bool:

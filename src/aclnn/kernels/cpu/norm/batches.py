@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
+from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.norm.arithmetic import Kernel, set_coefficients
 from aclnn.kernels.cpu.norm.blocks import (
@@ -34,6 +34,7 @@ from aclnn.kernels.cpu.norm.structs import (
     row_args_at,
 )
 from aclnn.kernels.cpu.structs import scratch
+from aclnn.kernels.cpu.threads import take
 
 SUMS, DECISIONS, WRITES, ALL = range(4)
 """Phases: row sums, dw and db; coefficients and float64 sums of whole rows, by one thread; dx. ALL is everything of all
@@ -111,11 +112,11 @@ def batches() -> Kernel:
                 if phase == DECISIONS:
                     _decide(args, own, args.batch, min(args.m, args.batch + args.batch_rows), rows)
                     continue
-                part = fetch_add(counter, step) if counter else 0
+                part = take(counter, step, end, 0)
                 while part < end:
                     begin, stop = part * args.segments // end, min(end, part + step) * args.segments // end
                     _do_part(args, own, phase, begin, stop, rows, zeros)
-                    part = fetch_add(counter, step) if counter else end
+                    part = take(counter, step, end, end)
             more = args.phase == ALL and args.batch + args.batch_rows < args.m
             if more:
                 args.batch += args.batch_rows

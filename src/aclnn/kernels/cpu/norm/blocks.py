@@ -44,6 +44,7 @@ from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles
 from aclnn.kernels.cpu.simd.memory import first_lanes, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, any_lane, select, splat
 from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, scratch
+from aclnn.kernels.cpu.threads import take
 
 PREFETCHED = 64
 """Columns of the longest row with which the processor's own prefetching keeps up."""
@@ -317,7 +318,7 @@ def blocks() -> Kernel:
         clear(address(group.zeros), ZEROS_BYTES)
         size, n, packed = args.partial_bytes, args.n, args.packed
         alone = counter == 0 and end > 1
-        block = fetch_add(counter, step) if counter else 0
+        block = take(counter, step, end, 0)
         while block < end:
             dw = args.partials + (min(block, 1) if alone else block) * size
             db = dw + args.db_offset
@@ -334,7 +335,7 @@ def blocks() -> Kernel:
                 _look_for_overflow(args, dw, size)
             elif block:
                 add_sums(args.partials, dw, size)
-            block = fetch_add(counter, step) if counter else block + 1
+            block = take(counter, step, end, block + 1)
         if alone:
             _look_for_overflow(args, args.partials, size)
             args.partial_count = 1
@@ -377,9 +378,9 @@ def finish() -> Kernel:
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
         args = block_args_at(arguments)
-        first = fetch_add(counter, step) if counter else 0
+        first = take(counter, step, end, 0)
         while first < end:
             finish_both(args, first, min(end, first + step))
-            first = fetch_add(counter, step) if counter else end
+            first = take(counter, step, end, end)
 
     return run

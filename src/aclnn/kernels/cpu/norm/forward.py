@@ -40,6 +40,7 @@ from aclnn.kernels.cpu.simd.prefetch import prefetch
 from aclnn.kernels.cpu.simd.vector import LANES, select, splat
 from aclnn.kernels.cpu.structs import Float64, Int64, declared, pointer_to, scratch
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.cpu.threads import take
 from aclnn.kernels.layouts import InOrder, Layouts, Overlaps, in_order
 
 _CHUNK_ELEMENTS = 1 << 16
@@ -233,12 +234,12 @@ def forward(x: DataType, out: DataType, centred: bool) -> Kernel:
         row = args.room + args.room_bytes * number if args.room else scratch(_ON_STACK)
         _load_vector(args.weight, n, row + row_bytes, row_bytes, 1.0)
         _load_vector(args.bias, n, row + 3 * row_bytes, row_bytes, no_bias)
-        first = fetch_add(counter, step) if counter else 0
+        first = take(counter, step, end, 0)
         while first < end:
             do_rows(args, first, min(end, first + step), row)
             if args.policy:
                 finish_streams()
-            first = fetch_add(counter, step) if counter else end
+            first = take(counter, step, end, end)
 
     return run
 
