@@ -17,8 +17,9 @@ from benchmarks.tensors import numpy_of, torch_of
 Array = np.ndarray[Any, Any]
 Arguments = dict[str, Any]
 
-GROUPS, CHANNELS, SAMPLE_ROWS = 32, 128, 16
-"""GroupNorm's groups, the channels of those and of BatchNorm, and the rows that share AdaLayerNorm's scale."""
+GROUPS, CHANNELS, PIXELS, SAMPLE_ROWS = 32, 256, 32 * 32, 16
+"""GroupNorm's groups, the channels of those and of BatchNorm and their elements, where there are as many, and the rows
+that share AdaLayerNorm's scale."""
 
 ALLOWED = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}
 """Relative error of a whole result, in the Euclidean norm."""
@@ -223,7 +224,7 @@ def _shapes(name: str, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]
         return (m, n), (n,)
     if name in _OF_SAMPLES:
         return (m // SAMPLE_ROWS, SAMPLE_ROWS, n), (n,)
-    samples = max(1, m // GROUPS)
+    samples = max(1, m * n // (CHANNELS * PIXELS))
     return (samples, CHANNELS, m * n // samples // CHANNELS), (CHANNELS,)
 
 
