@@ -360,9 +360,10 @@ class _Rows:
         self._read = [one for _, one in (*vectors, *splats, *of_rows)]
         self._places = [program.inputs[name] for name, _ in (*vectors, *splats, *of_rows)]
         self._written = [one for _, one in (*written, *row_outputs)]
-        self._targets = [program.outputs[id(output)] for _, output in (*program.written, *program.row_outputs)]
         self._sums = [one for _, one in (*totals, *sums)]
-        self._totals = [program.outputs[id(one.output)] for one in self._sums]
+        targets = [*(output for _, output in (*program.written, *program.row_outputs))]
+        targets += [one.output for one in self._sums]
+        self._targets = [program.outputs[id(output)] for output in targets]
 
         steps = program.steps if program.in_float32 else factored(program.steps, lanes.same, program.traced.results)
         passes = Passes(
@@ -405,9 +406,9 @@ class _Rows:
         elements = [one for _, one in written]
         self._elements, self._tasks = axes.elements, lanes.tasks
         self._numbers = np.array([*numbers, lanes.columns], np.float64)
-        every: list[_Walked | _Sum] = [*self._read, *self._written, *self._sums]
-        self.workspace_bytes = sum(one.nbytes for one in every)
-        self._describe(axes, lanes, every, elements)
+        self._every: list[_Walked | _Sum] = [*self._read, *self._written, *self._sums]
+        self.workspace_bytes = sum(one.nbytes for one in self._every)
+        self._describe(axes, lanes, self._every, elements)
         self._overlaps = Overlaps(
             [one.span for one in self._read],
             [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
@@ -479,30 +480,29 @@ class _Rows:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``aclnn.kernels.Plan``."""
         targets = [outputs[place] for place in self._targets]
-        totals = [outputs[place] for place in self._totals]
-        read, _copies = self._overlaps.apart([inputs[place] for place in self._places], [*targets, *totals])
-        addresses = list(read)
-        for place, one in enumerate(self._read):
-            if one.copies:
-                one.copy.run((addresses[place],), (workspace,), 0)
-                addresses[place] = workspace
-                workspace += one.nbytes
-        for one, address in zip(self._written, targets, strict=True):
-            addresses.append(workspace if one.copies else address)
-            workspace += one.nbytes
-        for total in self._sums:
-            addresses.append(workspace)
-            workspace += total.nbytes
+        read, _copies = self._overlaps.apart([inputs[place] for place in self._places], targets)
+        addresses = [*read, *targets]
+        if self.workspace_bytes:
+            self._arrange(addresses, workspace)
         arguments = array("q", (self._walk_address, *addresses))
         threads.share(self._kernel, arguments.buffer_info()[0], self._step, self._tasks, self._elements // PER_US)
         if self.workspace_bytes:
-            self._finish(addresses, targets, totals)
+            self._finish(addresses, targets)
 
-    def _finish(self, addresses: list[int], targets: list[int], totals: list[int]) -> None:
+    def _arrange(self, addresses: list[int], workspace: int) -> None:
+        """Replace addresses of what is in the workspace; copy tensors that are read there."""
+        for place, one in enumerate(self._every):
+            if one.nbytes:
+                if place < len(self._read):
+                    self._read[place].copy.run((addresses[place],), (workspace,), 0)
+                addresses[place] = workspace
+                workspace += one.nbytes
+
+    def _finish(self, addresses: list[int], targets: list[int]) -> None:
         """Copy results to where they belong, and add up partial sums."""
         first = len(self._read)
-        for place, (one, address) in enumerate(zip(self._written, targets, strict=True), first):
-            if one.copies:
-                one.copy.run((addresses[place],), (address,), 0)
-        for place, (total, address) in enumerate(zip(self._sums, totals, strict=True), first + len(targets)):
-            total.finish(addresses[place], address)
+        for one, made, wanted in zip(self._every[first:], addresses[first:], targets, strict=True):
+            if isinstance(one, _Sum):
+                one.finish(made, wanted)
+            elif one.copies:
+                one.copy.run((made,), (wanted,), 0)
