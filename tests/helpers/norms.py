@@ -73,15 +73,15 @@ def rounded(
 ) -> dict[str, Expected]:
     """What is expected of each output: exact values, and one rounding with what float64 loses of its terms.
 
-    Of 16 bits also what float32 loses of them, or of the third number where there is one. By data type there may be
-    more units of the last place than the half of that rounding.
+    A third number is the size of the terms that float32 lanes compute where the output has 16 bits: what these lose is
+    added. By data type there may be more units of the last place than the half of that rounding.
     """
     result = {}
     for name, output in outputs.items():
-        exact, size, near = (np.asarray(value, np.float64) for value in (*found[name], found[name][1])[:3])
+        exact, size, *near = (np.asarray(value, np.float64) for value in found[name])
         lost = np.nan_to_num(size) * _LOSS
-        if output.dtype in (D.FLOAT16, D.BF16):
-            lost = lost + np.nan_to_num(near) * _NARROW_LOSS
+        if near and output.dtype in (D.FLOAT16, D.BF16):
+            lost = lost + np.nan_to_num(near[0]) * _NARROW_LOSS
         exact, lost = exact.reshape(output.shape), np.broadcast_to(lost, exact.shape).reshape(output.shape)
         units = 0.5001 + (more or {}).get(output.dtype, 0.0)
         result[name] = exact, lost + units * ulp_of(exact, output.dtype)
@@ -137,7 +137,7 @@ def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dy = wide(arguments["gradOut"], *x.shape)
     mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (2, 3))
-    found = {"gradInput": (dx, size), "gradGammaOut": total(dw, w.shape), "gradBetaOut": total(db, w.shape)}
+    found = {"gradInput": (dx, size, size), "gradGammaOut": total(dw, w.shape), "gradBetaOut": total(db, w.shape)}
     return rounded(found, outputs)
 
 
@@ -180,7 +180,8 @@ def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> d
         }
     else:
         scaled = (x - running_mean) / np.sqrt(running_var + eps) * w
-        found = {**untouched, "output": (scaled + b, abs(scaled) + abs(b))}
+        size = abs(scaled) + abs(b)
+        found = {**untouched, "output": (scaled + b, size, size)}
     return rounded(found, outputs)
 
 
@@ -209,7 +210,7 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (0, 2))
     if not arguments["training"]:
         dx, size = w * rstd * dy, abs(w * rstd * dy)
-    found = {"gradInput": (dx, size), "gradWeight": total(dw, w.shape), "gradBias": total(db, w.shape)}
+    found = {"gradInput": (dx, size, size), "gradWeight": total(dw, w.shape), "gradBias": total(db, w.shape)}
     return rounded(found, outputs)
 
 
@@ -316,7 +317,7 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
         e = np.exp(-abs(v))
         slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
         dx, size, dw, db = gradients(wide(arguments["dy"], *x.shape) * slope, x, mean, rstd, w, (2, 3))
-    found = {"dxOut": (dx, size), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
+    found = {"dxOut": (dx, size, size), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
     return rounded(found, outputs)
 
 
