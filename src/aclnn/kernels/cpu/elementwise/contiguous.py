@@ -56,7 +56,7 @@ def _without_tile(nontemporal: int, dy: Any, x: Any, out: Any, size: int) -> Non
     pass
 
 
-def _wide_of(fast: Fast, dtype: DataType) -> Any:
+def _wide_of(fast: Fast, dtype: DataType, binary: bool) -> Any:
     """A function that does a wide vector and says so, unless some of it is out of range.
 
     Only where a vector is one register: elsewhere a wide one would not fit into the registers.
@@ -72,7 +72,7 @@ def _wide_of(fast: Fast, dtype: DataType) -> Any:
     def wide(nontemporal: int, dy: Any, x: Any, out: Any) -> bool:
         if not in_one_register() or (bounded and any_above(x, bound)) or unsafe(dy):
             return False
-        values = load(dy) * function(load(x))
+        values = load(dy) * function(load(x)) if binary else function(load(x))
         if nontemporal:
             stream(out, values)
         else:
@@ -123,8 +123,8 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
             product = _product(fast, load)
         if dtype == DataType.FLOAT and fast.bound < math.inf:
             any_outlier, tile = with_outliers(formula, fast)
-        if binary:
-            wide = _wide_of(fast, dtype)
+        if binary or dtype == DataType.FLOAT:
+            wide = _wide_of(fast, dtype, binary)
     looked_up = not binary and product is by_entries
     by_vector = _by_values if looked_up else _by_product(product, binary, dtype)
     vector, vectors = LANES * size, _LINE // (LANES * size)
@@ -159,7 +159,8 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
                 while count >= most and wide(nontemporal, dy_at + at, x_at + at, out_at + at):
                     for _ in range(most):
                         prefetch_ahead(x_at + at)
-                        prefetch_ahead(dy_at + at)
+                        if binary:
+                            prefetch_ahead(dy_at + at)
                         at += _LINE
                     count -= most
                 if any_outlier(x_at + at, min(count, most) * _LINE):

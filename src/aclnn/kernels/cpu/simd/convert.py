@@ -5,7 +5,8 @@ Widening is exact. Narrowing rounds once, ties to even, and keeps NaN a (quiet) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -123,14 +124,19 @@ def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.V
     return builder.bitcast(builder.shuffle_vector(words, words, order), INTS.llvm)
 
 
-def _unless_zero(builder: ir.IRBuilder, rounded: ir.Value, by_bits: Callable[[], ir.Value]) -> ir.Value:
-    """Take the instruction's bfloat16; ``by_bits`` where it made zeros, perhaps of small numbers."""
-    # Apart: LLVM would compare them as bfloat16, which takes a detour through float32.
-    words = apart(builder, builder.bitcast(rounded, ir.VectorType(_INT16, rounded.type.count)))
-    magnitudes = builder.and_(words, ir.Constant(words.type, [_INT16(0x7FFF)] * words.type.count))
-    zeros = builder.icmp_unsigned("==", magnitudes, ir.Constant(words.type, None))
+_SUBNORMAL = _INT32(1 << 5)
+
+
+def _unless_subnormal(
+    builder: ir.IRBuilder, values: Sequence[ir.Value], rounded: ir.Value, by_bits: Callable[[], ir.Value]
+) -> ir.Value:
+    """Take the instruction's bfloat16; ``by_bits`` where a value is subnormal, of which it makes zero."""
+    mask = ir.VectorType(ir.IntType(1), LANES)
+    name = "llvm.x86.avx512.fpclass.ps.512"
+    found = [call_llvm(builder, name, mask, value, _SUBNORMAL) for value in values]
+    words = builder.bitcast(rounded, ir.VectorType(_INT16, rounded.type.count))
     fast = builder.block
-    with builder.if_then(unlikely(builder, zeros)):
+    with builder.if_then(unlikely(builder, reduce(builder.or_, found))):
         slow, exact = builder.block, by_bits()
     chosen = builder.phi(words.type)
     chosen.add_incoming(words, fast)
@@ -139,15 +145,15 @@ def _unless_zero(builder: ir.IRBuilder, rounded: ir.Value, by_bits: Callable[[],
 
 
 def round_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Round like ``narrow_bfloat16``; by an instruction, except for the numbers that it makes zero."""
+    """Round like ``narrow_bfloat16``; by an instruction, except for subnormal numbers."""
     if not target.rounds_bfloat16(context):
         return narrow_bfloat16(context, builder, value)
     rounded = call_llvm(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", ir.VectorType(_BFloat(), LANES), value)
-    return _unless_zero(builder, rounded, lambda: narrow_bfloat16(context, builder, value))
+    return _unless_subnormal(builder, [value], rounded, lambda: narrow_bfloat16(context, builder, value))
 
 
 def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
-    """Two vectors as bfloat16, one after the other; rounded by an instruction, but for what it makes zero."""
+    """Two vectors as bfloat16, one after the other; rounded by an instruction, except for subnormal numbers."""
 
     def by_bits() -> ir.Value:
         both = joined(builder, [narrow_bfloat16(context, builder, value) for value in (low, high)])
@@ -156,4 +162,4 @@ def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high
     if not target.rounds_bfloat16(context):
         return by_bits()
     both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir.VectorType(_BFloat(), 2 * LANES), high, low)
-    return _unless_zero(builder, both, by_bits)
+    return _unless_subnormal(builder, [low, high], both, by_bits)
