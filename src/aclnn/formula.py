@@ -211,8 +211,10 @@ class Fitted:
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], symmetry: Symmetry | None, mirrored: Fitted | None) -> None:
-        self.function, self.symmetry, self.mirrored = function, symmetry, mirrored
+    def __init__(
+        self, function: Callable[..., Any], symmetry: Symmetry | None, mirrored: Fitted | None, negated: bool
+    ) -> None:
+        self.function, self.symmetry, self.mirrored, self.negated = function, symmetry, mirrored, negated
         update_wrapper(self, function)
 
     def __call__(self, x: Real, *others: Real) -> Real:
@@ -220,11 +222,14 @@ class Fitted:
         return x.fitted(self, *others) if hasattr(x, "fitted") else self.function(x, *others)
 
 
-def fitted(symmetry: Symmetry | None = None, mirrored: Fitted | None = None) -> Callable[[Callable[..., Any]], Fitted]:
+def fitted(
+    symmetry: Symmetry | None = None, mirrored: Fitted | None = None, negated: bool = False
+) -> Callable[[Callable[..., Any]], Fitted]:
     """Ask for fitted versions of the function decorated.
 
     Args:
         symmetry: what gives the function for positive x; None where nothing is fitted by segments.
-        mirrored: h where the function is -h(-x), by whose versions it is computed.
+        mirrored: h where the function is h(-x), by whose versions it is computed.
+        negated: it is -h(-x) instead.
     """
-    return lambda function: Fitted(function, symmetry, mirrored)
+    return lambda function: Fitted(function, symmetry, mirrored, negated)

@@ -21,7 +21,7 @@ from aclnn.operators.fast_gelu import fast_gelu_derivative
 from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative
 from aclnn.operators.hardswish import hardswish_derivative, hardswish_v2_derivative
 from aclnn.operators.mish import mish_derivative
-from aclnn.operators.sigmoid import sigmoid_derivative_of_result
+from aclnn.operators.sigmoid import sigmoid_derivative_of_result, sigmoid_forward
 from aclnn.operators.silu import silu_derivative
 from aclnn.operators.swish import quick_swish_derivative
 
@@ -36,6 +36,7 @@ FORMULAS = {
         mish_derivative,
         quick_swish_derivative,
         sigmoid_derivative_of_result,
+        sigmoid_forward,
         silu_derivative,
     )
 }
@@ -55,7 +56,6 @@ def test_most_have_versions_for_both() -> None:
     missing = {
         ("mish_derivative", DataType.FLOAT16),
         ("quick_swish_derivative", DataType.FLOAT16),
-        ("sigmoid_derivative_of_result", DataType.BF16),
     }
     assert {(name, dtype) for name in FORMULAS for dtype in FORMS} - {*PAIRS} == missing
 
@@ -93,8 +93,13 @@ def test_every_derivative_rounds_to_the_nearest_and_is_close(name: str, dtype: D
 
 @EVERY
 def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> None:
-    """Every x with gradients of all sizes: vectors wholly, partly and not at all near, whole lines and what is left."""
+    """Every x with gradients of all sizes: vectors wholly, partly and not at all near, whole lines and what is left.
+
+    Of a function that exceeds float32 the table is not used: what is near is computed as its entries are.
+    """
     form, formula = FORMS[dtype], FORMULAS[name]
+    found = fast(formula, dtype)
+    compared = served(name, dtype) if found and found.overflows else np.full(65536, True)
     x = np.arange(65536, dtype=np.uint16).view(form)
     for dy in (x[::-1], np.roll(x, 77), np.full_like(x, 1), np.random.default_rng(3).permutation(x)):
         for count in (65536, 64 * 3 + 17):
@@ -103,7 +108,8 @@ def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> 
             kernels.elementwise(Gradient(formula), (layout, layout), (layout,)).run(
                 [array.ctypes.data for array in inputs], [out.ctypes.data], 0
             )
-            np.testing.assert_array_equal(bits(out), bits(by_table(formula, dtype, *inputs)))
+            wanted, near = by_table(formula, dtype, *inputs), compared[inputs[1].view(np.uint16)]
+            np.testing.assert_array_equal(bits(out)[near], bits(wanted)[near])
 
 
 def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, fitted, log1pexp, where
+from aclnn.operators.sigmoid import sigmoid_forward
 from aclnn.typing import Array, ArrayLike
 
 
@@ -18,12 +19,13 @@ def softplus_of_one(x: Real) -> Real:
     return log1pexp(x)
 
 
-@fitted(mirrored=softplus_of_one)
+@fitted(mirrored=softplus_of_one, negated=True)
 def log_sigmoid_formula(x: Real) -> Real:
     """-ln(1 + e^(-x)); +0 at inf."""
     return where(x == math.inf, 0.0, -log1pexp(-x))
 
 
+@fitted(mirrored=sigmoid_forward)
 def log_sigmoid_derivative(x: Real) -> Real:
     """1 / (1 + e^x)."""
     return 1.0 / (1.0 + exp(x))

@@ -23,6 +23,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, log1pexp, where
 from aclnn.operators.log_sigmoid import softplus_of_one
+from aclnn.operators.sigmoid import sigmoid_forward
 from aclnn.typing import Array, ArrayLike, Number
 
 
@@ -39,6 +40,7 @@ def softplus_derivative(x: Real, beta: Real, linear_above: Real) -> Real:
 
 
 softplus_gradient = Gradient(softplus_derivative)
+softplus_of_one_gradient = Gradient(sigmoid_forward)
 
 
 def _numbers(call: Call) -> tuple[float, float]:
@@ -57,8 +59,8 @@ def _numbers(call: Call) -> tuple[float, float]:
 _FLOAT, _INTEGER = struct.Struct("<f"), struct.Struct("<i")
 
 
-_IS_X_FROM = 17.0
-"""ln(1 + e^x) rounds to x in float32 from here."""
+_IS_X_FROM, _IS_ONE_FROM = 17.0, 17.5
+"""From here ln(1 + e^x) rounds to x in float32, and 1 / (1 + e^-x) to 1."""
 
 
 def _forward_work(call: Call) -> Elementwise | None:
@@ -77,7 +79,14 @@ def _work(call: Call) -> Elementwise | None:
     dtype = None if dy.dtype == x.dtype else DataType.FLOAT
     if DataType.DOUBLE in (dy.dtype, x.dtype):
         dtype = DataType.DOUBLE
-    return Elementwise(softplus_gradient, ("gradOutput", "self"), ("gradInput",), _numbers(call), dtype)
+    beta, linear_above = _numbers(call)
+    if (
+        beta == 1.0
+        and linear_above >= _IS_ONE_FROM
+        and dy.dtype == x.dtype == call["gradInput"].dtype != DataType.DOUBLE
+    ):
+        return Elementwise(softplus_of_one_gradient, ("gradOutput", "self"), ("gradInput",))
+    return Elementwise(softplus_gradient, ("gradOutput", "self"), ("gradInput",), (beta, linear_above), dtype)
 
 
 _SCALARS = (

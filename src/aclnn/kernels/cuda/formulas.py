@@ -25,6 +25,7 @@ from aclnn.kernels.cuda.launch import table_entry, tl, triton
 from aclnn.kernels.fitted import (
     SHORT,
     SIGNED_FROM,
+    Bounded,
     Row,
     Segments,
     ShortSegments,
@@ -299,9 +300,10 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
         return None
     if function.mirrored is not None:
         other = fast(function.mirrored, dtype)
-        call = "negated(mirrored(negated(x), rows))"
+        call = "mirrored(negated(x), rows)"
+        call = f"negated({call})" if function.negated else call
         return other and other._replace(function=_version(call, {"mirrored": other.function, "negated": negated}))
-    if (found := version(function, dtype)) is None or isinstance(found, ShortSegments):
+    if (found := version(function, dtype)) is None or isinstance(found, (ShortSegments, Bounded)):
         return None
     if isinstance(found, Segments):
         symmetry, summed = function.symmetry, adds_to_first(found, function.symmetry)

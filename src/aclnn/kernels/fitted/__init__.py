@@ -101,6 +101,13 @@ class ShortSegments(NamedTuple):
         return (SHORT / 2 - 0.6) / self.per_unit - self.shift
 
 
+class Bounded(NamedTuple):
+    """Operations on x of magnitudes up to a bound; beyond it f(x) may exceed float32."""
+
+    operations: Callable[[Any], Any]
+    bound: float
+
+
 SHORT = 32
 """Segments of 16-bit x."""
 CENTRE_CARRIES, LAST_CARRIES = 16, 13
@@ -123,7 +130,7 @@ def sum_over(x: Real, addend: float, divisor: float) -> Real:
 
 
 #: Segments, or operations on x over ``fma`` and the words of ``aclnn.formula``.
-Version = Segments | ShortSegments | Callable[[Any], Any]
+Version = Segments | ShortSegments | Bounded | Callable[[Any], Any]
 
 
 def module_of(function: Fitted) -> ModuleType | None:

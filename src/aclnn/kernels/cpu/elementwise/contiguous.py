@@ -17,7 +17,7 @@ from aclnn.kernels import Formula
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.elementwise.lut16 import by_entries
-from aclnn.kernels.cpu.elementwise.outliers import with_outliers
+from aclnn.kernels.cpu.elementwise.outliers import in_float64, with_outliers
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.memory import (
     FORMATS,
@@ -28,7 +28,7 @@ from aclnn.kernels.cpu.simd.memory import (
     stream_entries,
 )
 from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE, in_one_register, splat
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, absolute, any_lane, in_one_register, select, splat
 from aclnn.kernels.cpu.strided import NONTEMPORAL, TILE, Operands
 from aclnn.kernels.cpu.structs import address, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -88,6 +88,22 @@ def _product(fast: Fast, load: Any) -> Any:
     return register_jitable(forceinline=True)(lambda table, x, dy: dy * function(load(x)))
 
 
+def _product_or_formula(formula: Formula, fast: Fast, load: Any) -> Any:
+    """A function of sixteen elements, some of which may be beyond the range of a fitted version."""
+    function, bound = fast.function, fast.bound
+    exact = in_float64(formula, odd=True)
+
+    @register_jitable(forceinline=True)
+    def product(table: Any, x: Any, dy: Any) -> Any:
+        values = load(x)
+        result, beyond = dy * function(values), ~(absolute(values) <= bound)
+        if any_lane(beyond):
+            result = select(beyond, exact(values, dy), result)
+        return result
+
+    return product
+
+
 @register_jitable(forceinline=True)
 def _by_values(nontemporal: int, table: Any, dy: Any, x: Any, out: Any) -> None:
     if nontemporal:
@@ -119,11 +135,13 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
     any_outlier, tile = register_jitable(_no_outlier), register_jitable(_without_tile)
     product = by_entries
     if fast is not None:
-        if dtype == DataType.FLOAT or fast.bound == math.inf:
+        if fast.overflows:
+            product = _product_or_formula(formula, fast, load)
+        elif dtype == DataType.FLOAT or fast.bound == math.inf:
             product = _product(fast, load)
         if dtype == DataType.FLOAT and fast.bound < math.inf:
             any_outlier, tile = with_outliers(formula, fast)
-        if binary or dtype == DataType.FLOAT:
+        if (binary and not fast.overflows) or dtype == DataType.FLOAT:
             wide = _wide_of(fast, dtype, binary)
     looked_up = not binary and product is by_entries
     by_vector = _by_values if looked_up else _by_product(product, binary, dtype)

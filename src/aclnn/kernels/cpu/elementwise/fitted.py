@@ -26,6 +26,7 @@ from aclnn.kernels.fitted import (
     CENTRE_CARRIES,
     LAST_CARRIES,
     SIGNED_FROM,
+    Bounded,
     Segments,
     ShortSegments,
     adds_to_first,
@@ -46,6 +47,8 @@ class Fast(NamedTuple):
 
     function: Any
     bound: float
+    overflows: bool = False
+    """Beyond the bound f may exceed float32, so that the formula itself is evaluated there."""
 
 
 @lru_cache(maxsize=512)  # Numba never forgets a function that has been registered
@@ -56,13 +59,15 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
         return None
     if function.mirrored is not None:
         other = fast(function.mirrored, dtype)
-        return other and Fast(_mirrored(other.function), other.bound)
+        return other and Fast(_mirrored(other.function, function.negated), other.bound)
     if (found := version(function, dtype)) is None:
         return None
     if isinstance(found, Segments):
         return Fast(_by_segments(found, function), reach(found, function.symmetry))
     if isinstance(found, ShortSegments):
         return Fast(_by_short_segments(found), found.bound)
+    if isinstance(found, Bounded):
+        return Fast(on_float32(found.operations), found.bound, overflows=True)
     return Fast(on_float32(found), math.inf)
 
 
@@ -76,8 +81,8 @@ def in_two(function: Fitted) -> Any:
     return _by_segments(segments, function, in_two=True)
 
 
-def _mirrored(function: Any) -> Any:
-    return _inlined(lambda x: -function(-x))
+def _mirrored(function: Any, negated: bool) -> Any:
+    return _inlined((lambda x: -function(-x)) if negated else (lambda x: function(-x)))
 
 
 _HALVES = {

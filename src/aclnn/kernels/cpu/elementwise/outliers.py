@@ -9,6 +9,7 @@ from typing import Any
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu.elementwise.fitted import Fast
+from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
 from aclnn.kernels.cpu.elementwise.general import on_float64
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.doubles import narrow, widen
@@ -22,11 +23,13 @@ _VECTOR = 4 * LANES
 _PLACES = BUFFER + _VECTOR
 
 
-def in_float64(formula: Formula) -> Any:
+def in_float64(formula: Formula, odd: bool = False) -> Any:
     """A function of sixteen x and sixteen dy, which functions of x alone ignore, by the formula itself.
 
-    An infinite dy is multiplied with the derivative that float32 has: with 0 where that rounds to it.
+    An infinite dy is multiplied with the derivative that float32 has: with 0 where that rounds to it. For 16 bits other
+    results are rounded ``odd``, so that rounding once more is exact.
     """
+    rounded = narrow_to_odd if odd else narrow
     if not isinstance(formula, Gradient):
         function = on_float64(formula, 1)
         return register_jitable(lambda x, dy: narrow(widen(function(widen(x)))))
@@ -35,14 +38,14 @@ def in_float64(formula: Formula) -> Any:
     @register_jitable
     def gradient(x: Any, dy: Any) -> Any:
         value = widen(derivative(widen(x)))
-        return select(absolute(dy) < math.inf, narrow(widen(dy) * value), dy * narrow(value))
+        return select(absolute(dy) < math.inf, rounded(widen(dy) * value), dy * narrow(value))
 
     return gradient
 
 
 def with_outliers(formula: Formula, fast: Fast) -> tuple[Any, Any]:
     """Return functions that find outliers among x, and that do a tile with some."""
-    function, bound = fast
+    function, bound = fast.function, fast.bound
     exact, binary, numbers_at = in_float64(formula), isinstance(formula, Gradient), pointer_to(ctypes.c_uint32)
 
     @register_jitable(forceinline=True)

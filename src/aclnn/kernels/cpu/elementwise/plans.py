@@ -84,14 +84,12 @@ class _Evaluator:
         double = not (alike and general.float32_suffices(program, dtype, numbers))
         of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
         if alike and double and of_one_variable:
-            if dtype != DataType.FLOAT:
-                table = lut16.table(formula, dtype, numbers)
-                if not (isinstance(formula, Gradient) and lut16.overflows(table)):
-                    self.constants = table
-                    self.kernel = _contiguous_kernel(formula, dtype)
-                    return
-            elif not numbers and fitted.fast(formula, dtype) is not None:
-                self.kernel = _contiguous_kernel(formula, dtype)
+            fast = None if numbers else fitted.fast(formula, dtype)
+            table = None if dtype == DataType.FLOAT else lut16.table(formula, dtype, numbers)
+            if table is not None and isinstance(formula, Gradient) and lut16.overflows(table):
+                table, fast = None, fast if fast and fast.overflows else None
+            if table is not None or fast is not None:
+                self.constants, self.kernel = table, _contiguous_kernel(formula, dtype)
                 return
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
         key = (program.digest, len(numbers), double, single)
