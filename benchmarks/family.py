@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 FURTHER: dict[str, dict[str, Any]] = {"swish": {"beta": 1.702}, "swish_backward": {"beta": 1.702}}
 """Attributes for one more row of an operator."""
 NUMBERS = {"min": -1.0}
-"""Attributes without a default; the others are 1."""
+"""Attributes for which neither the function nor, of a gradient, the forward has a default; the others are 1."""
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "gelu": ("gelu", {"approximate": "tanh"}),
     "gelu_backward": ("gelu_backward", {"approximate": "tanh"}),
@@ -77,13 +77,18 @@ def _is_of_elements(work: Work) -> bool:
 
 
 def _settings(operator: Operator) -> Iterator[dict[str, Any]]:
-    defaults = operators.signature_of(operator).parameters
+    forward = operators.BY_NAME.get(operator.name.removesuffix("_backward"), operator)
+    defaults = {
+        name: known.default
+        for one in (forward, operator)
+        for name, known in operators.signature_of(one).parameters.items()
+        if known.default is not known.empty
+    }
     given: dict[str, Any] = {}
     for parameter in operator.attributes:
         name = parameter.python_name
-        default = defaults[name].default
         missing = False if parameter.kind is Kind.BOOL else NUMBERS.get(name, 1.0)
-        given[name] = missing if default is defaults[name].empty else default
+        given[name] = defaults.get(name, missing)
     mode = given.get("approximate")
     for choice in (None,) if mode is None else ("none", "tanh") if isinstance(mode, str) else (0, 1):
         yield given if choice is None else given | {"approximate": choice}

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aclnn
 from aclnn import formula
 from aclnn.core.products import Product
 from aclnn.kernels.cpu import threads
@@ -20,6 +21,7 @@ from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
 from aclnn.operators.hardswish import hardswish_gradient
 from aclnn.operators.silu import silu_gradient
+from aclnn.operators.softplus import softplus_forward
 from aclnn.verify.goldens import expansions
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval
@@ -372,6 +374,13 @@ def test_infinities_and_nans_follow_the_tables(key, name, dtype):
     slope_at_minus_8 = -1.0 if name != "hardswish" else math.nan
     expected = [low, high, math.nan, math.nan, math.inf, -math.inf, slope_at_minus_8 * math.inf, math.nan]
     assert np.array_equal(found, expected, equal_nan=True)
+
+
+def test_a_number_of_0_divides_as_ieee_754_has_it():
+    """1 / beta of a beta of 0 raised ZeroDivisionError."""
+    x = np.array([1.0, np.inf, -np.inf, np.nan], np.float32)
+    found = Function(softplus_forward, (0.0, 20.0)).golden([x], FORMATS["float32"]).value
+    np.testing.assert_array_equal(found, aclnn.softplus(x, 0.0, 20.0))
 
 
 def test_ties_go_to_even():

@@ -546,7 +546,7 @@ class RowLength:
 class Points(np.ndarray):
     """Arrays of float64 as formulas read them, with IEEE's infinities and NaN."""
 
-    of = float
+    of = np.float64
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         arrays = [one.view(np.ndarray) if isinstance(one, Points) else one for one in inputs]
