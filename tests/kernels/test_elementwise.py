@@ -24,9 +24,11 @@ from aclnn.kernels.cpu.elementwise import lut16
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
 from aclnn.kernels.cpu.structs import call_pointer
+from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.operators.fast_gelu import fast_gelu_derivative
 from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative, gelu_tanh_forward
 from aclnn.operators.hardswish import hardswish_derivative
+from aclnn.operators.leaky_relu import leaky_relu_forward
 from aclnn.operators.silu import silu_derivative, silu_forward
 
 Array = np.ndarray[Any, Any]
@@ -383,3 +385,27 @@ def test_a_narrow_operand_with_gaps_as_wide_as_the_other_was_read_as_contiguous(
     x = apart[::2]
     x[...] = rng.normal(size=100)
     np.testing.assert_array_equal(aclnn.gelu_backward_v2(dy, x), aclnn.gelu_backward_v2(dy, x.copy()))
+
+
+@pytest.mark.parametrize("slope", [0.01, 0.2, 1.0 / 3.0, 2.5, -1e-5, 0.0])
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), BFLOAT16], ids=str)
+def test_products_with_a_number_of_float32_are_correctly_rounded(dtype: np.dtype[Any], slope: float) -> None:
+    """Some slopes round twice in float32 lanes, some only in subnormal results, for which a table remains."""
+    x = np.arange(65536, dtype=np.uint16).view(dtype)
+    wide, number = x.astype(np.float64), float(np.float32(slope))
+    with np.errstate(all="ignore"):
+        wanted = np.where(wide > 0.0, wide, wide * number)
+        rounded = round_to_odd(wanted).astype(dtype)
+    got, given = np.empty_like(x), Layout(D.of_numpy(dtype), x.shape, (1,))
+    kernels.elementwise(leaky_relu_forward, (given,), (given,), (number,)).run([x.ctypes.data], [got.ctypes.data], 0)
+    nan = np.isnan(wanted)
+    np.testing.assert_array_equal(bits(got)[~nan], bits(rounded)[~nan])
+    assert np.isnan(got.astype(np.float32)[nan]).all()
+
+
+def test_a_slope_of_a_hundredth_takes_no_table_in_float16() -> None:
+    """With the float32 next to it every product rounds once."""
+    given = Layout(D.FLOAT16, (64,), (1,))
+    lanes = elementwise._Evaluator(leaky_relu_forward, (given,), (given,), (float(np.float32(0.01)),), None)
+    assert lanes.constants.size == 1
+    assert lanes.constants[0] != float(np.float32(0.01))

@@ -283,11 +283,12 @@ _EXACT, _FLOAT32, _ROUNDED, _DOUBLE = range(4)
 """A number of the operands' data type, one of float32, one that is rounded to float32, any number."""
 
 
-def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]) -> bool:
+def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float], closely: bool = False) -> bool:
     """Return true if float32 lanes give the results that float64 lanes do, for operands and results of a data type.
 
     So they do if a number is rounded once at most and is then only chosen, or changes its sign: two numbers of p digits
-    make one that rounds to p digits as it does by way of 2p + 2.
+    make one that rounds to p digits as it does by way of 2p + 2. Results are nearly as close for 16 bits, which
+    ``closely`` asks for, where such a number is a product with one of float32.
     """
 
     def kind(number: float) -> int:
@@ -302,6 +303,8 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
         most = max(kinds[name] if name in kinds else kind(float(name)) for name in step.operands)
         match step.template:
             case "{} + {}" | "{} - {}" | "{} * {}" | "{} / {}" | "times({}, {})" if most == _EXACT:
+                most = _ROUNDED
+            case "{} * {}" | "times({}, {})" if closely and most == _FLOAT32:
                 most = _ROUNDED
             case "{} < {}" | "{} <= {}" | "{} > {}" | "{} >= {}" | "{} == {}" | "{} != {}" if most <= _FLOAT32:
                 most = _EXACT

@@ -25,7 +25,7 @@ from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
 from aclnn.kernels.products import products as factors_of
 from aclnn.kernels.products import values
-from aclnn.kernels.sixteen_bit import all_inputs
+from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
@@ -80,34 +80,58 @@ class _Evaluator:
         self.constants: Any = np.array(numbers, np.float64) if numbers else None
         read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         program, dtype = trace(formula, len(inputs) + len(numbers)), read[-1]
-        alike = {*read, *written} == {dtype} != {DataType.DOUBLE}
-        double = not (alike and general.float32_suffices(program, dtype, numbers))
-        of_one_variable = len(outputs) == 1 and len(inputs) == (2 if isinstance(formula, Gradient) else 1)
-        if alike and double and of_one_variable:
+        alike, gradient = {*read, *written} == {dtype} != {DataType.DOUBLE}, isinstance(formula, Gradient)
+        closely = alike and dtype.itemsize == 2 and general.float32_suffices(program, dtype, numbers, closely=True)
+        double = not (alike and general.float32_suffices(program, dtype, numbers)) and not (closely and gradient)
+        name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
+
+        def evaluation(double: bool) -> Kernel:
+            make = partial(general.loop, formula, read, written, len(numbers), double, single)
+            return kernel(f"general-{name}", (program.digest, len(numbers), double, single), make)
+
+        if alike and double and len(outputs) == 1 and len(inputs) == 1 + gradient:
             fast = None if numbers else fitted.fast(formula, dtype)
             table = None if dtype == DataType.FLOAT else lut16.table(formula, dtype, numbers)
-            if table is not None and isinstance(formula, Gradient) and lut16.overflows(table):
+            if table is not None and gradient and lut16.overflows(table):
                 table, fast = None, fast if fast and fast.overflows else None
-            if table is not None or fast is not None:
+            tried = _numbers_for(evaluation(double=False), formula, dtype, as_bytes(numbers)) if closely else None
+            if tried is not None:
+                self.constants, double = tried, False
+            elif table is not None or fast is not None:
                 self.constants, self.kernel = table, _contiguous_kernel(formula, dtype)
                 return
-        name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
-        key = (program.digest, len(numbers), double, single)
         factors = None if numbers or not alike else factors_of(formula, len(inputs))
         if factors is not None:
             if products.by_tables(dtype):
                 self.constants = np.concatenate([_values(value.function, dtype) for value in values(factors)])
             instead = partial(products.write, factors, dtype)
             make = partial(general.loop, formula, read, written, 0, False, None, instead)
-            self.kernel = kernel(f"products-{name}", key, make)
+            self.kernel = kernel(f"products-{name}", (program.digest,), make)
             return
-        make = partial(general.loop, formula, read, written, len(numbers), double, single)
-        self.kernel, self.single = kernel(f"general-{name}", key, make), single
+        self.kernel, self.single = evaluation(double), single
 
     @property
     def constants_address(self) -> int:
         """The address of the constants, 0 for none."""
         return 0 if self.constants is None else int(self.constants.ctypes.data)
+
+
+@lru_cache(maxsize=64)
+def _numbers_for(run: Kernel, formula: Formula, dtype: DataType, numbers: bytes) -> Any:
+    """Return the numbers with which a kernel of one variable gives the values of its table, None without any.
+
+    They are the given ones, or the float32 next to them: a product that is rounded twice may need that.
+    """
+    given = np.frombuffer(numbers)
+    wanted = lut16.table(formula, dtype, tuple(given.tolist()))
+    every, found, values = np.arange(65536, dtype=np.uint16), np.empty(65536, np.uint16), all_inputs(dtype)
+    for towards in (None, 0.0, math.inf):
+        tried = given if towards is None else np.nextafter(given.astype(np.float32), np.float32(towards)).astype(float)
+        operands = array("q", (CACHED, tried.ctypes.data, found.ctypes.data, every.ctypes.data))
+        run(operands.buffer_info()[0], 0, found.size, found.size)
+        if np.all((found == wanted) | (np.isnan(values[found]) & np.isnan(values[wanted]))):
+            return tried
+    return None
 
 
 @lru_cache(maxsize=64)
