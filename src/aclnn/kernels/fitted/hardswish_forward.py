@@ -1,4 +1,4 @@
-"""A version of hardswish_forward in float32 operations, half a unit off at most."""
+"""Versions of hardswish_forward in float32 operations, of float32 half a unit off at most."""
 
 from __future__ import annotations
 
@@ -21,4 +21,14 @@ def _corrected(x: Real) -> Real:
     return where(x <= -3.0, 0.0, where(x >= 3.0, x, fma(excess, -_SIXTH, quotient)))
 
 
-FLOAT = _corrected
+def _for_bfloat16(x: Real) -> Real:
+    """What is rounded away never decides the rounding of one of the 65,536 results."""
+    return where(x <= -3.0, 0.0, where(x >= 3.0, x, x * ((x + 3.0) * _SIXTH)))
+
+
+def _for_float16(x: Real) -> Real:
+    """It decides one: half of the smallest number is a tie, and the result lies above it."""
+    return where(x == 2.0**-24, x, _for_bfloat16(x))
+
+
+FLOAT, FLOAT16, BF16 = _corrected, _for_float16, _for_bfloat16

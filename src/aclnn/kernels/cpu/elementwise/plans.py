@@ -91,9 +91,10 @@ class _Evaluator:
 
         if alike and double and len(outputs) == 1 and len(inputs) == 1 + gradient:
             fast = None if numbers else fitted.fast(formula, dtype)
-            table = None if dtype == DataType.FLOAT else lut16.table(formula, dtype, numbers)
+            tabled = dtype != DataType.FLOAT and not (fast and fast.overflows)
+            table = lut16.table(formula, dtype, numbers) if tabled else None
             if table is not None and gradient and lut16.overflows(table):
-                table, fast = None, fast if fast and fast.overflows else None
+                table = fast = None
             tried = _numbers_for(evaluation(double=False), formula, dtype, as_bytes(numbers)) if closely else None
             if tried is not None:
                 self.constants, double = tried, False
