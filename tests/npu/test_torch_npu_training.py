@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +37,14 @@ def test_the_example_trains_as_on_the_cpu(name: str) -> None:
     # PyTorch's convolutions add up in another order with each number of threads: 50 steps make 5e-5 of that.
     torch.set_num_threads(1)
     (losses, gradients), (wanted, exact) = (module.train(name, device) for device in ("npu", "cpu"))
+    with torch.backends.mkldnn.flags(enabled=False):
+        others, _ = module.train(name, "cpu")
     assert len(losses) == module.STEPS == 50
     assert wanted[-1] < 0.7 * wanted[0]
-    assert losses == pytest.approx(wanted, rel=1e-5)
+    # How far PyTorch is from itself by then, which depends on the processor: 3e-4 of the ResNet's on Emerald Rapids.
+    spread = itertools.accumulate((abs(one - other) for one, other in zip(wanted, others, strict=True)), max)
+    for loss, one, apart in zip(losses, wanted, spread, strict=True):
+        assert abs(loss - one) <= max(1e-5 * one, apart)
     assert gradients.keys() == exact.keys()
     for of, gradient in exact.items():
         difference = (gradients[of] - gradient).abs().max()
