@@ -14,7 +14,7 @@ from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 
 _NUMBERS = {"betaOptional": (1.0, 1.702, 2.0), "alpha": (1.0, 2.0), "beta": (1.0, 2.0), "threshold": (20.0,)}
-"""Swish's factor and that of ELU and CELU, of which all but the last have formulas of their own."""
+"""Factors of Swish, ELU, CELU and Softplus, of which all but the last have formulas of their own, and thresholds."""
 
 
 def works_of(operator: Operator) -> Iterator[Work]:

@@ -287,8 +287,8 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
     """Return true if float32 lanes give the results that float64 lanes do, for operands and results of a data type.
 
     So they do if a number is rounded once at most and is then only chosen, or changes its sign: two numbers of p digits
-    make one that rounds to p digits as it does by way of 2p + 2. Results are nearly as close for 16 bits, which
-    ``closely`` asks for, where such a number is a product with one of float32.
+    make one that rounds to p digits as it does by way of 2p + 2. ``closely`` also admits, for 16 bits, one product with
+    a number of float32, which is rounded twice.
     """
 
     def kind(number: float) -> int:

@@ -32,7 +32,7 @@ def in_float64(formula: Formula, odd: bool = False) -> Any:
     rounded = narrow_to_odd if odd else narrow
     if not isinstance(formula, Gradient):
         function = on_float64(formula, 1)
-        return register_jitable(lambda x, dy: narrow(widen(function(widen(x)))))
+        return register_jitable(lambda x, dy: rounded(widen(function(widen(x)))))
     derivative = on_float64(formula.derivative, 1)
 
     @register_jitable

@@ -81,8 +81,8 @@ class _Evaluator:
         read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         program, dtype = trace(formula, len(inputs) + len(numbers)), read[-1]
         alike, gradient = {*read, *written} == {dtype} != {DataType.DOUBLE}, isinstance(formula, Gradient)
-        closely = alike and dtype.itemsize == 2 and general.float32_suffices(program, dtype, numbers, closely=True)
-        double = not (alike and general.float32_suffices(program, dtype, numbers)) and not (closely and gradient)
+        closely = gradient and dtype.itemsize == 2
+        double = not (alike and general.float32_suffices(program, dtype, numbers, closely))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
 
         def evaluation(double: bool) -> Kernel:
@@ -95,7 +95,9 @@ class _Evaluator:
             table = lut16.table(formula, dtype, numbers) if tabled else None
             if table is not None and gradient and lut16.overflows(table):
                 table = fast = None
-            tried = _numbers_for(evaluation(double=False), formula, dtype, as_bytes(numbers)) if closely else None
+            tried = None
+            if table is not None and general.float32_suffices(program, dtype, numbers, closely=True):
+                tried = _numbers_for(evaluation(double=False), formula, dtype, as_bytes(numbers))
             if tried is not None:
                 self.constants, double = tried, False
             elif table is not None or fast is not None:

@@ -195,7 +195,7 @@ class _Rows(Source):
                 f"places, here = addresses_at(stack_alloc({8 * operands})), addresses_at(stack_alloc({8 * operands}))",
                 f"buffer = stack_alloc({self._room * buffers})",
             )
-            # Subnormal numbers that lay there would take long, in lanes of which nothing is wanted.
+            # What lies there may be subnormal numbers, which slow down lanes whose results are not used.
             with self.block(f"for at in range(0, {self._room * buffers}, {_VECTOR}):"):
                 self("store_doubles(buffer + at, widen(0.0))")
             self(*(f"kept_{name} = stack_alloc({KEPT + PADDED})" for name in kept))

@@ -125,6 +125,7 @@ def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.V
 
 
 _SUBNORMAL = _INT32(1 << 5)
+"""The class of subnormal numbers, as the instruction names it."""
 
 
 def _unless_subnormal(
