@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from aclnn.formula import absolute, times, where
-from aclnn.kernels.cpu import target, threads
+from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.elementwise import plans
 from aclnn.kernels.products import products, values
 from aclnn.operators.clipped_swiglu import clipped_swiglu_forward
@@ -53,77 +51,6 @@ def written(formula: Any, inputs: int) -> str | None:
 @EVERY
 def test_a_gated_activation_is_a_product(formula: Any, inputs: int, factors: str) -> None:
     assert written(formula, inputs) == factors
-
-
-SIXTEEN_BITS = pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)], ids=str)
-
-
-def has_the_bits_of_the_formula(
-    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], formula: Any, inputs: int, results: int
-) -> bool:
-    """Of any operands, zeros and extreme ones among them, and where results lie halfway between two numbers."""
-    rng, size = np.random.default_rng(8), 1 << 18
-    extremes = np.array([0, 0x8000, 1, 0x8001, 0x7C00, 0x7F80, 0xFF80, 0x3C00, 0x3F80, 0x7BFF, 0x7F7F], np.uint16)
-    operands = []
-    for _ in range(inputs):
-        kinds = rng.integers(0, 8, size)
-        patterns = np.where(kinds == 0, rng.choice(extremes, size), rng.integers(0, 65536, size)).astype(np.uint16)
-        normal = (rng.normal(size=size) * rng.choice([0.1, 1.0, 9.0], size)).astype(dtype)
-        operands.append(np.where(kinds < 4, patterns.view(dtype), normal))
-    outs = [np.empty(size, dtype) for _ in range(results)]
-    got = [out.copy() for out in run(formula, outs, operands)]
-    monkeypatch.setattr(plans, "factors_of", lambda *_: None)
-    pairs = list(zip(got, run(formula, outs, operands), strict=True))
-    return all(
-        bool(np.all((one.view(np.uint16) == other.view(np.uint16)) | (np.isnan(one) & np.isnan(other))))
-        for one, other in pairs
-    )
-
-
-@pytest.mark.slow
-@EVERY
-@SIXTEEN_BITS
-def test_tables_give_the_bits_of_the_formula(
-    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], formula: Any, inputs: int, factors: str
-) -> None:
-    assert has_the_bits_of_the_formula(monkeypatch, dtype, formula, inputs, factors.count(",") + 1)
-
-
-@pytest.mark.slow
-@SIXTEEN_BITS
-@pytest.mark.parametrize("name", ["glu", "ge_glu_tanh"])
-def test_segments_of_wide_registers_give_them_too(
-    monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], name: str
-) -> None:
-    """Also where the processor, which has none, computes them in parts."""
-    formula, inputs, factors = GATED[name]
-    renamed = FunctionType(formula.__code__, formula.__globals__, f"wide_{formula.__name__}")  # has kernels of its own
-    with monkeypatch.context() as patched:
-        patched.setattr(target, "has_wide_registers", lambda: True)
-        assert has_the_bits_of_the_formula(patched, dtype, renamed, inputs, factors.count(",") + 1)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "digits", "triples"),
-    [
-        (ml_dtypes.bfloat16, 8, [(-0.25, -1.0234375, -0.41015625), (0.375, -1.0234375, 0.2734375)]),
-        (np.float16, 11, [(-1.5615234375, -0.78759765625, -0.253662109375), (1.546875, 2.96875, -1.091796875)]),
-    ],
-    ids=str,
-)
-def test_products_that_float32_puts_beyond_the_middle_of_two_numbers_are_evaluated(
-    dtype: Any, digits: int, triples: list[tuple[float, float, float]]
-) -> None:
-    dy, a, b = np.array(triples, dtype).T.copy()
-    wide = a.astype(np.float64)
-    sigmoid = 1.0 / (1.0 + np.exp(-wide))
-    derivative = sigmoid * (1.0 + wide * (1.0 - sigmoid))
-    mantissa, exponent = np.frexp(dy.astype(np.float64) * b.astype(np.float64) * derivative)
-    rounded = np.ldexp(np.rint(np.ldexp(mantissa, digits)), exponent - digits)
-    in_float32 = dy.astype(np.float32) * b.astype(np.float32) * derivative.astype(np.float32)
-    assert np.all(in_float32.astype(dtype).astype(np.float64) != rounded)
-    got, _ = run(swi_glu_gradient, [np.empty_like(dy), np.empty_like(dy)], [dy, a, b])
-    np.testing.assert_array_equal(got.astype(np.float64), rounded)
 
 
 def _unless_infinite(a: Any, b: Any, c: Any) -> Any:

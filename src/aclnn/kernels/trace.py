@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -115,7 +115,10 @@ class Program:
 
     def needed(self, result: int) -> list[Step]:
         """The operations that one of the results takes, the last first."""
-        found, wanted = list[Step](), {self.results[result]}
+        return self._needed({self.results[result]})
+
+    def _needed(self, wanted: set[str]) -> list[Step]:
+        found = list[Step]()
         for step in reversed(self.steps):
             if step.result in wanted:
                 wanted.update(step.operands)
@@ -125,6 +128,11 @@ class Program:
     def taken(self, result: int) -> set[str]:
         """The arguments and values that one of the results takes, by name."""
         return {self.results[result]}.union(*(step.operands for step in self.needed(result)))
+
+    def only(self, values: Sequence[str]) -> Program:
+        """Return the program of the same arguments that computes these values."""
+        texts = {step.template.format(*step.operands): step for step in reversed(self._needed(set(values)))}
+        return Program(self.name, self.arity, texts, tuple(values), {})
 
     def takes_rows(self, result: int) -> bool:
         """Tell whether an element of one of the results takes others of its row."""

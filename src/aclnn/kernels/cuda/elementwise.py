@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from operator import add
 from typing import Any
@@ -24,11 +24,13 @@ from aclnn.kernels.cuda.formulas import (
     narrow_to_odd,
     on_float64,
     pattern,
-    products_by_tables,
+    separable,
+    tables,
     widen,
 )
 from aclnn.kernels.cuda.launch import integer, table_entry, table_entry_or, tl, triton
 from aclnn.kernels.layouts import simplify
+from aclnn.kernels.separable import separate
 from aclnn.kernels.sixteen_bit import all_inputs, as_bytes, evaluate, round_to_odd
 from aclnn.kernels.trace import trace
 
@@ -99,22 +101,39 @@ def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
     arguments = values[:0]
     for i in tl.static_range(len(values)):
         arguments = arguments + (widen(values[i]),)
-    for i in tl.static_range(0, len(numbers), 2):
-        high, low = integer(numbers[i]) << 32, integer(numbers[i + 1])
-        arguments = arguments + ((high | low).to(tl.float64, bitcast=True),)
+    arguments = arguments + _of_halves(numbers)
     results = FORMULA(*arguments)
     return (results,) if RESULTS == 1 else results
 
 
 @triton.jit
-def _of_products(values, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, RESULTS: tl.constexpr):
+def _of_halves(numbers):
+    """Float64 that come as two integers each."""
+    found = numbers[:0]
+    for i in tl.static_range(0, len(numbers), 2):
+        high, low = integer(numbers[i]) << 32, integer(numbers[i + 1])
+        found = found + ((high | low).to(tl.float64, bitcast=True),)
+    return found
+
+
+@triton.jit
+def _narrow(value, TYPE: tl.constexpr):
+    """A float64 as the float32 that rounds to a type as it does itself."""
+    return value.to(tl.float32) if tl.float32 == TYPE else narrow_to_odd(value)
+
+
+@triton.jit
+def _of_products(
+    values, numbers, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, RESULTS: tl.constexpr, TYPE: tl.constexpr
+):
     """The results by a version for products, by the formula in float64 where they are none."""
-    results, outside = VERSION(table, *values)
+    arguments = values + _of_halves(numbers)
+    results, outside = VERSION(table, *arguments)
     if tl.max(outside.to(tl.int32)) > 0:
-        exact = _evaluate(values, (), FORMULA, RESULTS)
+        exact = _evaluate(values, numbers, FORMULA, RESULTS)
         chosen = results[:0]
         for i in tl.static_range(RESULTS):
-            chosen = chosen + (tl.where(outside, exact[i].to(results[i].dtype), results[i]),)
+            chosen = chosen + (tl.where(outside, _narrow(exact[i], TYPE), results[i]),)
         results = chosen
     return results
 
@@ -122,8 +141,8 @@ def _of_products(values, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, RE
 @triton.jit
 def _rounded(value, TYPE: tl.constexpr):
     """A number in a tensor's type, rounded once if it is a float64."""
-    if value.dtype == tl.float64 and tl.float32 != TYPE:
-        value = narrow_to_odd(value)
+    if value.dtype == tl.float64:
+        value = _narrow(value, TYPE)
     return value.to(TYPE)
 
 
@@ -211,7 +230,7 @@ def evaluate_tile(
             dy = values[0].to(tl.float32) if len(inputs) == 2 else None
             results = (_of_entries(x, dy, table) if VERSION is None else _of_version(x, dy, table, VERSION),)
     elif VERSION is not None:
-        results = _of_products(values, table, FORMULA, VERSION, RESULTS)
+        results = _of_products(values, numbers, table, FORMULA, VERSION, RESULTS, outputs[0].dtype.element_ty)
     else:
         results = _evaluate(values, numbers, FORMULA, RESULTS)
     for i in tl.static_range(RESULTS):
@@ -279,34 +298,38 @@ def _lookup(
         return None
     given = as_bytes(numbers)
     key = trace(function, 1 + len(numbers)).digest, x, given, multiplied
-    tables = _tables_with_numbers if numbers else _tables
-    if key not in tables:
-        if numbers and len(tables) >= _MOST:
+    kept = _tables_with_numbers if numbers else _tables
+    if key not in kept:
+        if numbers and len(kept) >= _MOST:
             return None
         if (entries := _entries(function, x, given, multiplied)) is None:
             return None
-        tables.setdefault(key, launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
-    return {"FORMULA": None, "VERSION": None, "BOUND": None}, tables[key]
+        kept.setdefault(key, launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
+    return {"FORMULA": None, "VERSION": None, "BOUND": None}, kept[key]
 
 
 def _products(
-    formula: Formula, dtypes: Sequence[DataType], inputs: int
+    formula: Formula, dtypes: Sequence[DataType], inputs: int, numbers: tuple[float, ...]
 ) -> tuple[dict[str, Any], launch.Uploaded] | None:
-    """Return how to evaluate a formula of products by its functions' fitted versions or tables; None where it is none.
-
-    Results of 16 bits are products of float64.
-    """
+    """Return how to evaluate a formula of products by its functions' fitted versions or tables, None if it is none."""
     if len(set(dtypes)) > 1:
         return None
-    if dtypes[0] == DataType.FLOAT:
-        found, kind = fast_products(formula, inputs), DataType.FLOAT
+    dtype, arity, kept = dtypes[0], inputs + len(numbers), _tables_with_numbers if numbers else _tables
+    if dtype == DataType.FLOAT:
+        if numbers or (found := fast_products(formula, inputs)) is None:
+            return None
+        version, rows = found
+        key: Any = version
     else:
-        found, kind = products_by_tables(formula, inputs, dtypes[0]), DataType.DOUBLE
-    if found is None:
-        return None
-    version, numbers = found
-    table = launch.get_or_make(_tables, version, lambda: launch.Uploaded(numbers, kind))
-    return {"FORMULA": on_float64(formula, inputs), "VERSION": version, "BOUND": None}, table
+        program = trace(formula, arity)
+        if (separated := separate(program, numbers)) is None:
+            return None
+        version, rows = separable(program, separated), partial(tables, program, separated, dtype, numbers)
+        key = program.digest, dtype, as_bytes(numbers)
+        if numbers and key not in kept and len(kept) >= _MOST:
+            return None
+    table = launch.get_or_make(kept, key, lambda: launch.Uploaded(rows, DataType.FLOAT))
+    return {"FORMULA": on_float64(formula, arity), "VERSION": version, "BOUND": None}, table
 
 
 class Elementwise:
@@ -330,7 +353,7 @@ class Elementwise:
         self._table: launch.Uploaded | None
         lookup = None if len(outputs) > 1 else _lookup(formula, self._dtypes, numbers)
         self._numbers = () if lookup else tuple(chain.from_iterable(map(_halves, numbers)))
-        products = None if numbers or lookup else _products(formula, self._dtypes, len(inputs))
+        products = None if lookup else _products(formula, self._dtypes, len(inputs), numbers)
         general = {"FORMULA": on_float64(formula, len(inputs) + len(numbers)), "VERSION": None, "BOUND": None}
         evaluation, self._table = lookup or products or (general, None)
         geometry = simplify(operands)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import aclnn.formula as words
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
@@ -35,9 +36,11 @@ from aclnn.kernels.fitted import (
     slope,
     version,
 )
-from aclnn.kernels.products import Value, lines, products, values
-from aclnn.kernels.sixteen_bit import all_inputs, evaluate
-from aclnn.kernels.trace import trace
+from aclnn.kernels.products import Value, products
+from aclnn.kernels.products import lines as lines_of_products
+from aclnn.kernels.separable import Separated, entries, lines
+from aclnn.kernels.sixteen_bit import all_inputs
+from aclnn.kernels.trace import Program, trace
 
 #: What a kernel reads, made when it is uploaded.
 Numbers = Callable[[], NDArray[Any]]
@@ -343,35 +346,33 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
     operands, results = (
         ", ".join(f"{name}{k}" for k in range(count)) for name, count in (("x", arity), ("y", len(found)))
     )
-    body = "\n    ".join((*lines(found, call), f"return ({results},), outside < 0"))
+    body = "\n    ".join((*lines_of_products(found, call), f"return ({results},), outside < 0"))
     version = _define("products", _exact(f"def products(rows, {operands}):\n    {body}\n"), names)
     return version, partial(np.array, rows, np.float32)
 
 
 @lru_cache(maxsize=512)
-def products_by_tables(formula: Formula, arity: int, dtype: DataType) -> tuple[Any, Numbers] | None:
-    """Return what ``fast_products`` does, of operands of a 16-bit type, with tables and results in float64."""
-    if (found := products(formula, arity)) is None:
-        return None
-    tabled = values(found)
-    operands = ", ".join(f"x{k}" for k in range(arity))
-    look_ups = [f"{value.variable} = entry(table + {k} * 65536, {value.operand})" for k, value in enumerate(tabled)]
-    factors = [
-        " * ".join(factor.variable if isinstance(factor, Value) else f"widen({factor})" for factor in product)
-        for product in found
-    ]
-    results = ", ".join(f"y{k}" for k in range(len(found)))
-    body = "\n    ".join(
-        (
-            *look_ups,
-            *(f"y{k} = {product}" for k, product in enumerate(factors)),
-            f"return ({results},), ({' + '.join(f'y{k} * 0.0' for k in range(len(found)))}) != 0.0",
-        )
+def separable(program: Program, separated: Separated) -> Any:
+    """Return what ``fast_products`` does, of the address of tables, operands of 16 bits and numbers of float64."""
+    names = {
+        "entry": entry_of, "select": select, "absolute": absolute, "negated": negated, "bits": bits, "widen": widen,
+    }  # fmt: skip
+    look_ups = (
+        f"{name} = entry(table + {k * 65536}, x{operand})"
+        for k, (name, operand) in enumerate(zip(separated.names, separated.operands, strict=True))
     )
-    names = {"widen": widen, "entry": entry_of}
-    source = f"def products(table, {operands}):\n    {body}\n"
-    version = _define("products", source, names)
-    return version, lambda: np.concatenate([evaluate(value.function, all_inputs(dtype)) for value in tabled])
+    narrowed = (f"x{k} = x{k}.to(tl.float32)" for k in range(program.arity))
+    results, arguments = ", ".join(program.results), ", ".join(f"x{k}" for k in range(program.arity))
+    body = "\n    ".join((*look_ups, *narrowed, *lines(separated, program), f"return ({results},), outside"))
+    return _define("separable", _exact(f"def separable(table, {arguments}):\n    {body}\n"), names)
+
+
+def tables(program: Program, separated: Separated, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
+    """Evaluate a separable program's functions at all 16-bit numbers, by Python's floats."""
+    functions = program.only(separated.names).function(vars(words))
+    inputs = program.arity - len(numbers)
+    values = np.array([functions(*(x,) * inputs, *numbers) for x in all_inputs(dtype).tolist()], np.float64)
+    return np.ravel(entries(values.reshape(65536, -1).T))
 
 
 @triton.jit

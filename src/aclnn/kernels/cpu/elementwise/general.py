@@ -142,6 +142,11 @@ def _on(place: str, nbytes: int) -> str:
     return f"{place} + {nbytes}" if nbytes else place
 
 
+def _wide(name: str) -> str:
+    """Return the float64 counterpart of a program's variable; numbers stay as they are."""
+    return f"wide_{name}" if name[0] in "xt" else name
+
+
 class Source:
     """The source of a kernel that computes with vectors or with wide ones, line by line."""
 
@@ -174,6 +179,14 @@ class Source:
     def steps(self, steps: Iterable[Step], named: Callable[[str], str] = str) -> None:
         """Add operations of a program, their variables under the names that a function gives them."""
         self(*(f"{named(step.result)} = {step.template.format(*map(named, step.operands))}" for step in steps))
+
+    def in_float64(self, where: str, program: Program, dtype: DataType) -> None:
+        """Evaluate a program of float32 in float64 where a condition holds, and round its results to a data type."""
+        with self.block(f"if any_lane({where}):"):
+            self(*(f"wide_x{k} = widen(x{k})" for k in range(program.arity)))
+            self.steps(program.steps, _wide)
+            for name in program.results:
+                self(f"{name} = select({where}, rounded_{dtype.name}({_wide(name)}), {name})")
 
     def vectors(self, value: str) -> list[str]:
         """Name the vectors of lanes."""
@@ -319,7 +332,7 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
 
 
 def loop(
-    formula: Formula,
+    program: Program,
     inputs: tuple[DataType, ...],
     outputs: tuple[DataType, ...],
     numbers: int,
@@ -327,12 +340,12 @@ def loop(
     single: int | None = None,
     instead: Callable[[Source, Program], dict[str, Any]] | None = None,
 ) -> Loop:
-    """Compute formula(*inputs, *numbers) for contiguous elements (see ``Operands``), given their types.
+    """Compute a program of inputs and numbers for contiguous elements (see ``Operands``), given their types.
 
     Of the input ``single`` there is one element for all. ``instead`` writes other operations that compute the same, and
     returns the meanings of the names in them.
     """
-    program, source = trace(formula, len(inputs) + numbers), Source(target.has_wide_registers(), double)
+    source = Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
     pairs = zip(program.results, outputs, strict=True)
     written = [Elements(result, dtype, f"output{k}") for k, (result, dtype) in enumerate(pairs)]

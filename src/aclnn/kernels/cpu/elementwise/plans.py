@@ -17,14 +17,13 @@ from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Plan
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16, products
+from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16, products, separable
 from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
 from aclnn.kernels.products import products as factors_of
-from aclnn.kernels.products import values
 from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import trace
 
@@ -86,7 +85,7 @@ class _Evaluator:
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
 
         def evaluation(double: bool) -> Kernel:
-            make = partial(general.loop, formula, read, written, len(numbers), double, single)
+            make = partial(general.loop, program, read, written, len(numbers), double, single)
             return kernel(f"general-{name}", (program.digest, len(numbers), double, single), make)
 
         if alike and double and len(outputs) == 1 and len(inputs) == 1 + gradient:
@@ -103,12 +102,14 @@ class _Evaluator:
             elif table is not None or fast is not None:
                 self.constants, self.kernel = table, _contiguous_kernel(formula, dtype)
                 return
-        factors = None if numbers or not alike else factors_of(formula, len(inputs))
+        if alike and double and dtype.itemsize == 2 and len(inputs) > 1:
+            by_tables = separable.plan(formula, len(inputs), dtype, as_bytes(numbers))
+            if by_tables is not None:
+                self.kernel, self.constants = by_tables
+                return
+        factors = factors_of(formula, len(inputs)) if alike and dtype == DataType.FLOAT and not numbers else None
         if factors is not None:
-            if products.by_tables(dtype):
-                self.constants = np.concatenate([_values(value.function, dtype) for value in values(factors)])
-            instead = partial(products.write, factors, dtype)
-            make = partial(general.loop, formula, read, written, 0, False, None, instead)
+            make = partial(general.loop, program, read, written, 0, False, None, partial(products.write, factors))
             self.kernel = kernel(f"products-{name}", (program.digest,), make)
             return
         self.kernel, self.single = evaluation(double), single
@@ -135,16 +136,6 @@ def _numbers_for(run: Kernel, formula: Formula, dtype: DataType, numbers: bytes)
         if np.all((found == wanted) | (np.isnan(values[found]) & np.isnan(values[wanted]))):
             return tried
     return None
-
-
-@lru_cache(maxsize=64)
-def _values(function: Formula, dtype: DataType) -> Any:
-    """A function's values at all 16-bit x in float32; NaN of infinite x, and for those of which it lacks digits."""
-    patterns, found = np.arange(65536, dtype=np.uint16), np.empty(65536)
-    x, y = (Layout(kind, (65536,), (1,)) for kind in (dtype, DataType.DOUBLE))
-    plan(function, (x,), (y,)).run([patterns.ctypes.data], [found.ctypes.data], 0)
-    found[(found != 0.0) & (np.abs(found) < 2.0**-126) | ~np.isfinite(all_inputs(dtype))] = np.nan
-    return found.astype(np.float32)
 
 
 def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:

@@ -1,0 +1,116 @@
+"""Separable formulas, which are products of functions of one operand each, as gated activations are.
+
+In 16 bits such a function is a table of 65,536 float32. What remains of the formula is exact in float32, as conditions
+on operands are, or a product, which is a few units of float32 off at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aclnn.kernels.sixteen_bit import round_to_odd
+from aclnn.kernels.trace import Program, Step
+
+_COMPARED = {"{} == {}", "{} != {}"}
+"""Comparisons with 0 that do not mind that an entry is rounded, or NaN."""
+_EXACT = _COMPARED | {
+    "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} & {}", "{} | {}", "~{}", "-{}", "absolute({})",
+    "where({}, {}, {})",
+}  # fmt: skip
+_PRODUCTS = {"{} * {}", "times({}, {})"}
+_IN_FLOAT32 = {"where({}, {}, {})": "select({}, {}, {})", "times({}, {})": "{} * {}"}
+_INFINITY, _NORMAL = 0x7F800000, 0x00800000
+"""Bits of infinity and of the least number with all digits."""
+
+
+class Separated(NamedTuple):
+    """A program as functions of one operand and what is computed of these in float32."""
+
+    names: tuple[str, ...]
+    """The values that are functions of one operand."""
+    operands: tuple[int, ...]
+    """The number of each one's operand."""
+    steps: tuple[Step, ...]
+    """The other operations."""
+    multiplied: tuple[Step, ...]
+    """Products among them that are multiplied again, so that they must not lose digits by being small."""
+
+
+def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
+    """Separate a program of operands and then of ``numbers``; None where it is not separable, or needs no table."""
+    inputs = program.arity - len(numbers)
+    over = {f"x{k}": {k} if k < inputs else set[int]() for k in range(program.arity)}
+    """The operands of which each value is a function."""
+    exact = {name for name, number in zip(over, (*[0.0] * inputs, *numbers), strict=True) if _is_float32(number)}
+    products: dict[str, set[Step]] = {}
+    """Values of several operands, and the products that they are or are chosen from."""
+
+    def is_exact(name: str) -> bool:
+        return name in exact if name in over else _is_float32(float(name))
+
+    multiplied = set[Step]()
+    for step in program.steps:
+        result, template, operands = step
+        over[result] = set[int]().union(*(over.get(name, ()) for name in operands))
+        is_choice = template == "where({}, {}, {})"
+        in_lanes = not over.keys().isdisjoint(operands[is_choice:])
+        is_known = all(map(is_exact, operands)) or (template in _COMPARED and operands[1] == "0.0")
+        if template in _EXACT and in_lanes and is_known:
+            exact.add(result)
+        elif len(over[result]) > 1:
+            before = set[Step]().union(*(products.get(name, ()) for name in operands))
+            if template in _PRODUCTS and all(over.get(name) for name in operands):
+                multiplied |= before
+                products[result] = {step}
+            elif template == "-{}" or (is_choice and in_lanes and is_exact(operands[0])):
+                products[result] = before
+            else:
+                return None
+    tables, steps, wanted = dict[str, int](), list[Step](), set(program.results)
+    for step in reversed(program.steps):
+        if step.result not in wanted:
+            continue
+        if step.result in exact or step.result in products:
+            steps.append(step)
+            wanted.update(step.operands)
+        elif len(over[step.result]) == 1:
+            (tables[step.result],) = over[step.result]
+        else:
+            return None
+    rest = wanted - tables.keys() - products.keys()
+    if not tables or not over.keys() >= {*program.results} or not all(map(is_exact, rest)):
+        return None
+    steps.reverse()
+    again = tuple(step for step in steps if step in multiplied)
+    return Separated(tuple(tables), tuple(tables.values()), tuple(steps), again)
+
+
+def lines(separated: Separated, program: Program) -> Iterator[str]:
+    """Write the lines that compute a program's results in float32, and the condition ``outside`` where none counts.
+
+    So it is where one is not finite, or a product that is multiplied again has lost digits.
+    """
+    for result, template, operands in separated.steps:
+        yield f"{result} = {_IN_FLOAT32.get(template, template).format(*operands)}"
+    lost = [f"(bits(absolute({name})) >= {_INFINITY})" for name in program.results]
+    for product, _, factors in separated.multiplied:
+        nonzero = (f"(bits(absolute({factor})) > 0)" for factor in factors)
+        lost.append(f"((bits(absolute({product})) < {_NORMAL}) & {' & '.join(nonzero)})")
+    yield f"outside = {' | '.join(lost)}"
+
+
+def _is_float32(number: float) -> bool:
+    with np.errstate(over="ignore"):
+        return math.isnan(number) or float(np.float32(number)) == number
+
+
+def entries(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round a function's values to odd; NaN where float32 lacks digits or does not reach as far."""
+    size = np.abs(values)
+    lacking = ((size < 2.0**-126) & (size > 0.0)) | ((size > np.finfo(np.float32).max) & (size < math.inf))
+    return np.where(lacking, np.float32(math.nan), round_to_odd(values))
