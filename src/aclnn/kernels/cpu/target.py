@@ -72,6 +72,14 @@ def rounds_bfloat16(context: Any) -> bool:
     return flavour(context) == "avx512" and "avx512bf16" in _features(context.codegen())[1]
 
 
+def gathers_fast(context: Any) -> bool:
+    """True when one instruction loads sixteen numbers from anywhere sooner than sixteen do.
+
+    Of the processors measured, Intel's with float16 arithmetic (docs/tuning.md).
+    """
+    return flavour(context) == "avx512" and "avx512fp16" in _features(context.codegen())[1]
+
+
 DROP_PREFETCHES = ("znver1", "znver2", "znver3", "znver4")
 """Processors, as LLVM names them, that silently drop requests for the second-level cache while there are too many.
 

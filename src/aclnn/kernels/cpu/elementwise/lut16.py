@@ -116,7 +116,8 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
             lambda: _evaluation(program, dtype, derivative),
         )
         patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
-        found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65536, np.uint16)
+        # Of entries of two bytes one more is read.
+        found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65537, np.uint16)[:-1]
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
             name = f"entries-{function.__name__}-{dtype.name}"

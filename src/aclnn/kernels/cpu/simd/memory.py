@@ -156,11 +156,19 @@ transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into 
 transpose_16 = _transpose(_INT16, "Sixteen rows of sixteen 16-bit elements into columns; pitches in bytes.")
 
 
-def _entries(kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
+def _entries(context: Any, kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
     """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``.
 
-    Loaded one by one, their indices four at a time (docs/tuning.md).
+    By one instruction, or loaded one by one, their indices four at a time (docs/tuning.md).
     """
+    if target.gathers_fast(context):
+        indices = builder.zext(builder.load(pointer(builder, address, SHORTS), align=1), INTS.llvm)
+        every = ir.Constant(ir.VectorType(_INT1, LANES), [_INT1(1)] * LANES)
+        size = _INT32(4 if kind == FLOATS.llvm else 2)  # of two entries of two bytes, the first
+        start, nothing = pointer(builder, table, _INT8), ir.Constant(INTS.llvm, ir.Undefined)
+        name = "llvm.x86.avx512.mask.gather.dpi.512"
+        gathered = call_llvm(builder, name, INTS.llvm, nothing, start, indices, every, size)
+        return builder.bitcast(gathered, kind) if kind == FLOATS.llvm else builder.trunc(gathered, kind)
     entries, fours = pointer(builder, table, kind.element), pointer(builder, address, _INT64)
     found: ir.Value = ir.Constant(kind, ir.Undefined)
     for i in range(LANES):
@@ -172,16 +180,17 @@ def _entries(kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, addres
 
 
 @intrinsic(FLOATS, ADDRESS, ADDRESS)
-def load_entries(builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
+def load_entries(context: Any, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
     """Entries of a table of 65,536 float32 for the sixteen 16-bit numbers at an address."""
-    return _entries(FLOATS.llvm, builder, table, address)
+    return _entries(context, FLOATS.llvm, builder, table, address)
 
 
 def _move_entries(streamed: bool, how: str) -> Any:
-    def move(builder: ir.IRBuilder, table: ir.Value, address: ir.Value, out: ir.Value) -> None:
-        write(builder, _entries(SHORTS, builder, table, address), out, 32 if streamed else 1, streamed)
+    def move(context: Any, builder: ir.IRBuilder, table: ir.Value, address: ir.Value, out: ir.Value) -> None:
+        entries = _entries(context, SHORTS, builder, table, address)
+        write(builder, entries, out, 32 if streamed else 1, streamed)
 
-    doc = f"Write the entries of sixteen 16-bit numbers in a table of 65,536 others{how}."
+    doc = f"Write the entries of sixteen 16-bit numbers in a table of 65,537 others{how}; the last one is not used."
     return intrinsic(types.void, ADDRESS, ADDRESS, ADDRESS, doc=doc)(move)
 
 
