@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from functools import cache
@@ -30,6 +31,7 @@ from aclnn.operators.gelu import gelu_erf_derivative, gelu_tanh_derivative, gelu
 from aclnn.operators.hardswish import hardswish_derivative
 from aclnn.operators.leaky_relu import leaky_relu_forward
 from aclnn.operators.silu import silu_derivative, silu_forward
+from tests.helpers.instruction_sets import python
 
 Array = np.ndarray[Any, Any]
 
@@ -325,6 +327,36 @@ def test_a_formula_that_divides_by_zero_leaves_nothing_unwritten() -> None:
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(out, 1 / x)
     assert np.isinf(out[50_000])
+
+
+EVERY_OTHER_ELEMENT = """
+import ctypes, mmap
+import numpy as np
+from ml_dtypes import bfloat16
+from aclnn.operators.silu import silu_forward
+from tests.kernels.test_elementwise import bits, run
+
+def before_the_end(size, dtype):
+    room = -(-size * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, room + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + room), mmap.PAGESIZE, 0) == 0
+    return np.frombuffer(memory, dtype, size, room - size * dtype.itemsize)
+
+for dtype in map(np.dtype, (np.float32, np.float16, bfloat16, np.float64)):
+    for n in (1, 2, 16, 17, 32, 33, 100, 3000):
+        x, out = before_the_end(2 * n - 1, dtype), before_the_end(2 * n - 1, dtype)
+        x[...], out[...] = np.random.default_rng(n).normal(size=x.size), 7.0
+        run(silu_forward, out[::2], x[::2])
+        assert np.array_equal(bits(out[::2]), bits(run(silu_forward, np.empty(n, dtype), x[::2].copy()))), (dtype, n)
+        assert np.all(out[1::2] == 7.0), (dtype, n)
+print("moved")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect through the C library, as Linux has it")
+def test_every_other_element_is_moved_and_nothing_between_or_behind_touched() -> None:
+    assert python("-c", EVERY_OTHER_ELEMENT) == "moved\n"
 
 
 def refusing(arguments: int, counter: int, step: int, end: int) -> None:

@@ -13,7 +13,18 @@ from typing import Annotated, Any, NamedTuple
 
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
-from aclnn.kernels.cpu.simd.memory import copy_in, copy_out, load_float32, store_float32, transpose_16, transpose_32
+from aclnn.kernels.cpu.simd.memory import (
+    copy_in,
+    copy_out,
+    gather_pairs_16,
+    gather_pairs_32,
+    load_float32,
+    scatter_pairs_16,
+    scatter_pairs_32,
+    store_float32,
+    transpose_16,
+    transpose_32,
+)
 from aclnn.kernels.cpu.simd.prefetch import prefetch
 from aclnn.kernels.cpu.simd.vector import LANES
 from aclnn.kernels.cpu.structs import Address, Int64, To, address, call_pointer, declared, pointer_to, stack_alloc
@@ -340,6 +351,8 @@ def mover(size: int) -> Loop:
     element = {8: ctypes.c_int64, 4: ctypes.c_uint32, 2: ctypes.c_uint16}[size]
     elements_at, whole = pointer_to(element), size < 8
     transpose: Any = transpose_16 if size == 2 else transpose_32
+    gather_pairs: Any = gather_pairs_16 if size == 2 else gather_pairs_32
+    scatter_pairs: Any = scatter_pairs_16 if size == 2 else scatter_pairs_32
 
     @register_jitable
     def copy_one(target: Any, source: Any) -> None:
@@ -386,9 +399,18 @@ def mover(size: int) -> Loop:
                 _copy_row(target, source, nbytes, scatters, ahead)
                 target, source, ahead = target + target_row, source + row, ahead + distance
         else:
+            gathers = whole and target_column == size and column == 2 * size
+            scatters = whole and target_column == 2 * size and column == size
+            vectors = (columns - 1) & -LANES if gathers or scatters else 0  # an element more may be read
             for r in range(rows):
-                for c in range(columns):
-                    copy_one(target + (r * target_row + c * target_column), source + (r * row + c * column))
+                to, origin = target + r * target_row, source + r * row
+                for c in range(0, vectors, LANES):
+                    if gathers:
+                        gather_pairs(to + c * size, origin + c * column)
+                    else:
+                        scatter_pairs(to + c * target_column, origin + c * size)
+                for c in range(vectors, columns):
+                    copy_one(to + c * target_column, origin + c * column)
 
     return move
 
