@@ -32,8 +32,8 @@ SEPARABLE: dict[str, tuple[Any, int, int, tuple[float, ...], list[int]]] = {
     "ge_glu_tanh": (*GATED["ge_glu_tanh"][:2], 2, (), [1]),
     "ge_glu_erf_grad": (*GATED["ge_glu_erf_grad"][:2], 2, (), [2]),
     "ge_glu_tanh_grad": (*GATED["ge_glu_tanh_grad"][:2], 2, (), [2]),
-    "clipped_swiglu": (clipped_swiglu_forward, 2, 1, (1.75, 7.0, 1.0), [0, 1]),
-    "clipped_swiglu_grad": (clipped_swiglu_gradient, 3, 2, (1.75, 7.0, 1.0), [1, 1, 2]),
+    "clipped_swiglu": (clipped_swiglu_forward, 2, 1, (1.75, 7.0, 1.0), [0]),
+    "clipped_swiglu_grad": (clipped_swiglu_gradient, 3, 2, (1.75, 7.0, 1.0), [1, 1]),
     "steep": (clipped_swiglu_gradient, 3, 2, (1e30, 2.0**120, -1e-30), [1, 1, 2]),
 }
 EVERY = pytest.mark.parametrize("name", SEPARABLE)
@@ -142,7 +142,7 @@ def test_sizes_threads_and_ways_to_memory_do_not_matter(monkeypatch: pytest.Monk
 OTHERS: dict[str, tuple[Any, int, tuple[float, ...]]] = {
     "a sum": (lambda a, b: a * silu_forward(b) + 1.0, 2, ()),
     "a number": (lambda a, b: 2.0 * (a * silu_forward(b)), 2, ()),
-    "one of the results": (lambda a, b: (a * silu_forward(b), a + b), 2, ()),
+    "one of the results": (lambda a, b: (a * silu_forward(b), exp(a) + b), 2, ()),
     "of a product": (lambda a, b: silu_forward(a * b) * b, 2, ()),
     "a condition on a product": (lambda a, b: where(a * b < 1.0, a, a * silu_forward(b)), 2, ()),
     "a condition on a value": (lambda a, b: where(silu_forward(b) < 1.0, a, a * silu_forward(b)), 2, ()),

@@ -1,7 +1,7 @@
 """Separable formulas, which are products of functions of one operand each, as gated activations are.
 
 In 16 bits such a function is a table of 65,536 float32. What remains of the formula is exact in float32, as conditions
-on operands are, or a product, which is a few units of float32 off at most.
+on operands are, a sum of such, or a product, which is a few units of float32 off at most.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _EXACT = _COMPARED | {
     "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} & {}", "{} | {}", "~{}", "-{}", "absolute({})",
     "where({}, {}, {})",
 }  # fmt: skip
+_SUMS = {"{} + {}", "{} - {}"}
 _PRODUCTS = {"{} * {}", "times({}, {})"}
 _IN_FLOAT32 = {"where({}, {}, {})": "select({}, {}, {})", "times({}, {})": "{} * {}"}
 _INFINITY, _NORMAL = 0x7F800000, 0x00800000
@@ -48,7 +49,7 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
     """The operands of which each value is a function."""
     exact = {name for name, number in zip(over, (*[0.0] * inputs, *numbers), strict=True) if _is_float32(number)}
     products: dict[str, set[Step]] = {}
-    """Values of several operands, and the products that they are or are chosen from."""
+    """Values that are rounded to float32, and the products that they are or are chosen from."""
 
     def is_exact(name: str) -> bool:
         return name in exact if name in over else _is_float32(float(name))
@@ -62,6 +63,8 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
         is_known = all(map(is_exact, operands)) or (template in _COMPARED and operands[1] == "0.0")
         if template in _EXACT and in_lanes and is_known:
             exact.add(result)
+        elif template in _SUMS and in_lanes and all(map(is_exact, operands)):
+            products[result] = set()
         elif len(over[result]) > 1:
             before = set[Step]().union(*(products.get(name, ()) for name in operands))
             if template in _PRODUCTS and all(over.get(name) for name in operands):
