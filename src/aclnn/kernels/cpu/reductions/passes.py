@@ -12,12 +12,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from aclnn.kernels.cpu.reductions.words import SMALL_SUM, TWO_SUMS
+from aclnn.kernels.cpu.reductions.words import BLOCK_SUMS, SMALL_SUM
 from aclnn.kernels.trace import REDUCTIONS, Step
 
 RUN_SUM = "run_sum({}, {})"
 """Sum over a row of what the second operand, the same along a run, is to be multiplied with."""
-REDUCES = (*REDUCTIONS.values(), RUN_SUM, SMALL_SUM, *TWO_SUMS)
+REDUCES = (*REDUCTIONS.values(), RUN_SUM, SMALL_SUM, *BLOCK_SUMS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
     f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
 )

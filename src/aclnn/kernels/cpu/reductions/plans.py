@@ -7,6 +7,7 @@ import itertools
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -256,10 +257,12 @@ class _Program:
         self.of_rows: list[Named] = [pair for pair in given if not differs(pair[1])]
         calls = trace(formula, len(inputs) + numbers, fixed, calls=True)
         dtypes = {operand.layout.dtype for operand in operands}
-        lanes = None
+        lanes = self.exact_steps = None
         if DataType.DOUBLE not in dtypes and not any(output.summed for output in operands):
             short = DataType.FLOAT not in dtypes
-            lanes = float32_steps(calls, [name for name, _ in self.of_elements], short)
+            elements = [name for name, _ in self.of_elements]
+            lanes = float32_steps(calls, elements, short)
+            self.exact_steps = float32_steps(calls, elements, short, exact=True) if short else None
         self.in_float32 = lanes is not None
         """Elements are float32 lanes."""
         self.traced = calls if lanes else trace(formula, len(inputs) + numbers, fixed)
@@ -366,16 +369,18 @@ class _Rows:
         self._targets = [program.outputs[id(output)] for output in targets]
 
         steps = program.steps if program.in_float32 else factored(program.steps, lanes.same, program.traced.results)
-        passes = Passes(
-            steps,
-            [name for name, _ in (*vectors, *splats)],
-            [*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
-            [name for name, _ in (*written, *sums)],
-            [name for name, _ in totals],
-            [name for name, _ in row_outputs],
-            [name for name, _ in vectors],
-            lanes.keeps,
+        of_steps = partial(
+            Passes,
+            elements=[name for name, _ in (*vectors, *splats)],
+            rows=[*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
+            results=[name for name, _ in (*written, *sums)],
+            totals=[name for name, _ in totals],
+            of_rows=[name for name, _ in row_outputs],
+            vectors=[name for name, _ in vectors],
+            keeps=lanes.keeps,
         )
+        passes = of_steps(steps)
+        exact = None if program.exact_steps is None else of_steps(program.exact_steps)
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
 
@@ -399,7 +404,7 @@ class _Rows:
         )
         key = (program.traced.digest, *map(str, (steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
-        self._kernel = kernel(name, key, lambda: rows.loop(passes, types))
+        self._kernel = kernel(name, key, lambda: rows.loop(passes, types, exact))
 
         moved = {dtype.itemsize for _, dtype in (*types.vectors, *types.written)}
         self._movers = movers(moved if types.apart else ())

@@ -19,7 +19,7 @@ from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Sourc
 from aclnn.kernels.cpu.reductions.narrowing import Narrowed, narrowed
 from aclnn.kernels.cpu.reductions.passes import RUN_SUM, Passes
 from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
-from aclnn.kernels.cpu.reductions.words import BLOCK, NAMES, SMALL_SUM, TWO_SUMS
+from aclnn.kernels.cpu.reductions.words import BLOCK, BLOCK_SUMS, NAMES, SHORT_SUM, SMALL_SUM
 from aclnn.kernels.cpu.simd.doubles import (
     larger,
     larger_float32,
@@ -125,7 +125,7 @@ _MAX_OF_NUMBERS = _MAX_OF_FLOAT32._replace(combine="select({0} < narrow({1}), na
 """The largest number: functions in float32 lanes make a row of NaN of a NaN without being told."""
 _SUM_IN_FLOAT32 = _Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}))", "FLOAT")
 _KINDS = {
-    **dict.fromkeys(TWO_SUMS, _SUM),
+    **dict.fromkeys(BLOCK_SUMS, _SUM),
     SMALL_SUM: _SUM_IN_FLOAT32,
     RUN_SUM: _SUM,
     REDUCTIONS["row_sum"]: _SUM,
@@ -135,7 +135,7 @@ _KINDS = {
 
 def _places(reductions: Sequence[Step]) -> list[int]:
     """Number the accumulators of reductions across rows, one to three each, and all of them."""
-    counts = dict.fromkeys(TWO_SUMS, 3) | {RUN_SUM: 2}
+    counts = dict.fromkeys(BLOCK_SUMS, 3) | {RUN_SUM: 2}
     return [0, *accumulate(counts.get(step.template, 1) for step in reductions)]
 
 
@@ -159,8 +159,9 @@ class _Rows(Source):
     A row's variables are lanes that are all alike, or across rows those of as many rows.
     """
 
-    def __init__(self, passes: Passes, types: Types) -> None:
+    def __init__(self, passes: Passes, types: Types, exact: Passes | None) -> None:
         super().__init__(types.wide, double=not types.in_float32)
+        self._exact = exact
         self._kept_dtype = DataType.FLOAT if types.in_float32 else DataType.DOUBLE
         self._passes, self._numbers = passes, types.numbers
         self._narrowed = _narrowed(passes, types)
@@ -226,7 +227,7 @@ class _Rows(Source):
                         self._move_tiles(0, self._vectors)
                     for number in range(self._passes.count):
                         self.steps(self._passes.between(number))
-                        (self._across_rows if self._across else self._along)(number)
+                        self._pass(number)
                     self.steps(self._passes.between(self._passes.count))
                     self._write_rows()
                     if self._apart:
@@ -235,6 +236,18 @@ class _Rows(Source):
             with self.block("if walk.policy:"):
                 self("finish_streams()")
         return self.function("part", **_NAMES)
+
+    def _pass(self, number: int) -> None:
+        """Pass over a row, or as many as there are lanes; once more where sums in float32 are not finite."""
+        over = self._across_rows if self._across else self._along
+        over(number)
+        sums = [step for step in self._passes.reductions[number] if step.template == SHORT_SUM]
+        if not sums or self._exact is None or self._exact.reductions[number] == self._passes.reductions[number]:
+            return
+        passes, self._passes = self._passes, self._exact
+        with self.block(f"if any_lane({' | '.join(f'~(absolute({step.result}) < inf)' for step in sums)}):"):
+            over(number)
+        self._passes = passes
 
     @contextmanager
     def _blocks(self, cut: bool) -> Iterator[None]:
@@ -353,8 +366,8 @@ class _Rows(Source):
     def _along(self, number: int) -> None:
         """Pass over a row, lanes along it."""
         passes, reductions = self._passes, self._passes.reductions[number]
-        found = [(k, step, self._kind(step)) for k, step in enumerate(reductions) if step.template not in TWO_SUMS]
-        twos = [(k, step) for k, step in enumerate(reductions) if step.template in TWO_SUMS]
+        found = [(k, step, self._kind(step)) for k, step in enumerate(reductions) if step.template not in BLOCK_SUMS]
+        cut = [(k, step) for k, step in enumerate(reductions) if step.template in BLOCK_SUMS]
         written, totals, sums = self._results(number)
         if self._spread:
             self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
@@ -362,10 +375,10 @@ class _Rows(Source):
         of_runs = [(k, step.operands[0], step.operands[1]) for k, step, _ in found if step.template == RUN_SUM]
         sums_of = {term: f"found{k}" for k, term, _ in of_runs}
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
-        self(*(f"whole{k} = widen(0.0)" for k, *_ in (*twos, *of_runs)))
-        with self._runs(), self._blocks(bool(twos)):
-            self._places(number, "begin" if twos else None)
-            starts = [(k, TWO_SUMS[step.template]) for k, step in twos]
+        self(*(f"whole{k} = widen(0.0)" for k, *_ in (*cut, *of_runs)))
+        with self._runs(), self._blocks(bool(cut)):
+            self._places(number, "begin" if cut else None)
+            starts = [(k, BLOCK_SUMS[step.template]) for k, step in cut]
             self(*(f"found{k}, small{k} = splat(float32({start})), splat(float32(0.0))" for k, start in starts))
             self._load_splats(number)
             self(*(f"found{k} = widen(0.0)" for k, *_ in of_runs))
@@ -393,13 +406,13 @@ class _Rows(Source):
                 *kept,
                 *(Elements(f"sum{k} + {self._added(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
             ]
-            changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in twos for name in ("found", "small"))]
+            changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in cut for name in ("found", "small"))]
             with self.stretch(read, written, streams, () if self._wide else changed):
                 self._terms(number)
                 for name, value, kind in terms:
                     parts = self._limited(value, kind) if self._wide else [f"{self.splat}({value})"]
                     self(*(f"{name} = {kind.combine.format(name, part)}" for part in parts))
-                for k, step in twos:
+                for k, step in cut:
                     for q, vectors in enumerate(self._in_two(number, step)):
                         limited = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if self._wide else "{}"
                         self._add_in_two(f"found{k}", f"small{k}", step, vectors, limited)
@@ -413,18 +426,21 @@ class _Rows(Source):
         for k, step, kind in found:
             lanes = f"whole{k}" if step.template == RUN_SUM else f"found{k}"
             self(f"{step.result} = widen({kind.of_lanes.format(lanes)})")
-        self(*(f"{step.result} = widen(sum_of(whole{k}))" for k, step in twos))
+        self(*(f"{step.result} = widen(sum_of(whole{k}))" for k, step in cut))
 
     def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
         """Name the vectors of a number that is the sum of two more, and of these."""
         yield from zip(*(self.vectors(self._term(number, name)) for name in step.operands), strict=True)
 
     def _add_in_two(self, total: str, small: str, step: Step, parts: tuple[str, ...], limited: str = "{}") -> None:
-        """Add a number, perhaps the sum of two more, to a total, and what the sum loses to a smaller one."""
+        """Add a number, perhaps the sum of two more, to a total; of two, what the sum loses to the smaller one."""
         value, *of_two = parts
+        if step.template == SHORT_SUM:
+            self(f"{total} = {total} + {limited.format(value)}")
+            return
         self(f"before = {total}", f"{total} = before + {limited.format(value)}", f"added = {total} - before")
         lost = f"({of_two[0]} - added) + {of_two[1]}" if of_two else f"{value} - added"
-        if of_two and not TWO_SUMS[step.template]:  # the total may be the smaller of the two
+        if of_two and not BLOCK_SUMS[step.template]:  # the total may be the smaller of the two
             lost = f"({lost}) + (before - ({total} - added))"
         self(f"{small} = {small} + {limited.format(f'({lost})')}")
 
@@ -457,7 +473,7 @@ class _Rows(Source):
 
     def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
-        cut = any(step.template in TWO_SUMS for step in self._passes.reductions[number])
+        cut = any(step.template in BLOCK_SUMS for step in self._passes.reductions[number])
         first = "(run * walk.run + begin)" if cut and not self._across else "run * walk.run"
         return [
             Elements(self._term(number, name), self._kept_dtype, f"(kept_{name} + {first} * {self._kept_bytes})", None)
@@ -478,19 +494,19 @@ class _Rows(Source):
         read, room = self._needed(number, self._vectors), self._room
         operands = (*read, *written)
         slots = [f"totals + {place * self._totals_bytes}" for place in _places(reductions)]
-        twos = {slot: step for slot, step in zip(slots, reductions, strict=False) if step.template in TWO_SUMS}
+        cut = {slot: step for slot, step in zip(slots, reductions, strict=False) if step.template in BLOCK_SUMS}
         with self._residues() if reductions else nullcontext():
             for slot, step in zip(slots, reductions, strict=False):
                 kind = self._kind(step)
                 self(f"store_{kind.dtype}({slot} + slot, {kind.first.format(kind.start)})")
-                if slot in twos:
+                if slot in cut:
                     self._start_in_two(slot, step)
                 if step.template == RUN_SUM:
                     self(f"store_DOUBLE({slot} + {self._totals_bytes} + slot, widen(0.0))")
         self._split_rows(number)
-        flush, first = self._flushed(twos), "begin, begin + " if twos else ""
+        flush, first = self._flushed(cut), "begin, begin + " if cut else ""
         multiplied = self._multiplied(dict(zip(slots, reductions, strict=False)))
-        with self._runs(), multiplied, self._blocks(bool(twos)), flush, self.block(f"for j in range({first}end):"):
+        with self._runs(), multiplied, self._blocks(bool(cut)), flush, self.block(f"for j in range({first}end):"):
             self._places(number, "j")
             if self._apart:
                 self(*(f"part{k} = {self._in_tile(one)} + j * {self._pitch(one)}" for k, one in enumerate(operands)))
@@ -510,7 +526,7 @@ class _Rows(Source):
                 self.store(value, dtype, f"{first} + j * {self._kept_bytes}")
             self(f"residue = (j & {LANES - 1}) * {self._row_bytes}")
             for place, step in zip(slots, reductions, strict=False):
-                if step.template in TWO_SUMS:
+                if step.template in BLOCK_SUMS:
                     self._add_across(f"{place} + residue", number, step)
                     continue
                 value, kind = f"{self.splat}({self._term(number, step.operands[0])})", self._kind(step)
@@ -548,7 +564,7 @@ class _Rows(Source):
         return [f"{slot} + {k * self._totals_bytes}" for k in (1, 2)]
 
     def _start_in_two(self, slot: str, step: Step) -> None:
-        for part, start in zip(self._of_two(slot), (TWO_SUMS[step.template], 0.0), strict=True):
+        for part, start in zip(self._of_two(slot), (BLOCK_SUMS[step.template], 0.0), strict=True):
             self(f"store_FLOAT({part} + slot, splat(float32({start})))")
 
     def _add_across(self, place: str, number: int, step: Step) -> None:
@@ -578,7 +594,7 @@ class _Rows(Source):
         with self._residues() if totals else nullcontext():
             for total, step in totals.items():
                 first, second = (f"widen(load_FLOAT({part} + slot))" for part in self._of_two(total))
-                added = f"(({first} - {TWO_SUMS[step.template]}) + {second})"
+                added = f"(({first} - {BLOCK_SUMS[step.template]}) + {second})"
                 self(f"store_doubles({total} + slot, load_doubles({total} + slot) + {added})")
                 self._start_in_two(total, step)
 
@@ -614,6 +630,6 @@ class _Rows(Source):
             self("half //= 2")
 
 
-def loop(passes: Passes, types: Types) -> Loop:
-    """Tasks of rows (see ``walk.RowCall``)."""
-    return chunked(_Rows(passes, types).part())
+def loop(passes: Passes, types: Types, exact: Passes | None = None) -> Loop:
+    """Tasks of rows (see ``walk.RowCall``); passes that are ``exact`` are taken where sums in float32 overflow."""
+    return chunked(_Rows(passes, types, exact).part())

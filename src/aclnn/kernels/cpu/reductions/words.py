@@ -202,7 +202,17 @@ def below(x: Any, top: Any, logarithm: Any) -> Any:
 def less_share(dy: Any, y: Any, total: Any) -> Any:
     """(dy - total)·y, in float64 where that is not finite in float32."""
     high = narrow(total)
-    dx = fma(dy - high, y, -y * narrow(total - widen(high)))
+    return _finite_or_in_float64(fma(dy - high, y, -y * narrow(total - widen(high))), dy, y, total)
+
+
+@_inlined
+def short_less_share(dy: Any, y: Any, total: Any) -> Any:
+    """Compute (dy - total)·y for 16-bit dy and y."""
+    return _finite_or_in_float64((dy - narrow(total)) * y, dy, y, total)
+
+
+@_inlined
+def _finite_or_in_float64(dx: Any, dy: Any, y: Any, total: Any) -> Any:
     outside = ~(absolute(dx) < math.inf)
     if any_lane(outside):
         dx = select(outside, narrow(widen(dy) * widen(y) - widen(y) * total), dx)
@@ -290,7 +300,7 @@ _WORDS = {
         _Word(beneath, short_beneath, beneath_rest, _BENEATH_UNSCALED),
         _Word(at_top),
         _Word(below),
-        _Word(less_share),
+        _Word(less_share, short_less_share),
         _Word(less_power, short_less_power),
     )
 }
@@ -309,16 +319,20 @@ def _two_sum(parts: int, large: bool) -> str:
     return f"{'large' if large else 'two'}_sum({', '.join(['{}'] * parts)})"
 
 
-TWO_SUMS = {_two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)}
-"""Sum over a row, in two float32 up to ``BLOCK`` elements, and what the larger of the two begins with: of a number, or
-one that is the sum of two more exactly."""
+SHORT_SUM = "short_sum({})"
+"""Sum over a row, in a float32 up to ``BLOCK`` elements."""
+BLOCK_SUMS = {SHORT_SUM: 0.0} | {
+    _two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)
+}
+"""What these begin with. Others are in two float32, of a number, or of one that is the sum of two more exactly."""
 BLOCK = 256
 
 
-def float32_steps(program: Program, elements: Iterable[str], short: bool) -> list[Step] | None:
+def float32_steps(program: Program, elements: Iterable[str], short: bool, exact: bool = False) -> list[Step] | None:
     """Return the operations of a program whose elements, some of the arguments, are float32 lanes.
 
-    None where other operations than such functions, products and sums of elements take elements.
+    None where other operations than such functions, products and sums of elements take elements. Of ``short`` elements,
+    of 16 bits, sums are in float32, unless ``exact``.
     """
     steps, varying, words = list[Step](), {*elements}, dict[str, tuple[_Word, tuple[str, ...]]]()
     for step in program.steps:
@@ -334,9 +348,13 @@ def float32_steps(program: Program, elements: Iterable[str], short: bool) -> lis
             varying.add(step.result)
             steps += parts
         elif step.template in REDUCTIONS.values():
-            steps += _reduced(step, *words[takes[0]]) if takes[0] in words else [step]
+            if takes[0] in words:
+                steps += _reduced(step, *words[takes[0]], short)
+            else:
+                sums = short and not exact and step.template == REDUCTIONS["row_sum"]
+                steps.append(step._replace(template=SHORT_SUM) if sums else step)
         elif step.template == "{} * {}" and {*step.operands} <= {*elements}:
-            steps.append(step._replace(template="widen({}) * widen({})"))
+            steps.append(step if short and not exact else step._replace(template="widen({}) * widen({})"))
             varying.add(step.result)
         else:
             return None
@@ -357,12 +375,12 @@ def _parts_of(step: Step, word: _Word, short: bool) -> list[Step]:
     return [first, second, Step(step.result, "joined({}, {})", (first.result, second.result))]
 
 
-def _reduced(step: Step, word: _Word, parts: tuple[str, ...]) -> list[Step]:
+def _reduced(step: Step, word: _Word, parts: tuple[str, ...], short: bool) -> list[Step]:
     """Sum a function over a row."""
     if word.scale == 1.0:
         return [step._replace(template=SMALL_SUM)]
     total = f"{step.result}_total"
     return [
-        Step(total, _two_sum(len(parts), word.large), parts),
+        Step(total, SHORT_SUM if short else _two_sum(len(parts), word.large), parts),
         Step(step.result, "{} * {}", (total, repr(word.scale))),
     ]
