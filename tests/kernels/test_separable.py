@@ -145,6 +145,7 @@ OTHERS: dict[str, tuple[Any, int, tuple[float, ...]]] = {
     "one of the results": (lambda a, b: (a * silu_forward(b), exp(a) + b), 2, ()),
     "of a product": (lambda a, b: silu_forward(a * b) * b, 2, ()),
     "a condition on a product": (lambda a, b: where(a * b < 1.0, a, a * silu_forward(b)), 2, ()),
+    "a product that may be 0": (lambda a, b: where(a * b == 0.0, a, a * silu_forward(b)), 2, ()),
     "a condition on a value": (lambda a, b: where(silu_forward(b) < 1.0, a, a * silu_forward(b)), 2, ()),
     "a condition with a number of more digits": (lambda a, b, p: where(b < p, a, a * exp(b)), 2, (0.1,)),
     "a choice of a number of more digits": (lambda a, b, p: where(b < a, p, a * exp(b)), 2, (0.1,)),

@@ -60,7 +60,8 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
         over[result] = set[int]().union(*(over.get(name, ()) for name in operands))
         is_choice = template == "where({}, {}, {})"
         in_lanes = not over.keys().isdisjoint(operands[is_choice:])
-        is_known = all(map(is_exact, operands)) or (template in _COMPARED and operands[1] == "0.0")
+        is_zero = template in _COMPARED and operands[1] == "0.0" and operands[0] not in products
+        is_known = is_zero or all(map(is_exact, operands))
         if template in _EXACT and in_lanes and is_known:
             exact.add(result)
         elif template in _SUMS and in_lanes and all(map(is_exact, operands)):
