@@ -20,7 +20,6 @@ from aclnn.kernels.cpu.simd.memory import (
     gather_pairs_32,
     load_float32,
     scatter_pairs_16,
-    scatter_pairs_32,
     store_float32,
     transpose_16,
     transpose_32,
@@ -352,7 +351,6 @@ def mover(size: int) -> Loop:
     elements_at, whole = pointer_to(element), size < 8
     transpose: Any = transpose_16 if size == 2 else transpose_32
     gather_pairs: Any = gather_pairs_16 if size == 2 else gather_pairs_32
-    scatter_pairs: Any = scatter_pairs_16 if size == 2 else scatter_pairs_32
 
     @register_jitable
     def copy_one(target: Any, source: Any) -> None:
@@ -400,7 +398,7 @@ def mover(size: int) -> Loop:
                 target, source, ahead = target + target_row, source + row, ahead + distance
         else:
             gathers = whole and target_column == size and column == 2 * size
-            scatters = whole and target_column == 2 * size and column == size
+            scatters = size == 2 and target_column == 2 * size and column == size  # of four bytes one by one is faster
             vectors = (columns - 1) & -LANES if gathers or scatters else 0  # an element more may be read
             for r in range(rows):
                 to, origin = target + r * target_row, source + r * row
@@ -408,7 +406,7 @@ def mover(size: int) -> Loop:
                     if gathers:
                         gather_pairs(to + c * size, origin + c * column)
                     else:
-                        scatter_pairs(to + c * target_column, origin + c * size)
+                        scatter_pairs_16(to + c * target_column, origin + c * size)
                 for c in range(vectors, columns):
                     copy_one(to + c * target_column, origin + c * column)
 

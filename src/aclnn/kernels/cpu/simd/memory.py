@@ -156,32 +156,31 @@ transpose_32 = _transpose(_INT32, "Sixteen rows of sixteen 32-bit elements into 
 transpose_16 = _transpose(_INT16, "Sixteen rows of sixteen 16-bit elements into columns; pitches in bytes.")
 
 
-def _every_other(element: ir.Type) -> tuple[Any, Any]:
-    row, pairs = ir.VectorType(element, LANES), ir.VectorType(element, 2 * LANES)
+def _gather_pairs(element: ir.Type) -> Any:
+    pairs = ir.VectorType(element, 2 * LANES)
 
     def gather(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value) -> None:
         read = builder.load(pointer(builder, source, pairs), align=1)
         first = ir.Constant(ir.VectorType(_INT32, LANES), [_INT32(2 * i) for i in range(LANES)])
         write(builder, builder.shuffle_vector(read, ir.Constant(pairs, ir.Undefined), first), destination, 1, False)
 
-    def scatter(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value) -> None:
-        read = builder.load(pointer(builder, source, row), align=1)
-        order = ir.Constant(ir.VectorType(_INT32, 2 * LANES), [_INT32(i // 2) for i in range(2 * LANES)])
-        spread = builder.shuffle_vector(read, ir.Constant(row, ir.Undefined), order)
-        mask = ir.Constant(ir.VectorType(_INT1, 2 * LANES), [_INT1(1 - i % 2) for i in range(2 * LANES)])
-        place = pointer(builder, destination, pairs)
-        name = f"llvm.masked.store.v{2 * LANES}i{element.width}.p0"
-        call_llvm(builder, name, ir.VoidType(), spread, place, _INT32(1), mask)
-
-    doc = f"Copy sixteen {element.width}-bit elements, every other one {{}}."
-    return (
-        intrinsic(types.void, ADDRESS, ADDRESS, doc=doc.format("read; one more may be"))(gather),
-        intrinsic(types.void, ADDRESS, ADDRESS, doc=doc.format("written"))(scatter),
-    )
+    doc = f"Copy sixteen {element.width}-bit elements, every other one read; one more may be."
+    return intrinsic(types.void, ADDRESS, ADDRESS, doc=doc)(gather)
 
 
-gather_pairs_32, scatter_pairs_32 = _every_other(_INT32)
-gather_pairs_16, scatter_pairs_16 = _every_other(_INT16)
+gather_pairs_32, gather_pairs_16 = _gather_pairs(_INT32), _gather_pairs(_INT16)
+
+
+@intrinsic(types.void, ADDRESS, ADDRESS)
+def scatter_pairs_16(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value) -> None:
+    """Copy sixteen 16-bit elements, every other one written."""
+    pairs = ir.VectorType(_INT16, 2 * LANES)
+    read = builder.load(pointer(builder, source, SHORTS), align=1)
+    order = ir.Constant(ir.VectorType(_INT32, 2 * LANES), [_INT32(i // 2) for i in range(2 * LANES)])
+    spread = builder.shuffle_vector(read, ir.Constant(SHORTS, ir.Undefined), order)
+    mask = ir.Constant(ir.VectorType(_INT1, 2 * LANES), [_INT1(1 - i % 2) for i in range(2 * LANES)])
+    name = f"llvm.masked.store.v{2 * LANES}i16.p0"
+    call_llvm(builder, name, ir.VoidType(), spread, pointer(builder, destination, pairs), _INT32(1), mask)
 
 
 def _entries(context: Any, kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
