@@ -384,6 +384,34 @@ def test_large_results_go_around_the_cache(monkeypatch: pytest.MonkeyPatch) -> N
             assert np.isnan(storage).sum() == storage.size - x.size
 
 
+@pytest.mark.parametrize("summed", [(1, 4000), (5, 1)], ids=["sums of columns", "totals"])
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float16)], ids=str)
+def test_large_results_go_around_the_cache_beside_sums_too(
+    summed: Shape, dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same bits: only from whole lines on, since sums want each element in the lane of its number."""
+
+    def centred(dy: Any, x: Any) -> Any:
+        return dy - row_mean(dy), dy * x
+
+    case = Case(centred, (1,), ((5, 4000),) * 2, ((5, 4000), summed), (1,))
+    inputs, (_, *sums) = random_inputs(case, dtype), fresh(case, np.dtype(np.float64))
+    outputs = [np.empty((5, 4000), dtype), *sums]
+    run(case, inputs, outputs)
+    monkeypatch.setattr(plans, "STREAM_BYTES", 1)
+    for shift in (0, 1, 7):
+        for pitch in (4000, 4032, 4013):
+            storage = np.full(5 * pitch + 128, np.nan, dtype)
+            first = shift + (-storage.ctypes.data % 64) // dtype.itemsize
+            step = dtype.itemsize
+            dx = np.lib.stride_tricks.as_strided(storage[first:], (5, 4000), (step * pitch, step))
+            found = [dx, *(np.full_like(output, np.nan) for output in outputs[1:])]
+            run(case, inputs, found)
+            for one, other in zip(found, outputs, strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert np.isnan(storage).sum() == storage.size - dx.size
+
+
 def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
     x = np.random.default_rng(4).normal(size=(20, 200)).astype(np.float32)
     rstd = np.empty((20, 1), np.float32)

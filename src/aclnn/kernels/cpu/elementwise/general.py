@@ -236,13 +236,13 @@ class Source:
 
     @contextmanager
     def stretch(
-        self, read: Sequence[Elements], written: Sequence[Elements], streams: bool, found: Sequence[str] = ()
+        self, read: Sequence[Elements], written: Sequence[Elements], streamed: int, found: Sequence[str] = ()
     ) -> Iterator[None]:
         """Loop over the elements from the first up to ``end``; what is added meanwhile computes the results.
 
         There the first ``limit`` lanes count, and in the vectors ``found`` others do not change. Up to the first
         output's first whole line, where there is a ``policy``, whole vectors, what is left: parts of vectors go through
-        a ``buffer``.
+        a ``buffer``. By the policy the first outputs, as many as are ``streamed``, go around the cache.
         """
         operands = (*read, *written)
         size = written[0].dtype.itemsize if written else 1
@@ -254,7 +254,7 @@ class Source:
         with self.block("while at < end:"):
             self(
                 f"head = (-address({places[len(read)]}) & {LINE - 1}) // {size} if policy else 0"
-                if streams
+                if streamed
                 else "head = 0"
             )
             self(f"whole = head == 0 and end - at >= {self.lanes}")
@@ -275,9 +275,9 @@ class Source:
                     self(*(f"{fetch}({_on(first, line)})" for line in lines))
                     self.load(value, dtype, "place")
                 yield
-                for (value, dtype, *_), place in zip(written, here[len(read) :], strict=True):
+                for k, ((value, dtype, *_), place) in enumerate(zip(written, here[len(read) :], strict=True)):
                     self(f"place = {place}", f"rounded = {self.rounded(value, dtype)}")
-                    if streams:
+                    if k < streamed:
                         with self.block("if policy and whole:"):
                             self.store("rounded", dtype, "place", "stream")
                         with self.block("else:"):
@@ -361,7 +361,8 @@ def loop(
         source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
         names = {} if double else _FLOAT32_WORDS
         # Lines that are written in parts between look-ups in tables go to memory in parts (docs/tuning.md).
-        with source.stretch(read, written, streams=instead is None or source.lanes * outputs[0].itemsize >= LINE):
+        streams = instead is None or source.lanes * outputs[0].itemsize >= LINE
+        with source.stretch(read, written, len(written) if streams else 0):
             if instead is None:
                 source.steps(program.steps)
             else:

@@ -384,11 +384,13 @@ class _Rows(Source):
             self(*(f"found{k} = widen(0.0)" for k, *_ in of_runs))
             self(*(f"own{k} = widen(0.0)" for k, name in totals if name not in sums_of))
             sizes = {one.dtype.itemsize for one in written}
-            streams = sizes in ({2}, {4}) and not (reductions or totals or sums)
-            if streams:
+            streamed = len(written) if sizes in ({2}, {4}) and not reductions else 0
+            if streamed:
                 first = written[0].first
                 alike = [f"(address({first}) - address({other.first})) & {LINE - 1} == 0" for other in written[1:]]
-                whole = f"address({first}) & {written[0].dtype.itemsize - 1} == 0"
+                # Sums want elements in the lanes of their numbers, so that none may be written before the first line.
+                unit = LINE if totals or sums else written[0].dtype.itemsize
+                whole = f"address({first}) & {unit - 1} == 0"
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [(f"found{k}", self._term(number, step.operands[0]), kind) for k, step, kind in found]
@@ -407,7 +409,7 @@ class _Rows(Source):
                 *(Elements(f"sum{k} + {self._added(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
             ]
             changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in cut for name in ("found", "small"))]
-            with self.stretch(read, written, streams, () if self._wide else changed):
+            with self.stretch(read, written, streamed, () if self._wide else changed):
                 self._terms(number)
                 for name, value, kind in terms:
                     parts = self._limited(value, kind) if self._wide else [f"{self.splat}({value})"]
