@@ -330,18 +330,11 @@ def test_a_formula_that_divides_by_zero_leaves_nothing_unwritten() -> None:
 
 
 EVERY_OTHER_ELEMENT = """
-import ctypes, mmap
 import numpy as np
 from ml_dtypes import bfloat16
 from aclnn.operators.silu import silu_forward
+from tests.helpers.pages import before_the_end
 from tests.kernels.test_elementwise import bits, run
-
-def before_the_end(size, dtype):
-    room = -(-size * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, room + mmap.PAGESIZE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + room), mmap.PAGESIZE, 0) == 0
-    return np.frombuffer(memory, dtype, size, room - size * dtype.itemsize)
 
 for dtype in map(np.dtype, (np.float32, np.float16, bfloat16, np.float64)):
     for n in (1, 2, 16, 17, 32, 33, 100, 3000):

@@ -532,19 +532,15 @@ def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tu
 
 
 READ_TO_THE_END = """
-import ctypes, mmap
 import numpy as np
 from ml_dtypes import bfloat16
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
+from tests.helpers.pages import before_the_end
 
-def before_the_end(m, n, dtype):
-    size = -(-m * n * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + size), mmap.PAGESIZE, 0) == 0
-    array = np.frombuffer(memory, dtype, m * n, size - m * n * dtype.itemsize).reshape(m, n)
+def normal(m, n, dtype):
+    array = before_the_end(m * n, dtype).reshape(m, n)
     array[...] = np.random.default_rng(n).standard_normal((m, n))
     return array
 
@@ -553,8 +549,8 @@ def layout(array):
 
 for dtype in map(np.dtype, (np.float32, np.float16, bfloat16)):
     for n in (1, 3, 8, 15, 17, 24, 100, 250):
-        dy, x, dx = (before_the_end(320, n, dtype) for _ in range(3))
-        w = before_the_end(1, n, np.dtype(np.float32))[0]
+        dy, x, dx = (normal(320, n, dtype) for _ in range(3))
+        w = normal(1, n, np.dtype(np.float32))[0]
         arrays = dy, x, np.zeros(320, np.float32), np.ones(320, np.float32), w
         plan = kernels.layer_norm_backward(tuple(map(layout, arrays)), (layout(dx), None, None), 1)
         room = np.empty(plan.workspace_bytes + 64, np.uint8)

@@ -1,0 +1,18 @@
+"""Memory that ends where no page may be read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+
+
+def before_the_end(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return an array that ends before an unreadable page, by the C library's mprotect as Linux has it."""
+    room = -(-size * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, room + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + room), mmap.PAGESIZE, 0) == 0
+    return np.frombuffer(memory, dtype, size, room - size * dtype.itemsize)
