@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aclnn.core.dtypes import float32
 from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.kernels.trace import Program, Step
 
@@ -109,8 +110,7 @@ def lines(separated: Separated, program: Program) -> Iterator[str]:
 
 
 def _is_float32(number: float) -> bool:
-    with np.errstate(over="ignore"):
-        return math.isnan(number) or float(np.float32(number)) == number
+    return math.isnan(number) or float32(number) == number
 
 
 def entries(values: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -273,6 +273,12 @@ _tables_with_numbers: dict[Any, launch.Uploaded] = {}
 _QUICK = {"where", "absolute", "times"}
 
 
+def _room_for(key: Any, numbers: tuple[float, ...]) -> dict[Any, launch.Uploaded] | None:
+    """Return where a table is kept, None if that is one more than may be."""
+    kept = _tables_with_numbers if numbers else _tables
+    return None if numbers and key not in kept and len(kept) >= _MOST else kept
+
+
 def _is_quick(formula: Formula, arity: int) -> bool:
     """Tell a formula that takes no longer than a look-up, even in float64: no division, no transcendental word."""
     words = (step.template.partition("(") for step in trace(formula, arity).steps)
@@ -298,10 +304,9 @@ def _lookup(
         return None
     given = as_bytes(numbers)
     key = trace(function, 1 + len(numbers)).digest, x, given, multiplied
-    kept = _tables_with_numbers if numbers else _tables
+    if (kept := _room_for(key, numbers)) is None:
+        return None
     if key not in kept:
-        if numbers and len(kept) >= _MOST:
-            return None
         if (entries := _entries(function, x, given, multiplied)) is None:
             return None
         kept.setdefault(key, launch.Uploaded(lambda: np.ravel(entries), DataType.FLOAT))
@@ -314,20 +319,21 @@ def _products(
     """Return how to evaluate a formula of products by its functions' fitted versions or tables, None if it is none."""
     if len(set(dtypes)) > 1:
         return None
-    dtype, arity, kept = dtypes[0], inputs + len(numbers), _tables_with_numbers if numbers else _tables
+    dtype, arity = dtypes[0], inputs + len(numbers)
+    key: Any
     if dtype == DataType.FLOAT:
         if numbers or (found := fast_products(formula, inputs)) is None:
             return None
         version, rows = found
-        key: Any = version
+        key = version
     else:
         program = trace(formula, arity)
         if (separated := separate(program, numbers)) is None:
             return None
         version, rows = separable(program, separated), partial(tables, program, separated, dtype, numbers)
         key = program.digest, dtype, as_bytes(numbers)
-        if numbers and key not in kept and len(kept) >= _MOST:
-            return None
+    if (kept := _room_for(key, numbers)) is None:
+        return None
     table = launch.get_or_make(kept, key, lambda: launch.Uploaded(rows, DataType.FLOAT))
     return {"FORMULA": on_float64(formula, arity), "VERSION": version, "BOUND": None}, table
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, float32
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.atomics import finish_streams
@@ -308,7 +308,7 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
         with np.errstate(over="ignore"):
             if math.isnan(number) or float(np.float64(number).astype(dtype.numpy)) == number:
                 return _EXACT
-            return _FLOAT32 if float(np.float32(number)) == number else _DOUBLE
+        return _FLOAT32 if float32(number) == number else _DOUBLE
 
     operands = program.arity - len(numbers)
     kinds = {f"x{i}": _EXACT if i < operands else kind(numbers[i - operands]) for i in range(program.arity)}

@@ -24,9 +24,10 @@ from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.layouts import Overlaps
 from aclnn.kernels.numpy_plans import ReductionPlan
-from aclnn.kernels.trace import COLUMNS, trace
+from aclnn.kernels.trace import COLUMNS, Step, trace
 
 COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
 
@@ -257,12 +258,9 @@ class _Program:
         self.of_rows: list[Named] = [pair for pair in given if not differs(pair[1])]
         calls = trace(formula, len(inputs) + numbers, fixed, calls=True)
         dtypes = {operand.layout.dtype for operand in operands}
-        lanes = self.exact_steps = None
+        lanes, self._short = None, DataType.FLOAT not in dtypes
         if DataType.DOUBLE not in dtypes and not any(output.summed for output in operands):
-            short = DataType.FLOAT not in dtypes
-            elements = [name for name, _ in self.of_elements]
-            lanes = float32_steps(calls, elements, short)
-            self.exact_steps = float32_steps(calls, elements, short, exact=True) if short else None
+            lanes = float32_steps(calls, [name for name, _ in self.of_elements], self._short)
         self.in_float32 = lanes is not None
         """Elements are float32 lanes."""
         self.traced = calls if lanes else trace(formula, len(inputs) + numbers, fixed)
@@ -279,6 +277,12 @@ class _Program:
         self.inputs = {name: place for place, (name, _) in enumerate(given)}
         """Places of tensors among those given, by name."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
+
+    def exact_steps(self) -> list[Step] | None:
+        """Return the operations with sums of 16-bit elements in float64; None where none is in float32."""
+        if not (self.in_float32 and self._short):
+            return None
+        return float32_steps(self.traced, [name for name, _ in self.of_elements], short=True, exact=True)
 
 
 class _Lanes:
@@ -380,7 +384,6 @@ class _Rows:
             keeps=lanes.keeps,
         )
         passes = of_steps(steps)
-        exact = None if program.exact_steps is None else of_steps(program.exact_steps)
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
 
@@ -404,7 +407,12 @@ class _Rows:
         )
         key = (program.traced.digest, *map(str, (steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
-        self._kernel = kernel(name, key, lambda: rows.loop(passes, types, exact))
+
+        def make() -> Loop:
+            exact = program.exact_steps()
+            return rows.loop(passes, types, None if exact is None else of_steps(exact))
+
+        self._kernel = kernel(name, key, make)
 
         moved = {dtype.itemsize for _, dtype in (*types.vectors, *types.written)}
         self._movers = movers(moved if types.apart else ())
