@@ -73,8 +73,8 @@ def rounded(
 ) -> dict[str, Expected]:
     """What is expected of each output: exact values, and one rounding with what float64 loses of its terms.
 
-    A third number is the size of the terms that are computed in float32 for an output of 16 bits, whose loss is added.
-    By data type there may be more units of the last place than the half of that rounding.
+    A third number is the size of the terms that a 16-bit output is computed from in float32; what those lose is allowed
+    too. ``more`` gives units of the last place, by data type, that are allowed beside the half of that rounding.
     """
     result = {}
     for name, output in outputs.items():

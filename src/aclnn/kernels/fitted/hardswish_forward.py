@@ -27,7 +27,7 @@ def _for_bfloat16(x: Real) -> Real:
 
 
 def _for_float16(x: Real) -> Real:
-    """The same but for the smallest x, half of which is a tie, below the exact result."""
+    """As for bfloat16, but for x = 2^-24: the exact result is just above half of it, which is a tie."""
     return where(x == 2.0**-24, x, _for_bfloat16(x))
 
 

@@ -320,11 +320,15 @@ def _two_sum(parts: int, large: bool) -> str:
 
 
 SHORT_SUM = "short_sum({})"
-"""Sum over a row, in a float32 up to ``BLOCK`` elements."""
+"""Sum over a row in one float32 up to ``BLOCK`` elements."""
 BLOCK_SUMS = {SHORT_SUM: 0.0} | {
     _two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)
 }
-"""What these begin with. Others are in two float32, of a number, or of one that is the sum of two more exactly."""
+"""Sums over a row in float32 up to ``BLOCK`` elements, and the number that each starts from.
+
+All but ``SHORT_SUM`` keep what the additions lose in a second float32. Of three operands the first is the sum of the
+others, rounded.
+"""
 BLOCK = 256
 
 
