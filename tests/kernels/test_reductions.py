@@ -19,8 +19,11 @@ from aclnn.formula import exp, log, row_max, row_mean, row_sum, sqrt
 from aclnn.kernels import Operand
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.reductions import plans
+from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, fused, with_moments
 from aclnn.kernels.numpy_plans import ReductionPlan
+from aclnn.kernels.trace import trace
 from aclnn.operators import softmax as operators
+from aclnn.operators.normalization import centred_norm
 from tests.helpers.exact import NUMPY, rounded
 from tests.helpers.guarded import Guarded, strides
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
@@ -28,7 +31,7 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
-EVERYWHERE = "2f28a31c778862cca7efe7f8a9d9f60b62c46a2e0799b766ad237335051e9246"
+EVERYWHERE = "f6b6f4248767931e949d5fcbf29b4d32b8e335adf2bd953fc16b3cabfa829a11"
 
 
 def softmax(x: Any) -> Any:
@@ -421,6 +424,28 @@ def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
     plan.run([x.ctypes.data], [rstd.ctypes.data], 0)
     want = 1 / np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 0.5)
     np.testing.assert_allclose(rstd, want, rtol=2.0**-24)
+
+
+def test_a_mean_and_a_variance_are_found_in_one_pass() -> None:
+    """Nothing but time would tell that a formula's variance were taken in a pass of its own."""
+    for one in (norm, centred_norm):
+        moments = [step for step in with_moments(trace(one, 4).steps) if step.template in MOMENTS]
+        assert len(moments) == len(MOMENTS)
+        assert {step.operands[0] for step in moments} == {"x0"}
+
+
+def test_a_product_that_is_taken_twice_is_rounded() -> None:
+    def once(x: Any, y: Any, z: Any) -> Any:
+        return x * y + z, row_sum(x * z)
+
+    def twice(x: Any, y: Any, z: Any) -> Any:
+        return x * y + z, x * y, row_sum(x * z) - x * z
+
+    for one, templates in ((once, {"fma({}, {}, {})", PRODUCT_SUM}), (twice, {"{} + {}", "row_sum({})"})):
+        program = trace(one, 3)
+        steps = fused(program.steps, program.results, only_sums=False)
+        assert {step.template for step in steps} >= templates
+        assert not {step.template for step in steps} & ({"{} + {}", "row_sum({})"} - templates)
 
 
 def test_a_term_may_be_multiplied_with_two_numbers_of_each_run() -> None:

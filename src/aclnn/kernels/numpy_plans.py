@@ -81,9 +81,12 @@ def view(layout: Layout, address: int) -> Array:
 
 
 def write(layout: Layout, address: int, values: Array) -> None:
-    """Convert as many values to a tensor's data type and write them there."""
+    """Convert values to a tensor's data type and write them there, in its first elements."""
     target = view(layout, address)
-    np.copyto(target, convert(values.reshape(target.shape), target.dtype))
+    if values.size == target.size:
+        np.copyto(target, convert(values.reshape(target.shape), target.dtype))
+    else:
+        target.flat[: values.size] = convert(values.ravel(), target.dtype)
 
 
 class LibraryPlan:

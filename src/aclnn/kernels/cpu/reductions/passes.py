@@ -9,41 +9,18 @@ needs it, which is cheaper than keeping it but for slow words such as ``exp`` an
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, RUN_SUM
 from aclnn.kernels.cpu.reductions.words import BLOCK_SUMS, SMALL_SUM
-from aclnn.kernels.trace import REDUCTIONS, Step
+from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Step
 
-RUN_SUM = "run_sum({}, {})"
-"""Sum over a row of what the second operand, the same along a run, is to be multiplied with."""
-REDUCES = (*REDUCTIONS.values(), RUN_SUM, SMALL_SUM, *BLOCK_SUMS)
+REDUCES = (*REDUCTIONS.values(), RUN_SUM, PRODUCT_SUM, SMALL_SUM, *BLOCK_SUMS, *MOMENTS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
     f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
 )
 COMPARISONS = ("{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
 CONDITIONS = ("{} & {}", "{} | {}", "~{}", *COMPARISONS)
-
-
-def factored(steps: Sequence[Step], same: Sequence[str], results: Sequence[str]) -> list[Step]:
-    """Take a factor that is the ``same`` along a run out of sums over rows, where the rest is a result."""
-    found, products = list[Step](), dict[str, Counter[str]]()
-
-    def factors(name: str) -> Counter[str]:
-        return products.get(name, Counter([name]))
-
-    for step in steps:
-        if step.template == "{} * {}":
-            first, second = map(factors, step.operands)
-            products[step.result] = first + second
-        if step.template == REDUCTIONS["row_sum"]:
-            product = factors(step.operands[0])
-            for term, factor in itertools.product(results, same):
-                if product == factors(term) + Counter([factor]):
-                    step = Step(step.result, RUN_SUM, (term, factor))
-                    break
-        found.append(step)
-    return found
 
 
 class Passes:
@@ -58,6 +35,7 @@ class Passes:
         of_rows: the variables that are wanted for each row.
         vectors: those of ``elements`` that are side by side.
         keeps: whether variables of elements are kept from one pass for the next.
+        given: variables of elements that were kept before.
     """
 
     def __init__(
@@ -70,28 +48,37 @@ class Passes:
         of_rows: Sequence[str],
         vectors: Sequence[str],
         keeps: bool,
+        given: Sequence[str] = (),
     ) -> None:
-        self._steps, self._elements = tuple(steps), tuple(elements)
+        self._steps, self._elements, self._rows = tuple(steps), tuple(elements), tuple(rows)
+        self._given = tuple(given)
         needed = {*results, *totals, *of_rows}
         for step in reversed(self._steps):
             if step.result in needed:
                 needed |= {*step.operands}
         levels = dict.fromkeys((*elements, *rows), 0)
         varying, reductions, between = {*elements}, dict[int, list[Step]](), dict[int, list[str]]()
+        moments = dict[int, list[Step]]()
         for step in self._steps:
             level = max(levels.get(operand, 0) for operand in step.operands)
             reduces = step.template in REDUCES
             levels[step.result] = level = level + reduces
-            if reduces and step.result in needed:
+            if step.template in MOMENTS:
+                if step.operands[-1] not in needed:  # as none of the three is
+                    continue
+                moments.setdefault(level, []).append(step)
+            elif reduces and step.result in needed:
                 reductions.setdefault(level, []).append(step)
             elif not reduces and varying & {*step.operands}:
                 varying.add(step.result)
             elif step.result in needed and step.template not in CONDITIONS:
                 between.setdefault(level, []).append(step.result)
-        depth = max(reductions, default=0)
+        depth = max((*reductions, *moments), default=0)
         self.count = max(depth, 1 + max((levels.get(name, 0) for name in (*results, *totals)), default=-1))
         self.reductions = [tuple(reductions.get(number + 1, ())) for number in range(self.count)]
         """The steps that each pass reduces."""
+        self.moments = [tuple(moments.get(number + 1, ())) for number in range(self.count)]
+        """The steps that a pass finds of what is known, but for some rows."""
         early = {
             step.operands[0]: number
             for number, steps in enumerate(self.reductions)
@@ -111,7 +98,7 @@ class Passes:
         known = tuple(rows)
         for number in range(self.count + 1):
             if number:
-                known += tuple(step.result for step in self.reductions[number - 1])
+                known += tuple(step.result for step in (*self.reductions[number - 1], *self.moments[number - 1]))
             computed = tuple(between.get(number, ()))
             self.stages.append((known, computed))
             known += computed
@@ -138,7 +125,27 @@ class Passes:
 
     def given(self, number: int) -> tuple[str, ...]:
         """Return the variables of elements that passes before this one have kept."""
-        return tuple(itertools.chain(*self.kept[:number]))
+        return (*self._given, *itertools.chain(*self.kept[:number]))
+
+    def measured(self, number: int, moments: Sequence[Step], origin: str) -> Passes:
+        """Return the passes that measure the first operand of a pass's moments from an origin of each row.
+
+        They find how far the mean is from there, and the sum of squared differences from the mean, as the names of the
+        first and the last of the moments with ``_moved``.
+        """
+        x = moments[0].operands[0]
+        mean, _, squares = (f"{step.result}_moved" for step in moments)
+        moved, total, rest = (f"{mean}_{word}" for word in ("by", "total", "rest"))
+        steps = [
+            *self._steps,
+            Step(moved, "{} - {}", (x, origin)),
+            Step(total, REDUCTIONS["row_sum"], (moved,)),
+            Step(mean, "{} / {}", (total, COLUMNS)),
+            Step(rest, "{} - {}", (moved, mean)),
+            Step(squares, PRODUCT_SUM, (rest, rest)),
+        ]
+        rows, given = (*self._rows, origin), self.given(number)
+        return Passes(steps, self._elements, rows, (), (), (mean, squares), (), keeps=False, given=given)
 
     def between(self, number: int) -> list[Step]:
         """Return what computes, before a pass or after the last, what follows from a row's state."""

@@ -7,6 +7,7 @@ import itertools
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,14 +19,16 @@ from aclnn.kernels import Formula, Operand, Plan
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
+from aclnn.kernels.cpu.norm.structs import dims_of
 from aclnn.kernels.cpu.reductions import rows, walk
-from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes, factored
+from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
+from aclnn.kernels.cpu.reductions.rewrites import factored, fused, with_moments, with_rests
 from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.layouts import Overlaps
+from aclnn.kernels.layouts import InOrder, Layouts, Overlaps
 from aclnn.kernels.numpy_plans import ReductionPlan
 from aclnn.kernels.trace import COLUMNS, Step, trace
 
@@ -52,14 +55,28 @@ def plan(
     numbers: tuple[float, ...] = (),
 ) -> Plan:
     """See ``aclnn.kernels.reduction``."""
+    outputs = [output and _first_elements(output) for output in outputs]
     operands = [operand for operand in (*inputs, *outputs) if isinstance(operand, Operand)]
     shape = np.broadcast_shapes(*(operand.shape for operand in operands))
-    if 0 in shape or not all(operand.layout.dtype in COMPUTED for operand in operands):
-        return ReductionPlan(formula, inputs, outputs, dims, numbers)
-    try:
-        return _Rows(formula, inputs, outputs, _Axes(shape, dims, operands), numbers)
-    except _NotWalkableError:
-        return ReductionPlan(formula, inputs, outputs, dims, numbers)
+    walkable = 0 not in shape and all(operand.layout.dtype in COMPUTED for operand in operands)
+
+    def make(layouts: Layouts) -> Plan:
+        left = (layout for layout in layouts if layout is not None)
+        wanted = [output and output._replace(layout=next(left)) for output in outputs]
+        if walkable:
+            with suppress(_NotWalkableError):
+                return _Rows(formula, inputs, wanted, _Axes(shape, dims, operands), numbers)
+        return ReductionPlan(formula, inputs, wanted, dims, numbers)
+
+    return InOrder(make, tuple(output.layout for output in outputs if output is not None))
+
+
+def _first_elements(output: Operand) -> Operand:
+    """Return the operand of a tensor's first elements, as many as are written, where these are evenly spaced."""
+    layout, count = output.layout, math.prod(output.shape)
+    if layout.size == count or len(dims := dims_of(layout.shape, layout.strides, 1)) > 1:
+        return output
+    return output._replace(layout=layout._replace(shape=(count,), strides=(dims[0][1],)))
 
 
 class _Axes:
@@ -372,7 +389,7 @@ class _Rows:
         targets += [one.output for one in self._sums]
         self._targets = [program.outputs[id(output)] for output in targets]
 
-        steps = program.steps if program.in_float32 else factored(program.steps, lanes.same, program.traced.results)
+        steps = program.steps if program.in_float32 else self._rewritten(program, lanes)
         of_steps = partial(
             Passes,
             elements=[name for name, _ in (*vectors, *splats)],
@@ -429,6 +446,16 @@ class _Rows:
         )
         self._step = 1 if self._elements > ALONE else self._tasks
         threads.prepare(-(-self._tasks // self._step))
+
+    @staticmethod
+    def _rewritten(program: _Program, lanes: _Lanes) -> Sequence[Step]:
+        """Return the operations that are computed in float64, in the last pass perhaps in float32."""
+        results = program.traced.results
+        short = all(output.layout.dtype.itemsize == 2 for _, output in program.written)
+        steps = with_moments(factored(program.steps, lanes.same, results))
+        if not short:
+            steps = with_rests(steps, [name for name, _ in program.of_elements])
+        return fused(steps, results, only_sums=short)
 
     def _describe(self, axes: _Axes, lanes: _Lanes, every: list[_Walked | _Sum], written: list[_Walked]) -> None:
         """Describe the walk of every tensor to the kernel, of which some are written element by element."""

@@ -9,17 +9,21 @@ sums over rows, each run's partial sums serve for both.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
+from aclnn.kernels.cpu.elementwise.functions import WORDS, times
 from aclnn.kernels.cpu.elementwise.general import LINE, SINGLES, Elements, Source
+from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.reductions.narrowing import Narrowed, narrowed
-from aclnn.kernels.cpu.reductions.passes import RUN_SUM, Passes
+from aclnn.kernels.cpu.reductions.passes import Passes
+from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, RUN_SUM
 from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
-from aclnn.kernels.cpu.reductions.words import BLOCK, BLOCK_SUMS, NAMES, SHORT_SUM, SMALL_SUM
+from aclnn.kernels.cpu.reductions.words import BLOCK, BLOCK_SUMS, NAMES, SHORT_SUMS, SMALL_SUM
 from aclnn.kernels.cpu.simd.doubles import (
     larger,
     larger_float32,
@@ -28,8 +32,9 @@ from aclnn.kernels.cpu.simd.doubles import (
     load_doubles,
     store_doubles,
     sum_of,
+    widen,
 )
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE, splat, total
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, fma, lane, splat, total
 from aclnn.kernels.cpu.strided import move_tile
 from aclnn.kernels.cpu.structs import pointer_to, store_one_float64
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -46,6 +51,8 @@ _DIGITS = {DataType.FLOAT: 24, DataType.FLOAT16: 11, DataType.BF16: 8}
 """Significant digits of data types."""
 _USUAL = 100
 """Between 2^-100 and 2^100 are numbers of a row with which float32 loses nothing."""
+FAR = 16.0
+"""A mean is far from 0 if its square is more than as many variances."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
 
@@ -56,6 +63,7 @@ _NAMES = {
     "begin_run": begin_run,
     "begin_task": begin_task,
     "call_at": pointer_to(RowCall),
+    "fma": fma,
     "larger": larger,
     "larger_float32": larger_float32,
     "largest_float32_of": largest_float32_of,
@@ -115,6 +123,12 @@ class _Kind(NamedTuple):
     """The vector that it starts from."""
     dtype: str = "DOUBLE"
     """The data type that it is found in."""
+    fused: str = ""
+    """The reduction of a vector and two factors, where terms are products that are not rounded."""
+
+    def taking(self, vector: str, parts: Sequence[str]) -> str:
+        """Reduce a vector and a term, or its factors, to a vector."""
+        return (self.fused or self.combine).format(vector, *parts)
 
 
 _SUM = _Kind("0.0", "{} + {}", "sum_of({})")
@@ -128,8 +142,26 @@ _KINDS = {
     **dict.fromkeys(BLOCK_SUMS, _SUM),
     SMALL_SUM: _SUM_IN_FLOAT32,
     RUN_SUM: _SUM,
+    PRODUCT_SUM: _SUM._replace(fused="fma({1}, {2}, {0})"),
     REDUCTIONS["row_sum"]: _SUM,
     REDUCTIONS["row_max"]: _Kind("-inf", "larger({}, {})", "largest_of({})"),
+}
+
+
+def _of_numbers(template: str) -> str:
+    """Return an operation on numbers instead of lanes."""
+    return f"one_{template}" if template[0].isalpha() else template.replace("~", "not ")
+
+
+def _of_one(word: Any) -> Any:
+    return register_jitable(lambda x: lane(word(widen(x)), 0))
+
+
+_NAMES |= {f"one_{name}": _of_one(word) for name, word in WORDS.items()} | {
+    "one_sqrt": register_jitable(lambda x: math.sqrt(x)),
+    "one_fma": register_jitable(lambda x, y, z: lane(fma(widen(x), widen(y), widen(z)), 0)),
+    "one_times": register_jitable(lambda x, y: lane(times(widen(x), widen(y)), 0)),
+    "one_where": register_jitable(lambda condition, chosen, otherwise: chosen if condition else otherwise),
 }
 
 
@@ -166,8 +198,6 @@ class _Rows(Source):
         self._passes, self._numbers = passes, types.numbers
         self._narrowed = _narrowed(passes, types)
         self._across, self._apart = types.across, types.apart
-        self._spread = types.wide and not types.across
-        """A row's variables are vectors, elements wide ones."""
         number = count()
         self._vectors = [Elements(name, dtype, f"place{next(number)}") for name, dtype in types.vectors]
         self._splats = [Elements(name, dtype, f"place{next(number)}") for name, dtype in types.splats]
@@ -212,9 +242,8 @@ class _Rows(Source):
             else:
                 for k in range(len(self._vectors)):
                     self(f"next{k} = walk.steps[{k}].row if abs(walk.steps[{k}].row) <= {NEAR} else {LINE}")
-            in_lanes = self.splat if self._across else "widen"
             for k, name in enumerate(self._numbers):
-                self(f"{name} = {in_lanes}(load_one_float64(walk.numbers + {8 * k}))")
+                self(f"{name} = {self._of_row(f'load_one_float64(walk.numbers + {8 * k})')}")
             with self.block("for task in range(first, last):"):
                 self(f"rows = begin_task(call, {operands}, task, places)")
                 for k, _ in (*self._totals, *self._sums):
@@ -226,9 +255,9 @@ class _Rows(Source):
                     if self._apart:
                         self._move_tiles(0, self._vectors)
                     for number in range(self._passes.count):
-                        self.steps(self._passes.between(number))
+                        self._between(number)
                         self._pass(number)
-                    self.steps(self._passes.between(self._passes.count))
+                    self._between(self._passes.count)
                     self._write_rows()
                     if self._apart:
                         self._move_tiles(1, self._written)
@@ -237,17 +266,50 @@ class _Rows(Source):
                 self("finish_streams()")
         return self.function("part", **_NAMES)
 
+    def _of_row(self, number: str) -> str:
+        """Name a number as a variable of rows: itself, or across rows in all lanes."""
+        return f"{self.splat}({number})" if self._across else number
+
+    def _between(self, number: int) -> None:
+        """Compute before a pass, or after the last, what follows from a row's state."""
+        steps = self._passes.between(number)
+        self.steps(steps if self._across else (step._replace(template=_of_numbers(step.template)) for step in steps))
+
     def _pass(self, number: int) -> None:
         """Pass over a row, or as many as there are lanes; once more where sums in float32 are not finite."""
         over = self._across_rows if self._across else self._along
-        over(number)
-        sums = [step for step in self._passes.reductions[number] if step.template == SHORT_SUM]
+        if self._passes.reductions[number] or (self._passes.results and number == self._passes.count - 1):
+            over(number)
+        for at in range(0, len(self._passes.moments[number]), len(MOMENTS)):
+            self._measure(number, self._passes.moments[number][at : at + len(MOMENTS)])
+        sums = [step for step in self._passes.reductions[number] if step.template in SHORT_SUMS]
         if not sums or self._exact is None or self._exact.reductions[number] == self._passes.reductions[number]:
             return
         passes, self._passes = self._passes, self._exact
-        with self.block(f"if any_lane({' | '.join(f'~(absolute({step.result}) < inf)' for step in sums)}):"):
+        outside = " | ".join(f"~(absolute({self._in_lanes(step.result)}) < inf)" for step in sums)
+        with self.block(f"if any_lane({outside}):"):
             over(number)
         self._passes = passes
+
+    def _measure(self, number: int, moments: Sequence[Step]) -> None:
+        """Find a row's mean and squared differences, where the mean is far from 0 by measuring elements from there."""
+        (mean, _, squares), (_, total, first, about) = (step.result for step in moments), moments[0].operands
+        rest, origin, known = moments[1].result, f"{mean}_origin", [*map(self._in_lanes, (first, about, total))]
+        self(f"{mean}, {rest}, {squares} = {first}, {self._of_row('0.0')}, {about}")
+        self(f"far = (absolute({known[0]}) < inf) & ~({known[1]} * {FAR} >= {known[2]} * {first})")
+        with self.block("if any_lane(far):"):
+            self(f"{origin} = widen(narrow({first}))" if self._across else f"{origin} = float64(float32({first}))")
+            here = self._passes, self._written, self._totals, self._sums, self._narrowed
+            self._passes, self._narrowed = self._passes.measured(number, moments, origin), None
+            self._written, self._totals, self._sums = [], [], []
+            for step in range(self._passes.count):
+                self._between(step)
+                (self._across_rows if self._across else self._along)(step)
+            self._between(self._passes.count)
+            self._passes, self._written, self._totals, self._sums, self._narrowed = here
+            self(f"moved = {origin} + {mean}_moved")
+            found = {mean: "moved", rest: f"({origin} - moved) + {mean}_moved", squares: f"{squares}_moved"}
+            self(*(f"{name} = {f'where(far, {new}, {name})' if self._across else new}" for name, new in found.items()))
 
     @contextmanager
     def _blocks(self, cut: bool) -> Iterator[None]:
@@ -272,7 +334,7 @@ class _Rows(Source):
         """Load rows' inputs."""
         for k, (place, name, dtype) in enumerate(self._rows):
             if not self._across:
-                self(f"{name} = widen({SINGLES[dtype].format(f'places[{place}]')})")
+                self(f"{name} = {SINGLES[dtype].format(f'places[{place}]')}")
                 continue
             slot = f"own + {k * self._row_bytes}"
             with self.block("for k in range(width):"):
@@ -283,7 +345,7 @@ class _Rows(Source):
     def _write_rows(self) -> None:
         """Store rows' outputs."""
         for place, name, dtype in self._row_outputs:
-            vectors = self.vectors(name) if self._across else [name]
+            vectors = self.vectors(name) if self._across else [self._in_lanes(name)]
             for k, part in enumerate(vectors):
                 self(f"store_{dtype.name}(buffer + {k * LANES * dtype.itemsize}, rounded_{dtype.name}({part}))")
             with self.block("for k in range(width):"):
@@ -338,6 +400,10 @@ class _Rows(Source):
             compute_exactly(*singles)
             self(*(f"{named(name)} = select(outside, narrow({exact(name)}), {named(name)})" for name in singles))
 
+    def _in_lanes(self, name: str) -> str:
+        """Name a variable of rows in lanes."""
+        return name if self._across else f"widen({name})"
+
     def _split_rows(self, number: int) -> None:
         """Take in two parts what the last pass needs of a row, and say below what its results count."""
         if self._narrowed is None or number < self._passes.count - 1:
@@ -360,7 +426,7 @@ class _Rows(Source):
     def _term(self, number: int, name: str) -> str:
         """Name a variable in a pass: one of rows in all lanes of elements, one that each pass computes again."""
         if name in self._passes.states[number]:
-            return f"all_{name}" if self._spread else name
+            return name if self._across else f"all_{name}"
         return f"{name}_{number}" if name.startswith("t") else name
 
     def _along(self, number: int) -> None:
@@ -369,8 +435,7 @@ class _Rows(Source):
         found = [(k, step, self._kind(step)) for k, step in enumerate(reductions) if step.template not in BLOCK_SUMS]
         cut = [(k, step) for k, step in enumerate(reductions) if step.template in BLOCK_SUMS]
         written, totals, sums = self._results(number)
-        if self._spread:
-            self(*(f"all_{name} = {self.splat}(lane({name}, 0))" for name in passes.states[number]))
+        self(*(f"all_{name} = {self.splat}({name})" for name in passes.states[number]))
         self._split_rows(number)
         of_runs = [(k, step.operands[0], step.operands[1]) for k, step, _ in found if step.template == RUN_SUM]
         sums_of = {term: f"found{k}" for k, term, _ in of_runs}
@@ -393,8 +458,8 @@ class _Rows(Source):
                 whole = f"address({first}) & {unit - 1} == 0"
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
-            terms = [(f"found{k}", self._term(number, step.operands[0]), kind) for k, step, kind in found]
-            terms += [(f"own{k}", self._added(number, name), _SUM) for k, name in totals if name not in sums_of]
+            terms = [(f"found{k}", self._reduced(number, step), kind) for k, step, kind in found]
+            terms += [(f"own{k}", [self._added(number, name)], _SUM) for k, name in totals if name not in sums_of]
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
@@ -409,15 +474,26 @@ class _Rows(Source):
                 *(Elements(f"sum{k} + {self._added(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
             ]
             changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in cut for name in ("found", "small"))]
-            with self.stretch(read, written, streamed, () if self._wide else changed):
-                self._terms(number)
-                for name, value, kind in terms:
-                    parts = self._limited(value, kind) if self._wide else [f"{self.splat}({value})"]
-                    self(*(f"{name} = {kind.combine.format(name, part)}" for part in parts))
+
+            def reduce(limited: bool) -> None:
+                for name, values, kind in terms:
+                    start = kind.start if limited else None
+                    for factors in zip(*(self._limited(value, start) for value in values), strict=True):
+                        self(f"{name} = {kind.taking(name, factors)}")
                 for k, step in cut:
                     for q, vectors in enumerate(self._in_two(number, step)):
-                        limited = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if self._wide else "{}"
-                        self._add_in_two(f"found{k}", f"small{k}", step, vectors, limited)
+                        some = f"select(first_lanes(limit - {LANES * q}), {{}}, 0.0)" if limited else "{}"
+                        self._add_in_two(f"found{k}", f"small{k}", step, vectors, some)
+
+            with self.stretch(read, written, streamed, () if self._wide else changed):
+                self._terms(number)
+                if self._wide and (terms or cut):
+                    with self.block("if whole:"):
+                        reduce(limited=False)
+                    with self.block("else:"):
+                        reduce(limited=True)
+                else:
+                    reduce(limited=False)
             for k, name in totals:
                 own = sums_of.get(name, f"own{k}")
                 self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of({own}))")
@@ -427,8 +503,13 @@ class _Rows(Source):
             self(*(f"whole{k} = whole{k} + ((widen(found{k}) - {start}) + widen(small{k}))" for k, start in starts))
         for k, step, kind in found:
             lanes = f"whole{k}" if step.template == RUN_SUM else f"found{k}"
-            self(f"{step.result} = widen({kind.of_lanes.format(lanes)})")
-        self(*(f"{step.result} = widen(sum_of(whole{k}))" for k, step in cut))
+            self(f"{step.result} = float64({kind.of_lanes.format(lanes)})")
+        self(*(f"{step.result} = sum_of(whole{k})" for k, step in cut))
+
+    def _reduced(self, number: int, step: Step) -> list[str]:
+        """Name what a pass reduces: a term, or the factors of one."""
+        names = step.operands[:1] if step.template == RUN_SUM else step.operands
+        return [self._term(number, name) for name in names]
 
     def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
         """Name the vectors of a number that is the sum of two more, and of these."""
@@ -436,10 +517,11 @@ class _Rows(Source):
 
     def _add_in_two(self, total: str, small: str, step: Step, parts: tuple[str, ...], limited: str = "{}") -> None:
         """Add a number, perhaps the sum of two more, to a total; of two, what the sum loses to the smaller one."""
-        value, *of_two = parts
-        if step.template == SHORT_SUM:
-            self(f"{total} = {total} + {limited.format(value)}")
+        if step.template in SHORT_SUMS:
+            first, *second = map(limited.format, parts)
+            self(f"{total} = " + (f"fma({first}, {second[0]}, {total})" if second else f"{total} + {first}"))
             return
+        value, *of_two = parts
         self(f"before = {total}", f"{total} = before + {limited.format(value)}", f"added = {total} - before")
         lost = f"({of_two[0]} - added) + {of_two[1]}" if of_two else f"{value} - added"
         if of_two and not BLOCK_SUMS[step.template]:  # the total may be the smaller of the two
@@ -450,7 +532,7 @@ class _Rows(Source):
         """Return the way to reduce; the largest of what was float32 or less is found in float32."""
         kind = _KINDS[step.template]
         narrow = any(one.value == step.operands[0] and one.dtype != DataType.DOUBLE for one in self._vectors)
-        if not narrow or kind in (_SUM, _SUM_IN_FLOAT32):
+        if not narrow or step.template != REDUCTIONS["row_max"]:
             return kind
         return _MAX_OF_FLOAT32 if self._double else _MAX_OF_NUMBERS
 
@@ -482,12 +564,12 @@ class _Rows(Source):
             for name in names
         ]
 
-    def _limited(self, value: str, kind: _Kind, limit: str = "limit") -> list[str]:
-        """Name the vectors of lanes, those from the limit on replaced by what a reduction starts from."""
-        return [
-            f"select(first_lanes({limit} - {LANES * q}), {part}, {kind.start})"
-            for q, part in enumerate(self.vectors(f"{self.splat}({value})"))
-        ]
+    def _limited(self, value: str, start: str | None, limit: str = "limit") -> list[str]:
+        """Name the vectors of lanes, those from the limit on replaced by what a reduction starts from, if given."""
+        vectors = self.vectors(f"{self.splat}({value})")
+        if start is None:
+            return vectors
+        return [f"select(first_lanes({limit} - {LANES * q}), {part}, {start})" for q, part in enumerate(vectors)]
 
     def _across_rows(self, number: int) -> None:
         """Pass over as many rows as there are lanes."""
@@ -531,11 +613,12 @@ class _Rows(Source):
                 if step.template in BLOCK_SUMS:
                     self._add_across(f"{place} + residue", number, step)
                     continue
-                value, kind = f"{self.splat}({self._term(number, step.operands[0])})", self._kind(step)
+                values, kind = self._reduced(number, step), self._kind(step)
                 of_run = self._totals_bytes if step.template == RUN_SUM else 0
-                for q, part in enumerate(self.vectors(value)):
+                vectors = (self.vectors(f"{self.splat}({value})") for value in values)
+                for q, factors in enumerate(zip(*vectors, strict=True)):
                     slot = f"{place} + residue + {q * _VECTOR + of_run}"
-                    combined = kind.combine.format(f"load_{kind.dtype}({slot})", part)
+                    combined = kind.taking(f"load_{kind.dtype}({slot})", factors)
                     self(f"store_{kind.dtype}({slot}, {combined})")
             for k, (name, dtype, *_) in enumerate(written, len(read)):
                 self(f"rounded = {self.rounded(name, dtype)}")
@@ -546,7 +629,7 @@ class _Rows(Source):
                         self.take_back(one.dtype, f"part{k}", one.first, "width")
             for k, name in (*totals, *sums):
                 self(f"sum{k} = load_one_float64(place{k})")
-                for part in self._limited(self._added(number, name), _SUM, "width"):
+                for part in self._limited(self._added(number, name), _SUM.start, "width"):
                     self(f"sum{k} += sum_of({part})")
                 self(f"store_one_float64(place{k}, sum{k})")
         for slot, step in zip(slots, reductions, strict=False):

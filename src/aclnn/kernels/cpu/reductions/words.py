@@ -14,6 +14,7 @@ import numpy as np
 
 from aclnn.kernels.cpu.elementwise import functions
 from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu.reductions.rewrites import PRODUCT_SUM
 from aclnn.kernels.cpu.simd.doubles import narrow, widen
 from aclnn.kernels.cpu.simd.tables import Table, lookup
 from aclnn.kernels.cpu.simd.vector import absolute, any_lane, bits, fma, from_bits, select
@@ -309,6 +310,7 @@ NAMES = {
     for function in (joined, power_of_e, *(function for word in _WORDS.values() for function in word[:3]))
     if function is not None
 }
+_SUMS = REDUCTIONS["row_sum"], PRODUCT_SUM
 SMALL_SUM = "small_sum({})"
 """Sum over a row in float32."""
 _LARGE = 2.0 ** (_SCALE + 5)
@@ -319,14 +321,14 @@ def _two_sum(parts: int, large: bool) -> str:
     return f"{'large' if large else 'two'}_sum({', '.join(['{}'] * parts)})"
 
 
-SHORT_SUM = "short_sum({})"
-"""Sum over a row in one float32 up to ``BLOCK`` elements."""
-BLOCK_SUMS = {SHORT_SUM: 0.0} | {
+SHORT_SUMS = tuple(f"short_sum({', '.join(['{}'] * factors)})" for factors in (1, 2))
+"""Sum over a row in one float32 up to ``BLOCK`` elements, of terms or of products fused with their additions."""
+BLOCK_SUMS = dict.fromkeys(SHORT_SUMS, 0.0) | {
     _two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)
 }
 """Sums over a row in float32 up to ``BLOCK`` elements, and the number that each starts from.
 
-All but ``SHORT_SUM`` keep what the additions lose in a second float32. Of three operands the first is the sum of the
+All but ``SHORT_SUMS`` keep what the additions lose in a second float32. Of three operands the first is the sum of the
 others, rounded.
 """
 BLOCK = 256
@@ -339,9 +341,12 @@ def float32_steps(program: Program, elements: Iterable[str], short: bool, exact:
     of 16 bits, sums are in float32, unless ``exact``.
     """
     steps, varying, words = list[Step](), {*elements}, dict[str, tuple[_Word, tuple[str, ...]]]()
+    products = dict[str, tuple[str, ...]]()
     for step in program.steps:
         function = program.functions.get(step.template)
         takes = [operand for operand in step.operands if operand in varying]
+        if step.template != REDUCTIONS["row_sum"] and not products.keys().isdisjoint(takes):
+            return None
         if not takes:
             if function is not None:
                 return None
@@ -355,14 +360,17 @@ def float32_steps(program: Program, elements: Iterable[str], short: bool, exact:
             if takes[0] in words:
                 steps += _reduced(step, *words[takes[0]], short)
             else:
-                sums = short and not exact and step.template == REDUCTIONS["row_sum"]
-                steps.append(step._replace(template=SHORT_SUM) if sums else step)
+                factors = products.get(takes[0], (takes[0],))
+                if step.template == REDUCTIONS["row_sum"]:
+                    template = SHORT_SUMS[len(factors) - 1] if short and not exact else _SUMS[len(factors) - 1]
+                    step = Step(step.result, template, factors)
+                steps.append(step)
         elif step.template == "{} * {}" and {*step.operands} <= {*elements}:
-            steps.append(step if short and not exact else step._replace(template="widen({}) * widen({})"))
+            products[step.result] = step.operands
             varying.add(step.result)
         else:
             return None
-    return steps
+    return steps if products.keys().isdisjoint(program.results) else None
 
 
 def _parts_of(step: Step, word: _Word, short: bool) -> list[Step]:
@@ -385,6 +393,6 @@ def _reduced(step: Step, word: _Word, parts: tuple[str, ...], short: bool) -> li
         return [step._replace(template=SMALL_SUM)]
     total = f"{step.result}_total"
     return [
-        Step(total, SHORT_SUM if short else _two_sum(len(parts), word.large), parts),
+        Step(total, SHORT_SUMS[0] if short else _two_sum(len(parts), word.large), parts),
         Step(step.result, "{} * {}", (total, repr(word.scale))),
     ]

@@ -1,0 +1,115 @@
+"""Rewrites of a formula's operations over rows, which take fewer passes or fewer roundings."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Step
+
+RUN_SUM = "run_sum({}, {})"
+"""Sum over a row of what the second operand, the same along a run, is to be multiplied with."""
+PRODUCT_SUM = "product_sum({}, {})"
+"""Sum over a row of products, each fused with its addition."""
+MOMENTS = tuple(f"{word}({{}}, {{}}, {{}}, {{}})" for word in ("centre", "rest", "squares"))
+"""Of x, its sum over a row, that divided by the number of elements, and about that the sum of squared differences.
+
+The mean, what rounding it loses, and the sum of squared differences from it; none of them takes another pass but where
+the last two operands are not accurate enough.
+"""
+_SUM, _PRODUCT, _DIFFERENCE, _QUOTIENT, _FMA = REDUCTIONS["row_sum"], "{} * {}", "{} - {}", "{} / {}", "fma({}, {}, {})"
+_FUSED = {("{} + {}", 0): _FMA, ("{} + {}", 1): _FMA, (_DIFFERENCE, 0): "fma({}, {}, -{})"}
+_FUSED[_DIFFERENCE, 1] = "fma(-{}, {}, {})"
+
+
+def factored(steps: Sequence[Step], same: Sequence[str], results: Sequence[str]) -> list[Step]:
+    """Take a factor that is the ``same`` along a run out of sums over rows, where the rest is a result."""
+    found, products = list[Step](), dict[str, Counter[str]]()
+
+    def factors(name: str) -> Counter[str]:
+        return products.get(name, Counter([name]))
+
+    for step in steps:
+        if step.template == _PRODUCT:
+            first, second = map(factors, step.operands)
+            products[step.result] = first + second
+        if step.template == _SUM:
+            product = factors(step.operands[0])
+            for term, factor in itertools.product(results, same):
+                if product == factors(term) + Counter([factor]):
+                    step = Step(step.result, RUN_SUM, (term, factor))
+                    break
+        found.append(step)
+    return found
+
+
+def with_moments(steps: Sequence[Step]) -> list[Step]:
+    """Take the squared differences from a mean of the pass that the mean takes: Σ(x - mean)² = Σx² - mean·Σx."""
+    by_result = {step.result: step for step in steps}
+
+    def of(name: str, template: str) -> tuple[str, str]:
+        """Return the operands of what makes a variable, if that is such an operation."""
+        step = by_result.get(name)
+        first, *second = step.operands if step is not None and step.template == template else ("",)
+        return first, "".join(second)
+
+    means = dict[str, tuple[str, str]]()
+    for step in steps:
+        first, second = of(of(step.result, _SUM)[0], _PRODUCT)
+        x, mean = of(first, _DIFFERENCE)
+        total, count = of(mean, _QUOTIENT)
+        if x and first == second and count == COLUMNS and of(total, _SUM)[0] == x:
+            means[mean] = x, step.result
+    found = list[Step]()
+    for step in steps:
+        if step.result in means:
+            x, spread = means[step.result]
+            words = "first", "square", "squares", "about"
+            first, square, squares, about = (f"{step.result}_{word}" for word in words)
+            found += [
+                Step(first, step.template, step.operands),
+                Step(square, _PRODUCT, (x, x)),
+                Step(squares, _SUM, (square,)),
+                Step(about, _FUSED[_DIFFERENCE, 1], (first, step.operands[0], squares)),
+            ]
+            results = step.result, f"{step.result}_rest", spread
+            operands = x, step.operands[0], first, about
+            found += [Step(result, word, operands) for result, word in zip(results, MOMENTS, strict=True)]
+        elif step.result not in (spread for _, spread in means.values()):
+            found.append(step)
+    return found
+
+
+def with_rests(steps: Sequence[Step], elements: Iterable[str]) -> list[Step]:
+    """Take from differences x - mean, times a number of the row, what rounding the mean loses."""
+    varying, differences, found = {*elements}, dict[str, str](), list[Step]()
+    means = {step.result for step in steps if step.template == MOMENTS[0]}
+    for step in steps:
+        if step.template not in (*REDUCTIONS.values(), *MOMENTS) and not varying.isdisjoint(step.operands):
+            varying.add(step.result)
+        if step.template == _DIFFERENCE and step.operands[1] in means:
+            differences[step.result] = step.operands[1]
+        for difference, factor in (step.operands, step.operands[::-1]) if step.template == _PRODUCT else ():
+            if difference in differences and factor not in varying:
+                rest = f"{step.result}_rest"
+                found.append(Step(rest, "-{} * {}", (f"{differences[difference]}_rest", factor)))
+                step = Step(step.result, _FMA, (difference, factor, rest))
+        found.append(step)
+    return found
+
+
+def fused(steps: Sequence[Step], results: Iterable[str], only_sums: bool) -> list[Step]:
+    """Round products together with the additions, or ``only_sums`` over rows, that alone take them."""
+    uses = Counter(itertools.chain(results, *(step.operands for step in steps)))
+    products = {step.result: step.operands for step in steps if step.template == _PRODUCT and uses[step.result] == 1}
+    found = list[Step]()
+    for step in steps:
+        places = [k for k, name in enumerate(step.operands) if name in products]
+        if step.template == _SUM and places:
+            step = Step(step.result, PRODUCT_SUM, products[step.operands[0]])
+        elif places and not only_sums and (template := _FUSED.get((step.template, places[0]))):
+            factors, other = products[step.operands[places[0]]], step.operands[1 - places[0]]
+            step = Step(step.result, template, (*factors, other))
+        found.append(step)
+    return found
