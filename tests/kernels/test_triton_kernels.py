@@ -372,7 +372,7 @@ def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launche
 
     x, row, w = described((512, columns), dtype), described((512, 1), "FLOAT"), described((columns,), dtype)
     addresses = [SOMEWHERE * 100 * i for i in range(1, 7)]
-    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5).run(addresses[:3], addresses[3:], 0)
     (kernel,) = launches
     accesses = 4 if dtype == "FLOAT" and columns <= 2048 else 2
     # Of x, weight and bias, the last two for two short rows; what is left single is in the way of rows beyond float32.
@@ -391,7 +391,7 @@ def test_short_rows_forwards_keep_the_memory_busy(columns: int, dtype: str, laun
     rows = 2**25 // columns
     x, row, w = described((rows, columns), dtype), described((rows, 1), "FLOAT"), described((columns,), dtype)
     addresses = [SOMEWHERE * 100 * i for i in range(1, 7)]
-    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[:3], addresses[3:], 0)
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5).run(addresses[:3], addresses[3:], 0)
     (kernel,) = launches
     together = min(32, 65536 // (32 * kernel.warps * kernel.registers))
     assert together * 2**25 // kernel.grid[0] >= 10240
@@ -406,8 +406,8 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     rows, halves, gaps = (8, 6, columns), (8, 6, 1), (12 * columns, 2 * columns, 2)
     flat, row, w = described(rows, "BF16"), described(halves, "FLOAT"), described((columns,), "FLOAT16")
     addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
-    kernels.layer_norm((flat, w, None), (flat, row, None), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
-    kernels.layer_norm((flat, w, None), (flat, None, row), 1, 1e-5, "cuda", False).run(addresses[0][:3], *addresses[1:])
+    kernels.layer_norm((flat, w, None), (flat, row, None), 1, 1e-5).run(addresses[0][:3], *addresses[1:])
+    kernels.layer_norm((flat, w, None), (flat, None, row), 1, 1e-5, False).run(addresses[0][:3], *addresses[1:])
     kernels.layer_norm_backward((flat, flat, None, row, w), (flat, w, None), 1, "cuda", False).run(*addresses)
     apart, stacked = described(rows, "FLOAT", gaps), described(rows, "BF16", (6 * columns, columns - 3, 1))
     for x, weight, outputs in (
@@ -461,7 +461,7 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
             (plan, (0, 64, 128, 192, 256, *places))
             for places in ((320, 384, 448), (0, 384, 448), (1, 384, 448), (320, 384, 384), (320, 321, 448))
         ]
-        plan = kernels.layer_norm((flat, w, w), (first, row, row), 1, 1e-5, "cuda")
+        plan = kernels.layer_norm((flat, w, w), (first, row, row), 1, 1e-5)
         plans += [
             (plan, (0, 64, 128, *places)) for places in ((192, 256, 320), (0, 256, 320), (1, 256, 320), (192, 256, 256))
         ]
@@ -483,7 +483,7 @@ def test_rows_of_one_column_compile(dtype: str, columns: int, launches: list[Any
 
     x, row, w = described((3, columns), dtype), described((3, 1), "FLOAT"), described((columns,), dtype)
     addresses = [SOMEWHERE * i for i in range(1, 6)], [SOMEWHERE * i for i in range(6, 9)], SOMEWHERE * 9
-    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(addresses[0][:3], *addresses[1:])
+    kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5).run(addresses[0][:3], *addresses[1:])
     kernels.layer_norm_backward((x, x, row, row, w), (x, w, w), 1, "cuda").run(*addresses)
     assert {"normalize", "add_groups"} <= {kernel.name for kernel in launches}
 
@@ -506,7 +506,7 @@ def test_other_rows_and_strides_compile_nothing(launches: list[Any]) -> None:
         kernels.elementwise(formula("silu_derivative"), (x, x), (x,), (), "cuda").run(
             addresses[0][:2], addresses[1][:1], 0
         )
-        kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5, "cuda").run(*addresses)
+        kernels.layer_norm((x, w, w), (x, row, row), 1, 1e-5).run(*addresses)
         compiled.append([len(kernel.device_caches[0][0]) for kernel in (evaluate_tile, normalize)])
     assert compiled[1:] == compiled[:-1]
 

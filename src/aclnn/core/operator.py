@@ -138,7 +138,10 @@ class PerChannel:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor in another shape of as many elements, in row-major order: dimensions split, merged or added."""
+    """A tensor in another shape of as many elements, in row-major order: dimensions split, merged or added.
+
+    Of an output with more elements the first are written.
+    """
 
     tensor: str
     shape: tuple[int, ...]
@@ -235,7 +238,7 @@ class LayerNormBackward:
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Compute LayerNorm or RMSNorm; names are None for absent and unwanted tensors."""
+    """Compute LayerNorm or RMSNorm on a GPU; names are None for absent and unwanted tensors."""
 
     inputs: tuple[str | None, ...]
     """Names of x, weight, bias."""
@@ -292,6 +295,8 @@ class Operator:
     """Return the computation for checked arguments, None if there is nothing to do."""
     infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
     """Return data type and shape of each wanted output for the inputs; for functions of arrays."""
+    gpu_work: Callable[[Call], LayerNorm | None] | None = field(repr=False, default=None)
+    """Return the computation on a GPU, where that is not ``work``."""
     numbers: tuple[str, ...] = ()
     """Scalars, and lists of them, whose values decide nothing but results: neither a check nor the plan."""
     stream_type: str = "aclrtStream "

@@ -373,7 +373,8 @@ def _description(argument: Any, is_number: bool) -> Any:
 
 def _prepare(call: Call, device: str) -> Prepared:
     check_arguments(call)
-    work = call.operator.work(call)
+    on_gpu = None if device == "cpu" else call.operator.gpu_work
+    work = (on_gpu or call.operator.work)(call)
     if work is None:
         return Prepared(call)
     if call.product not in call.operator.support and not work.on_every_product:
@@ -420,7 +421,7 @@ def _plan(call: Call, work: Work, device: str) -> Prepared:
         return _reduction(call, work, device)
     read, written = _layouts(call, work.inputs), _layouts(call, work.outputs)
     if isinstance(work, LayerNorm):
-        plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, device, work.centred)
+        plan = kernels.layer_norm(read, written, work.normalized_dims, work.eps, work.centred)
     else:
         plan = kernels.layer_norm_backward(read, written, work.normalized_dims, device, work.centred)
     return Prepared(call, plan, work.inputs, work.outputs)

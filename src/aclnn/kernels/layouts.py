@@ -107,7 +107,7 @@ def same_elements(first: Layout, second: Layout) -> bool:
 class Overlaps:
     """The inputs that share memory with outputs, found out for each call's addresses."""
 
-    __slots__ = ("_pairs", "_read")
+    __slots__ = ("_apart", "_pairs", "_read")
 
     def __init__(
         self, read: Sequence[Span | None], written: Sequence[Span | None], alike: Collection[tuple[int, int]] = ()
@@ -120,6 +120,8 @@ class Overlaps:
             alike: inputs that may be just where an output is, with it: each element is read before it is written.
         """
         self._read = read
+        self._apart: tuple[int, ...] = ()
+        """Addresses of the last call whose inputs and outputs were apart: the next is often at the same ones."""
         # The ranges meet where the output's address less the input's lies between two numbers.
         self._pairs = [
             (i, k, begin - target_end, end - target, (i, k) in alike)
@@ -138,8 +140,14 @@ class Overlaps:
 
     def apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[Sequence[int], list[NDArray[np.uint8]]]:
         """Each input's address, or its copy's where an output overlaps it, and the copies."""
+        addresses = (*inputs, *outputs)
+        if addresses == self._apart:
+            return inputs, []
         which = self.among(inputs, outputs)
-        return self._copied(inputs, set(which)) if which else (inputs, [])
+        if which:
+            return self._copied(inputs, set(which))
+        self._apart = addresses
+        return inputs, []
 
     def _copied(self, inputs: Sequence[int], which: Collection[int]) -> tuple[list[int], list[NDArray[np.uint8]]]:
         addresses, copies = list(inputs), []
@@ -175,6 +183,8 @@ class InOrder:
         self._plan = make(outputs)
         self._make, self._outputs = make, outputs
         self._copying: Plan | None = None
+        self._apart: Sequence[int] = ()
+        """Addresses of the last call whose outputs were apart."""
         spans = [(i, *layout.span) for i, layout in enumerate(outputs) if layout is not None]
         # Two ranges meet where the difference of their addresses lies between two numbers.
         self._pairs = [
@@ -186,11 +196,12 @@ class InOrder:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
         plan = self._plan
-        for i, k, low, high in self._pairs:
-            if low < outputs[k] - outputs[i] < high:
+        if outputs != self._apart:
+            if any(low < outputs[k] - outputs[i] < high for i, k, low, high in self._pairs):
                 moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
                 plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
-                break
+            else:
+                self._apart = [*outputs]
         plan.run(inputs, outputs, workspace)
 
 

@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     each,
     extents,
     floating,
+    has_zero,
     limited_dims,
     on,
     one_dtype,
@@ -24,10 +25,22 @@ from aclnn.core.checks import (
     same_shape,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Operator, Parameter, Shape
+from aclnn.core.operator import (
+    Call,
+    Kind,
+    LayerNorm,
+    LayerNormBackward,
+    Library,
+    Operator,
+    Parameter,
+    Reduction,
+    Shape,
+    View,
+)
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.execution import arrays
+from aclnn.operators.normalization import centred_norm, given
 from aclnn.typing import Array, ArrayLike
 
 _OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
@@ -179,17 +192,30 @@ def _columns_are_limited(call: Call) -> str | None:
     return f"normalizedShape: expected at most {_MOST_COLUMNS} elements in a row, got {columns}"
 
 
-def _forward_work(call: Call) -> LayerNorm | None:
+def _forward_work(call: Call) -> Reduction | Library | None:
+    rows, columns = _rows_and_columns(call)
+    wanted = {name: number for name, number in zip(_STATISTICS, (0.0, math.nan), strict=True) if call[name] is not None}
+    if has_zero(rows) or (has_zero(columns) and not wanted):
+        return None
+    if has_zero(columns):
+        return Library(lambda: (*wanted.values(),), (), (*wanted,), on_every_product=True)
+    one_a_row = rows + (1,) * len(columns)
+    return Reduction(
+        centred_norm,
+        ("input", *given(call, columns, weightOptional=1.0, biasOptional=0.0)),
+        ("out", *(View(name, one_a_row) if name in wanted else None for name in _STATISTICS)),
+        tuple(range(len(rows), len(one_a_row))),
+        (call["eps"],),
+    )
+
+
+def _forward_on_gpu(call: Call) -> LayerNorm | None:
     rows, columns = map(math.prod, _rows_and_columns(call))
-
-    def given(name: str) -> str | None:
-        return None if call[name] is None else name
-
-    statistics = tuple(map(given, _STATISTICS))
+    _, _, weight, bias, *statistics = (name if call[name] is not None else None for name in _FORWARD_TENSORS)
     if rows == 0 or (columns == 0 and not any(statistics)):
         return None
     return LayerNorm(
-        inputs=("input", given("weightOptional"), given("biasOptional")),
+        inputs=("input", weight, bias),
         outputs=("out", *statistics),
         normalized_dims=len(call["normalizedShape"]),
         eps=call["eps"],
@@ -248,6 +274,7 @@ LAYER_NORM = Operator(
     ),
     work=_forward_work,
     infer=_forward_infer,
+    gpu_work=_forward_on_gpu,
 )
 
 LAYER_NORM_WITH_IMPL_MODE = replace(

@@ -21,10 +21,28 @@ from aclnn.core.checks import (
     same_shape,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Kind, LayerNorm, LayerNormBackward, Library, Operator, Parameter, Shape
+from aclnn.core.operator import (
+    Call,
+    Kind,
+    LayerNorm,
+    LayerNormBackward,
+    Library,
+    Operator,
+    Parameter,
+    Reduction,
+    Shape,
+    View,
+)
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, const_output, rows_and_columns, statistic_shape
+from aclnn.formula import Real
+from aclnn.operators.normalization import (
+    EPSILON_NOT_NEGATIVE,
+    const_output,
+    root_mean_square,
+    rows_and_columns,
+    statistic_shape,
+)
 from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_INFERENCE: WITHOUT_BFLOAT16}
@@ -91,7 +109,25 @@ def _gradient_columns(product: Product) -> list[Column]:
     return [(x, x, DataType.FLOAT, gamma, x, DataType.FLOAT) for x, gamma in _pairs(product)]
 
 
-def _work(call: Call) -> LayerNorm | None:
+def _rms_norm(x: Real, w: Real, eps: float) -> tuple[Real, Real]:
+    rstd = root_mean_square(x, eps)
+    return x * rstd * w, rstd
+
+
+def _work(call: Call) -> Reduction | None:
+    if nothing_to_write(call, _OUTPUTS):
+        return None
+    rows, columns = rows_and_columns(call)
+    return Reduction(
+        _rms_norm,
+        ("x", View("gamma", columns)),
+        ("yOut", View("rstdOut", statistic_shape(call))),
+        tuple(range(len(rows), len(rows) + len(columns))),
+        (float32(call["epsilon"]),),
+    )
+
+
+def _on_gpu(call: Call) -> LayerNorm | None:
     if nothing_to_write(call, _OUTPUTS):
         return None
     return LayerNorm(
@@ -153,6 +189,7 @@ RMS_NORM = Operator(
     ),
     work=_work,
     infer=_infer,
+    gpu_work=_on_gpu,
 )
 
 RMS_NORM_GRAD = Operator(

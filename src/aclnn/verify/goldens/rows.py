@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core import operator
 from aclnn.core.operator import Call, LayerNormBackward, Reduction, Shape, Sums, View
-from aclnn.formula import Real, row_mean, sqrt
+from aclnn.formula import Real, row_mean
 from aclnn.kernels.trace import trace
 from aclnn.operators.normalization import centred_norm_gradients
 from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, in_float64, once_a_row
@@ -50,19 +49,6 @@ _BALLS_AT_MOST = 1 << 18
 """Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
 
 
-def layer_norm(x: Real, w: Real, b: Real, eps: Real) -> tuple[Real, Real, Real]:
-    """LayerNorm, the mean and the reciprocal standard deviation."""
-    centred = x - (mean := row_mean(x))
-    rstd = 1.0 / sqrt(row_mean(centred * centred) + eps)
-    return centred * rstd * w + b, mean, rstd
-
-
-def rms_norm(x: Real, w: Real, eps: Real) -> tuple[Real, Real]:
-    """RMSNorm and the reciprocal root mean square."""
-    rstd = 1.0 / sqrt(row_mean(x * x) + eps)
-    return x * rstd * w, rstd
-
-
 def rms_norm_gradients(dy: Real, x: Real, rstd: Real, w: Real) -> tuple[Real, Real]:
     """RMSNorm's gradients: dx, and each element's share of dw."""
     xhat, g = x * rstd, dy * w
@@ -72,36 +58,22 @@ def rms_norm_gradients(dy: Real, x: Real, rstd: Real, w: Real) -> tuple[Real, Re
 def reduction_of(call: Call, output: str) -> Reduction | None:
     """The work that gives an output, by C name, as a formula over rows; None where elements are computed alone."""
     work = call.operator.work(call)
-    if isinstance(work, (operator.LayerNorm, LayerNormBackward)):
+    if isinstance(work, LayerNormBackward):
         return _of_norm(call, work)
     return work if isinstance(work, Reduction) else None
 
 
-def _of_norm(call: Call, work: operator.LayerNorm | LayerNormBackward) -> Reduction:
-    shape = call[work.inputs[isinstance(work, LayerNormBackward)] or ""].shape
+def _of_norm(call: Call, work: LayerNormBackward) -> Reduction:
+    dy, x, mean, rstd, weight = (name or "" for name in work.inputs)
+    shape = call[x].shape
     split = len(shape) - work.normalized_dims
-    rows = shape[:split] + (1,) * work.normalized_dims
-
-    def over_rows(name: str | None) -> View | None:
-        return None if name is None else View(name, rows)
-
-    def along(name: str | None, absent: float) -> str | View | float:
-        return View(name, shape[split:]) if name else absent
-
-    dims = tuple(range(split, len(shape)))
-    if isinstance(work, LayerNormBackward):
-        dy, x, mean, rstd, weight = (name or "" for name in work.inputs)
-        dx, *others = work.outputs
-        sums = [None if name is None else Sums(View(name, shape[split:])) for name in others]
-        given = View(rstd, rows), along(weight, 1.0)
-        if work.centred:
-            return Reduction(centred_norm_gradients, (dy, x, View(mean, rows), *given), (dx, *sums), dims)
-        return Reduction(rms_norm_gradients, (dy, x, *given), (dx, sums[0]), dims)
-    out, average, deviation = work.outputs
-    inputs = (work.inputs[0] or "", along(work.inputs[1], 1.0), along(work.inputs[2], 0.0))
+    rows, dims = shape[:split] + (1,) * work.normalized_dims, tuple(range(split, len(shape)))
+    dx, *others = work.outputs
+    sums = [None if name is None else Sums(View(name, shape[split:])) for name in others]
+    given = View(rstd, rows), View(weight, shape[split:]) if weight else 1.0
     if work.centred:
-        return Reduction(layer_norm, inputs, (out, over_rows(average), over_rows(deviation)), dims, (work.eps,))
-    return Reduction(rms_norm, inputs[:2], (out, over_rows(deviation)), dims, (work.eps,))
+        return Reduction(centred_norm_gradients, (dy, x, View(mean, rows), *given), (dx, *sums), dims)
+    return Reduction(rms_norm_gradients, (dy, x, *given), (dx, sums[0]), dims)
 
 
 @cache
@@ -203,8 +175,6 @@ class Rows:
         self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns != 1
         trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
         self._at_once = self.summed or not (trailing or self._one_a_row)
-        # LayerNorm's operator alone has a mean of no elements.
-        self._of_none = 0.0 if work.formula is layer_norm and places[output] == 1 else np.nan
         self._balls = 0
         self._lock = Lock()
 
@@ -375,7 +345,7 @@ class Rows:
             return Golden(whole.value[at], whole.rounded[at])
         value, rounded = np.empty(count_of(at)), np.empty(count_of(at), self.target.dtype.numpy)
         if not self.columns:
-            value[:] = self._of_none
+            value[:] = np.nan
             return Golden(value, self.target.round(value))
         settled = 0
         for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
