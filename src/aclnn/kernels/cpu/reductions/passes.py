@@ -36,6 +36,7 @@ class Passes:
         vectors: those of ``elements`` that are side by side.
         keeps: whether variables of elements are kept from one pass for the next.
         given: variables of elements that were kept before.
+        all_kept: whether all results are kept.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Passes:
         vectors: Sequence[str],
         keeps: bool,
         given: Sequence[str] = (),
+        all_kept: bool = False,
     ) -> None:
         self._steps, self._elements, self._rows = tuple(steps), tuple(elements), tuple(rows)
         self._given = tuple(given)
@@ -105,6 +107,8 @@ class Passes:
             self.states.append(known)
         self.kept: list[tuple[str, ...]] = [()] * self.count
         """The variables of elements that each pass keeps for later ones."""
+        if all_kept:
+            self.kept[-1] = self.results
         for number in range(self.count if keeps else 0):
             worth = self._worth_keeping({*vectors}, {*self.given(number)})
             for step in reversed(self.terms(number)):

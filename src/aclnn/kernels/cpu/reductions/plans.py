@@ -22,7 +22,7 @@ from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.norm.structs import dims_of
 from aclnn.kernels.cpu.reductions import rows, walk
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
-from aclnn.kernels.cpu.reductions.rewrites import factored, fused, with_moments, with_rests
+from aclnn.kernels.cpu.reductions.rewrites import constants, factored, fused, with_moments, with_rests
 from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
@@ -40,6 +40,8 @@ TASK, SHARES = 1 << 15, 8
 """Elements of a task, at least, but where there would be fewer tasks than these."""
 SUMMED, MOST_SUMS = 1 << 16, 64
 """Elements of which a partial sum is made, at least, and how many there are at most."""
+FEW_ROWS = 8
+"""Rows of a task from which on it pays to keep what is the same in all of them."""
 ALONE = 1 << 12
 """Up to this many elements the calling thread does everything."""
 PER_US = 1000
@@ -291,6 +293,8 @@ class _Program:
             full = (*axes.rows, *(axes.columns if differs(output) else ()))
             if math.prod(self.extents[id(output)]) != math.prod(axes.extents[axis] for axis in full):
                 raise _NotWalkableError
+        self.writes_short = all(output.layout.dtype.itemsize == 2 for _, output in self.written)
+        """All results of elements have 16 bits."""
         self.inputs = {name: place for place, (name, _) in enumerate(given)}
         """Places of tensors among those given, by name."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
@@ -400,7 +404,13 @@ class _Rows:
             vectors=[name for name, _ in vectors],
             keeps=lanes.keeps,
         )
-        passes = of_steps(steps)
+        of_all = [name for name, one in vectors if not lanes.across and one.step(lanes.beside) == 0]
+        shared, passes = list[str](), of_steps(steps)
+        if of_all and lanes.block >= FEW_ROWS and not (program.in_float32 or program.writes_short or program.summed):
+            found = constants(steps, of_all, program.numbers, program.traced.results)
+            walked_bytes = sum(one.dtype.itemsize for name, one in (*vectors, *written) if name not in of_all)
+            if lanes.columns * (8 * len((*found, *passes.given(passes.count))) + walked_bytes) <= rows.CACHED_ROW:
+                shared, passes = found, of_steps(steps, given=found)
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
 
@@ -419,6 +429,7 @@ class _Rows:
             lanes.across,
             lanes.wide,
             any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written)),
+            tuple(shared),
             lanes.keeps,
             program.in_float32,
         )
@@ -426,8 +437,10 @@ class _Rows:
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
 
         def make() -> Loop:
-            exact = program.exact_steps()
-            return rows.loop(passes, types, None if exact is None else of_steps(exact))
+            exact, once = program.exact_steps(), None
+            if shared:
+                once = Passes(steps, of_all, program.numbers, shared, (), (), (), keeps=False, all_kept=True)
+            return rows.loop(passes, types, None if exact is None else of_steps(exact), once)
 
         self._kernel = kernel(name, key, make)
 
@@ -451,11 +464,10 @@ class _Rows:
     def _rewritten(program: _Program, lanes: _Lanes) -> Sequence[Step]:
         """Return the operations that are computed in float64, in the last pass perhaps in float32."""
         results = program.traced.results
-        short = all(output.layout.dtype.itemsize == 2 for _, output in program.written)
         steps = with_moments(factored(program.steps, lanes.same, results))
-        if not short:
+        if not program.writes_short:
             steps = with_rests(steps, [name for name, _ in program.of_elements])
-        return fused(steps, results, only_sums=short)
+        return fused(steps, results, only_sums=program.writes_short)
 
     def _describe(self, axes: _Axes, lanes: _Lanes, every: list[_Walked | _Sum], written: list[_Walked]) -> None:
         """Describe the walk of every tensor to the kernel, of which some are written element by element."""

@@ -99,6 +99,22 @@ def with_rests(steps: Sequence[Step], elements: Iterable[str]) -> list[Step]:
     return found
 
 
+def constants(
+    steps: Sequence[Step], shared: Iterable[str], numbers: Iterable[str], results: Iterable[str]
+) -> list[str]:
+    """Return what other operations take, or results are, of ``shared`` operands and what follows from these alone."""
+    found, same = {*shared}, {*shared, *numbers}
+    taken = {*results}
+    for step in steps:
+        names = {name for name in step.operands if name.isidentifier()}
+        if step.template not in (*REDUCTIONS.values(), PRODUCT_SUM, RUN_SUM) and names <= same and names & found:
+            found.add(step.result)
+            same.add(step.result)
+        else:
+            taken |= names
+    return sorted(found & taken)
+
+
 def fused(steps: Sequence[Step], results: Iterable[str], only_sums: bool) -> list[Step]:
     """Round products together with the additions, or ``only_sums`` over rows, that alone take them."""
     uses = Counter(itertools.chain(results, *(step.operands for step in steps)))

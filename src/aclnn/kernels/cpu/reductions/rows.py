@@ -53,6 +53,8 @@ _USUAL = 100
 """Between 2^-100 and 2^100 are numbers of a row with which float32 loses nothing."""
 FAR = 16.0
 """A mean is far from 0 if its square is more than as many variances."""
+CACHED_ROW = 40 << 10
+"""Bytes of a row and of what is kept for it up to which they stay in the first-level cache."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
 
@@ -105,6 +107,8 @@ class Types(NamedTuple):
     """A wide vector is computed at a time."""
     apart: bool
     """Lanes may be apart in memory: rows have no more than ``SHORT`` elements."""
+    shared: tuple[str, ...]
+    """The variables of elements that are the same in every row of a task, and kept for all of them."""
     keeps: bool
     """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
     in_float32: bool
@@ -191,9 +195,9 @@ class _Rows(Source):
     A row's variables are lanes that are all alike, or across rows those of as many rows.
     """
 
-    def __init__(self, passes: Passes, types: Types, exact: Passes | None) -> None:
+    def __init__(self, passes: Passes, types: Types, exact: Passes | None, shared: Passes | None) -> None:
         super().__init__(types.wide, double=not types.in_float32)
-        self._exact = exact
+        self._exact, self._shared = exact, shared
         self._kept_dtype = DataType.FLOAT if types.in_float32 else DataType.DOUBLE
         self._passes, self._numbers = passes, types.numbers
         self._narrowed = _narrowed(passes, types)
@@ -229,7 +233,8 @@ class _Rows(Source):
             # What lies there may be subnormal numbers, which slow down lanes whose results are not used.
             with self.block(f"for at in range(0, {self._room * buffers}, {_VECTOR}):"):
                 self("store_doubles(buffer + at, widen(0.0))")
-            self(*(f"kept_{name} = stack_alloc({KEPT + PADDED})" for name in kept))
+            for name in kept:
+                self(f"kept_{name} = stack_alloc({(CACHED_ROW if name in self._passes.given(0) else KEPT) + PADDED})")
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
@@ -249,6 +254,8 @@ class _Rows(Source):
                 for k, _ in (*self._totals, *self._sums):
                     with self.block(f"for at_sum in range(0, walk.steps[{k}].task, {_VECTOR}):"):
                         self(f"store_doubles(places[{k}] + at_sum, widen(0.0))")
+                if self._shared is not None:
+                    self._only_sum(self._shared)
                 with self.block(f"for row in range(0, rows, {together}):"):
                     self(f"width = min({together}, rows - row)")
                     self._bring_rows()
@@ -299,17 +306,20 @@ class _Rows(Source):
         self(f"far = (absolute({known[0]}) < inf) & ~({known[1]} * {FAR} >= {known[2]} * {first})")
         with self.block("if any_lane(far):"):
             self(f"{origin} = widen(narrow({first}))" if self._across else f"{origin} = float64(float32({first}))")
-            here = self._passes, self._written, self._totals, self._sums, self._narrowed
-            self._passes, self._narrowed = self._passes.measured(number, moments, origin), None
-            self._written, self._totals, self._sums = [], [], []
-            for step in range(self._passes.count):
-                self._between(step)
-                (self._across_rows if self._across else self._along)(step)
-            self._between(self._passes.count)
-            self._passes, self._written, self._totals, self._sums, self._narrowed = here
+            self._only_sum(self._passes.measured(number, moments, origin))
             self(f"moved = {origin} + {mean}_moved")
             found = {mean: "moved", rest: f"({origin} - moved) + {mean}_moved", squares: f"{squares}_moved"}
             self(*(f"{name} = {f'where(far, {new}, {name})' if self._across else new}" for name, new in found.items()))
+
+    def _only_sum(self, passes: Passes) -> None:
+        """Pass over rows for what is found of them or kept."""
+        here = self._passes, self._written, self._totals, self._sums, self._narrowed
+        self._passes, self._written, self._totals, self._sums, self._narrowed = passes, [], [], [], None
+        for number in range(passes.count):
+            self._between(number)
+            (self._across_rows if self._across else self._along)(number)
+        self._between(passes.count)
+        self._passes, self._written, self._totals, self._sums, self._narrowed = here
 
     @contextmanager
     def _blocks(self, cut: bool) -> Iterator[None]:
@@ -553,7 +563,7 @@ class _Rows(Source):
         used |= {name for step in self._passes.reductions[number] for name in step.operands}
         if number == self._passes.count - 1:
             used |= {*self._passes.results}
-        return [one for one in operands if one.value in used]
+        return [one for one in operands if one.value in used and one.value not in self._passes.given(number)]
 
     def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
@@ -715,6 +725,10 @@ class _Rows(Source):
             self("half //= 2")
 
 
-def loop(passes: Passes, types: Types, exact: Passes | None = None) -> Loop:
-    """Tasks of rows (see ``walk.RowCall``); passes that are ``exact`` are taken where sums in float32 overflow."""
-    return chunked(_Rows(passes, types, exact).part())
+def loop(passes: Passes, types: Types, exact: Passes | None = None, shared: Passes | None = None) -> Loop:
+    """Tasks of rows (see ``walk.RowCall``).
+
+    Passes that are ``exact`` are taken where sums in float32 overflow. The pass of ``shared`` elements comes before the
+    rows of a task.
+    """
+    return chunked(_Rows(passes, types, exact, shared).part())
