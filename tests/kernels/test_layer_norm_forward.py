@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -193,6 +194,27 @@ def test_rows_far_from_zero_leave_those_beside_them_alone(n: int, lanes: str) ->
     results = aclnn.layer_norm(x, (n,), out=(out, None, None))
     for got, wanted in zip(results, zip(*expected, strict=True), strict=True):
         np.testing.assert_array_equal(got, np.concatenate(wanted))
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("n", [40, 200, 1030])
+def test_rows_of_a_task_share_weights_and_nothing_else(dtype: np.dtype[Any], n: int) -> None:
+    """Weights are widened once for all rows; where results overflow they are taken in float64 once more."""
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(130, n)).astype(dtype)
+    x[5, 1], x[7, 2], x[11] = np.nan, np.inf, x[11, 0]
+    weight, bias, scale, shift = (rng.normal(size=n).astype(dtype) for _ in range(4))
+    weight[n // 2], weight[3] = ml_dtypes.finfo(dtype).max, 0
+    for norm, given in (
+        (partial(aclnn.layer_norm, normalized_shape=(n,)), {"weight": weight, "bias": bias}),
+        (aclnn.rms_norm, {"weight": weight}),
+        (aclnn.ada_layer_norm, {"scale": scale[None], "shift": shift[None], "weight": weight, "bias": bias}),
+    ):
+        together, apart = norm(x, **given), [norm(row, **given) for row in x[:, None]]
+        if isinstance(together, np.ndarray):
+            together, apart = (together,), [(out,) for out in apart]
+        for got, wanted in zip(together, zip(*apart, strict=True), strict=True):
+            np.testing.assert_array_equal(got.astype(np.float32), np.concatenate(wanted).astype(np.float32))
 
 
 @pytest.mark.parametrize("columns", [1, 16, 37])

@@ -406,10 +406,14 @@ class _Rows:
         )
         of_all = [name for name, one in vectors if not lanes.across and one.step(lanes.beside) == 0]
         shared, passes = list[str](), of_steps(steps)
-        if of_all and lanes.block >= FEW_ROWS and not (program.in_float32 or program.writes_short or program.summed):
-            found = constants(steps, of_all, program.numbers, program.traced.results)
+        shared_dtype = DataType.FLOAT if program.writes_short else DataType.DOUBLE
+        if of_all and lanes.block >= FEW_ROWS and not (program.in_float32 or program.summed):
+            found = of_all
+            if not program.writes_short:
+                found = constants(steps, of_all, program.numbers, program.traced.results)
             walked_bytes = sum(one.dtype.itemsize for name, one in (*vectors, *written) if name not in of_all)
-            if lanes.columns * (8 * len((*found, *passes.given(passes.count))) + walked_bytes) <= rows.CACHED_ROW:
+            kept_bytes = 8 * len(passes.given(passes.count)) + shared_dtype.itemsize * len(found)
+            if lanes.columns * (kept_bytes + walked_bytes) <= rows.CACHED_ROW:
                 shared, passes = found, of_steps(steps, given=found)
         if any(result not in passes.states[-1] for result, _ in row_outputs):
             raise _NotWalkableError
@@ -430,6 +434,7 @@ class _Rows:
             lanes.wide,
             any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written)),
             tuple(shared),
+            shared_dtype,
             lanes.keeps,
             program.in_float32,
         )

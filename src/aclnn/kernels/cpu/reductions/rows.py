@@ -109,6 +109,7 @@ class Types(NamedTuple):
     """Lanes may be apart in memory: rows have no more than ``SHORT`` elements."""
     shared: tuple[str, ...]
     """The variables of elements that are the same in every row of a task, and kept for all of them."""
+    shared_dtype: DataType
     keeps: bool
     """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
     in_float32: bool
@@ -182,11 +183,12 @@ def _narrowed(passes: Passes, types: Types) -> Narrowed | None:
     adds = passes.totals[last] or types.sums
     if not short or types.in_float32 or passes.reductions[last] or any(dtype not in _DIGITS for _, dtype in operands):
         return None
-    if adds and passes.given(last):
+    kept = [name for name in passes.given(last) if name not in types.shared]
+    if adds and kept:
         return None  # what is kept in float64 for the sums, results take as it is
     digits = {name: _DIGITS[dtype] for name, dtype in operands}
     steps = passes.terms(last, [name for name, _ in types.written])
-    return narrowed(steps, digits, passes.given(last), {*passes.states[last]})
+    return narrowed(steps, digits, kept, {*passes.states[last]})
 
 
 class _Rows(Source):
@@ -199,6 +201,7 @@ class _Rows(Source):
         super().__init__(types.wide, double=not types.in_float32)
         self._exact, self._shared = exact, shared
         self._kept_dtype = DataType.FLOAT if types.in_float32 else DataType.DOUBLE
+        self._shared_dtypes = dict.fromkeys(types.shared, types.shared_dtype)
         self._passes, self._numbers = passes, types.numbers
         self._narrowed = _narrowed(passes, types)
         self._across, self._apart = types.across, types.apart
@@ -387,9 +390,10 @@ class _Rows(Source):
         def named(name: str) -> str:
             return self._term(number, name)
 
+        doubles = {*self._passes.states[number], *self._passes.given(number)} - {*self._shared_dtypes}
+
         def exact(name: str) -> str:
-            known = name in self._passes.states[number] or name in self._passes.given(number)
-            return named(name) if known or not name.isidentifier() else f"exact_{name}"
+            return named(name) if name in doubles or not name.isidentifier() else f"exact_{name}"
 
         def compute_exactly(*wanted: str) -> None:
             steps = self._passes.terms(number, wanted)
@@ -569,9 +573,15 @@ class _Rows(Source):
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
         cut = any(step.template in BLOCK_SUMS for step in self._passes.reductions[number])
         first = "(run * walk.run + begin)" if cut and not self._across else "run * walk.run"
+        dtypes = {name: self._shared_dtypes.get(name, self._kept_dtype) for name in names}
         return [
-            Elements(self._term(number, name), self._kept_dtype, f"(kept_{name} + {first} * {self._kept_bytes})", None)
-            for name in names
+            Elements(
+                self._term(number, name),
+                dtype,
+                f"(kept_{name} + {first} * {dtype.itemsize * (self.lanes if self._across else 1)})",
+                None,
+            )
+            for name, dtype in dtypes.items()
         ]
 
     def _limited(self, value: str, start: str | None, limit: str = "limit") -> list[str]:
