@@ -2,7 +2,7 @@
 
 Lanes run along a row, or across rows that lie beside one another. Either way an element's term goes to the partial sum
 of its number in its run modulo sixteen, and the sixteen are added by halves: every layout, vector width and number of
-threads gives the same bits. Where a formula wants the sum of a row's terms times a number of each run, and those terms'
+threads gives the same bits. Along a row its own variables are numbers, across rows lanes. Where a formula wants the sum of a row's terms times a number of each run, and those terms'
 sums over rows, each run's partial sums serve for both.
 """
 
