@@ -1,6 +1,7 @@
 """The gradients of LayerNorm and RMSNorm on the CPU, as three passes: row moments, column moments, an affine write.
 
-``backward`` plans. ``arithmetic`` has the passes for each data type and ``NormSpec``; ``blocks`` goes through rows in groups of four, ``batches`` where rows are few or long and threads share them by
-columns, ``short_rows`` has all passes over short rows in one kernel. ``structs`` is what compiled code is told, and how
-it sees a tensor: as rows and columns, which come through tiles where they are not contiguous.
+``backward`` plans. ``arithmetic`` has the passes for each data type and ``NormSpec``; ``blocks`` goes through rows in
+groups of four, ``batches`` where rows are few or long and threads share them by columns, ``short_rows`` has all passes
+over short rows in one kernel. ``structs`` is what compiled code is told, and how it sees a tensor: as rows and columns,
+which come through tiles where they are not contiguous.
 """

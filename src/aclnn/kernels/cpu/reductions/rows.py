@@ -2,8 +2,9 @@
 
 Lanes run along a row, or across rows that lie beside one another. Either way an element's term goes to the partial sum
 of its number in its run modulo sixteen, and the sixteen are added by halves: every layout, vector width and number of
-threads gives the same bits. Along a row its own variables are numbers, across rows lanes. Where a formula wants the sum of a row's terms times a number of each run, and those terms'
-sums over rows, each run's partial sums serve for both.
+threads gives the same bits. A row's own variables are numbers along it, and lanes across rows. Where a formula wants
+the sum of a row's terms times a number of each run, and those terms' sums over rows, each run's partial sums serve for
+both.
 """
 
 from __future__ import annotations
