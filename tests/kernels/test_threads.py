@@ -24,6 +24,7 @@ from aclnn.kernels.cpu.atomics import atomic_load, fetch_add, pause
 from aclnn.kernels.cpu.jit import address_of, kernel
 from aclnn.kernels.cpu.structs import Int64, Shared, declared, pointer_to
 from aclnn.kernels.cpu.threads import Pool, chunked
+from tests.helpers.instruction_sets import python
 
 TWO_PROCESSORS = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors"
@@ -589,3 +590,40 @@ def test_neither_the_caller_nor_a_strangers_thread_is_moved(monkeypatch: pytest.
     crew._avoid(min(os.sched_getaffinity(0)))
     assert not moved
     nameless.join()
+
+
+_LOCKS = """
+import sys, threading
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from aclnn.kernels.cpu import target
+
+compiling, asking = threading.Event(), threading.Event()
+
+def compile_first():
+    with global_compiler_lock:
+        compiling.set()
+        asking.wait()
+        threading.Event().wait(0.3)  # until the other thread waits for one of the locks
+        cpu_target.target_context
+
+def ask():
+    compiling.wait()
+    asking.set()
+    target.has_wide_registers()
+
+workers = [threading.Thread(target=work, daemon=True) for work in (compile_first, ask)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join(20)
+print("hung" if any(worker.is_alive() for worker in workers) else "done", flush=True)
+sys.stdout.flush()
+import os
+os._exit(0)  # Numba waits for its lock at the end
+"""
+
+
+def test_what_is_compiled_for_may_be_asked_while_another_thread_begins_to_compile() -> None:
+    """Of two first calls one held Numba's lock and waited for its target; the other made it, waiting for the lock."""
+    assert python("-c", _LOCKS) == "done\n"

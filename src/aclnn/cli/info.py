@@ -73,11 +73,9 @@ def _installation() -> dict[str, Any]:
 
 
 def _vector() -> str:
-    from numba.core.registry import cpu_target
-
     from aclnn.kernels.cpu import target
 
-    return target.flavour(cpu_target.target_context)
+    return target.flavour(target.host())
 
 
 def _version(distribution: str) -> str | None:

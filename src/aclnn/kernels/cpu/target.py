@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,20 @@ def flavour(context: Any) -> str:
 
 def has_wide_registers() -> bool:
     """True when kernels that are compiled now have registers of 512 bits."""
+    return flavour(host()) == "avx512"
+
+
+@cache
+def host() -> Any:
+    """Return what Numba compiles for, made while nothing is compiled.
+
+    Compiling takes Numba's lock first and then that of this attribute, which takes Numba's lock when it is made.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target  # takes time to import
 
-    return flavour(cpu_target.target_context) == "avx512"
+    with global_compiler_lock:
+        return cpu_target.target_context
 
 
 def converts_half(context: Any) -> bool:
