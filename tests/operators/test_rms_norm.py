@@ -229,3 +229,14 @@ def digest(dtypes: Sequence[str]) -> str:
 @pytest.mark.parametrize("dtypes", [["float32"], pytest.param(["float16", "bfloat16"], marks=pytest.mark.long)])
 def test_every_instruction_set_gives_the_same_bits(dtypes: list[str], elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, dtypes) == digest(dtypes)
+
+
+@pytest.mark.parametrize("gap", [0, 3])
+def test_the_first_elements_of_a_larger_rstd_are_written_and_no_others(gap: int) -> None:
+    """One whose rows are apart could not be planned: ``pop from empty list``."""
+    x = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
+    storage = np.full((4, 2 + gap), 7, np.float32)
+    aclnn.rms_norm(x, np.ones(2, np.float32), eps=1e-6, out=(np.empty_like(x), storage[:, :2]))
+    wanted = np.full((4, 2 + gap), 7, np.float32)
+    wanted[:2, :2] = (1 / np.sqrt((x.astype(np.float64) ** 2).mean(1) + 1e-6)).reshape(2, 2)
+    np.testing.assert_array_max_ulp(storage, wanted, 1)

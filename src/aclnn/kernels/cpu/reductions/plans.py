@@ -19,7 +19,6 @@ from aclnn.kernels import Formula, Operand, Plan
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
-from aclnn.kernels.cpu.norm.structs import dims_of
 from aclnn.kernels.cpu.reductions import rows, walk
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
 from aclnn.kernels.cpu.reductions.rewrites import constants, factored, fused, with_moments, with_rests
@@ -61,6 +60,7 @@ def plan(
     operands = [operand for operand in (*inputs, *outputs) if isinstance(operand, Operand)]
     shape = np.broadcast_shapes(*(operand.shape for operand in operands))
     walkable = 0 not in shape and all(operand.layout.dtype in COMPUTED for operand in operands)
+    walkable &= all(output is None or output.layout.size == math.prod(output.shape) for output in outputs)
 
     def make(layouts: Layouts) -> Plan:
         left = (layout for layout in layouts if layout is not None)
@@ -76,9 +76,8 @@ def plan(
 def _first_elements(output: Operand) -> Operand:
     """Return the operand of a tensor's first elements, as many as are written, where these are evenly spaced."""
     layout, count = output.layout, math.prod(output.shape)
-    if layout.size == count or len(dims := dims_of(layout.shape, layout.strides, 1)) > 1:
-        return output
-    return output._replace(layout=layout._replace(shape=(count,), strides=(dims[0][1],)))
+    strides = None if layout.size == count else _strides(layout, (layout.size,))
+    return output if strides is None else output._replace(layout=layout._replace(shape=(count,), strides=strides))
 
 
 class _Axes:
