@@ -183,8 +183,6 @@ class InOrder:
         self._plan = make(outputs)
         self._make, self._outputs = make, outputs
         self._copying: Plan | None = None
-        self._apart: Sequence[int] = ()
-        """Addresses of the last call whose outputs were apart."""
         spans = [(i, *layout.span) for i, layout in enumerate(outputs) if layout is not None]
         # Two ranges meet where the difference of their addresses lies between two numbers.
         self._pairs = [
@@ -196,12 +194,11 @@ class InOrder:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
         plan = self._plan
-        if outputs != self._apart:
-            if any(low < outputs[k] - outputs[i] < high for i, k, low, high in self._pairs):
+        for i, k, low, high in self._pairs:
+            if low < outputs[k] - outputs[i] < high:
                 moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
                 plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
-            else:
-                self._apart = [*outputs]
+                break
         plan.run(inputs, outputs, workspace)
 
 

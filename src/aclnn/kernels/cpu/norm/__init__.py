@@ -2,6 +2,6 @@
 
 ``backward`` plans. ``arithmetic`` has the passes for each data type and ``NormSpec``; ``blocks`` goes through rows in
 groups of four, ``batches`` where rows are few or long and threads share them by columns, ``short_rows`` has all passes
-over short rows in one kernel. ``structs`` is what compiled code is told, and how it sees a tensor: as rows and columns,
-which come through tiles where they are not contiguous.
+over short rows in one kernel. ``structs`` declares the arguments of compiled code, tensors among them as rows and
+columns; rows that are not contiguous are copied through tiles.
 """

@@ -18,6 +18,8 @@ MOMENTS = tuple(f"{word}({{}}, {{}}, {{}}, {{}})" for word in ("centre", "rest",
 The mean, what rounding it loses, and the sum of squared differences from it; none of them takes another pass but where
 the last two operands are not accurate enough.
 """
+REDUCES = (*REDUCTIONS.values(), RUN_SUM, PRODUCT_SUM, *MOMENTS)
+"""Operations that take a row's elements together, those of formulas and those that rewrites put in their place."""
 _SUM, _PRODUCT, _DIFFERENCE, _QUOTIENT, _FMA = REDUCTIONS["row_sum"], "{} * {}", "{} - {}", "{} / {}", "fma({}, {}, {})"
 _FUSED = {("{} + {}", 0): _FMA, ("{} + {}", 1): _FMA, (_DIFFERENCE, 0): "fma({}, {}, -{})"}
 _FUSED[_DIFFERENCE, 1] = "fma(-{}, {}, {})"
@@ -86,7 +88,7 @@ def with_rests(steps: Sequence[Step], elements: Iterable[str]) -> list[Step]:
     varying, differences, found = {*elements}, dict[str, str](), list[Step]()
     means = {step.result for step in steps if step.template == MOMENTS[0]}
     for step in steps:
-        if step.template not in (*REDUCTIONS.values(), *MOMENTS) and not varying.isdisjoint(step.operands):
+        if step.template not in REDUCES and not varying.isdisjoint(step.operands):
             varying.add(step.result)
         if step.template == _DIFFERENCE and step.operands[1] in means:
             differences[step.result] = step.operands[1]
@@ -107,7 +109,7 @@ def constants(
     taken = {*results}
     for step in steps:
         names = {name for name in step.operands if name.isidentifier()}
-        if step.template not in (*REDUCTIONS.values(), PRODUCT_SUM, RUN_SUM) and names <= same and names & found:
+        if step.template not in REDUCES and names <= same and names & found:
             found.add(step.result)
             same.add(step.result)
         else:

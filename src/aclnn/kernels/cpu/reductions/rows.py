@@ -259,7 +259,7 @@ class _Rows(Source):
                     with self.block(f"for at_sum in range(0, walk.steps[{k}].task, {_VECTOR}):"):
                         self(f"store_doubles(places[{k}] + at_sum, widen(0.0))")
                 if self._shared is not None:
-                    self._only_sum(self._shared)
+                    self._pass_before(self._shared)
                 with self.block(f"for row in range(0, rows, {together}):"):
                     self(f"width = min({together}, rows - row)")
                     self._bring_rows()
@@ -310,13 +310,13 @@ class _Rows(Source):
         self(f"far = (absolute({known[0]}) < inf) & ~({known[1]} * {FAR} >= {known[2]} * {first})")
         with self.block("if any_lane(far):"):
             self(f"{origin} = widen(narrow({first}))" if self._across else f"{origin} = float64(float32({first}))")
-            self._only_sum(self._passes.measured(number, moments, origin))
+            self._pass_before(self._passes.measured(number, moments, origin))
             self(f"moved = {origin} + {mean}_moved")
             found = {mean: "moved", rest: f"({origin} - moved) + {mean}_moved", squares: f"{squares}_moved"}
             self(*(f"{name} = {f'where(far, {new}, {name})' if self._across else new}" for name, new in found.items()))
 
-    def _only_sum(self, passes: Passes) -> None:
-        """Pass over rows for what is found of them or kept."""
+    def _pass_before(self, passes: Passes) -> None:
+        """Pass over elements for what later passes take, writing no results."""
         here = self._passes, self._written, self._totals, self._sums, self._narrowed
         self._passes, self._written, self._totals, self._sums, self._narrowed = passes, [], [], [], None
         for number in range(passes.count):
