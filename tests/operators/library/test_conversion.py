@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import conversion
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import REAL, Break, Breaking, LibraryTests, Subject, tensors_of, torch
+from tests.helpers.library import BY_NAME, REAL, Break, Breaking, LibraryTests, Placed, Subject, tensors_of, torch
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "cast": lambda d: {"dtype": D.FLOAT, "out": T(D.FLOAT, GRID)},
@@ -71,3 +74,14 @@ def test_floating_numbers_become_integers_by_truncation_within_the_range(numbers
     got = convert(np.array(numbers, np.float32), target.numpy)
     assert got.dtype == target.numpy
     assert got.tolist() == expected
+
+
+@pytest.mark.parametrize("dims", [(1, 1), (3, 5), (5, 3), (2, 4, 4), (0, 3), (3, 0)])
+@pytest.mark.parametrize("name", ["triu", "tril"])
+def test_triangles_begin_at_any_diagonal(name: str, dims: tuple[int, ...]) -> None:
+    matrices = np.arange(1, 1 + math.prod(dims), dtype=np.int64).reshape(dims)
+    for diagonal in (-(2**63), *range(-7, 8), 2**63 - 1):
+        placed, out = Placed(matrices, "contiguous"), Placed(np.full_like(matrices, -1), "contiguous")
+        arguments = {"self": placed.tensor, "diagonal": diagonal, "out": out.tensor}
+        prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
+        np.testing.assert_array_equal(out.view, getattr(np, name)(matrices, max(-9, min(diagonal, 9))))
