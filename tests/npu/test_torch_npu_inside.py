@@ -333,6 +333,80 @@ def test_recurrent_layers_with_their_gradients(network: Any) -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+def _causal(x: Any, value: float = 1) -> Any:
+    return torch.full((x.shape[1], x.shape[1]), value, device=x.device).triu(1)
+
+
+ATTENTIONS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda x: F.scaled_dot_product_attention(*_heads(x)),
+    "causal": lambda x: F.scaled_dot_product_attention(*_heads(x), is_causal=True),
+    "masked": lambda x: F.scaled_dot_product_attention(*_heads(x), attn_mask=_causal(x) == 0),
+    "biased": lambda x: F.scaled_dot_product_attention(*_heads(x), attn_mask=_causal(x, -2.5)),
+    "groups": lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None].sin(), scale=0.3),
+}
+
+
+def _heads(x: Any) -> tuple[Any, Any, Any]:
+    split = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    return split, split.cos(), split.sin()
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_with_its_gradients(name: str) -> None:
+    results = []
+    for device in ("npu", "cpu"):
+        x = sample(torch.float32, 3, 6, 8).to(device).requires_grad_()
+        y = ATTENTIONS[name](x)
+        (y * y).sum().backward()
+        results.append([y.detach().cpu(), x.grad.cpu()])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"])
+def test_layers_of_transformers_with_their_gradients(layer: str) -> None:
+    """nn.MultiheadAttention without weights, and so every layer around it, was refused with 561103."""
+    torch.manual_seed(0)
+    sizes = {"dropout": 0.0, "batch_first": True} | ({} if "Multihead" in layer else {"dim_feedforward": 16})
+    weights, results = getattr(torch.nn, layer)(8, 2, **sizes).state_dict(), []
+    for device in ("npu", "cpu"):
+        made = getattr(torch.nn, layer)(8, 2, **sizes)
+        made.load_state_dict(weights)
+        made, x = made.to(device), (sample(torch.float32, 3, 6, 8) / 3).to(device).requires_grad_()
+        if layer == "MultiheadAttention":
+            y, _ = made(x, x, x, need_weights=False, attn_mask=_causal(x) != 0)
+        else:
+            y = made(x, x) if layer == "TransformerDecoderLayer" else made(x, src_mask=_causal(x) != 0)
+        (y * y).sum().backward()
+        results.append([each.detach().cpu() for each in (y, x.grad, *(p.grad for p in made.parameters()))])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_fused_attention_of_packed_sequences() -> None:
+    x, ends, mask = sample(torch.float32, 6, 2, 4), [2, 6], torch.ones(2048, 2048, dtype=torch.bool).triu(1)
+    packed = {"actual_seq_qlen": ends, "actual_seq_kvlen": ends, "atten_mask": mask.npu(), "sparse_mode": 3}
+    got = torch_npu.npu_fusion_attention(x.npu(), x.npu(), x.sin().npu(), 2, "TND", scale=0.5, **packed)[0]
+    for begin, end in ((0, 2), (2, 6)):
+        q, v = (each[begin:end].transpose(0, 1)[None] for each in (x, x.sin()))
+        wanted = F.scaled_dot_product_attention(q, q, v, is_causal=True, scale=0.5)
+        torch.testing.assert_close(got[begin:end].cpu(), wanted[0].transpose(0, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_of_attention_is_repeatable_and_has_its_gradients() -> None:
+    x, results = sample(torch.float32, 2, 2, 16, 8).npu(), []
+    for _ in range(2):
+        torch.manual_seed(3)
+        v = x.sin().detach().requires_grad_()
+        y = F.scaled_dot_product_attention(x, x, v, dropout_p=0.5)
+        y.sum().backward()
+        # Attention is linear in v.
+        torch.testing.assert_close((v.grad * v).sum(), y.sum(), rtol=1e-4, atol=1e-4)
+        results.append(y.detach().cpu())
+    assert bits(results[0]) == bits(results[1])
+    assert not torch.allclose(results[0], F.scaled_dot_product_attention(x, x, x.sin()).cpu())
+
+
 def test_numbers_of_repeated_calls_are_their_own() -> None:
     x = sample(torch.float32, 5)
     on_npu = x.npu()

@@ -8527,6 +8527,544 @@ def aclnnGRUBackward(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnFlashAttentionScoreGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    prefixOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScore(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    prefixOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreV3GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    sinkOptional: int | None,
+    prefixOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreV4GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    dScaleQOptional: int | None,
+    dScaleKOptional: int | None,
+    dScaleVOptional: int | None,
+    sinkOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    outDtype: int,
+    pseType: int,
+    softmaxOutLayout: str | bytes | None,
+    seed: int,
+    offset: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionVarLenScoreGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionVarLenScore(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionVarLenScoreV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreGradGetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    prefixOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreGradV2GetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    prefixOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreGradV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreGradV3GetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    sinkInOptional: int | None,
+    prefixOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+    dsinkOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreGradV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionScoreGradV4GetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    sinkInOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    dScaleQOptional: int | None,
+    dScaleKOptional: int | None,
+    dScaleVOptional: int | None,
+    dScaleDyOptional: int | None,
+    dScaleOOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    softmaxInLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    seed: int,
+    offset: int,
+    outDtype: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dqRopeOut: int | None,
+    dkRopeOut: int | None,
+    dpseOut: int | None,
+    dsinkOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionScoreGradV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 

@@ -79,12 +79,7 @@ class Stub:
 def refusal(name: str, operator: str | None = None) -> str:
     """The text of a refusal; ``operator`` is what the call asked for by its name."""
     asked = "" if operator is None else f", and the operator {operator}"
-    text = f"{name}: expected a function that this toolkit implements, got one that it only names{asked}"
-    return f"{text}; {_WRITTEN_OUT}" if name.startswith(_ATTENTION) else text
-
-
-_ATTENTION = "aclnnFlashAttentionScore"
-_WRITTEN_OUT = "write attention out: (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v (docs/torch-npu.md)"
+    return f"{name}: expected a function that this toolkit implements, got one that it only names{asked}"
 
 
 def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
@@ -181,11 +176,4 @@ STUBS = (
     Stub("int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uint32_t length)", TAKEN),
     Stub("uint64_t MsprofGetHashId(const char *hashInfo, size_t length)", HASH),
     Stub("uint64_t MsprofSysCycleTime(void)", CLOCK),
-    # scaled_dot_product_attention, whose refusal says what to write instead.
-    *refusing(
-        f"{_ATTENTION}{gradient}{version}{phase}"
-        for gradient in ("", "Grad")
-        for version in ("", "V2", "V3", "V4")
-        for phase in ("GetWorkspaceSize", "")
-    ),
 )

@@ -9,6 +9,7 @@ from aclnn.core.operator import Operator
 from aclnn.operators.library import (
     arithmetic,
     arrangement,
+    attention,
     bitwise,
     comparison,
     conversion,
@@ -67,6 +68,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         pooling,
         upsampling,
         recurrent,
+        attention,
     )
     for operator in module.OPERATORS
 )

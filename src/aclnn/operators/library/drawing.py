@@ -80,20 +80,21 @@ def _large_mask(call: Call) -> str | None:
     return f"mask: expected at least {expected} elements, got shape {extents(call['mask'].shape)}"
 
 
-def _generator(call: Call) -> Callable[[], np.random.Generator]:
+def generator_of(call: Call) -> Callable[[], np.random.Generator]:
     """Return what makes a stream of numbers, one for each seed and offset: offsets into one stream would repeat it."""
     key = [call[name] % 2**64 for name in ("seed", "offset")]
     return lambda: np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
 
 
-def _mask(generator: np.random.Generator, size: int, prob: float) -> Any:
-    return np.packbits(generator.random(8 * size, np.float32) >= np.float32(prob), bitorder="little")
+def random_bits(source: np.random.Generator, size: int, prob: float) -> Any:
+    """Draw bytes of bits, each 0 with a probability, the lowest of a byte first."""
+    return np.packbits(source.random(8 * size, np.float32) >= np.float32(prob), bitorder="little")
 
 
 def _drawing(call: Call) -> Library | None:
-    shape, prob, generator = call["out"].shape, call["prob"], _generator(call)
+    shape, prob, generator = call["out"].shape, call["prob"], generator_of(call)
     size = math.prod(shape)
-    return Library(lambda: _mask(generator(), size, prob).reshape(shape), (), ("out",)) if size else None
+    return Library(lambda: random_bits(generator(), size, prob).reshape(shape), (), ("out",)) if size else None
 
 
 def _apply(self: Any, mask: Any, prob: float) -> Any:
@@ -108,10 +109,10 @@ def _apply(self: Any, mask: Any, prob: float) -> Any:
 def _dropout_work(call: Call) -> Library | None:
     if call["out"].size == 0:
         return None
-    prob, shape, generator = call["p"], call["maskOut"].shape, _generator(call)
+    prob, shape, generator = call["p"], call["maskOut"].shape, generator_of(call)
 
     def drop(x: Any) -> tuple[Any, Any]:
-        mask = _mask(generator(), math.prod(shape), prob)
+        mask = random_bits(generator(), math.prod(shape), prob)
         return _apply(x, mask, prob), mask.reshape(shape)
 
     return Library(drop, ("input",), ("out", "maskOut"))
@@ -140,7 +141,7 @@ def _drawn(
     inplace = out == "selfRef"
 
     def work(call: Call) -> Library | None:
-        generator, shape = _generator(call), call[out].shape
+        generator, shape = generator_of(call), call[out].shape
         return Library(lambda: draw(generator(), call, shape), (), (out,)) if call[out].size else None
 
     return Operator(
@@ -212,7 +213,7 @@ def _samples(call: Call) -> str | None:
 def _multinomial_work(call: Call) -> Library | None:
     if call["out"].size == 0 or call["self"].size == 0:
         return None
-    generator, count, again, shape = _generator(call), call["numsamples"], call["replacement"], call["out"].shape
+    generator, count, again, shape = generator_of(call), call["numsamples"], call["replacement"], call["out"].shape
 
     def draw(self: Any) -> Any:
         rows, source = self.astype(np.float64).reshape(-1, self.shape[-1]), generator()

@@ -1,0 +1,562 @@
+"""aclnnFlashAttentionScore with its variants and gradients, of samples or of packed sequences.
+
+The bits of a dropout that ``seed`` and ``offset`` choose are those of ``drawing``, for no document says which they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from aclnn.core.checks import (
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    floating,
+    listing,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    same_shape,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.operators.library.common import MODERN, camel, support
+from aclnn.operators.library.drawing import generator_of, random_bits
+from aclnn.operators.library.scores import (
+    ADD_FIRST,
+    ALL,
+    BAND,
+    FIRST_BAND,
+    LAST_BAND,
+    LAYOUTS,
+    LEFT,
+    PREFIX,
+    REPEATS,
+    RIGHT,
+    ROOTS,
+    SHORT_PREFIX,
+    SLOPES,
+    Form,
+    Shape,
+    attend,
+    gradients,
+)
+
+_LARGEST_HEAD = 768
+"""Elements of the largest head."""
+_FAR = 1 << 32
+"""As many tokens are more than any sequence has."""
+_COMPRESSED = dict.fromkeys((LEFT, RIGHT, BAND, LAST_BAND, FIRST_BAND), (2048, 2048)) | {SHORT_PREFIX: (3072, 2048)}
+"""Shapes of the masks that stand for a mode's own rule, and are not read."""
+_PACKED_DATA = "same_as_input"
+_QUERIES, _KEYS = "actualSeqQLenOptional", "actualSeqKvLenOptional"
+"""Where packed sequences of queries and of keys end."""
+_ABSENT = (
+    *("queryRopeOptional", "keyRopeOptional"),
+    *(f"dScale{of}Optional" for of in ("Q", "K", "V", "Dy", "O")),
+)
+"""Rotary parts, and scales of 8-bit data, which are not computed."""
+
+
+class _Names(NamedTuple):
+    """What an operator calls its tensors."""
+
+    key: str
+    bias: str
+    sink: str
+    largest: str
+    total: str
+    attention: str
+    outputs: tuple[str, ...]
+    """Those that every call has."""
+
+
+_FORWARD = _Names(
+    *("key", "realShiftOptional", "sinkOptional", "softmaxMaxOut", "softmaxSumOut", "attentionOutOut"),
+    outputs=("softmaxMaxOut", "softmaxSumOut", "attentionOutOut"),
+)
+_BACKWARD = _Names(
+    *("keyIn", "pseShiftOptional", "sinkInOptional", "softmaxMaxOptional", "softmaxSumOptional", "attentionInOptional"),
+    outputs=("dqOut", "dkOut", "dvOut"),
+)
+
+
+def _names(call: Call) -> _Names:
+    return _BACKWARD if "dy" in call.arguments else _FORWARD
+
+
+def _given(call: Call, name: str) -> bool:
+    """Tell whether there is an optional tensor: one without dimensions or elements counts as none."""
+    tensor = call.arguments.get(name)
+    return tensor is not None and bool(tensor.shape) and tensor.size > 0
+
+
+def _layout(call: Call) -> str:
+    return str(call["inputLayout"]).upper()
+
+
+def _sizes(call: Call, name: str) -> dict[str, int]:
+    """Return the extents of query, key or value: B and S, or T, and N heads of D elements."""
+    sizes = dict(zip(_layout(call), call[name].shape, strict=True))
+    if "H" in sizes:
+        elements, key = sizes.pop("H"), _names(call).key
+        if name == "value":
+            sizes["N"] = _sizes(call, key)["N"]
+            sizes["D"] = elements // max(1, sizes["N"])
+        else:
+            sizes["D"] = call["query"].shape[2] // call["headNum"]
+            sizes["N"] = call["headNum"] if name == "query" else elements // max(1, sizes["D"])
+    return sizes
+
+
+def _form(call: Call) -> Form:
+    arguments, layout = call.arguments, _layout(call)
+    first, second = (arguments.get(name) or (0,) for name in ("qStartIdxOptional", "kvStartIdxOptional"))
+    text = arguments.get("softmaxOutLayout" if "softmaxOutLayout" in arguments else "softmaxInLayout")
+    lengths = (arguments.get(name) or () for name in (_QUERIES, _KEYS))
+    queries, keys = (tuple(each) for each in lengths)
+    return Form(
+        layout,
+        call["headNum"],
+        _sizes(call, _names(call).key)["N"],
+        (queries, keys) if layout == "TND" else ((), ()),
+        call["scaleValue"],
+        call["keepProb"],
+        max(-_FAR, min(call["preTokens"], _FAR)),
+        max(-_FAR, min(call["nextTokens"], _FAR)),
+        call["sparseMode"],
+        arguments.get("pseType", ADD_FIRST),
+        second[0] - first[0],
+        tuple(arguments.get("prefixOptional") or ()),
+        text != _PACKED_DATA,
+    )
+
+
+def _scores_count(call: Call) -> int:
+    """How many scores there are."""
+    queries, keys = (_lengths(call, which) for which in (0, 1))
+    return int(call["headNum"]) * sum(one * other for one, other in zip(queries, keys, strict=False))
+
+
+def _lengths(call: Call, which: int) -> list[int]:
+    """The queries, or the keys, of each sample."""
+    if _layout(call) == "TND":
+        name = (_QUERIES, _KEYS)[which]
+        return [max(0, end - begin) for begin, end in pairwise((0, *(call[name] or ())))]
+    sizes = _sizes(call, ("query", _names(call).key)[which])
+    return [sizes["S"]] * sizes["B"]
+
+
+def _tensors(call: Call, names: Mapping[str, str]) -> dict[str, str]:
+    """Return which tensors there are, by what the computation calls them."""
+    return {word: name for word, name in names.items() if _given(call, name)}
+
+
+def _drawn(call: Call) -> Callable[[], dict[str, Any]]:
+    """Return what draws the bits of a dropout that has no mask."""
+    if call["keepProb"] == 1 or _given(call, "dropMaskOptional") or "seed" not in call.arguments:
+        return dict
+    source, size, drop = generator_of(call), -(-_scores_count(call) // 8), 1 - call["keepProb"]
+    return lambda: {"bits": random_bits(source(), size, drop)}
+
+
+def _inputs(call: Call) -> dict[str, str]:
+    names = _names(call)
+    found = {"query": "query", "key": names.key, "value": "value"}
+    optional = {"bias": names.bias, "mask": "attenMaskOptional", "sink": names.sink}
+    if call["keepProb"] < 1:
+        optional["bits"] = "dropMaskOptional"
+    return found | _tensors(call, optional)
+
+
+def _forward_work(call: Call) -> Library | None:
+    outputs = _FORWARD.outputs
+    if all(call[name].size == 0 for name in outputs):
+        return None
+    words = _inputs(call)
+    form, draw = _form(call), _drawn(call)
+    largest, total, attention = (call[name].shape for name in outputs)
+
+    def compute(*arrays: Any) -> tuple[Any, ...]:
+        return attend(form, (largest, total, attention), draw() | dict(zip(words, arrays, strict=True)))
+
+    return Library(compute, tuple(words.values()), outputs)
+
+
+def _backward_work(call: Call) -> Library | None:
+    outputs = [*_BACKWARD.outputs]
+    if all(call[name].size == 0 for name in outputs):
+        return None
+    words = _inputs(call)
+    words |= {"dy": "dy", "largest": _BACKWARD.largest, "total": _BACKWARD.total, "attention": _BACKWARD.attention}
+    form, draw = _form(call), _drawn(call)
+    outer = "bias" in words and form.bias_type not in (SLOPES, ROOTS)
+    wanted = {"dbias": outer and _given(call, "dpseOut"), "dsink": "sink" in words and _given(call, "dsinkOut")}
+    outputs += [name for name, is_wanted in zip(("dpseOut", "dsinkOut"), wanted.values(), strict=True) if is_wanted]
+    shapes = tuple(call[name].shape for name in outputs)
+
+    def compute(*arrays: Any) -> tuple[Any, ...]:
+        return gradients(form, shapes, draw() | dict(zip(words, arrays, strict=True)) | wanted)
+
+    return Library(compute, tuple(words.values()), tuple(outputs))
+
+
+def _dimensions(call: Call) -> str | None:
+    layout, packs = _layout(call), _QUERIES in call.arguments
+    allowed = [each for each in LAYOUTS if "seed" in call.arguments or (each == "TND") == packs]
+    if layout not in allowed:
+        return f"inputLayout: expected {listing(allowed)}, got {call['inputLayout']!r}"
+    for name in ("query", _names(call).key, "value"):
+        if len(call[name].shape) != len(layout):
+            return f"{name}: expected {len(layout)} dimensions ({layout}), got {extents(call[name].shape)}"
+    return None
+
+
+def _heads(call: Call) -> str | None:
+    heads, key = call["headNum"], _names(call).key
+    query, keys, values = (_sizes(call, name) for name in ("query", key, "value"))
+    if query["N"] != heads:
+        return f"headNum: expected {query['N']} (the heads of query), got {heads}"
+    for name, sizes in (("query", query), (key, keys), ("value", values)):
+        if call[name].shape[2] != sizes["N"] * sizes["D"] and "H" in _layout(call):
+            return f"{name}: expected {sizes['N']} whole heads in dimension 2, got {extents(call[name].shape)}"
+    if keys["D"] != query["D"]:
+        return f"{key}: expected heads of {query['D']} elements (as query), got {keys['D']}"
+    if values["D"] > keys["D"]:
+        return f"value: expected heads of at most {keys['D']} elements (those of {key}), got {values['D']}"
+    if query["D"] > _LARGEST_HEAD:
+        return f"query: expected heads of at most {_LARGEST_HEAD} elements, got {query['D']}"
+    if query["N"] % max(1, keys["N"]):
+        return f"{key}: expected a number of heads that divides {query['N']} (those of query), got {keys['N']}"
+    return None
+
+
+def _as_many(call: Call) -> str | None:
+    key = _names(call).key
+    query, keys, values = (_sizes(call, name) for name in ("query", key, "value"))
+    for name, got, other, expected, dims in ((key, keys, "query", query, "B"), ("value", values, key, keys, "BSTN")):
+        for dim in dims:
+            if got.get(dim) != expected.get(dim):
+                return f"{name}: expected {dim} to be {expected[dim]} (as of {other}), got {extents(call[name].shape)}"
+    return None
+
+
+def _attention_shape(call: Call) -> Shape:
+    query, value = call["query"].shape, _sizes(call, "value")
+    return (*query[:-1], value["D"] * (call["headNum"] if "H" in _layout(call) else 1))
+
+
+def _has_attention_shape(call: Call, name: str) -> str | None:
+    expected, got = _attention_shape(call), call[name].shape
+    return None if got == expected else f"expected shape {extents(expected)} (of the attention), got {extents(got)}"
+
+
+def _statistic_shape(call: Call, name: str) -> str | None:
+    sizes, got = _sizes(call, "query"), call[name].shape
+    if "T" in sizes:
+        expected: list[Shape] = [(sizes["T"], sizes["N"], REPEATS), (sizes["N"], sizes["T"], REPEATS)]
+    else:
+        expected = [(sizes["B"], sizes["N"], sizes["S"], REPEATS)]
+    return None if got in expected else f"expected shape {listing(map(extents, expected))}, got {extents(got)}"
+
+
+def _sequences(call: Call) -> str | None:
+    names = _QUERIES, _KEYS
+    for name, tensor in zip(names, ("query", _names(call).key), strict=True):
+        if _layout(call) != "TND":
+            return None
+        if not call[name]:
+            return f"{name}: expected the ends of sequences (inputLayout TND), got none"
+        most = max(call[name])
+        if min(call[name]) < 0 or most > call[tensor].shape[0]:
+            return f"{name}: expected ends up to {call[tensor].shape[0]} (T of {tensor}), got {extents(call[name])}"
+    queries, keys = (call[name] for name in names)
+    if len(queries) != len(keys):
+        return f"{names[1]}: expected {len(queries)} ends (as many as {names[0]}), got {len(keys)}"
+    return None
+
+
+def _known_mode(call: Call) -> str | None:
+    packed, got = _layout(call) == "TND", call["sparseMode"]
+    allowed = [mode for mode in range(9 if packed else 7) if not (packed and mode == PREFIX)]
+    if got not in allowed:
+        return f"sparseMode: expected {listing(map(str, allowed))} (inputLayout {_layout(call)}), got {got}"
+    samples = len(_lengths(call, 0))
+    if got == SHORT_PREFIX and len(call["prefixOptional"] or ()) != samples:
+        return (
+            f"prefixOptional: expected {samples} numbers (one a sample, sparseMode {got}), got {call['prefixOptional']}"
+        )
+    return None
+
+
+def _mask_shape(call: Call) -> str | None:
+    mode = call["sparseMode"]
+    if not _given(call, "attenMaskOptional"):
+        return None if mode == ALL else f"attenMaskOptional: expected a mask (sparseMode {mode}), got none"
+    got, heads = call["attenMaskOptional"].shape, call["headNum"]
+    expected: list[Shape] = []
+    if mode in _COMPRESSED:
+        expected = [_COMPRESSED[mode]]
+    else:
+        queries, keys = (_lengths(call, which) for which in (0, 1))
+        samples, scores = len(queries), (max(queries, default=0), max(keys, default=0))
+        expected = [scores, *((b, n, *scores) for b, n in ((1, 1), (samples, 1), (samples, heads)))]
+    if got in expected:
+        return None
+    return f"attenMaskOptional: expected shape {listing(dict.fromkeys(map(extents, expected)))}, got {extents(got)}"
+
+
+def _bias_shape(call: Call) -> str | None:
+    name, kind, heads = _names(call).bias, call.arguments.get("pseType", ADD_FIRST), call["headNum"]
+    if kind not in range(4):
+        return f"pseType: expected 0, 1, 2 or 3, got {kind}"
+    inner = kind in (SLOPES, ROOTS)
+    if not _given(call, name):
+        return f"{name}: expected slopes (pseType {kind}), got none" if inner else None
+    got, queries, keys = call[name].shape, _lengths(call, 0), _lengths(call, 1)
+    samples, rows, columns = len(queries), max(queries, default=0), max(keys, default=0)
+    expected: list[Shape] = [(heads,), (samples, heads)]
+    if not inner:
+        expected = [(b, heads, r, columns) for b, r in ((samples, rows), (samples, 1), (1, rows), (1, 1))]
+    if got not in expected:
+        return f"{name}: expected shape {listing(dict.fromkeys(map(extents, expected)))}, got {extents(got)}"
+    if inner and queries != keys:
+        return f"{name}: expected as many keys as queries (pseType {kind}), got {keys} and {queries}"
+    return None
+
+
+def _keep(call: Call) -> str | None:
+    if not 0 < call["keepProb"] <= 1:
+        return f"keepProb: expected more than 0 and at most 1, got {call['keepProb']}"
+    if call["keepProb"] == 1:
+        return None
+    if not _given(call, "dropMaskOptional"):
+        return None if "seed" in call.arguments else "dropMaskOptional: expected a mask (keepProb below 1), got none"
+    expected, got = -(-_scores_count(call) // 8), call["dropMaskOptional"].size
+    return None if got >= expected else f"dropMaskOptional: expected a bit a score, {expected} bytes, got {got}"
+
+
+def _sink_shape(call: Call) -> str | None:
+    name = _names(call).sink
+    if not _given(call, name) or call[name].shape == (call["headNum"],):
+        return None
+    return f"{name}: expected shape [{call['headNum']}] (a number a head), got {extents(call[name].shape)}"
+
+
+def _packed_bias(call: Call) -> str | None:
+    name = _names(call).bias
+    if _layout(call) != "TND" or not _given(call, name) or call.arguments.get("pseType") in (SLOPES, ROOTS):
+        return None
+    return f"{name}: expected slopes (pseType 2 or 3; others of packed sequences are not computed), got a tensor"
+
+
+def _bias_dtype(call: Call) -> str | None:
+    name, result = _names(call).bias, call["query"].dtype
+    if not _given(call, name):
+        return None
+    expected = D.FLOAT if call.arguments.get("pseType") in (SLOPES, ROOTS) else result
+    got = call[name].dtype
+    return None if got == expected else f"{name}: expected data type {expected.c_name}, got {got.c_name}"
+
+
+def _absent(call: Call, name: str) -> str | None:
+    return "expected none (not computed here), got a tensor" if _given(call, name) else None
+
+
+def _positive(call: Call) -> str | None:
+    return None if call["headNum"] > 0 else f"headNum: expected at least 1, got {call['headNum']}"
+
+
+def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
+    tiling, statistics, dy = ACLNN_ERR_INNER_TILING_ERROR, (names.largest, names.total), ("dy",)[: "dy" in parameters]
+    inputs = "query", names.key, "value"
+    gradients = names.outputs if dy else ()
+    results = (*dy, names.attention)
+    sinks = tuple(name for name in (names.sink,) if name in parameters)
+    ends = tuple(name for name in (_QUERIES, _KEYS) if name in parameters)
+    only_packed = bool(ends) and "seed" not in parameters
+    biased = not only_packed or "pseType" in parameters
+    absent = tuple(name for name in _ABSENT if name in parameters)
+    return (
+        present(*inputs, *dy, "inputLayout", *statistics, names.attention, *gradients),
+        *elsewhere(CLASS_950, public_format(*inputs, *dy, *statistics, names.attention)),
+        dtype_in(floating, "query"),
+        *(same_dtype(name, "query") for name in (*inputs[1:], *results, *gradients)),
+        rule(f"data type of the bias: {names.bias}", _bias_dtype),
+        dtype_in(lambda product: {D.BOOL, D.UINT8}, "attenMaskOptional"),
+        dtype_in(lambda product: {D.UINT8}, "dropMaskOptional"),
+        dtype_in(lambda product: {D.FLOAT}, *statistics, *sinks),
+        rule("at least 1: headNum", _positive),
+        rule(f"dimensions of the layout: inputLayout, {', '.join(inputs)}", _dimensions),
+        rule(f"heads: headNum, {names.key}, value", _heads),
+        rule(f"as many: {'value' if only_packed else f'{names.key}, value'}", _as_many, tiling),
+        each("shape of the attention", results, _has_attention_shape, tiling),
+        each("shape of a statistic", statistics, _statistic_shape, tiling),
+        *(same_shape(out, name) for out, name in zip(gradients, inputs, strict=False)),
+        *([rule(f"ends of sequences: {', '.join(ends)}", _sequences, tiling)] if ends else []),
+        rule("known mode: sparseMode, prefixOptional", _known_mode, tiling),
+        rule("shape of the mask: attenMaskOptional", _mask_shape, tiling),
+        *([each("not computed", absent, _absent, ACLNN_ERR_INNER_NULLPTR)] if absent else []),
+        *([rule(f"slopes of packed sequences: {names.bias}", _packed_bias, ACLNN_ERR_INNER_NULLPTR)] if ends else []),
+        *([rule(f"shape of the bias: {names.bias}", _bias_shape, tiling)] if biased else []),
+        rule("dropout: keepProb, dropMaskOptional", _keep, tiling),
+        *(rule(f"a number a head: {name}", _sink_shape, tiling) for name in sinks),
+    )
+
+
+def _tensor(name: str, meaning: str, optional: bool = False, kind: Kind = Kind.INPUT) -> Parameter:
+    return Parameter(name, name, kind, meaning, optional=optional, c_type="const aclTensor *")
+
+
+def _array(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.INT_ARRAY, meaning, optional=True)
+
+
+def _value(kind: Kind, *names_and_meanings: str) -> tuple[Parameter, ...]:
+    pairs = zip(names_and_meanings[::2], names_and_meanings[1::2], strict=True)
+    return tuple(Parameter(name, name, kind, meaning) for name, meaning in pairs)
+
+
+_PACKED, _STARTS, _SINK, _ALL_IN_ONE = "packed", "starts", "sink", "all in one"
+"""What a variant has: packed sequences, the places that blocks start from with pseType, a sink, or everything."""
+
+
+def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
+    """The parameters between a function's optional inputs and its outputs."""
+    everything = _ALL_IN_ONE in has
+    ends = (_array(_QUERIES, "where sequences of queries end"), _array(_KEYS, "where sequences of keys end"))
+    starts = (
+        _array("qStartIdxOptional", "the place of the first query in the whole sequence"),
+        _array("kvStartIdxOptional", "the place of the first key"),
+    )
+    bias_type = _value(
+        Kind.INT64, "pseType", "0: bias after scale, 1: before, 2: slopes of distances, 3: of their roots"
+    )
+    seeds = _value(Kind.INT64, "seed", "of a dropout without a mask", "offset", "another stream of it")
+    out_dtype = _value(Kind.INT64, "outDtype", "ignored")
+    text = Parameter(
+        layout, layout, Kind.STRING, '"same_as_input": statistics of packed sequences lie so', optional=True
+    )
+    forward = layout == "softmaxOutLayout"
+    return (
+        _array("prefixOptional", "columns that are never masked, for each sample (sparseMode 6)"),
+        *(ends if everything or _PACKED in has else ()),
+        *(starts if everything or _STARTS in has else ()),
+        *_value(Kind.DOUBLE, "scaleValue", "what scores are multiplied with", "keepProb", "of a share to be kept"),
+        *_value(Kind.INT64, "preTokens", "keys before a query that it sees", "nextTokens", "keys after it"),
+        *_value(Kind.INT64, "headNum", "heads of query"),
+        Parameter("inputLayout", "inputLayout", Kind.STRING, f"the dimensions: {listing(LAYOUTS)}"),
+        *((text,) if everything and not forward else ()),
+        *_value(Kind.INT64, "innerPrecise", "ignored", "sparseMode", "which scores are masked, 0 to 8"),
+        *(out_dtype if everything and forward else ()),
+        *(bias_type if everything or _STARTS in has else ()),
+        *((text,) if everything and forward else ()),
+        *(seeds if everything else ()),
+        *(out_dtype if everything and not forward else ()),
+    )
+
+
+_MASKS = (
+    _tensor("dropMaskOptional", "a bit for each score, 1 where its share is kept: UINT8", True),
+    _tensor("paddingMaskOptional", "ignored", True),
+    _tensor("attenMaskOptional", "nonzero where a score is masked, BOOL or UINT8", True),
+)
+
+
+def _nulls(names: Sequence[str]) -> tuple[Parameter, ...]:
+    return tuple(_tensor(name, "must be null", True) for name in names)
+
+
+def _score(name: str, has: Collection[str]) -> Operator:
+    everything = _ALL_IN_ONE in has
+    sink = (_tensor("sinkOptional", "a score for each head that takes part and adds nothing", True),)
+    parameters = (
+        _tensor("query", "q"),
+        _tensor("key", "k"),
+        _tensor("value", "v"),
+        _tensor("realShiftOptional", "the bias", True),
+        *_MASKS,
+        *(_nulls(_ABSENT[:5]) if everything else ()),
+        *(sink if everything or _SINK in has else ()),
+        *_attributes(has, "softmaxOutLayout"),
+        _tensor("softmaxMaxOut", "the largest score of each query, eight times: FLOAT", kind=Kind.OUTPUT),
+        _tensor("softmaxSumOut", "the sum of e^(score - largest), eight times: FLOAT", kind=Kind.OUTPUT),
+        _tensor("softmaxOutOut", "not written", True, Kind.OUTPUT),
+        _tensor("attentionOutOut", "the attention", kind=Kind.OUTPUT),
+    )
+    return _operator(name, "Attention.", _FORWARD, parameters, _forward_work, everything)
+
+
+def _gradient(name: str, has: Collection[str]) -> Operator:
+    everything = _ALL_IN_ONE in has
+    sink = (_tensor("sinkInOptional", "a score for each head that takes part and adds nothing", True),)
+    ropes = (
+        _tensor("dqRopeOut", "not written", True, Kind.OUTPUT),
+        _tensor("dkRopeOut", "not written", True, Kind.OUTPUT),
+    )
+    parameters = (
+        _tensor("query", "q"),
+        _tensor("keyIn", "k"),
+        _tensor("value", "v"),
+        _tensor("dy", "the gradient of the attention"),
+        _tensor("pseShiftOptional", "the bias", True),
+        *_MASKS,
+        _tensor("softmaxMaxOptional", "the largest score of each query, eight times: FLOAT"),
+        _tensor("softmaxSumOptional", "the sum of e^(score - largest), eight times: FLOAT"),
+        _tensor("softmaxInOptional", "ignored", True),
+        _tensor("attentionInOptional", "the attention"),
+        *(sink if everything or _SINK in has else ()),
+        *(_nulls(_ABSENT) if everything else ()),
+        *_attributes(has, "softmaxInLayout"),
+        _tensor("dqOut", "the gradient for q", kind=Kind.OUTPUT),
+        _tensor("dkOut", "the gradient for k", kind=Kind.OUTPUT),
+        _tensor("dvOut", "the gradient for v", kind=Kind.OUTPUT),
+        *(ropes if everything else ()),
+        _tensor("dpseOut", "the gradient for the bias, where that is no slope", True, Kind.OUTPUT),
+        *((_tensor("dsinkOut", "the gradient for the sink", True, Kind.OUTPUT),) if everything or _SINK in has else ()),
+    )
+    return _operator(name, "Gradients of attention.", _BACKWARD, parameters, _backward_work, everything)
+
+
+def _operator(
+    name: str,
+    summary: str,
+    names: _Names,
+    parameters: tuple[Parameter, ...],
+    work: Callable[[Call], Library | None],
+    everything: bool,
+) -> Operator:
+    formula = "softmax(scaleValue * query @ key.T + bias, masked) @ value"
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=f"attentionOut = {formula}" if names is _FORWARD else f"gradients of {formula}",
+        parameters=parameters,
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), CLASS_950 if everything else MODERN),
+        checks=_checks(names, [parameter.name for parameter in parameters]),
+        work=work,
+        in_header_of="flash_attention_score" if names is _FORWARD else "flash_attention_score_grad",
+    )
+
+
+OPERATORS = (
+    _score("flash_attention_score", ()),
+    _score("flash_attention_score_v2", (_STARTS,)),
+    _score("flash_attention_score_v3", (_STARTS, _SINK)),
+    _score("flash_attention_score_v4", (_ALL_IN_ONE,)),
+    _score("flash_attention_var_len_score", (_PACKED,)),
+    _score("flash_attention_var_len_score_v2", (_PACKED, _STARTS)),
+    _gradient("flash_attention_score_grad", ()),
+    _gradient("flash_attention_score_grad_v2", (_STARTS,)),
+    _gradient("flash_attention_score_grad_v3", (_STARTS, _SINK)),
+    _gradient("flash_attention_score_grad_v4", (_ALL_IN_ONE,)),
+    _gradient("flash_attention_unpadding_score_grad", (_PACKED,)),
+    _gradient("flash_attention_unpadding_score_grad_v2", (_PACKED, _STARTS)),
+)

@@ -1,0 +1,280 @@
+"""Attention, softmax(q·kᵀ)·v, and its gradients, by blocks of scores.
+
+Scores are computed in float32, some rows at a time, and never kept: the gradients compute them again from the largest
+score and the sum of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+LAYOUTS = {"BSH": "BSND", "SBH": "SBND", "BNSD": "BNSD", "BSND": "BSND", "TND": "TND"}
+"""Dimensions of a tensor, and those after H is split into heads and their elements."""
+REPEATS = 8
+"""How often statistics hold each number."""
+_BLOCK = 1 << 19
+"""Scores that are computed at a time, at most, but for those of one row."""
+ALL, GIVEN, LEFT, RIGHT, BAND, PREFIX, SHORT_PREFIX, LAST_BAND, FIRST_BAND = range(9)
+"""Values of sparseMode: which scores are masked."""
+ADD_FIRST, SLOPES, ROOTS = 1, 2, 3
+"""Values of pseType, beside 0: the bias is added before scores are scaled; it is distances times slopes, or roots."""
+
+
+class Form(NamedTuple):
+    """What a call computes with, beside its tensors."""
+
+    layout: str
+    heads: int
+    kv_heads: int
+    ends: tuple[tuple[int, ...], tuple[int, ...]]
+    """Where sequences of queries, and those of keys, end among the packed ones."""
+    scale: float
+    keep: float
+    before: int
+    after: int
+    mode: int
+    bias_type: int
+    starts: int
+    """By how much the first key lies ahead of the first query."""
+    prefix: tuple[int, ...]
+    transposed: bool
+    """Statistics of packed sequences lie head by head, whatever their shape."""
+
+
+def _ends(form: Form, which: int) -> list[slice]:
+    """Where packed sequences lie; ``which`` is 0 of queries, 1 of keys. Ends of 0 at the end are of none."""
+    return [slice(begin, max(begin, end)) for begin, end in pairwise((0, *form.ends[which]))]
+
+
+def _groups(form: Form, query: Any, key: Any) -> list[slice]:
+    """Cut samples into groups that are computed together."""
+    if form.layout == "TND":
+        return [slice(at, at + 1) for at in range(len(form.ends[0]))]
+    samples, sequence = (LAYOUTS[form.layout].index(dim) for dim in "BS")
+    step = max(1, _BLOCK // max(1, form.heads * query.shape[sequence] * key.shape[sequence]))
+    samples = query.shape[samples]
+    return [slice(at, min(at + step, samples)) for at in range(0, samples, step)]
+
+
+def _split(form: Form, x: Any, heads: int, which: int, groups: Sequence[slice]) -> list[Any]:
+    """Return views (samples, heads, sequence, elements) of the groups of a tensor of queries, 0, or of keys, 1."""
+    if form.layout == "TND":
+        return [x[own].swapaxes(0, 1)[None] for own in _ends(form, which)]
+    if x.ndim == 3:
+        x = x.reshape(*x.shape[:2], heads, x.shape[2] // max(1, heads))
+    x = x.transpose([LAYOUTS[form.layout].index(dim) for dim in "BNSD"])
+    return [x[group] for group in groups]
+
+
+def _statistics(form: Form, x: Any, groups: Sequence[slice]) -> list[Any]:
+    """Return views (samples, heads, sequence, 1) of the groups of a statistic."""
+    if form.layout != "TND":
+        return [x[group, ..., :1] for group in groups]
+    rows = x.reshape(form.heads, -1, REPEATS) if form.transposed else x.reshape(-1, form.heads, REPEATS).swapaxes(0, 1)
+    return [rows[None, :, own, :1] for own in _ends(form, 0)]
+
+
+def _joined(x: Any, heads: int) -> Any:
+    """Put the rows of heads that share a head of keys below one another."""
+    return x.reshape(len(x), heads, -1, x.shape[-1])
+
+
+def _product(x: Any, y: Any) -> Any:
+    """Multiply matrices by those of as many heads, or of fewer, each for as many heads in sequence."""
+    return (_joined(x, y.shape[1]) @ y).reshape(*x.shape[:3], y.shape[-1])
+
+
+def _mode(form: Form, group: slice) -> int:
+    """The mode of a group: where packed sequences are cut, one of them has a band."""
+    if form.mode not in (LAST_BAND, FIRST_BAND):
+        return form.mode
+    full = [at for at, own in enumerate(_ends(form, 0)) if own.stop > own.start]
+    if group.start == full[-1 if form.mode == LAST_BAND else 0]:
+        return BAND
+    return RIGHT if form.mode == LAST_BAND else LEFT
+
+
+def _of_group(x: Any, group: slice) -> Any:
+    """What a group has of a tensor whose first dimension is that of samples, or 1."""
+    return x if len(x) == 1 else x[group]
+
+
+class _Block(NamedTuple):
+    """Rows of scores of a group, and the columns that are not masked in all of them by the mode itself."""
+
+    group: slice
+    rows: slice
+    columns: slice
+    ahead: Any
+    """By how many places each key lies ahead of each query."""
+    corner: int
+    """The same of the last key and the last query."""
+
+
+def _blocks(form: Form, group: slice, q: Any, k: Any, masked: bool) -> Iterator[_Block]:
+    samples, heads, queries, _ = q.shape
+    keys, mode = k.shape[2], _mode(form, group) if masked else ALL
+    step = max(1, _BLOCK // max(1, samples * heads * keys))
+    for begin in range(0, queries, step):
+        end = min(begin + step, queries)
+        seen = {LEFT: end, RIGHT: end + keys - queries}.get(mode, keys)
+        columns = slice(0, max(0, min(seen, keys)))
+        ahead = np.arange(columns.stop) - np.arange(begin, end)[:, None]
+        yield _Block(group, slice(begin, end), columns, ahead, keys - queries)
+
+
+def _masked(form: Form, block: _Block, mask: Any) -> Any:
+    """Tell which scores of a block are masked."""
+    mode, ahead, corner = _mode(form, block.group), block.ahead, block.corner
+    if mode == LEFT:
+        return ahead > 0
+    if mode == RIGHT:
+        return ahead > corner
+    if mode == BAND:
+        return (ahead > corner + form.after) | (ahead < corner - form.before)
+    if mode == SHORT_PREFIX:
+        prefix = np.array(form.prefix[block.group])[:, None, None, None]
+        return (ahead > corner) & (np.arange(block.columns.stop) >= prefix)
+    own = mask if mask.ndim == 2 else _of_group(mask, block.group)
+    given = own[..., block.rows, block.columns] != 0
+    return given | (ahead > form.after) | (ahead < -form.before) if mode == ALL else given
+
+
+def _bias(form: Form, block: _Block, bias: Any) -> Any:
+    """What is added to the scores of a block."""
+    own = _of_group(bias, block.group) if bias.ndim > 1 else bias
+    if form.bias_type not in (SLOPES, ROOTS):
+        return (own if own.shape[2] == 1 else own[:, :, block.rows])[..., block.columns]
+    starts = 0 if form.mode == FIRST_BAND and block.group.start else form.starts
+    far = np.abs(block.ahead + starts).astype(np.float32)
+    return -own[..., None, None] * (np.sqrt(far) if form.bias_type == ROOTS else far)
+
+
+def _scores(form: Form, block: _Block, q: Any, k: Any, given: Mapping[str, Any]) -> Any:
+    """The scores (samples, heads, rows, columns) of a block, -Inf where masked."""
+    scale = np.float32(form.scale)
+    found = _product(q[:, :, block.rows], k.swapaxes(2, 3))
+    bias = None if given.get("bias") is None else _bias(form, block, given["bias"])
+    if bias is not None and form.bias_type == ADD_FIRST:
+        found += bias
+    found *= scale
+    if bias is not None and form.bias_type != ADD_FIRST:
+        found += bias
+    if given.get("mask") is not None:
+        np.copyto(found, -np.inf, where=_masked(form, block, given["mask"]))
+    return found
+
+
+def _powers(scores: Any, largest: Any) -> Any:
+    """Replace scores by e^(score - largest), 0 in a row that is masked as a whole."""
+    scores -= np.where(np.isneginf(largest), np.float32(0), largest)
+    return np.exp(scores, out=scores)
+
+
+def _divisor(total: Any) -> Any:
+    return np.where(total == 0, np.float32(1), total)
+
+
+def _kept(form: Form, block: _Block, first: int, q: Any, k: Any, bits: Any) -> Any:
+    """What a dropout multiplies shares with: bits in order of heads, queries and keys, from a group's first on."""
+    samples, heads, queries, _ = q.shape
+    keys, rows = k.shape[2], block.rows
+    size = (rows.stop - rows.start) * keys
+    starts = first + (np.arange(samples * heads) * queries + rows.start) * keys
+    parts = [
+        np.unpackbits(bits[start // 8 : -(-(start + size) // 8)], bitorder="little")[start % 8 :][:size]
+        for start in starts.tolist()
+    ]
+    found = np.stack(parts).reshape(samples, heads, -1, keys)[..., block.columns]
+    return found * np.float32(1 / form.keep)
+
+
+class _Call:
+    """The groups of a call, with what both functions read of them."""
+
+    def __init__(self, form: Form, given: Mapping[str, Any]) -> None:
+        self.form, self.given = form, given
+        self.groups = _groups(form, given["query"], given["key"])
+
+    def queries(self, x: Any) -> list[Any]:
+        """Split a tensor of queries."""
+        return _split(self.form, x, self.form.heads, 0, self.groups)
+
+    def keys(self, x: Any) -> list[Any]:
+        """Split a tensor of keys."""
+        return _split(self.form, x, self.form.kv_heads, 1, self.groups)
+
+    def blocks(self) -> Iterator[tuple[int, _Block, Any, Any, Any, Any]]:
+        """Yield the number of each block's group, the block, q, k, v and what a dropout multiplies shares with."""
+        bits, first = self.given.get("bits"), 0
+        tensors = self.queries(self.given["query"]), self.keys(self.given["key"]), self.keys(self.given["value"])
+        for at, (group, q, k, v) in enumerate(zip(self.groups, *tensors, strict=True)):
+            for block in _blocks(self.form, group, q, k, self.given.get("mask") is not None):
+                kept = None if bits is None else _kept(self.form, block, first, q, k, bits)
+                yield at, block, q, k[:, :, block.columns], v[:, :, block.columns], kept
+            first += q[..., 0].size * k.shape[2]
+
+
+def attend(form: Form, shapes: tuple[Shape, Shape, Shape], given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """The largest score and the sum of powers of each row, and the attention, in the shapes of the outputs."""
+    largest, total, attention = (np.zeros(shape, np.float32) for shape in shapes)
+    call, sink = _Call(form, given), given.get("sink")
+    found, tops, sums = call.queries(attention), *(_statistics(form, x, call.groups) for x in (largest, total))
+    for at, block, q, k, v, kept in call.blocks():
+        scores = _scores(form, block, q, k, given)
+        top = scores.max(-1, initial=-np.inf, keepdims=True)
+        if sink is not None:
+            top = np.maximum(top, sink[:, None, None])
+        powers = _powers(scores, top)
+        sum_of = powers.sum(-1, keepdims=True, dtype=np.float64)
+        if sink is not None:
+            sum_of += _powers(np.broadcast_to(sink[:, None, None], top.shape).copy(), top)
+        if kept is not None:
+            powers *= kept
+        tops[at][:, :, block.rows], sums[at][:, :, block.rows] = top, sum_of
+        found[at][:, :, block.rows] = _product(powers, v) / _divisor(sum_of)
+    for statistic in (largest, total):
+        statistic[...] = statistic[..., :1]
+    return largest, total, attention
+
+
+def gradients(form: Form, shapes: tuple[Shape, ...], given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The gradients for query, key and value, then those wanted for the bias and the sink, in the outputs' shapes."""
+    results = [np.zeros(shape, np.float32) for shape in shapes]
+    call, scale, heads = _Call(form, given), np.float32(form.scale), form.kv_heads
+    sink: Any = given.get("sink")
+    dys, outs, dqs = (call.queries(x) for x in (given["dy"], given["attention"], results[0]))
+    dks, dvs = (call.keys(x) for x in results[1:3])
+    tops, sums = (_statistics(form, given[name], call.groups) for name in ("largest", "total"))
+    further = dict(zip([name for name in ("dbias", "dsink") if given.get(name)], results[3:], strict=True))
+    for at, block, q, k, v, kept in call.blocks():
+        top, total, dy, out = (x[at][:, :, block.rows] for x in (tops, sums, dys, outs))
+        shares = _powers(_scores(form, block, q, k, given), top)
+        shares /= _divisor(total)
+        mean = (dy * out).sum(-1, keepdims=True, dtype=np.float64).astype(np.float32)
+        dscores = _product(dy, v.swapaxes(2, 3))
+        used = shares
+        if kept is not None:
+            used = shares * kept
+            dscores *= kept
+        dscores -= mean
+        dscores *= shares
+        dvs[at][:, :, block.columns] += _joined(used, heads).swapaxes(2, 3) @ _joined(dy, heads)
+        dqs[at][:, :, block.rows] = _product(dscores, k) * scale
+        dk = _joined(dscores, heads).swapaxes(2, 3) @ _joined(q[:, :, block.rows], heads)
+        dks[at][:, :, block.columns] += dk * scale
+        if "dbias" in further:
+            own = _of_group(further["dbias"], block.group)[..., block.columns]
+            own = own if own.shape[2] == 1 else own[:, :, block.rows]
+            added = dscores * scale if form.bias_type == ADD_FIRST else dscores
+            own += added.sum(tuple(dim for dim in (0, 2) if own.shape[dim] == 1), keepdims=True)
+        if "dsink" in further:
+            share = _powers(np.broadcast_to(sink[:, None, None], top.shape).copy(), top) / _divisor(total)
+            further["dsink"] -= (share * mean).sum((0, 2, 3), dtype=np.float64)
+    return tuple(results)
