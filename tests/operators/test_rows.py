@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import aclnn
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import set_soc_name
 from aclnn.execution import arrays
@@ -252,6 +253,13 @@ def test_many_results_of_16_bits(name: str) -> None:
     sizes = 10 ** rng.uniform(-4, 3, size=(64, 1))
     for rows in (1000.0 + rng.normal(size=(64, 1000)), sizes * rng.normal(size=(64, 1000)), rng.normal(size=(300, 17))):
         judged(case, given(case, rows, NUMPY[D.FLOAT16]))
+
+
+def test_one_element_a_channel_by_running_statistics() -> None:
+    """Nothing is summed over such a row, and nothing has elements: IndexError."""
+    x, one, two = np.array([[3.0, -1.0]], np.float32), np.ones(2, np.float32), np.full(2, 2, np.float32)
+    out, *_ = aclnn.batch_norm(x, two, one, one, two, training=False, eps=2.0)
+    np.testing.assert_array_equal(out, [[3, -1]])
 
 
 def test_16_bit_results_where_float32_does_not_reach() -> None:

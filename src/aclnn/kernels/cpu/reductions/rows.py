@@ -181,9 +181,9 @@ def _narrowed(passes: Passes, types: Types) -> Narrowed | None:
     """Return the operations of the last pass in float32 lanes, if results have 16 bits."""
     last, operands = passes.count - 1, (*types.vectors, *types.splats)
     short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
-    adds = passes.totals[last] or types.sums
     if not short or types.in_float32 or passes.reductions[last] or any(dtype not in _DIGITS for _, dtype in operands):
         return None
+    adds = passes.totals[last] or types.sums
     kept = [name for name in passes.given(last) if name not in types.shared]
     if adds and kept:
         return None  # what is kept in float64 for the sums, results take as it is
