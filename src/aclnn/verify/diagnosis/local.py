@@ -46,7 +46,7 @@ def flushed(e: Evidence) -> Iterator[Finding]:
 
     zeros = (e.a == 0.0) & (e.g != 0.0)
     explained = zeros & tiny(e)
-    survivors = (e.a != 0.0) & (np.abs(e.g) < least) & (e.g != 0.0)
+    survivors = (e.a != 0.0) & np.isfinite(e.a) & (np.abs(e.g) < least) & (e.g != 0.0)
     if explained.any() and np.count_nonzero(survivors) <= 0.1 * np.count_nonzero(explained):
         text = f"flush to zero: results, operands or derivatives below {max(least, single):.3g} come out as 0"
         yield Finding(
