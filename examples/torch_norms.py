@@ -136,3 +136,6 @@ if __name__ == "__main__":
     found = {name: compare(name, given.steps) for name in given.models}
     if given.draw:
         draw(found, given.draw)
+
+# -> transformer: loss 2.5462 to 1.939… in 60 steps, at most … of it from PyTorch's
+# -> resnet: loss 2.4529 to 1.1… in 60 steps, at most … of it from PyTorch's

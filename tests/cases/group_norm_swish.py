@@ -91,8 +91,9 @@ def _of_shape(given: Shape) -> Change:
 
 
 def _mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
+    names = _NAMES.split()
     change: dict[str, Any] = {"activateSwish": draw(st.booleans()), "swishScale": draw(st.sampled_from((1.0, -2.5)))}
-    return change | (dtype(FLOAT, *_NAMES[1:3], *_NAMES[4:]) if draw(st.booleans()) else {})
+    return change | (dtype(FLOAT, *names[1:3], *names[4:]) if draw(st.booleans()) else {})
 
 
 _PROBE = {

@@ -73,8 +73,10 @@ def _softmax(arguments: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[str
         y = np.exp(first) / second
         return norms.rounded({"out": (y, 16 * y)}, outputs, _MORE)
     product = first * second
-    size = abs(product) + abs(second) * abs(product).sum(**along)
-    return norms.rounded({"out": (product - second * product.sum(**along), size)}, outputs, _MORE)
+    whole = abs(second) * abs(product).sum(**along)
+    return norms.rounded(
+        {"out": (product - second * product.sum(**along), abs(product) + whole, 2 * whole)}, outputs, _MORE
+    )
 
 
 def _log_softmax(arguments: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[str, norms.Expected]:
@@ -84,9 +86,10 @@ def _log_softmax(arguments: Mapping[str, Any], outputs: Mapping[str, T]) -> dict
     if "self" in arguments:
         y = first - np.log(second)
         return norms.rounded({"out": (y, 16 * abs(y))}, outputs, _MORE)
-    total = first.sum(**along)
-    size = abs(first) + np.exp(second) * (16 * abs(first).sum(**along) + 2.0**18 * abs(total))
-    return norms.rounded({"out": (first - np.exp(second) * total, size)}, outputs, _MORE)
+    total, sizes, power = first.sum(**along), abs(first).sum(**along), np.exp(second)
+    size = abs(first) + power * (16 * sizes + 2.0**18 * abs(total))
+    near = power * (2 * abs(total) + sizes)
+    return norms.rounded({"out": (first - power * total, size, near)}, outputs, _MORE)
 
 
 def _mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
