@@ -300,6 +300,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "maxima": lambda x: F.adaptive_max_pool2d(x[None], (3, 2)),
     "volumes": lambda x: F.avg_pool3d(F.max_pool3d(x.reshape(1, 2, 2, 6), 2, 1), 1),
     "histogram": lambda x: torch.histc(x, 5, -2, 2),
+    "sums at places": lambda x: x.index_put((x.argmax(0) % 4, x.argmin(0)), x[0], accumulate=True).index_add(
+        1, x.argmax(1), x[:, :4]
+    ),
+    "no dimension": lambda x: x.sum().flip(0) + x[:, :0].sum(),
 }
 
 
@@ -405,6 +409,25 @@ def test_dropout_of_attention_is_repeatable_and_has_its_gradients() -> None:
         results.append(y.detach().cpu())
     assert bits(results[0]) == bits(results[1])
     assert not torch.allclose(results[0], F.scaled_dot_product_attention(x, x, x.sin()).cpu())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_indices_that_select_nothing(dtype: Any) -> None:
+    """They stood for all that there is: writing by them wrote every element, reading was refused."""
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    for device in ("cpu", "npu"):
+        given = x.to(device)
+        none, one = torch.zeros(0, dtype=torch.int64, device=device), torch.tensor([1], device=device)
+        masked = torch.zeros(3, dtype=torch.bool, device=device)
+        assert given[given > 100].shape == given[:0].reshape(-1).shape == (0,)
+        assert (given[none].shape, given[masked].shape, given[:, none].shape) == ((0, 4), (0, 4), (3, 0))
+        assert (given[none, none].shape, given[none, one].shape) == ((0,), (0,))
+        for index in (none, masked, (slice(None), none), (none, none)):
+            given[index] = 5
+        if dtype != torch.int64:  # of which an index that selects nothing is taken for one that is not there
+            given[none, one] = 5
+        given.index_put_((none,), torch.ones(4, dtype=dtype, device=device), accumulate=True)
+        assert bits(given) == bits(x), device
 
 
 def test_numbers_of_repeated_calls_are_their_own() -> None:

@@ -24,6 +24,8 @@ _VERSION_BYTES, _PART_BYTES = 128, 64
 _DRIVER = "driver"
 #: The packages of a release, as ``aclCANNPackageName`` counts them.
 _PACKAGES = ("cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", _DRIVER)
+#: Those of operators, which only have names.
+_OPERATOR_PACKAGES = tuple(f"ops_{of}" for of in ("nn", "math", "cv", "transformer", "legacy"))
 _JIT_COMPILE = ENUMS["aclCompileOpt"]["ACL_OP_JIT_COMPILE"]
 
 _parameters: dict[int, int] = {}
@@ -178,9 +180,11 @@ def aclsysGetVersionStr(pkgName: str | None, versionStr: int) -> None:
 
 
 def _version_of(package: str, argument: str) -> str:
-    if package not in _PACKAGES or package == _DRIVER:
-        known = ", ".join(name for name in _PACKAGES if name != _DRIVER)
-        raise AclnnError(ACL_ERROR_INVALID_FILE, f"{argument}: expected one of {known}, got {shown(package)}")
+    known = [name for name in (*_PACKAGES, *_OPERATOR_PACKAGES) if name != _DRIVER]
+    if package not in known:
+        raise AclnnError(
+            ACL_ERROR_INVALID_FILE, f"{argument}: expected one of {', '.join(known)}, got {shown(package)}"
+        )
     return os.environ.get("ACLNN_CANN_VERSION") or _CANN_VERSION
 
 

@@ -110,3 +110,10 @@ def test_a_median_of_numbers_among_which_one_is_nan_is_the_first_nan() -> None:
     wanted = to_torch(x).median(1)
     np.testing.assert_array_equal(values.view, wanted[0].numpy())
     np.testing.assert_array_equal(places.view, wanted[1].numpy())
+
+
+def test_the_median_of_no_element_is_nan() -> None:
+    """It was what lay there before."""
+    given, out = Placed(np.zeros(0, np.float32), "contiguous"), Placed(np.float32(7).reshape(()), "contiguous")
+    prepare(BY_NAME["median"], {"self": given.tensor, "valuesOut": out.tensor}, Product.ATLAS_A2).run()
+    assert np.isnan(out.view)

@@ -9,10 +9,24 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import IMAGES, Array, Break, Breaking, LibraryTests, Subject, first, precise, torch
+from tests.helpers.library import (
+    BY_NAME,
+    IMAGES,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    first,
+    precise,
+    torch,
+)
 
 
 def _precise_number(values: Any) -> Any:
@@ -135,3 +149,14 @@ def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -
     function = next(each.function for each in indexing.OPERATORS if each.name == name)
     with pytest.raises(AclnnError, match=rf"^{function}: index 1000 is out of bounds"):
         TestIndexing.subject.run_with_index(name, 1000)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("d", [D.FLOAT, D.INT64])
+def test_an_index_that_selects_nothing_writes_nothing(d: D, accumulate: bool) -> None:
+    """It stood for the whole dimension, as one that torch_npu gives where there is none does."""
+    elements = np.arange(12).reshape(3, 4).astype(d.numpy)
+    placed, values, nothing = (Placed(x, "contiguous") for x in (elements, elements[:1], np.zeros(0, np.int64)))
+    arguments = {"selfRef": placed.tensor, "values": values.tensor, "accumulate": accumulate, "unsafe": False}
+    prepare(BY_NAME["index_put_impl"], arguments | {"indices": (nothing.tensor,)}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(placed.view, elements)

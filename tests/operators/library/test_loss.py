@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import loss
 from tests.cases.table import GRID, Arguments, T, shape
@@ -171,11 +173,11 @@ class TestLoss(LibraryTests):
 
 
 def test_a_sample_that_counts_for_nothing_may_have_any_logarithm() -> None:
-    """Of weight 0, of the class to ignore, and of one that there is not."""
+    """Of weight 0, and of the class to ignore."""
     rows = np.array([[-0.5, -np.inf, -2.0], [-np.inf] * 3, [np.nan] * 3, [-1.0, -3.0, -0.25]], np.float32)
     given = {
         "self": Placed(rows, "contiguous"),
-        "target": Placed(np.array([1, -100, 3, 2], np.int64), "contiguous"),
+        "target": Placed(np.array([1, -100, 1, 2], np.int64), "contiguous"),
         "weight": Placed(np.array([1, 0, 2], np.float32), "contiguous"),
         "out": Placed(np.zeros((), np.float32), "contiguous"),
         "totalWeightOut": Placed(np.zeros((), np.float32), "contiguous"),
@@ -183,3 +185,18 @@ def test_a_sample_that_counts_for_nothing_may_have_any_logarithm() -> None:
     call = {name: placed.tensor for name, placed in given.items()} | {"reduction": 1, "ignoreIndex": -100}
     prepare(BY_NAME["nll_loss"], call, Product.ATLAS_A2).run()
     assert [given[name].view.item() for name in ("out", "totalWeightOut")] == [0.25, 2.0]
+
+
+@pytest.mark.parametrize("target", [3, -1])
+def test_a_class_that_there_is_not_is_an_error(target: int) -> None:
+    """It counted for nothing, so that labels that are off by one trained unnoticed."""
+    given = {
+        "self": Placed(np.zeros((2, 3), np.float32), "contiguous"),
+        "target": Placed(np.array([1, target], np.int64), "contiguous"),
+        "weight": Placed(np.ones(3, np.float32), "contiguous"),
+        "out": Placed(np.zeros((), np.float32), "contiguous"),
+        "totalWeightOut": Placed(np.zeros((), np.float32), "contiguous"),
+    }
+    call = {name: placed.tensor for name, placed in given.items()} | {"reduction": 1, "ignoreIndex": -100}
+    with pytest.raises(AclnnError, match=f"target: expected classes from 0 to 2, or -100, got {target}"):
+        prepare(BY_NAME["nll_loss"], call, Product.ATLAS_A2).run()

@@ -230,7 +230,7 @@ OPERATORS = (
         (_numbers("dims", "the dimensions"),),
         (valid_dims("dims"),),
         lambda call: call["self"].shape,
-        lambda self, dims: np.flip(self, tuple(dims)),
+        lambda self, dims: np.flip(self, tuple(dims)) if self.ndim else self,
     ),
     _moved(
         "roll",

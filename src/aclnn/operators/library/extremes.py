@@ -165,7 +165,7 @@ OPERATORS = (
     library_operator(
         "median",
         "valuesOut = the lower median of self",
-        "The middle element of all, the lower of two; NaN if there is one.",
+        "The middle element of all, the lower of two; NaN if there is one, or no element.",
         (SELF, tensor_out("valuesOut", "the median")),
         (
             present("self", "valuesOut"),
@@ -174,10 +174,9 @@ OPERATORS = (
             limited_dims("self"),
             one_element("valuesOut"),
         ),
-        lambda self: _middle(self.reshape(-1), (0,))[0],
+        lambda self: _middle(self.reshape(-1), (0,))[0] if self.size else np.nan,
         header="median",
         dtypes=_RANKED,
-        empty=("self",),
     ),
     reduction(
         "median_dim",

@@ -39,9 +39,17 @@ _REPLACED = tensor_out("selfRef", "the elements, some replaced")
 _COPIED = tensor_in("selfRef", "the elements")
 _DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 _INDEX = tensor_in("index", "indices along dim; INT32 or INT64")
-_INDICES = Parameter("indices", "indices", Kind.INPUT_LIST, "one for each dimension; null or of shape [0]: all of it")
+_INDICES = Parameter(
+    "indices",
+    "indices",
+    Kind.INPUT_LIST,
+    "one for each dimension; null, or of shape [0] and the elements' data type: all of it",
+)
 _REDUCE = Parameter("reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied")
 _TAKEN = where_supported(NUMBERS)
+
+
+_KINDS = frozenset({D.INT32, D.INT64, D.BOOL, D.UINT8})
 
 
 def _integers(product: Any) -> frozenset[D]:
@@ -49,9 +57,15 @@ def _integers(product: Any) -> frozenset[D]:
 
 
 def _given(call: Call) -> dict[int, Any]:
-    """The index tensors by dimension."""
-    listed = enumerate(call["indices"])
-    return {at: tensor for at, tensor in listed if tensor is not None and tensor.shape != (0,)}
+    """The index tensors by dimension.
+
+    torch_npu gives a tensor of shape [0] and the elements' data type for a dimension that is not indexed. So one of
+    another type is an index that selects nothing, and so is any where there are no others.
+    """
+    elements = call[call.operator.parameters[0].name].dtype
+    listed = {at: tensor for at, tensor in enumerate(call["indices"]) if tensor is not None}
+    certain = {at: each for at, each in listed.items() if each.shape != (0,) or each.dtype in _KINDS - {elements}}
+    return certain or {at: each for at, each in listed.items() if each.dtype in _KINDS}
 
 
 def _known_indices(call: Call) -> str | None:
@@ -59,7 +73,7 @@ def _known_indices(call: Call) -> str | None:
     if len(call["indices"]) > rank:
         return f"indices: expected at most {rank} tensors (the dimensions of {name}), got {len(call['indices'])}"
     for at, tensor in _given(call).items():
-        if tensor.dtype not in (D.INT32, D.INT64, D.BOOL, D.UINT8):
+        if tensor.dtype not in _KINDS:
             return f"indices[{at}]: expected data type ACL_INT32, ACL_INT64 or ACL_BOOL, got {tensor.dtype.c_name}"
     return None
 
@@ -103,13 +117,21 @@ def _selected_shape(call: Call) -> str | None:
         texts = " and ".join(extents(tensor.shape) for tensor in given.values())
         return f"indices: expected shapes that broadcast, got {texts}"
     got = call["out"].shape
-    if got == expected or not call["self"].size:
+    selects_nothing = any(tensor is not None and tensor.shape == (0,) for tensor in call["indices"])
+    if got == expected or not call["self"].size or (0 in got and selects_nothing):
         return None
     return f"out: expected shape {extents(expected)} (selected from self), got {extents(got)}"
 
 
+def _add_at(total: Any, chosen: Any, values: Any) -> None:
+    """Add values to the elements chosen, in order; ``np.add.at`` takes three times as long with several indices."""
+    places = np.arange(total.size).reshape(total.shape)[chosen]
+    np.add.at(total.reshape(-1), places.reshape(-1), np.broadcast_to(values, places.shape).reshape(-1))
+
+
 def _put_work(call: Call) -> Library | None:
-    if call["selfRef"].size == 0 or call["values"].size == 0:
+    empty = any(tensor.size == 0 for tensor in _given(call).values())
+    if call["selfRef"].size == 0 or call["values"].size == 0 or empty:
         return None
     select, accumulate = _selector(call), call["accumulate"]
 
@@ -119,8 +141,8 @@ def _put_work(call: Call) -> Library | None:
             result = np.array(self)
             result[chosen] = values
             return result
-        total = self.astype(np.float64 if self.dtype == np.float32 else self.dtype)
-        np.add.at(total, chosen, values)
+        total = self.astype(np.float64 if self.dtype == np.float32 else self.dtype, order="C")
+        _add_at(total, chosen, values)
         return total
 
     return Library(put, ("selfRef", "values", *_names(call)), ("selfRef",))
@@ -164,12 +186,12 @@ def _open(index: Any, dim: int) -> tuple[Any, ...]:
 def _scattered(self: Any, index: Any, source: Any, dim: int, reduce: int) -> Any:
     places = np.atleast_1d(index)
     wide = np.float64 if reduce and self.dtype == np.float32 else self.dtype
-    result = np.array(np.atleast_1d(self), dtype=wide)
+    result = np.array(np.atleast_1d(self), dtype=wide, order="C")
     source = np.atleast_1d(source)
     values = convert(_corner(source, places.shape) if source.size != 1 else source, result.dtype)
     at = _open(places, dim)
     if reduce == 1:
-        np.add.at(result, at, values)
+        _add_at(result, at, values)
     elif reduce == 2:
         np.multiply.at(result, at, values)
     else:
@@ -206,12 +228,12 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
 
 def _added(self: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     wide = np.float64 if self.dtype == np.float32 else self.dtype
-    result = np.array(np.atleast_1d(self), dtype=wide)
+    result = np.array(np.atleast_1d(self), dtype=wide, order="C")
     along = dim % result.ndim
     # The scalar has a type of its own.
     factor = convert(np.asarray(alpha), result.dtype)
     values = np.atleast_1d(source).astype(wide) * factor if result.dtype != np.bool_ else np.atleast_1d(source) & factor
-    np.add.at(result, (slice(None),) * along + (index.reshape(-1),), values)
+    _add_at(result, (slice(None),) * along + (index.reshape(-1),), values)
     return result.reshape(self.shape)
 
 

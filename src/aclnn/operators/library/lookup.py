@@ -70,11 +70,9 @@ def _dense(call: Call) -> str | None:
 
 
 def _add_rows(total: Any, places: Any, rows: Any) -> None:
-    """Add each row to the one at its place in ``total``, as ``np.add.at`` does in twice the time."""
-    order = np.argsort(places, kind="stable")
-    places = places[order]
-    starts = np.flatnonzero(np.diff(places, prepend=-1))
-    total[places[starts]] += np.add.reduceat(rows[order], starts)
+    """Add each row to the one at its place in ``total``; ``np.add.at`` takes three times as long by rows."""
+    columns = np.arange(total.shape[1])
+    np.add.at(total.reshape(-1), (places[:, None] * columns.size + columns).reshape(-1), rows.reshape(-1))
 
 
 def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: bool) -> Any:

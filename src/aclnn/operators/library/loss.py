@@ -100,11 +100,15 @@ def _classes(call: Call) -> str | None:
 
 
 def _weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
-    """The class of each sample, 0 for one that counts for nothing, and its weight, 0 for such a one."""
+    """The class of each sample, 0 for one that is ignored, and its weight, 0 for such a one."""
     target = target.reshape(-1)
-    counts = (target != ignored) & (target >= 0) & (target < weight.size)
-    if counts.all():
+    counts = (target >= 0) & (target < weight.size)
+    if counts.all() and not (target == ignored).any():
         return target, weight[target].astype(np.float64)
+    beyond = target[~counts & (target != ignored)]
+    if beyond.size:
+        raise IndexError(f"target: expected classes from 0 to {weight.size - 1}, or {ignored}, got {beyond[0]}")
+    counts &= target != ignored
     classes = np.where(counts, target, 0)
     return classes, np.where(counts, weight[classes] if weight.size else 0, 0.0)
 
