@@ -177,13 +177,14 @@ BREAKS: Mapping[str, Breaking] = {
         | ({name: T(D.UINT8, (3,))} if name == "dropMaskOptional" else {}),
         "a bit a score" if name == "dropMaskOptional" else "more than 0",
     ),
+    "shape of a gradient": lambda o, name: Break({name: T(D.FLOAT, (1, 2))}, "shape ["),
     "a number a head": lambda o, name: Break({name: T(D.FLOAT, (3,))}, "[4]"),
 }
 
 
 TILING = (
     *("as many", "shape of the attention", "shape of a statistic", "ends of sequences", "known mode"),
-    *("shape of the mask", "shape of the bias", "dropout", "a number a head"),
+    *("shape of the mask", "shape of the bias", "dropout", "a number a head", "shape of a gradient"),
 )
 
 

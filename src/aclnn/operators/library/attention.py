@@ -365,6 +365,13 @@ def _bias_dtype(call: Call) -> str | None:
     return None if got == expected else f"{name}: expected data type {expected.c_name}, got {got.c_name}"
 
 
+def _of_same_shape(call: Call, name: str) -> str | None:
+    of = {"dpseOut": _BACKWARD.bias, "dsinkOut": _BACKWARD.sink}[name]
+    if not (_given(call, name) and _given(call, of)) or call[name].shape == call[of].shape:
+        return None
+    return f"expected shape {extents(call[of].shape)} (as {of}), got {extents(call[name].shape)}"
+
+
 def _absent(call: Call, name: str) -> str | None:
     return "expected none (not computed here), got a tensor" if _given(call, name) else None
 
@@ -381,6 +388,7 @@ def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
     sinks = tuple(name for name in (names.sink,) if name in parameters)
     ends = tuple(name for name in (_QUERIES, _KEYS) if name in parameters)
     only_packed = bool(ends) and "seed" not in parameters
+    further = tuple(name for name in ("dpseOut", "dsinkOut") if name in parameters and not only_packed)
     biased = not only_packed or "pseType" in parameters
     absent = tuple(name for name in _ABSENT if name in parameters)
     return (
@@ -407,6 +415,7 @@ def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
         *([rule(f"shape of the bias: {names.bias}", _bias_shape, tiling)] if biased else []),
         rule("dropout: keepProb, dropMaskOptional", _keep, tiling),
         *(rule(f"a number a head: {name}", _sink_shape, tiling) for name in sinks),
+        *([each("shape of a gradient", further, _of_same_shape, tiling)] if further else []),
     )
 
 
