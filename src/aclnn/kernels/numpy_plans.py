@@ -6,6 +6,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ import numpy as np
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
-from aclnn.kernels import Formula, Operand, Plan
+from aclnn.kernels import Formula, Operand, Plan, elementwise
 from aclnn.kernels.trace import COLUMNS, trace
 
 Array = np.ndarray[Any, Any]
 
 _SIXTEEN_BITS = (DataType.FLOAT16.numpy, DataType.BF16.numpy)
 _WIDE = (DataType.FLOAT, DataType.DOUBLE)
+_WIDE_TYPES = {dtype.numpy for dtype in _WIDE}
+_FEW = 1 << 12
+"""Elements up to which NumPy converts numbers as fast as a kernel does."""
 
 
 # Every address that a process can have, as one buffer: one for each array would take three times as long to make.
@@ -89,6 +93,31 @@ def write(layout: Layout, address: int, values: Array) -> None:
         target.flat[: values.size] = convert(values.ravel(), target.dtype)
 
 
+def _same(x: Any) -> Any:
+    return x
+
+
+@lru_cache(maxsize=512)
+def _conversion(source: Layout, target: Layout) -> Plan:
+    return elementwise(_same, (source,), (target,))
+
+
+def _layout(values: Array) -> Layout:
+    strides = tuple(stride // values.itemsize for stride in values.strides)
+    return Layout(DataType.of_numpy(values.dtype), values.shape, strides)
+
+
+def _copy(values: Array, target: Array) -> None:
+    """Copy numbers to an array of another type; NumPy takes up to fifty times as long as a kernel for float16."""
+    kinds = {values.dtype, target.dtype}
+    wide = kinds.difference(_SIXTEEN_BITS)
+    by_kernel = len(kinds) == 2 and len(wide) < 2 and wide <= _WIDE_TYPES
+    if not by_kernel or values.size <= _FEW or values.shape != target.shape:
+        np.copyto(target, convert(values, target.dtype))
+        return
+    _conversion(_layout(values), _layout(target)).run((values.ctypes.data,), (target.ctypes.data,), 0)
+
+
 class LibraryPlan:
     """See ``aclnn.kernels.library``."""
 
@@ -140,7 +169,11 @@ class LibraryPlan:
     def _operand(self, values: Array) -> Array:
         if self._dtype is not None:
             values = convert(values, self._dtype)
-        return values.astype(np.float32) if values.dtype in _SIXTEEN_BITS else values
+        if values.dtype not in _SIXTEEN_BITS:
+            return values
+        single = np.empty_like(values, np.float32)
+        _copy(values, single)
+        return single
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
         """See ``aclnn.kernels.Plan``; every result is there before anything is written."""
@@ -165,7 +198,7 @@ class LibraryPlan:
         def compute() -> None:
             with np.errstate(all="ignore"):
                 for result, array in zip(self._results(operands), written, strict=True):
-                    np.copyto(array, convert(result, array.dtype))
+                    _copy(result, array)
 
         return copy if self._copies else compute
 

@@ -85,3 +85,22 @@ def test_triangles_begin_at_any_diagonal(name: str, dims: tuple[int, ...]) -> No
         arguments = {"self": placed.tensor, "diagonal": diagonal, "out": out.tensor}
         prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
         np.testing.assert_array_equal(out.view, getattr(np, name)(matrices, max(-9, min(diagonal, 9))))
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "reversed with holes"])
+@pytest.mark.parametrize("target", [D.FLOAT16, D.BF16, D.FLOAT, D.DOUBLE])
+@pytest.mark.parametrize("source", [D.FLOAT16, D.BF16, D.FLOAT, D.DOUBLE])
+def test_large_tensors_are_converted_as_small_ones_are(source: D, target: D, layout: str) -> None:
+    """By a kernel: every number of 16 bits, and numbers in the middle of two, subnormal ones and none."""
+    numbers = np.arange(1 << 16, dtype=np.uint16)
+    given = np.concatenate([numbers.view(each.numpy).astype(np.float64) for each in (D.FLOAT16, D.BF16)])
+    given = np.concatenate([given, given * (1 + 2.0**-9), given * (1 + 2.0**-12)]).reshape(-1, 384)
+    with np.errstate(all="ignore"):
+        given = given.astype(source.numpy)
+        expected = given.astype(target.numpy)
+    placed, out = Placed(given, layout), Placed(np.full_like(expected, 7), layout)
+    arguments = {"selfRef": out.tensor, "src": placed.tensor}
+    prepare(BY_NAME["inplace_copy"], arguments, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(out.view.astype(np.float64), expected.astype(np.float64))
+    assert out.untouched_outside()
+    assert placed.untouched_outside()
