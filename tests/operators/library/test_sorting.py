@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
@@ -100,3 +101,21 @@ def test_a_sequence_without_a_sorter_is_in_order_and_equals_are_passed_or_not() 
         call = {"sortedSequence": sequence.tensor, "self": values.tensor, "outInt32": False, "right": right}
         prepare(BY_NAME["search_sorted"], call | {"sorter": None, "out": out.tensor}, Product.ATLAS_A2).run()
         assert out.view.tolist() == wanted
+
+
+@pytest.mark.parametrize("dims", [(97,), (5, 40), (40, 5), (3, 64, 2)])
+@pytest.mark.parametrize("kind", [np.float32, np.int16, np.bool_])
+def test_the_first_few_are_those_of_sorting_all(dims: tuple[int, ...], kind: Any) -> None:
+    """Equal elements in their order, NaN the greatest, along any dimension."""
+    random = np.random.default_rng(3)
+    values = random.integers(-4, 5, dims).astype(kind)
+    if kind is np.float32:
+        values[random.random(dims) < 0.05] = np.nan
+    for along in range(len(dims)):
+        for descending in (False, True):
+            most = dims[along]
+            every = sorting._sorted(values, along, descending, most)
+            for count in {1, 2, most // 4, most // 2, most} - {0}:
+                found = sorting._sorted(values, along, descending, count)
+                for one, all_of in zip(found, every, strict=True):
+                    np.testing.assert_array_equal(one, all_of.take(range(count), along))

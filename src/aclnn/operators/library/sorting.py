@@ -63,10 +63,26 @@ def _order(values: Any, along: int, descending: bool) -> Any:
     return values.shape[along] - 1 - np.flip(backwards, along)
 
 
+def _first_in_order(values: Any, descending: bool, count: int) -> Any:
+    """The first indices of ``_order`` along the last dimension; a few of many take a fifth of the time."""
+    edge = np.partition(values, values.shape[-1] - count if descending else count - 1, -1)
+    edge = edge[..., -count, np.newaxis] if descending else edge[..., count - 1, np.newaxis]
+    last, greatest = edge != edge, values != values
+    alike = (values == edge) | (last & greatest)
+    before = (values > edge) | (greatest & ~last) if descending else (values < edge) | (last & ~greatest)
+    chosen = before | (alike & (np.cumsum(alike, -1) <= count - before.sum(-1, keepdims=True)))
+    found = np.nonzero(chosen)[-1].reshape(*values.shape[:-1], count)
+    order = _order(np.take_along_axis(values, found, -1), -1, descending)
+    return np.take_along_axis(found, order, -1)
+
+
 def _sorted(values: Any, along: int, descending: bool, count: int | None = None) -> tuple[Any, Any]:
     if values.ndim == 0:
         return values, np.zeros((), np.int64)
-    order = _order(values, along, descending).take(range(values.shape[along] if count is None else count), along)
+    if count is not None and 4 * count <= values.shape[along]:
+        order = np.moveaxis(_first_in_order(np.moveaxis(values, along, -1), descending, count), -1, along)
+    else:
+        order = _order(values, along, descending)[(slice(None),) * (along % values.ndim) + (slice(count),)]
     return np.take_along_axis(values, order, along), order
 
 
