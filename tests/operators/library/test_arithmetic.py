@@ -35,12 +35,19 @@ from tests.helpers.library import (
 OF_TWO = {
     "maximum": "maximum",
     "minimum": "minimum",
-    "remainder_tensor_tensor": "remainder",
-    "remainder_tensor_scalar": "remainder",
-    "fmod_tensor": "fmod",
-    "fmod_scalar": "fmod",
-    "floor_divide": "floor_divide",
-    "floor_divides": "floor_divide",
+    "remainder_scalar_tensor": "remainder",
+    **{
+        f"{where}{name}": word
+        for where in ("", "inplace_")
+        for name, word in (
+            ("remainder_tensor_tensor", "remainder"),
+            ("remainder_tensor_scalar", "remainder"),
+            ("fmod_tensor", "fmod"),
+            ("fmod_scalar", "fmod"),
+            ("floor_divide", "floor_divide"),
+            ("floor_divides", "floor_divide"),
+        )
+    },
 }
 #: Their second operand is not 0.
 DIVIDING = (*OF_TWO, "div_mod", "div_mods")
@@ -48,7 +55,7 @@ DIVIDING = (*OF_TWO, "div_mod", "div_mods")
 
 def _whole(a: Mapping[str, Any]) -> list[Any]:
     """Two operands; 16-bit ones, for which PyTorch rounds between two steps, as float64."""
-    return [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in (a["self"], a["other"])]
+    return [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in (first(a), a["other"])]
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -113,6 +120,7 @@ BREAKS: Mapping[str, Breaking] = {
     "converts to the result's data type": lambda o, name: Break(
         {name: scalar(D.FLOAT, 1)}, "converts to ACL_INT32", D.INT32
     ),
+    "same shape as other": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "same shape as exponent": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),

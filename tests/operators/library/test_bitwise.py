@@ -7,9 +7,14 @@ from typing import Any
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import bitwise
-from tests.helpers.library import INTEGERS, Array, LibraryTests, Subject, torch
+from tests.helpers.library import INTEGERS, Array, LibraryTests, Subject, first, torch
 
-BITWISE = {f"bitwise_{name}_{kind}": name for name in ("and", "or", "xor") for kind in ("tensor", "scalar")}
+BITWISE = {
+    f"{where}bitwise_{name}_{kind}": name
+    for where in ("", "inplace_")
+    for name in ("and", "or", "xor")
+    for kind in ("tensor", "scalar")
+}
 
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
@@ -18,7 +23,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **{
-        name: lambda a, word=word: getattr(torch, f"bitwise_{word}")(a["self"], a["other"])
+        name: lambda a, word=word: getattr(torch, f"bitwise_{word}")(first(a), a["other"])
         for name, word in BITWISE.items()
     },
 }

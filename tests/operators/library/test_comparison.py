@@ -7,10 +7,26 @@ from typing import Any
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import comparison
-from tests.cases.table import GRID, Arguments, T, dtype
-from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, first, torch, wide
+from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    REAL,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Subject,
+    first,
+    number_of,
+    torch,
+    wide,
+)
 
-COMPARISONS = {f"{name}_{kind}": name for name in ("eq", "ne", "gt", "ge", "lt", "le") for kind in ("tensor", "scalar")}
+COMPARISONS = {
+    f"{where}{name}_{kind}": name
+    for where in ("", "inplace_")
+    for name in ("eq", "ne", "gt", "ge", "lt", "le")
+    for kind in ("tensor", "scalar")
+}
 
 
 LOGIC = ("logical_and", "logical_or", "logical_xor", "inplace_logical_and", "inplace_logical_or")
@@ -21,17 +37,27 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "equal": lambda d: {"out": T(D.BOOL, (1,))},
     **{
         name: lambda d: {"out": T(D.BOOL, GRID)}
-        for name in (*COMPARISONS, *LOGIC[:3], "is_finite", "is_pos_inf", "is_neg_inf", "signbit")
+        for name in (
+            *(name for name in COMPARISONS if not name.startswith("inplace")),
+            *LOGIC[:3],
+            "is_finite",
+            "is_pos_inf",
+            "is_neg_inf",
+            "signbit",
+        )
     },
+    "is_in_tensor_scalar": lambda d: {"assumeUnique": False, "invert": True, "out": T(D.BOOL, GRID)},
+    "is_in_scalar_tensor": lambda d: {"assumeUnique": True, "invert": False, "out": T(D.BOOL, ())},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    **{name: (*REAL, D.BOOL) for name in COMPARISONS if name[:2] in ("gt", "ge", "lt", "le")},
+    **{name: (*REAL, D.BOOL) for name in COMPARISONS if COMPARISONS[name] not in ("eq", "ne")},
+    **dict.fromkeys(("is_in_tensor_scalar", "is_in_scalar_tensor"), REAL),
     **dict.fromkeys(("is_finite", "is_pos_inf", "is_neg_inf", "signbit", "is_close"), (*REAL, D.BOOL)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    **{name: lambda a, word=word: getattr(torch, word)(a["self"], a["other"]) for name, word in COMPARISONS.items()},
+    **{name: lambda a, word=word: getattr(torch, word)(first(a), a["other"]) for name, word in COMPARISONS.items()},
     **{
         name: lambda a, name=name: getattr(torch, name.removeprefix("inplace_"))(first(a), a["other"]) for name in LOGIC
     },
@@ -40,19 +66,26 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "is_neg_inf": lambda a: a["self"].isneginf(),
     "signbit": lambda a: a["self"].signbit(),
     "is_close": lambda a: torch.isclose(wide(a["self"]), wide(a["other"]), 0.5, 1.0, True),
+    "is_in_tensor_scalar": lambda a: torch.isin(a["element"], a["testElement"], invert=True),
+    "is_in_scalar_tensor": lambda a: torch.isin(a["element"], a["testElements"]),
     "equal": lambda a: torch.tensor([torch.equal(a["self"], a["other"])]),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "equal": {"out": {"shape": ()}},
+    "is_in_scalar_tensor": {"out": {"shape": ()}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
+    "same shape as element": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "data type ACL_BOOL": lambda o, name: Break(dtype(D.UINT8, name), "ACL_BOOL"),
 }
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
+    if name in ("element", "testElements"):
+        array[0, 0] = number_of(D.of_numpy(array.dtype)).value
     return array[:1] if name == "other" and operator in COMPARISONS else array  # broadcast
 
 

@@ -444,21 +444,24 @@ def _real(
     dtypes: Collection[D] = _QUOTED,
     mode: tuple[Parameter, ...] = (),
     header: str | None = None,
+    first: str = "self",
 ) -> Operator:
     """A function of a tensor and a tensor or a number, neither complex."""
     has_number = other.kind is Kind.SCALAR
-    dtype = _wide(_with_scalar("self", "out")) if has_number else _of_tensors("self")
+    out = "out" if first == "self" else first
+    dtype = _wide(_with_scalar(first, out)) if has_number else _of_tensors(first)
+    given = tuple(dict.fromkeys((first, "other", out)))
     return library_operator(
         name,
-        f"out = {formula}",
+        f"{out} = {formula}",
         summary,
-        (_SELF, other, *mode, _OUT),
+        (_SELF, other, *mode, _OUT) if out == "out" else (_in_place(const=False), other),
         (
-            present("self", "other", "out"),
-            dtype_in(where_supported(dtypes), "self", "other", "out"),
-            castable_from(_with_scalar("self", "out") if has_number else dtype, "out"),
-            *((limited_dims("self"), same_shape("out", "self")) if has_number else (limited_dims("self", "other"),)),
-            *(() if has_number else _shapes("out", "self")),
+            present(*given),
+            dtype_in(where_supported(dtypes), *given),
+            castable_from(_with_scalar(first, out) if has_number else dtype, out),
+            limited_dims(first, *(() if has_number else ("other",))),
+            *(_shapes(out, first) if not has_number else (same_shape(out, first),) if out == "out" else ()),
             *(one_of(each.name, 0, 1, 2) for each in mode),
         ),
         function,
@@ -466,7 +469,31 @@ def _real(
         dtype=dtype,
         dtypes=dtypes,
         attributes=tuple(each.name for each in mode),
-        empty=("self",) if has_number else ("self", "other"),
+        empty=(first,) if has_number else (first, "other"),
+    )
+
+
+def _both(
+    name: str,
+    formula: str,
+    summary: str,
+    function: Callable[..., Any],
+    other: Parameter = _OTHER,
+    header: str | None = None,
+) -> tuple[Operator, Operator]:
+    """A function as ``_real`` declares it, and the same in place."""
+    replaced = formula.replace("self", "selfRef")
+    return (
+        _real(name, formula, summary, function, other, header=header),
+        _real(
+            f"inplace_{name}",
+            replaced,
+            f"{summary.replace('self', 'selfRef')[:-1]}, in place.",
+            function,
+            other,
+            header=header or name,
+            first="selfRef",
+        ),
     )
 
 
@@ -518,7 +545,9 @@ OPERATORS = (
     _real("maximum", "max(self, other)", "The greater of two tensors; NaN if one is.", np.maximum, dtypes=_REAL),
     _real("minimum", "min(self, other)", "The less of two tensors; NaN if one is.", np.minimum, dtypes=_REAL),
     *(
-        _real(
+        each
+        for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
+        for each in _both(
             f"remainder_tensor_{kind}",
             _FLOOR,
             f"Remainders by a {kind}, of its sign.",
@@ -526,14 +555,31 @@ OPERATORS = (
             other,
             header="remainder",
         )
-        for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
+    ),
+    library_operator(
+        "remainder_scalar_tensor",
+        f"out = {_FLOOR}",
+        "Remainders of a number, of the divisor's sign.",
+        (scalar("self", "the first operand"), _OTHER, _OUT),
+        (
+            present("self", "other", "out"),
+            dtype_in(where_supported(_QUOTED), "self", "other", "out"),
+            castable_from(_with_scalar("other", "out", "self"), "out"),
+            limited_dims("other"),
+            same_shape("out", "other"),
+        ),
+        np.remainder,
+        header="remainder",
+        dtype=_wide(_with_scalar("other", "out", "self")),
+        dtypes=_QUOTED,
     ),
     *(
-        _real(f"fmod_{kind}", _TRUNC, f"Remainders by a {kind}, of the sign of self.", np.fmod, other)
+        each
         for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
+        for each in _both(f"fmod_{kind}", _TRUNC, f"Remainders by a {kind}, of the sign of self.", np.fmod, other)
     ),
-    _real("floor_divide", "floor(self / other)", "Quotients of tensors, rounded down.", _floor_quotient),
-    _real(
+    *_both("floor_divide", "floor(self / other)", "Quotients of tensors, rounded down.", _floor_quotient),
+    *_both(
         "floor_divides",
         "floor(self / other)",
         "Quotients by a number, rounded down.",

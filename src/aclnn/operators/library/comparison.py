@@ -11,6 +11,7 @@ import numpy as np
 from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
+    dims_between,
     dtype_in,
     extents,
     limited_dims,
@@ -45,27 +46,48 @@ from aclnn.operators.library.common import (
 )
 
 _SELF, _OUT = tensor_in("self", "the first operand"), tensor_out(meaning="true or false")
+#: Of the functions with a result of their own and of those in place: prefix, first operand, result.
+_FORMS = (("", "self", "out"), ("inplace_", "selfRef", "selfRef"))
 _OTHER, _NUMBER = tensor_in("other", "the second operand"), scalar("other", "the second operand")
 _ORDERED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL)
 
 
-def _where_not_empty(*checks: Check) -> tuple[Check, ...]:
+def _operands(first: str, other: Parameter, const: bool) -> tuple[Parameter, ...]:
+    """The parameters; some prototypes call the operand that is replaced const."""
+    if first == "self":
+        return _SELF, other, _OUT
+    return tensor_out(first, "the first operand, replaced by the result", const), other
+
+
+def _summary(summary: str, first: str) -> str:
+    return summary if first == "self" else f"{summary[:-1]}, in place."
+
+
+def _of_tensors(first: str) -> Callable[[Call], D]:
+    return lambda call: promoted(call, first, "other")
+
+
+def _where_not_empty(first: str, *checks: Check) -> tuple[Check, ...]:
     """The checks, but for a call with an empty operand, which succeeds before them."""
     return tuple(
-        only_if(check, "where no operand is empty", lambda call: bool(call["self"].size and call["other"].size))
+        only_if(check, "where no operand is empty", lambda call: bool(call[first].size and call["other"].size))
         for check in checks
     )
 
 
-def _comparison_type(call: Call) -> D | None:
+def _comparison_type(first: str, out: str) -> Callable[[Call], D | None]:
     """Return arithmetic's type; on older products ordered comparisons promote the pair."""
-    tensor: D = call["self"].dtype
-    number: D = call["other"].dtype
-    if call.product in CLASS_950 or call.operator.name in ("eq_scalar", "ne_scalar"):
-        return type_with_scalar(call, "self", "out")
-    if is_floating(tensor) and number == D.DOUBLE:
-        return tensor
-    return promote(tensor, D.FLOAT if number == D.DOUBLE else number)
+
+    def dtype(call: Call) -> D | None:
+        tensor: D = call[first].dtype
+        number: D = call["other"].dtype
+        if call.product in CLASS_950 or call.operator.name.endswith(("eq_scalar", "ne_scalar")):
+            return type_with_scalar(call, first, out)
+        if is_floating(tensor) and number == D.DOUBLE:
+            return tensor
+        return promote(tensor, D.FLOAT if number == D.DOUBLE else number)
+
+    return dtype
 
 
 def _with_scalar(
@@ -77,27 +99,31 @@ def _with_scalar(
     results: Collection[D],
     products: Collection[Product],
     stream_type: str = "aclrtStream ",
-) -> Operator:
-    return library_operator(
-        name,
-        f"out = self {symbol} other",
-        summary,
-        (_SELF, _NUMBER, _OUT),
-        (
-            present("self", "other", "out"),
-            dtype_in(where_supported(dtypes), "self", "other"),
-            dtype_in(where_supported(results), "out"),
-            *([scalar_promotes(_comparison_type, "self")] if set(UNSIGNED) <= set(dtypes) else []),
-            limited_dims("self", "out"),
-            same_shape("out", "self"),
-        ),
-        function,
-        header=name,
-        dtype=_comparison_type,
-        dtypes=dtypes,
-        products=products,
-        stream_type=stream_type,
-    )
+    const: bool = False,
+) -> Iterator[Operator]:
+    for prefix, first, out in _FORMS:
+        dtype = _comparison_type(first, out)
+        own = first != out
+        yield library_operator(
+            f"{prefix}{name}",
+            f"{out} = {first} {symbol} other",
+            _summary(summary, first),
+            _operands(first, _NUMBER, const),
+            (
+                present(*dict.fromkeys((first, "other", out))),
+                dtype_in(where_supported(dtypes), first, "other"),
+                *([dtype_in(where_supported(results), out)] if own else []),
+                *([scalar_promotes(dtype, first)] if set(UNSIGNED) <= set(dtypes) else []),
+                limited_dims(*dict.fromkeys((first, out))),
+                *([same_shape(out, first)] if own else []),
+            ),
+            function,
+            header=name,
+            dtype=dtype,
+            dtypes=dtypes,
+            products=products,
+            stream_type=stream_type if own else "aclrtStream ",
+        )
 
 
 def _equal_types(product: Product) -> Collection[D]:
@@ -116,40 +142,64 @@ def _with_tensor(
     taken: Callable[[Product], Collection[D]] = _ORDERED_TYPES,
     results: Callable[[Product], Collection[D]] = _RESULT_TYPES,
     dtypes: Collection[D] = _ORDERED,
-) -> Operator:
-    return library_operator(
-        name,
-        f"out = self {symbol} other",
-        summary,
-        (_SELF, _OTHER, _OUT),
-        (
-            present("self", "other", "out"),
-            dtype_in(taken, "self", "other"),
-            dtype_in(results, "out"),
-            promotable("self", "other"),
-            limited_dims("self", "other"),
-            broadcastable("other", "self"),
-            broadcast_shape_of("out", "self", "other"),
-        ),
-        function,
-        header=name,
-        dtype=lambda call: promoted(call, "self", "other"),
-        dtypes=dtypes,
-        empty=("self", "other"),
-    )
+    const: bool = False,
+) -> Iterator[Operator]:
+    for prefix, first, out in _FORMS:
+        yield library_operator(
+            f"{prefix}{name}",
+            f"{out} = {first} {symbol} other",
+            _summary(summary, first),
+            _operands(first, _OTHER, const),
+            (
+                present(*dict.fromkeys((first, "other", out))),
+                dtype_in(taken, first, "other"),
+                *([dtype_in(results, out)] if first != out else []),
+                promotable(first, "other"),
+                limited_dims(first, "other"),
+                broadcastable("other", first),
+                broadcast_shape_of(out, first, "other"),
+            ),
+            function,
+            header=name,
+            dtype=_of_tensors(first),
+            dtypes=dtypes,
+            empty=(first, "other"),
+        )
+
+
+def _unequal() -> Iterator[Operator]:
+    for prefix, first, out in _FORMS:
+        yield library_operator(
+            f"{prefix}ne_tensor",
+            f"{out} = {first} != other",
+            _summary("Compare two tensors: not equal.", first),
+            _operands(first, _OTHER, const=False),
+            (
+                present(*dict.fromkeys((first, "other", out))),
+                *_where_not_empty(
+                    first,
+                    dtype_in(where_supported(NUMBERS), *dict.fromkeys((first, "other", out))),
+                    limited_dims(first, "other"),
+                    broadcastable("other", first),
+                    broadcast_shape_of(out, first, "other"),
+                ),
+            ),
+            operator.ne,
+            header="ne_tensor",
+            dtype=_of_tensors(first),
+            products=WITH_TRAINING,
+            empty=(first, "other"),
+        )
 
 
 def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> Iterator[Operator]:
     words = name.removeprefix("logical_")
-    for first, out in (("self", "out"), ("selfRef", "selfRef")):
-        in_place = first == out
+    for prefix, first, out in _FORMS:
         yield library_operator(
-            f"inplace_{name}" if in_place else name,
+            f"{prefix}{name}",
             f"{out} = {first} is not zero {words} other is not zero",
-            f"{summary[:-1]}, in place." if in_place else summary,
-            (tensor_out("selfRef", "the first operand, replaced by the result"), _OTHER)
-            if in_place
-            else (_SELF, _OTHER, _OUT),
+            _summary(summary, first),
+            _operands(first, _OTHER, const=False),
             (
                 present(*dict.fromkeys((first, "other", out))),
                 dtype_in(where_supported(NUMBERS), first, "other"),
@@ -203,8 +253,44 @@ def _has_minus(x: Any) -> Any:
     return np.signbit(x) if x.dtype.kind == "f" else x.astype(np.int64) < 0
 
 
+def _is_in(
+    name: str,
+    formula: str,
+    summary: str,
+    element: Parameter,
+    tested: Parameter,
+    shape: Check,
+    function: Callable[[Any, Any], Any],
+) -> Operator:
+    tensor, number = (each.name for each in sorted((element, tested), key=lambda each: each.kind is Kind.SCALAR))
+    return library_operator(
+        name,
+        f"out = ({formula}) != invert",
+        summary,
+        (
+            element,
+            tested,
+            Parameter("assumeUnique", "assume_unique", Kind.BOOL, "each number is there once; decides nothing"),
+            Parameter("invert", "invert", Kind.BOOL, "true where it is not"),
+            _OUT,
+        ),
+        (
+            present(element.name, tested.name, "out"),
+            dtype_in(where_supported(NUMBERS), element.name, tested.name),
+            _BOOLEAN,
+            limited_dims(tensor),
+            shape,
+        ),
+        lambda element, tested, invert: function(element, tested) != invert,
+        header="isin",
+        dtype=lambda call: type_with_scalar(call, tensor, "out", number),
+        products=WITH_TRAINING,
+        attributes=("invert",),
+    )
+
+
 OPERATORS = (
-    _with_tensor(
+    *_with_tensor(
         "eq_tensor",
         "==",
         "Compare two tensors: equal.",
@@ -212,32 +298,14 @@ OPERATORS = (
         _equal_types,
         _equal_types,
         (*NUMBERS, D.UINT64),
+        const=True,
     ),
-    _with_tensor("gt_tensor", ">", "Compare two tensors: greater.", operator.gt),
-    _with_tensor("ge_tensor", ">=", "Compare two tensors: greater or equal.", operator.ge),
-    _with_tensor("lt_tensor", "<", "Compare two tensors: less.", operator.lt),
-    _with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le),
-    library_operator(
-        "ne_tensor",
-        "out = self != other",
-        "Compare two tensors: not equal.",
-        (_SELF, _OTHER, _OUT),
-        (
-            present("self", "other", "out"),
-            *_where_not_empty(
-                dtype_in(where_supported(NUMBERS), "self", "other", "out"),
-                limited_dims("self", "other"),
-                broadcastable("other", "self"),
-                broadcast_shape_of("out", "self", "other"),
-            ),
-        ),
-        operator.ne,
-        header="ne_tensor",
-        dtype=lambda call: promoted(call, "self", "other"),
-        products=WITH_TRAINING,
-        empty=("self", "other"),
-    ),
-    _with_scalar(
+    *_with_tensor("gt_tensor", ">", "Compare two tensors: greater.", operator.gt, const=True),
+    *_with_tensor("ge_tensor", ">=", "Compare two tensors: greater or equal.", operator.ge),
+    *_with_tensor("lt_tensor", "<", "Compare two tensors: less.", operator.lt, const=True),
+    *_with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le),
+    *_unequal(),
+    *_with_scalar(
         "eq_scalar",
         "==",
         "Compare a tensor with a number: equal.",
@@ -246,8 +314,9 @@ OPERATORS = (
         NUMBERS,
         WITH_TRAINING,
         "const aclrtStream ",
+        const=True,
     ),
-    _with_scalar(
+    *_with_scalar(
         "ne_scalar",
         "!=",
         "Compare a tensor with a number: not equal.",
@@ -257,7 +326,7 @@ OPERATORS = (
         WITH_TRAINING,
         "const aclrtStream ",
     ),
-    _with_scalar(
+    *_with_scalar(
         "gt_scalar",
         ">",
         "Compare a tensor with a number: greater.",
@@ -266,7 +335,7 @@ OPERATORS = (
         (*_ORDERED, *COMPLEX),
         WITH_INFERENCE,
     ),
-    _with_scalar(
+    *_with_scalar(
         "lt_scalar",
         "<",
         "Compare a tensor with a number: less.",
@@ -274,8 +343,9 @@ OPERATORS = (
         _ORDERED,
         _ORDERED,
         WITH_TRAINING | {Product.ATLAS_200I_500_A2},
+        const=True,
     ),
-    _with_scalar(
+    *_with_scalar(
         "ge_scalar",
         ">=",
         "Compare a tensor with a number: greater or equal.",
@@ -284,7 +354,7 @@ OPERATORS = (
         (*_ORDERED, *COMPLEX),
         WITH_TRAINING,
     ),
-    _with_scalar(
+    *_with_scalar(
         "le_scalar",
         "<=",
         "Compare a tensor with a number: less or equal.",
@@ -345,6 +415,24 @@ OPERATORS = (
         ),
         _same,
         header="equal",
+    ),
+    _is_in(
+        "is_in_tensor_scalar",
+        "element == testElement",
+        "Find the elements that are a number.",
+        tensor_in("element", "the elements"),
+        scalar("testElement", "the number"),
+        same_shape("out", "element"),
+        operator.eq,
+    ),
+    _is_in(
+        "is_in_scalar_tensor",
+        "element is one of testElements",
+        "Tell whether a number is among the elements.",
+        scalar("element", "the number"),
+        tensor_in("testElements", "the elements"),
+        dims_between(0, 0, "out"),
+        lambda number, elements: (elements == number).any(),
     ),
     *_logical("logical_and", "And of what is not zero.", np.logical_and),
     *_logical("logical_or", "Or of what is not zero.", np.logical_or),
