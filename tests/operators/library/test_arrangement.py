@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import pytest
+
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import arrangement
-from tests.cases.table import Arguments, T
+from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     COMPLEX,
     FLOATING,
     REAL,
+    TRAINED,
+    Array,
     Break,
     Breaking,
     LibraryTests,
+    Placed,
     Subject,
     no_samples,
     precise,
     torch,
+    wide,
 )
 
 PADS = tuple(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3))
@@ -30,10 +40,10 @@ UNPADDED, MARGINS = (2, 1, 4, 3, 5), (1, 2, 0, 1, 3, 2)
 
 def padded(name: str, d: D) -> dict[str, Any]:
     rank = int(name[-2])
-    shape = UNPADDED[-rank - 1 :]
-    grown = [n + sum(MARGINS[2 * at : 2 * at + 2]) for at, n in enumerate(shape[:0:-1])]
-    after = (shape[0], *grown[::-1])
-    return {"self": T(d, shape), "padding": MARGINS[: 2 * rank], "out": T(d, after)}
+    before = UNPADDED[-rank - 1 :]
+    grown = [n + sum(MARGINS[2 * at : 2 * at + 2]) for at, n in enumerate(before[:0:-1])]
+    after = (before[0], *grown[::-1])
+    return {"self": T(d, before), "padding": MARGINS[: 2 * rank], "out": T(d, after)}
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -41,6 +51,19 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "roll": lambda d: {"shifts": (2, -1), "dims": (1, 0)},
     "repeat": lambda d: {"repeats": (2, 1, 2), "out": T(d, (2, 2, 6))},
     "repeat_interleave_int_with_dim": lambda d: {"repeats": 2, "dim": -1, "outputSize": 6, "out": T(d, (2, 6))},
+    "repeat_interleave_int": lambda d: {"repeats": 2, "outputSize": 12, "out": T(d, (12,))},
+    "repeat_interleave": lambda d: {"repeats": T(D.INT32, (6,)), "outputSize": 7, "out": T(d, (7,))},
+    "repeat_interleave_with_dim": lambda d: (
+        {"repeats": T(D.INT64, (3,)), "dim": -1, "outputSize": 3, "out": T(d, (2, 3))}
+        if d != D.BOOL
+        else {"repeats": T(D.INT64, ()), "dim": 0, "outputSize": 4, "out": T(d, (4, 3))}
+    ),
+    "repeat_interleave_tensor": lambda d: {"repeats": T(D.INT64, (6,)), "outputSize": 7, "out": T(D.INT64, (7,))},
+    "repeat_interleave_grad": lambda d: (
+        {"yGrad": T(d, (2, 7)), "repeats": T(D.INT64, (6,)), "axis": 1, "out": T(d, (2, 6))}
+        if d != D.BF16
+        else {"yGrad": T(d, (4, 7)), "repeats": T(D.INT32, (1,)), "axis": -2, "out": T(d, (2, 7))}
+    ),
     "constant_pad_nd": lambda d: {"pad": (-1, 2, 1, 0), "out": T(d, (3, 4))},
     **{name: lambda d, name=name: padded(name, d) for name in PADS},
     **{
@@ -52,15 +75,29 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
+    "repeat_interleave_tensor": (D.INT64,),
+    "repeat_interleave_grad": TRAINED,
     **dict.fromkeys(PADS, (*REAL, *COMPLEX)),
     **{f"{name}_backward": (*FLOATING, *COMPLEX) for name in PADS},
 }
+
+
+def spread(a: Mapping[str, Any]) -> Any:
+    start = torch.zeros(a["out"].shape, dtype=torch.float64, requires_grad=True)
+    copies = start.repeat_interleave(a["repeats"], dim=a["axis"])
+    return torch.autograd.grad(copies, start, wide(a["yGrad"]))[0]
+
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "flip": lambda a: a["self"].flip((-1, 0)),
     "roll": lambda a: a["self"].roll((2, -1), (1, 0)),
     "repeat": lambda a: a["self"].repeat(2, 1, 2),
     "repeat_interleave_int_with_dim": lambda a: a["self"].repeat_interleave(2, -1),
+    "repeat_interleave_int": lambda a: a["self"].repeat_interleave(2),
+    "repeat_interleave": lambda a: a["self"].repeat_interleave(a["repeats"]),
+    "repeat_interleave_with_dim": lambda a: a["self"].repeat_interleave(a["repeats"], a["dim"]),
+    "repeat_interleave_tensor": lambda a: torch.repeat_interleave(a["repeats"]),
+    "repeat_interleave_grad": spread,
     "constant_pad_nd": lambda a: torch.constant_pad_nd(a["self"], (-1, 2, 1, 0), a["value"]),
     **{name: lambda a, name=name: getattr(torch.ops.aten, name)(a["self"], a["padding"]) for name in PADS},
     **{
@@ -74,6 +111,11 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "repeat": {"out": {"shape": (2, 0, 6)}},
     "repeat_interleave_int_with_dim": {"out": {"shape": (0, 6)}},
+    "repeat_interleave_int": {"outputSize": 0, "out": {"shape": (0,)}},
+    "repeat_interleave": {"repeats": {"shape": (0,)}, "outputSize": 0, "out": {"shape": (0,)}},
+    "repeat_interleave_with_dim": {"repeats": {"shape": (3,)}, "outputSize": 5, "out": {"shape": (0, 5)}},
+    "repeat_interleave_tensor": {"repeats": {"shape": (0,)}, "outputSize": 0, "out": {"shape": (0,)}},
+    "repeat_interleave_grad": {"repeats": {"shape": (3,)}, "out": {"shape": (0, 3)}},
     "constant_pad_nd": {"out": {"shape": (1, 4)}},
     **{
         f"{name}{what}": no_samples(BY_NAME[f"{name}{what}"], CALLS[f"{name}{what}"](D.FLOAT))
@@ -87,11 +129,39 @@ BREAKS: Mapping[str, Breaking] = {
     "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
     "one for each dimension": lambda o, name: Break({name: (2,)}, "at least 2"),
     "pairs, no more than dimensions": lambda o, name: Break({name: (1,)}, "even number"),
+    "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
+    "0 to 1 dimensions": lambda o, name: Break(shape((2, 3), name), "0 to 1 dimensions"),
+    "one or one for each": lambda o, name: Break(shape((2,), name), "1 number or"),
+    "same data type as yGrad": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "dimension of yGrad": lambda o, name: Break({name: 2}, "from -2 to 1"),
+    "yGrad with one slice for each of repeats": lambda o, name: Break(shape((2, 5), name), "shape [2, 6]"),
     "fits self": lambda o, name: Break({name: (1,)}, "numbers"),
 }
 
 
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if name != "repeats":
+        return array
+    return np.array([2, 0, 1, 3, 1, 0])[: array.size] if array.size > 1 else np.full(array.shape, 2)
+
+
 class TestArrangement(LibraryTests):
     subject = Subject(
-        arrangement.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS
+        arrangement.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        numbers=numbers,
     )
+
+
+@pytest.mark.parametrize(("counts", "message"), [((2, -1, 2), "at least 0, got -1"), ((2, 0, 2), "a sum of 3")])
+def test_counts_that_do_not_fit_are_told_before_anything_is_written(counts: tuple[int, ...], message: str) -> None:
+    x, repeats = Placed(np.ones((2, 3), np.float32), "contiguous"), Placed(np.array(counts), "contiguous")
+    out = Placed(np.zeros((2, 3), np.float32), "contiguous")
+    call = {"self": x.tensor, "repeats": repeats.tensor, "dim": 1, "outputSize": 3, "out": out.tensor}
+    with pytest.raises(AclnnError, match=message):
+        prepare(BY_NAME["repeat_interleave_with_dim"], call, Product.ATLAS_A2).run()
+    assert not out.view.any()

@@ -1,4 +1,4 @@
-"""Elements in another arrangement: aclnnFlip, aclnnRoll, aclnnRepeat, padding and its gradients."""
+"""Elements in another arrangement: aclnnFlip, aclnnRoll, repetitions, padding and their gradients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     axis,
+    dims_between,
     dtype_in,
     extents,
     limited_dims,
@@ -22,15 +23,18 @@ from aclnn.core.checks import (
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
     COMPLEX,
     INTEGERS,
+    MODERN,
     NUMBERS,
     REAL_FLOATING,
     UNSIGNED,
+    camel,
     library_operator,
     scalar,
+    support,
     tensor_in,
     tensor_out,
 )
@@ -38,6 +42,9 @@ from aclnn.operators.library.dimensions import valid_dims
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _MOVED = (*NUMBERS, *UNSIGNED)
+_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
+_REPEATS = Parameter("repeats", "repeats", Kind.INT64, "how often")
+_OUTPUT_SIZE = Parameter("outputSize", "output_size", Kind.INT64, "the extent of out along the dimension")
 Shape = tuple[int, ...]
 
 
@@ -114,6 +121,92 @@ def _stretched(call: Call) -> Shape:
     return (*shape[:along], shape[along] * times, *shape[along + 1 :])
 
 
+def _counts(call: Call) -> str | None:
+    shape, got = call["self"].shape or (1,), call["repeats"].size
+    own = shape[call["dim"] % len(shape)] if "dim" in call.arguments else call["self"].size
+    return None if got in (1, own) else f"repeats: expected 1 number or {own} (one for each), got {got}"
+
+
+def _sized(call: Call) -> Shape:
+    shape, size = call["self"].shape or (1,), call["outputSize"]
+    if "dim" not in call.arguments:
+        return (size,)
+    along = call["dim"] % len(shape)
+    return (*shape[:along], size, *shape[along + 1 :])
+
+
+def _places(repeats: Any, own: int, size: int) -> Any:
+    """Return the index of what stands at each place after repetition."""
+    if (repeats < 0).any():
+        raise IndexError(f"repeats: expected numbers of at least 0, got {repeats.min()}")
+    counts = np.broadcast_to(repeats.reshape(-1), own)
+    if (got := sum(counts.tolist())) != size:
+        raise IndexError(f"repeats: expected a sum of {size} (the repeated elements), got {got}")
+    return np.repeat(np.arange(own), counts)
+
+
+def _repeated(self: Any, repeats: Any, dim: int, size: int) -> Any:
+    values = np.atleast_1d(self)
+    return values.take(_places(repeats, values.shape[dim], size), dim)
+
+
+def _grouped(call: Call) -> str | None:
+    gradient, got, count = call["yGrad"].shape or (1,), call["out"].shape or (1,), call["repeats"].size
+    along = call["axis"] % len(gradient)
+    own = got[along] if count == 1 and along < len(got) else count
+    expected = (*gradient[:along], own, *gradient[along + 1 :])
+    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _gathered(call: Call) -> Library | None:
+    out, axis = call["out"].shape or (1,), call["axis"]
+    if call["out"].size == 0:
+        return None
+
+    def gather(gradient: Any, repeats: Any) -> Any:
+        moved = np.moveaxis(np.atleast_1d(gradient), axis, 0)
+        total = np.zeros((out[axis], *moved.shape[1:]))
+        np.add.at(total, _places(repeats, len(total), len(moved)), moved)
+        return np.moveaxis(total, 0, axis).reshape(call["out"].shape)
+
+    return Library(gather, ("yGrad", "repeats"), ("out",))
+
+
+_REPEATS_TYPES = dtype_in(lambda product: {D.INT32, D.INT64}, "repeats")
+
+
+def _by_counts(name: str, along: tuple[Parameter, ...]) -> Operator:
+    """Copies of each element or slice, as many as a tensor says."""
+    return library_operator(
+        name,
+        f"out = repeats[i] copies of the i-th element of self{' along dim' if along else ''}, beside one another",
+        f"Copy each element {'along a dimension ' if along else ''}as often as a tensor says.",
+        (
+            _SELF,
+            tensor_in("repeats", "how often, one number or one for each; INT32 or INT64"),
+            *along,
+            _OUTPUT_SIZE,
+            _OUT,
+        ),
+        (
+            present("self", "repeats", "out"),
+            dtype_in(where_supported(_MOVED), "self"),
+            _REPEATS_TYPES,
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            dims_between(0, 1, "repeats"),
+            *([axis("dim", "self")] if along else []),
+            rule("one or one for each: repeats", _counts),
+            shape_is("the result", _sized, "out"),
+        ),
+        _repeated if along else lambda self, repeats, size: _repeated(self.reshape(-1), repeats, 0, size),
+        header="repeat_interleave",
+        dtypes=_MOVED,
+        products=MODERN,
+        attributes=(*(each.name for each in along), "outputSize"),
+    )
+
+
 def _margins(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
     """Return the padding before and after each dimension; ``pad`` has the last dimension first."""
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
@@ -142,6 +235,7 @@ def _constant(self: Any, value: Any, pad: Sequence[int]) -> Any:
     return np.pad(self[kept], positive, constant_values=convert(np.asarray(value), self.dtype))
 
 
+_TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
 _REAL_FIELDS = (*REAL_FLOATING, *COMPLEX)
 
 
@@ -254,15 +348,66 @@ OPERATORS = (
         "repeat_interleave_int_with_dim",
         "out = repeats copies of each element of self along dim, beside one another",
         "Copy each element several times along a dimension.",
-        (
-            Parameter("repeats", "repeats", Kind.INT64, "how often"),
-            Parameter("dim", "dim", Kind.INT64, "the dimension"),
-            Parameter("outputSize", "output_size", Kind.INT64, "the extent of out along dim"),
-        ),
+        (_REPEATS, _DIM, _OUTPUT_SIZE),
         (axis("dim", "self"),),
         _stretched,
         lambda self, repeats, dim, size: np.repeat(np.atleast_1d(self), repeats, dim),
         header="repeat_interleave",
+    ),
+    _moved(
+        "repeat_interleave_int",
+        "out = repeats copies of each element of self, beside one another",
+        "Copy each element several times, into one dimension.",
+        (_REPEATS, _OUTPUT_SIZE),
+        (),
+        lambda call: (call["self"].size * call["repeats"],),
+        lambda self, repeats, size: np.repeat(self, repeats),
+        header="repeat_interleave",
+    ),
+    _by_counts("repeat_interleave", ()),
+    _by_counts("repeat_interleave_with_dim", (_DIM,)),
+    library_operator(
+        "repeat_interleave_tensor",
+        "out = repeats[i] times i, beside one another",
+        "Indices, each as often as a tensor says.",
+        (tensor_in("repeats", "how often; INT32 or INT64"), _OUTPUT_SIZE, tensor_out("out", "indices; INT64")),
+        (
+            present("repeats", "out"),
+            _REPEATS_TYPES,
+            dtype_in(lambda product: {D.INT64}, "out"),
+            dims_between(1, 1, "repeats"),
+            shape_is("the result", lambda call: (call["outputSize"],), "out"),
+        ),
+        lambda repeats, size: _places(repeats, repeats.size, size),
+        header="repeat_interleave",
+        dtypes=_MOVED,
+        products=MODERN,
+        attributes=("outputSize",),
+    ),
+    Operator(
+        name="repeat_interleave_grad",
+        function=camel("repeat_interleave_grad"),
+        summary="Gradient of repetitions along a dimension.",
+        formula="out[i] = sum of yGrad where copies of the i-th slice along axis stand",
+        parameters=(
+            tensor_in("yGrad", "the gradient arriving at the copies"),
+            tensor_in("repeats", "how often, one number or one for each; INT32 or INT64"),
+            Parameter("axis", "axis", Kind.INT64, "the dimension"),
+            tensor_out("out", "the gradient of what was repeated", const=True),
+        ),
+        support=support(_TRAINED, MODERN),
+        checks=(
+            present("yGrad", "repeats", "out"),
+            dtype_in(where_supported(_TRAINED), "yGrad"),
+            _REPEATS_TYPES,
+            same_dtype("out", "yGrad"),
+            limited_dims("yGrad", "out"),
+            dims_between(0, 1, "repeats"),
+            axis("axis", "yGrad"),
+            rule("yGrad with one slice for each of repeats: out", _grouped),
+        ),
+        work=_gathered,
+        in_header_of="repeat_interleave_grad",
     ),
     _moved(
         "constant_pad_nd",
