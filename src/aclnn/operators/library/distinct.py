@@ -1,0 +1,138 @@
+"""Each element or slice once: aclnnUnique, aclnnUniqueDim; without those that repeat the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, present, rule, same_dtype, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import COMPLEX, MODERN, REAL, UNSIGNED, camel, support, tensor_in, tensor_out
+
+_ORDERED = (*REAL, *UNSIGNED)
+#: What ``dim`` is for all elements as one row.
+_NO_DIM = 1000
+
+
+def _flag(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.BOOL, meaning)
+
+
+_SELF, _DIM = tensor_in("self", "the elements"), Parameter("dim", "dim", Kind.INT64, "the dimension")
+_SORTED, _INVERSE = _flag("sorted", "they always are"), _flag("returnInverse", "inverseOut is wanted")
+_VALUES = tensor_out("valueOut", "of as many elements as self; its view takes the shape of those that stay")
+_PLACES = tensor_out("inverseOut", "INT64, which of them each is; its view takes their number")
+_COUNTS = tensor_out("countsOut", "INT64, how often each is there; its view takes their number")
+
+
+def _along(call: Call) -> int | None:
+    """The dimension along which slices are compared, None where elements are."""
+    return None if call.arguments.get("dim", _NO_DIM) == _NO_DIM else call["dim"]
+
+
+def _wanted(call: Call) -> tuple[str, ...]:
+    """The outputs beside the first that are; UniqueDim always counts."""
+    inverse = ("inverseOut",) if call["returnInverse"] else ()
+    counts = ("countsOut",) if "countsOut" in call.arguments and call.arguments.get("returnCounts", True) else ()
+    return (*inverse, *counts)
+
+
+def _room(call: Call) -> str | None:
+    shape, along = call["self"].shape or (1,), _along(call)
+    size = call["self"].size
+    room = {"valueOut": size} | dict.fromkeys(_wanted(call), size if along is None else shape[along])
+    wrong = next((name for name, least in room.items() if call[name].size < least), None)
+    return None if wrong is None else f"{wrong}: expected at least {room[wrong]} elements, got {call[wrong].size}"
+
+
+def _find(self: Any, along: int | None, ordered: bool, wanted: Collection[str]) -> tuple[Any, ...]:
+    values = self.reshape(-1) if along is None else np.atleast_1d(self)
+    rows = np.moveaxis(values, along or 0, 0).reshape(values.shape[along or 0], -1)
+    order = np.lexsort(rows.T[::-1]) if ordered else np.arange(len(rows))
+    rows = rows[order]
+    # Each NaN is one of its own, as PyTorch has it.
+    is_new = np.append(True, (rows[1:] != rows[:-1]).any(1))
+    starts = np.flatnonzero(is_new)
+    places = np.empty(len(rows), np.int64)
+    places[order] = np.cumsum(is_new) - 1
+    further = {
+        "inverseOut": places.reshape(self.shape) if along is None else places,
+        "countsOut": np.diff(starts, append=len(rows)),
+    }
+    return values.take(order[starts], along or 0), *(further[name] for name in wanted)
+
+
+def _distinct(
+    name: str,
+    formula: str,
+    summary: str,
+    given: tuple[Parameter, ...],
+    outputs: tuple[Parameter, ...],
+    dtypes: Collection[D] = _ORDERED,
+    dim: tuple[Check, ...] = (),
+) -> Operator:
+    ordered = any(each is _SORTED for each in given)
+
+    def work(call: Call) -> Library | None:
+        if call["self"].size == 0:
+            return None
+        along, wanted = _along(call), _wanted(call)
+        return Library(
+            lambda self: _find(self, along, ordered, wanted), ("self",), ("valueOut", *wanted), sized_by_result=True
+        )
+
+    names = [each.name for each in outputs]
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=(_SELF, *given, *outputs),
+        support=support(dtypes, MODERN),
+        checks=(
+            present("self", *names),
+            dtype_in(where_supported(dtypes), "self"),
+            same_dtype("valueOut", "self"),
+            dtype_in(lambda product: {D.INT64}, *names[1:]),
+            limited_dims("self"),
+            *dim,
+            rule(f"room for the result: {', '.join(names)}", _room),
+        ),
+        work=work,
+        in_header_of=name,
+    )
+
+
+OPERATORS = (
+    _distinct(
+        "unique",
+        "valueOut = the different elements of self; valueOut[inverseOut] = self",
+        "Each number once, in order, and which of them each element is.",
+        (_SORTED, _INVERSE),
+        (_VALUES, _PLACES),
+    ),
+    _distinct(
+        "unique_dim",
+        "valueOut = the different slices of self along dim; valueOut[inverseOut] = self; countsOut = their numbers",
+        "Each slice along a dimension once, in order, which of them each is, and how often each is there.",
+        (_SORTED, _INVERSE, _DIM),
+        (_VALUES, _PLACES, _COUNTS),
+        dim=(axis("dim", "self"),),
+    ),
+    _distinct(
+        "unique_consecutive",
+        "valueOut = what of self differs from the one before; valueOut[inverseOut] = self; countsOut = their numbers",
+        "The first of equal elements or slices beside one another, which of them each is, and how many there are.",
+        (
+            _INVERSE,
+            _flag("returnCounts", "countsOut is wanted"),
+            Parameter("dim", "dim", Kind.INT64, f"the dimension; {_NO_DIM}: all elements as one row"),
+        ),
+        (_VALUES, _PLACES, _COUNTS),
+        (*_ORDERED, *COMPLEX),
+        (only_if(axis("dim", "self"), f"unless it is {_NO_DIM}", lambda call: call["dim"] != _NO_DIM),),
+    ),
+)
