@@ -2842,6 +2842,22 @@ def aclnnRemainderTensorScalar(
     Phase two: queues the work.
     """
 
+def aclnnInplaceRemainderTensorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Remainders by a scalar, of its sign, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRemainderTensorScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Remainders by a scalar, of its sign, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRemainderTensorTensorGetWorkspaceSize(
     self: int | None, other: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -2860,6 +2876,40 @@ def aclnnRemainderTensorTensor(
     Phase two: queues the work.
     """
 
+def aclnnInplaceRemainderTensorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Remainders by a tensor, of its sign, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRemainderTensorTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Remainders by a tensor, of its sign, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRemainderScalarTensorGetWorkspaceSize(
+    self: int | None, other: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Remainders of a number, of the divisor's sign.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRemainderScalarTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Remainders of a number, of the divisor's sign.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFmodScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Remainders by a scalar, of the sign of self.
 
@@ -2870,6 +2920,20 @@ def aclnnFmodScalarGetWorkspaceSize(self: int | None, other: int | None, out: in
 
 def aclnnFmodScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Remainders by a scalar, of the sign of self.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceFmodScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Remainders by a scalar, of the sign of selfRef, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFmodScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Remainders by a scalar, of the sign of selfRef, in place.
 
     Phase two: queues the work.
     """
@@ -2888,6 +2952,20 @@ def aclnnFmodTensor(workspace: int | None, workspaceSize: int, executor: int | N
     Phase two: queues the work.
     """
 
+def aclnnInplaceFmodTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Remainders by a tensor, of the sign of selfRef, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFmodTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Remainders by a tensor, of the sign of selfRef, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFloorDivideGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Quotients of tensors, rounded down.
 
@@ -2902,6 +2980,20 @@ def aclnnFloorDivide(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnInplaceFloorDivideGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Quotients of tensors, rounded down, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFloorDivide(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients of tensors, rounded down, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFloorDividesGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Quotients by a number, rounded down.
 
@@ -2912,6 +3004,22 @@ def aclnnFloorDividesGetWorkspaceSize(self: int | None, other: int | None, out: 
 
 def aclnnFloorDivides(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a number, rounded down.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceFloorDividesGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Quotients by a number, rounded down, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFloorDivides(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quotients by a number, rounded down, in place.
 
     Phase two: queues the work.
     """
@@ -3439,7 +3547,7 @@ def aclnnAminmax(workspace: int | None, workspaceSize: int, executor: int | None
     """
 
 def aclnnMedianGetWorkspaceSize(self: int | None, valuesOut: int | None) -> tuple[int, int, int]:
-    """The middle element of all, the lower of two; NaN if there is one.
+    """The middle element of all, the lower of two; NaN if there is one, or no element.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3447,7 +3555,7 @@ def aclnnMedianGetWorkspaceSize(self: int | None, valuesOut: int | None) -> tupl
     """
 
 def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The middle element of all, the lower of two; NaN if there is one.
+    """The middle element of all, the lower of two; NaN if there is one, or no element.
 
     Phase two: queues the work.
     """
@@ -4658,6 +4766,20 @@ def aclnnEqTensor(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnInplaceEqTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: equal, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: greater.
 
@@ -4668,6 +4790,20 @@ def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: greater.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceGtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater, in place.
 
     Phase two: queues the work.
     """
@@ -4686,6 +4822,20 @@ def aclnnGeTensor(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnInplaceGeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater or equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater or equal, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: less.
 
@@ -4696,6 +4846,20 @@ def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: less.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less, in place.
 
     Phase two: queues the work.
     """
@@ -4714,6 +4878,20 @@ def aclnnLeTensor(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnInplaceLeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less or equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less or equal, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: not equal.
 
@@ -4724,6 +4902,20 @@ def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: not equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceNeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: not equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: not equal, in place.
 
     Phase two: queues the work.
     """
@@ -4742,6 +4934,20 @@ def aclnnEqScalar(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnInplaceEqScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: equal, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnNeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: not equal.
 
@@ -4752,6 +4958,20 @@ def aclnnNeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: not equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceNeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: not equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: not equal, in place.
 
     Phase two: queues the work.
     """
@@ -4770,6 +4990,20 @@ def aclnnGtScalar(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnInplaceGtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: less.
 
@@ -4780,6 +5014,20 @@ def aclnnLtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: less.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less, in place.
 
     Phase two: queues the work.
     """
@@ -4798,6 +5046,20 @@ def aclnnGeScalar(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnInplaceGeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater or equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater or equal, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: less or equal.
 
@@ -4808,6 +5070,20 @@ def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 
 def aclnnLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: less or equal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceLeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less or equal, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less or equal, in place.
 
     Phase two: queues the work.
     """
@@ -4898,6 +5174,38 @@ def aclnnEqual(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnIsInTensorScalarGetWorkspaceSize(
+    element: int | None, testElement: int | None, assumeUnique: int, invert: int, out: int | None
+) -> tuple[int, int, int]:
+    """Find the elements that are a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsInTensorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find the elements that are a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIsInScalarTensorGetWorkspaceSize(
+    element: int | None, testElements: int | None, assumeUnique: int, invert: int, out: int | None
+) -> tuple[int, int, int]:
+    """Tell whether a number is among the elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsInScalarTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tell whether a number is among the elements.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLogicalAndGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """And of what is not zero.
 
@@ -4982,6 +5290,22 @@ def aclnnBitwiseAndTensor(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnInplaceBitwiseAndTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """And of the bits of two tensors, into the first.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseAndTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """And of the bits of two tensors, into the first.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """And of the bits of a tensor and a number.
 
@@ -4992,6 +5316,22 @@ def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, o
 
 def aclnnBitwiseAndScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """And of the bits of a tensor and a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceBitwiseAndScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """And of the bits of a tensor and a number, into the tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseAndScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """And of the bits of a tensor and a number, into the tensor.
 
     Phase two: queues the work.
     """
@@ -5010,6 +5350,22 @@ def aclnnBitwiseOrTensor(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnInplaceBitwiseOrTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Or of the bits of two tensors, into the first.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseOrTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Or of the bits of two tensors, into the first.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Or of the bits of a tensor and a number.
 
@@ -5020,6 +5376,22 @@ def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, ou
 
 def aclnnBitwiseOrScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Or of the bits of a tensor and a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceBitwiseOrScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Or of the bits of a tensor and a number, into the tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseOrScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Or of the bits of a tensor and a number, into the tensor.
 
     Phase two: queues the work.
     """
@@ -5038,6 +5410,22 @@ def aclnnBitwiseXorTensor(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnInplaceBitwiseXorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of two tensors, into the first.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseXorTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Exclusive or of the bits of two tensors, into the first.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Exclusive or of the bits of a tensor and a number.
 
@@ -5048,6 +5436,22 @@ def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, o
 
 def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exclusive or of the bits of a tensor and a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceBitwiseXorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of a tensor and a number, into the tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseXorScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Exclusive or of the bits of a tensor and a number, into the tensor.
 
     Phase two: queues the work.
     """
@@ -6628,6 +7032,66 @@ def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None
     Phase two: queues the work.
     """
 
+def aclnnUniqueGetWorkspaceSize(
+    self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
+) -> tuple[int, int, int]:
+    """Each number once, in order, and which of them each element is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUnique(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Each number once, in order, and which of them each element is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUniqueDimGetWorkspaceSize(
+    self: int | None,
+    sorted: int,
+    returnInverse: int,
+    dim: int,
+    valueOut: int | None,
+    inverseOut: int | None,
+    countsOut: int | None,
+) -> tuple[int, int, int]:
+    """Each slice along a dimension once, in order, which of them each is, and how often each is there.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUniqueDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Each slice along a dimension once, in order, which of them each is, and how often each is there.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUniqueConsecutiveGetWorkspaceSize(
+    self: int | None,
+    returnInverse: int,
+    returnCounts: int,
+    dim: int,
+    valueOut: int | None,
+    inverseOut: int | None,
+    countsOut: int | None,
+) -> tuple[int, int, int]:
+    """The first of equal elements or slices beside one another, which of them each is, and how many there are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUniqueConsecutive(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The first of equal elements or slices beside one another, which of them each is, and how many there are.
+
+    Phase two: queues the work.
+    """
+
 def aclnnBincountGetWorkspaceSize(
     self: int | None, weights: int | None, minlength: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -6732,6 +7196,94 @@ def aclnnRepeatInterleaveIntWithDim(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Copy each element several times along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatInterleaveIntGetWorkspaceSize(
+    self: int | None, repeats: int, outputSize: int, out: int | None
+) -> tuple[int, int, int]:
+    """Copy each element several times, into one dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleaveInt(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Copy each element several times, into one dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatInterleaveGetWorkspaceSize(
+    self: int | None, repeats: int | None, outputSize: int, out: int | None
+) -> tuple[int, int, int]:
+    """Copy each element as often as a tensor says.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleave(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy each element as often as a tensor says.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatInterleaveWithDimGetWorkspaceSize(
+    self: int | None, repeats: int | None, dim: int, outputSize: int, out: int | None
+) -> tuple[int, int, int]:
+    """Copy each element along a dimension as often as a tensor says.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleaveWithDim(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Copy each element along a dimension as often as a tensor says.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatInterleaveTensorGetWorkspaceSize(
+    repeats: int | None, outputSize: int, out: int | None
+) -> tuple[int, int, int]:
+    """Indices, each as often as a tensor says.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleaveTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Indices, each as often as a tensor says.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRepeatInterleaveGradGetWorkspaceSize(
+    yGrad: int | None, repeats: int | None, axis: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of repetitions along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleaveGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of repetitions along a dimension.
 
     Phase two: queues the work.
     """

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import distinct
-from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, torch
+from tests.cases.table import GRID, Arguments, T
+from tests.helpers.library import BY_NAME, REAL, Array, LibraryTests, Placed, Subject, torch
 
 #: Columns of which two are equal, and rows of which two beside one another are.
 COLUMNS = np.array([[2, 1, 2, 0], [3, 1, 3, 3]])
@@ -60,10 +62,6 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "unique_consecutive": {"valueOut": {"shape": (0,)}, "countsOut": {"shape": (0,)}},
 }
 
-BREAKS: Mapping[str, Breaking] = {
-    "room for the result": lambda o, name: Break(shape((3,), name), "at least"),
-}
-
 
 def numbers(operator: str, name: str, array: Array) -> Array:
     if name != "self":
@@ -79,7 +77,6 @@ class TestDistinct(LibraryTests):
         dtypes=DTYPES,
         default=(*REAL, D.BOOL),
         empty=EMPTY,
-        breaks=BREAKS,
         numbers=numbers,
         plain=("unique", "unique_dim", "unique_consecutive"),
     )
@@ -103,3 +100,21 @@ def test_each_nan_is_another() -> None:
     prepare(BY_NAME["unique"], call | {"valueOut": values.tensor, "inverseOut": places.tensor}, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(values.view, [1, np.nan, np.nan])
     assert sorted(places.view[[0, 2]]) == [1, 2]
+
+
+@pytest.mark.parametrize("room", [2, 1])
+def test_outputs_need_room_for_what_there_is(room: int) -> None:
+    """The document's program of aclnnUniqueDim gives just as much."""
+    x = Placed(np.array([[1, 2], [1, 2], [3, 4]], np.float32), "contiguous")
+    values = Placed(np.zeros((room, 2), np.float32), "contiguous")
+    places, counts = Placed(np.zeros(3, np.int64), "contiguous"), Placed(np.zeros(room, np.int64), "contiguous")
+    call = {"self": x.tensor, "sorted": True, "returnInverse": True, "dim": 0, "valueOut": values.tensor}
+    call |= {"inverseOut": places.tensor, "countsOut": counts.tensor}
+    executor = prepare(BY_NAME["unique_dim"], call, Product.ATLAS_A2)
+    if room == 1:
+        with pytest.raises(AclnnError, match="valueOut: expected room for 4 elements, got 2"):
+            executor.run()
+        return
+    executor.run()
+    assert (values.view.tolist(), places.view.tolist()) == ([[1, 2], [3, 4]], [0, 0, 1])
+    assert counts.view.tolist() == [2, 1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, present, rule, same_dtype, where_supported
+from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, present, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import COMPLEX, MODERN, REAL, UNSIGNED, camel, support, tensor_in, tensor_out
@@ -23,7 +23,7 @@ def _flag(name: str, meaning: str) -> Parameter:
 
 _SELF, _DIM = tensor_in("self", "the elements"), Parameter("dim", "dim", Kind.INT64, "the dimension")
 _SORTED, _INVERSE = _flag("sorted", "they always are"), _flag("returnInverse", "inverseOut is wanted")
-_VALUES = tensor_out("valueOut", "of as many elements as self; its view takes the shape of those that stay")
+_VALUES = tensor_out("valueOut", "with room for those that stay; its view takes their shape")
 _PLACES = tensor_out("inverseOut", "INT64, which of them each is; its view takes their number")
 _COUNTS = tensor_out("countsOut", "INT64, how often each is there; its view takes their number")
 
@@ -38,14 +38,6 @@ def _wanted(call: Call) -> tuple[str, ...]:
     inverse = ("inverseOut",) if call["returnInverse"] else ()
     counts = ("countsOut",) if "countsOut" in call.arguments and call.arguments.get("returnCounts", True) else ()
     return (*inverse, *counts)
-
-
-def _room(call: Call) -> str | None:
-    shape, along = call["self"].shape or (1,), _along(call)
-    size = call["self"].size
-    room = {"valueOut": size} | dict.fromkeys(_wanted(call), size if along is None else shape[along])
-    wrong = next((name for name, least in room.items() if call[name].size < least), None)
-    return None if wrong is None else f"{wrong}: expected at least {room[wrong]} elements, got {call[wrong].size}"
 
 
 def _find(self: Any, along: int | None, ordered: bool, wanted: Collection[str]) -> tuple[Any, ...]:
@@ -80,9 +72,16 @@ def _distinct(
         if call["self"].size == 0:
             return None
         along, wanted = _along(call), _wanted(call)
-        return Library(
-            lambda self: _find(self, along, ordered, wanted), ("self",), ("valueOut", *wanted), sized_by_result=True
-        )
+        room = {name: call[name].size for name in ("valueOut", *wanted)}
+
+        def find(self: Any) -> tuple[Any, ...]:
+            found = _find(self, along, ordered, wanted)
+            for (name, most), array in zip(room.items(), found, strict=True):
+                if array.size > most:
+                    raise IndexError(f"{name}: expected room for {array.size} elements, got {most}")
+            return found
+
+        return Library(find, ("self",), tuple(room), sized_by_result=True)
 
     names = [each.name for each in outputs]
     return Operator(
@@ -99,7 +98,6 @@ def _distinct(
             dtype_in(lambda product: {D.INT64}, *names[1:]),
             limited_dims("self"),
             *dim,
-            rule(f"room for the result: {', '.join(names)}", _room),
         ),
         work=work,
         in_header_of=name,
