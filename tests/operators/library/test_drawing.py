@@ -161,6 +161,21 @@ def test_random_numbers_have_their_distribution(
     assert abs(np.corrcoef(drawn[1:])[~np.eye(3, dtype=bool)]).max() < 0.016
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (2.0, 3.0), (-1.0, 0.1)])
+@pytest.mark.parametrize("d", [D.FLOAT16, D.BF16], ids=lambda d: d.c_name)
+def test_uniform_numbers_stay_below_the_limit_when_rounded(d: D, low: float, high: float) -> None:
+    out = Placed(np.zeros(1_000_000, d.numpy), "contiguous")
+    prepare(
+        BY_NAME["inplace_uniform"], {"selfRef": out.tensor, "low": low, "high": high, **DRAWN}, Product.ATLAS_A2
+    ).run()
+    drawn = out.view.astype(np.float64)
+    assert low <= drawn.min() < low + 0.01
+    assert high - 0.02 < drawn.max() < high
+    if low == 0:
+        steps = drawn * 2 ** (11 if d == D.FLOAT16 else 8)
+        assert (steps == np.floor(steps)).all()
+
+
 def test_a_permutation_has_every_number_once() -> None:
     out = Placed(np.zeros(1000, np.int64), "contiguous")
     prepare(BY_NAME["randperm"], {"n": 1000, "seed": 1, "offset": 0, "out": out.tensor}, Product.ATLAS_A2).run()

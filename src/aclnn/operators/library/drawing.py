@@ -27,6 +27,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.tensor import Tensor
 from aclnn.operators.library.common import (
     INTEGERS,
     REAL_FLOATING,
@@ -131,7 +132,7 @@ def _drawn(
     formula: str,
     parameters: tuple[Parameter, ...],
     checks: tuple[Check, ...],
-    draw: Callable[[np.random.Generator, Call, tuple[int, ...]], Any],
+    draw: Callable[[np.random.Generator, Call, Tensor], Any],
     dtypes: Collection[D],
     seed: Kind = Kind.INT64,
 ) -> Operator:
@@ -141,8 +142,8 @@ def _drawn(
     inplace = out == "selfRef"
 
     def work(call: Call) -> Library | None:
-        generator, shape = generator_of(call), call[out].shape
-        return Library(lambda: draw(generator(), call, shape), (), (out,)) if call[out].size else None
+        generator, filled = generator_of(call), call[out]
+        return Library(lambda: draw(generator(), call, filled), (), (out,)) if filled.size else None
 
     return Operator(
         name=name,
@@ -230,6 +231,19 @@ def _multinomial_work(call: Call) -> Library | None:
 
 
 _NUMBERS = (*REAL_FLOATING, *INTEGERS)
+#: Integers up to this power of two are exact.
+_DIGITS = {D.FLOAT16: 11, D.BF16: 8}
+
+
+def _uniform(generator: np.random.Generator, call: Call, out: Tensor) -> Any:
+    low, high = call["low"], call["high"]
+    drawn = generator.random(out.shape, np.float32)
+    if out.dtype not in (D.FLOAT16, D.BF16):
+        return low + (high - low) * drawn
+    # With more digits the greatest would be rounded to high.
+    steps = np.float32(2 ** _DIGITS[out.dtype])
+    rounded = (low + (high - low) * (np.floor(drawn * steps) / steps)).astype(out.dtype.numpy).astype(np.float32)
+    return np.where(rounded >= high, np.float32(low), rounded)
 
 
 OPERATORS = (
@@ -315,7 +329,7 @@ OPERATORS = (
         "selfRef = numbers of mean and standard deviation std",
         (_attribute("mean", Kind.FLOAT, "their mean"), _attribute("std", Kind.FLOAT, "their standard deviation")),
         (rule("at least 0: std", _deviation),),
-        lambda generator, call, shape: call["mean"] + call["std"] * generator.standard_normal(shape),
+        lambda generator, call, out: call["mean"] + call["std"] * generator.standard_normal(out.shape),
         REAL_FLOATING,
     ),
     _drawn(
@@ -324,8 +338,7 @@ OPERATORS = (
         "selfRef = numbers from low, below high",
         _limits(Kind.DOUBLE),
         (_ordered(strictly=False),),
-        # Rounded to 24 bits as float32 numbers are, so that none becomes high.
-        lambda generator, call, shape: call["low"] + (call["high"] - call["low"]) * generator.random(shape, np.float32),
+        _uniform,
         _NUMBERS,
         Kind.UINT64,
     ),
@@ -335,7 +348,7 @@ OPERATORS = (
         "selfRef = 1 with probability prob, else 0",
         (scalar("prob", "of a one"),),
         (real("prob"), rule("from 0 to 1: prob", _chance)),
-        lambda generator, call, shape: generator.random(shape) < float(call["prob"].value),
+        lambda generator, call, out: generator.random(out.shape) < float(call["prob"].value),
         (*_NUMBERS, D.BOOL),
     ),
     _drawn(
@@ -344,7 +357,7 @@ OPERATORS = (
         "selfRef = integers from low, below high",
         _limits(Kind.INT64),
         (_ordered(strictly=True),),
-        lambda generator, call, shape: generator.integers(call["low"], call["high"], shape),
+        lambda generator, call, out: generator.integers(call["low"], call["high"], out.shape),
         (*_NUMBERS, D.BOOL),
     ),
     _drawn(
@@ -353,7 +366,7 @@ OPERATORS = (
         "out = a permutation of 0 to n - 1",
         (_attribute("n", Kind.INT64, "how many"), tensor_out()),
         (rule("as many as n: out", _count),),
-        lambda generator, call, shape: generator.permutation(call["n"]),
+        lambda generator, call, out: generator.permutation(call["n"]),
         _NUMBERS,
     ),
     Operator(
