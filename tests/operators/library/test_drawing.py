@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Kind
 from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import drawing
@@ -17,6 +18,7 @@ from tests.cases.table import GRID, Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     FLOATING,
+    INTEGERS,
     REAL,
     TRAINED,
     Array,
@@ -31,6 +33,9 @@ from tests.helpers.library import (
 )
 
 DRAWN = {"seed": 5, "offset": 3}
+NORMAL = ("normal_tensor_tensor", "normal_tensor_float", "normal_float_tensor", "normal_float_float")
+#: Up to these numbers PyTorch draws where no bounds are given; of integers, to their greatest.
+GREATEST = {D.FLOAT: 2**24, D.FLOAT16: 2**11, D.BF16: 2**8, D.BOOL: 1}
 
 
 def _bits(mask: Any, count: int) -> Any:
@@ -51,9 +56,16 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         DRAWN | {"input": T(d, GRID), "optionalNoiseShape": None, "p": 0.0, "maskOut": T(D.UINT8, (16,))}
     ),
     "inplace_normal": lambda d: DRAWN | {"mean": 1.5, "std": 0.0},
+    "normal_tensor_tensor": lambda d: DRAWN | {"mean": T(d, (3,))},
+    "normal_tensor_float": lambda d: DRAWN | {"std": 0.0},
+    "normal_float_tensor": lambda d: DRAWN | {"mean": 1.5},
+    "normal_float_float": lambda d: DRAWN | {"mean": 1.5, "std": 0.0},
     "inplace_uniform": lambda d: DRAWN | {"low": 2.0, "high": 2.0},
     "inplace_bernoulli": lambda d: DRAWN | {"prob": scalar(D.DOUBLE, 1)},
+    "inplace_bernoulli_tensor": lambda d: DRAWN | {"prob": T(d if d in FLOATING else D.FLOAT, (2, 6))},
     "inplace_random": lambda d: DRAWN | {"low": 3, "high": 4},
+    "inplace_random_without_from_to": lambda d: DRAWN,
+    "sim_thread_exponential": lambda d: DRAWN | {"count": 6, "lambd": math.inf},
     # One of three has a chance.
     "multinomial": lambda d: DRAWN | {"numsamples": 2, "replacement": True, "out": T(D.INT64, (2, 2))},
     "randperm": lambda d: DRAWN | {"n": 1, "out": T(d, (1,))},
@@ -65,16 +77,25 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "dropout_gen_mask_v2": (D.UINT8,),
     "dropout_do_mask": TRAINED,
     "dropout_v3": TRAINED,
-    "inplace_normal": FLOATING,
+    **dict.fromkeys(("inplace_normal", *NORMAL), FLOATING),
+    "sim_thread_exponential": TRAINED,
+    "inplace_random_without_from_to": (*TRAINED, *INTEGERS, D.BOOL),
     **dict.fromkeys(("inplace_uniform", "randperm"), REAL),
-    **dict.fromkeys(("inplace_bernoulli", "inplace_random"), (*REAL, D.BOOL)),
+    **dict.fromkeys(("inplace_bernoulli", "inplace_bernoulli_tensor", "inplace_random"), (*REAL, D.BOOL)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
     "inplace_normal": lambda a: torch.full(GRID, 1.5),
+    "normal_tensor_tensor": lambda a: a["mean"].expand(GRID),
+    "normal_tensor_float": lambda a: a["mean"],
+    "normal_float_tensor": lambda a: torch.full(GRID, 1.5),
+    "normal_float_float": lambda a: torch.full(GRID, 1.5),
     "inplace_uniform": lambda a: torch.full(GRID, 2.0),
     "inplace_bernoulli": lambda a: torch.ones(GRID),
+    # Of twelve probabilities the first six count.
+    "inplace_bernoulli_tensor": lambda a: a["prob"].flatten()[:6].reshape(GRID),
+    "sim_thread_exponential": lambda a: torch.zeros(GRID),
     "inplace_random": lambda a: torch.full_like(a["selfRef"], 3),
     "multinomial": lambda a: torch.ones(2, 2),
     "randperm": lambda a: torch.zeros(1),
@@ -83,6 +104,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "sim_thread_exponential": {"count": 0},
     "dropout_v3": {"optionalNoiseShape": None, "maskOut": {"shape": (0,)}},
     "multinomial": {"out": {"shape": (0, 2)}},
     "randperm": {"n": 0, "out": {"shape": (0,)}},
@@ -98,6 +120,13 @@ BREAKS: Mapping[str, Breaking] = {
         {name: scalar(D.DOUBLE, 1.5) if o.name == "inplace_bernoulli" else 1.5}, "from 0 to 1"
     ),
     "a bit for each element": lambda o, name: Break(shape((15,), name), "elements"),
+    "greater than 0": lambda o, name: Break({name: 0.0}, "greater than 0"),
+    "as many elements as count": lambda o, name: Break({"count": 5}, "5 elements"),
+    "broadcasts with mean": lambda o, name: Break(shape((4, 2), name), "broadcasts with"),
+    "broadcasts with out": lambda o, name: Break(shape((4, 2), name), "broadcasts with"),
+    "broadcast shape of mean and std": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "broadcast shape of mean and out": lambda o, name: Break(shape((1, 3), name), "shape [2, 3]"),
+    "same shape as out": lambda o, name: Break(shape((3,), name), "shape [2, 3]"),
     "at least 0": lambda o, name: Break({name: -1.0}, "at least 0"),
     "less than high": lambda o, name: Break({name: 4}, "less than high"),
     "at most high": lambda o, name: Break({name: 3.0}, "at most high"),
@@ -108,7 +137,11 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    return np.broadcast_to([0, 2, 0], array.shape) if (operator, name) == ("multinomial", "self") else array
+    if (operator, name) == ("multinomial", "self"):
+        return np.broadcast_to([0, 2, 0], array.shape)
+    if (operator, name) == ("inplace_bernoulli_tensor", "prob"):
+        return array > 0
+    return np.zeros_like(array) if name == "std" else array
 
 
 class TestDrawing(LibraryTests):
@@ -120,6 +153,7 @@ class TestDrawing(LibraryTests):
         dtypes=DTYPES,
         empty=EMPTY,
         breaks=BREAKS,
+        elsewhere=("inplace_random_without_from_to",),
     )
 
 
@@ -139,6 +173,8 @@ def test_a_dropout_keeps_as_many_as_its_probability_says() -> None:
     ("name", "attributes", "mean", "deviation"),
     [
         ("inplace_normal", {"mean": 1.0, "std": 2.0}, 1.0, 2.0),
+        ("normal_float_float", {"mean": 1.0, "std": 2.0}, 1.0, 2.0),
+        ("sim_thread_exponential", {"count": 100_000, "lambd": 4.0}, 0.25, 0.25),
         ("inplace_uniform", {"low": -1.0, "high": 3.0}, 1.0, 4 / math.sqrt(12)),
         ("inplace_bernoulli", {"prob": scalar(D.DOUBLE, 0.25)}, 0.25, math.sqrt(3) / 4),
         ("inplace_random", {"low": -2, "high": 3}, 0.0, math.sqrt(2)),
@@ -150,8 +186,10 @@ def test_random_numbers_have_their_distribution(
     drawn = []
     for seed, offset in ((1, 0), (1, 0), (1, 4), (2, 0)):
         out = Placed(np.zeros(100_000, np.float32), "contiguous")
-        arguments = {"selfRef": out.tensor, "seed": seed, "offset": offset, **attributes}
-        prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
+        operator = BY_NAME[name]
+        filled = next(each.name for each in operator.parameters if each.kind is Kind.OUTPUT)
+        arguments = {filled: out.tensor, "seed": seed, "offset": offset, **attributes}
+        prepare(operator, arguments, Product.ATLAS_A2).run()
         drawn.append(out.view.copy())
         assert abs(drawn[-1].mean() - mean) < 5 * deviation / math.sqrt(100_000)
         assert abs(drawn[-1].std() / deviation - 1) < 0.02
@@ -159,6 +197,43 @@ def test_random_numbers_have_their_distribution(
     # Nor does one stream begin later in another.
     assert not np.isin(drawn[0][:3], drawn[2]).all() or name in ("inplace_bernoulli", "inplace_random")
     assert abs(np.corrcoef(drawn[1:])[~np.eye(3, dtype=bool)]).max() < 0.016
+
+
+@pytest.mark.parametrize("name", NORMAL[:3])
+def test_every_element_has_its_own_mean_and_deviation(name: str) -> None:
+    kinds = dict(zip(("mean", "std"), name.split("_")[1:], strict=True))
+    wanted = {"mean": np.array([[-3] * 3, [5] * 3], np.float32), "std": np.array([[1, 2, 4]] * 2, np.float32)}
+    out = Placed(np.zeros((20_000, 2, 3), np.float32), "transposed")
+    arguments: dict[str, Any] = {"out": out.tensor, **DRAWN}
+    for each, kind in kinds.items():
+        wanted[each] = wanted[each] if kind == "tensor" else np.full((2, 3), 2, np.float32)
+        every = Placed(np.tile(wanted[each], (20_000, 1, 1)), "reversed with holes").tensor
+        arguments[each] = every if kind == "tensor" else 2.0
+    prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
+    assert (abs(out.view.mean(0) - wanted["mean"]) < 5 * wanted["std"] / math.sqrt(20_000)).all()
+    assert abs(out.view.std(0) / wanted["std"] - 1).max() < 0.025
+
+
+def test_every_element_has_its_own_probability() -> None:
+    chances = np.array([0, 0.25, 0.5, 1], D.BF16.numpy)
+    out = Placed(np.zeros((20_000, 4), np.int8), "contiguous")
+    arguments = {"selfRef": out.tensor, "prob": Placed(chances, "contiguous").tensor, "seed": 1, "offset": 0}
+    prepare(BY_NAME["inplace_bernoulli_tensor"], arguments, Product.ATLAS_A2).run()
+    found = out.view.mean(0)
+    assert (found[[0, 3]] == [0, 1]).all()
+    assert abs(found - chances.astype(np.float64)).max() < 0.018  # five standard deviations
+
+
+@pytest.mark.parametrize("d", [*TRAINED, *INTEGERS, D.BOOL], ids=lambda d: d.c_name)
+def test_random_integers_without_bounds_reach_the_greatest(d: D) -> None:
+    out = Placed(np.zeros(20_000, d.numpy), "contiguous")
+    prepare(BY_NAME["inplace_random_without_from_to"], {"selfRef": out.tensor, **DRAWN}, Product.ASCEND_950).run()
+    drawn = out.view.astype(np.float64)
+    greatest = GREATEST.get(d) or np.iinfo(d.numpy).max
+    assert drawn.min() >= 0
+    assert 0.999 * greatest < drawn.max() <= greatest
+    assert (drawn == np.floor(drawn)).all()
+    assert abs(drawn.mean() / greatest - 0.5) < (0.018 if d == D.BOOL else 0.0103)  # five standard deviations
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (2.0, 3.0), (-1.0, 0.1)])

@@ -6,12 +6,14 @@ The documents do not say which numbers a seed gives: here they are those of NumP
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
+    broadcast_shape_of,
+    broadcastable,
     castable_from,
     dtype_in,
     extents,
@@ -23,15 +25,19 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    size_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
 from aclnn.core.tensor import Tensor
 from aclnn.operators.library.common import (
     INTEGERS,
+    MODERN,
     REAL_FLOATING,
     WITH_INFERENCE,
+    WITH_TRAINING,
     camel,
     library_operator,
     scalar,
@@ -132,18 +138,24 @@ def _drawn(
     formula: str,
     parameters: tuple[Parameter, ...],
     checks: tuple[Check, ...],
-    draw: Callable[[np.random.Generator, Call, Tensor], Any],
+    draw: Callable[[np.random.Generator, Mapping[str, Any], Tensor], Any],
     dtypes: Collection[D],
     seed: Kind = Kind.INT64,
+    header: str | None = None,
+    products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
-    """A tensor filled with random numbers."""
+    """A tensor filled with random numbers, which are drawn from the parameters' values by name."""
     out = next((each.name for each in parameters if each.kind is Kind.OUTPUT), "selfRef")
-    given = tuple(each.name for each in parameters if each.kind is Kind.SCALAR)
-    inplace = out == "selfRef"
+    given = tuple(each.name for each in parameters if each.kind in (Kind.INPUT, Kind.SCALAR))
+    attributes = tuple(each.name for each in parameters if each.kind is not Kind.OUTPUT and each.name not in given)
 
     def work(call: Call) -> Library | None:
-        generator, filled = generator_of(call), call[out]
-        return Library(lambda: draw(generator(), call, filled), (), (out,)) if filled.size else None
+        generator, filled, numbers = generator_of(call), call[out], {name: call[name] for name in attributes}
+
+        def function(*values: Any) -> Any:
+            return draw(generator(), numbers | dict(zip(given, values, strict=True)), filled)
+
+        return Library(function, given, (out,)) if filled.size else None
 
     return Operator(
         name=name,
@@ -151,15 +163,19 @@ def _drawn(
         summary=summary,
         formula=formula,
         parameters=(
-            *([tensor_out("selfRef", "what is overwritten", const=True)] if inplace else ()),
+            *(
+                [tensor_out("selfRef", "what is overwritten", const=name.startswith("inplace_"))]
+                if out == "selfRef"
+                else ()
+            ),
             *(each for each in parameters if each.kind is not Kind.OUTPUT),
             *_seeds(seed),
             *(each for each in parameters if each.kind is Kind.OUTPUT),
         ),
-        support=support(dtypes, WITH_INFERENCE),
+        support=support(dtypes, products),
         checks=(present(out, *given), dtype_in(where_supported(dtypes), out), limited_dims(out), *checks),
         work=work,
-        in_header_of=name.removeprefix("inplace_"),
+        in_header_of=header or name.removeprefix("inplace_"),
     )
 
 
@@ -172,8 +188,16 @@ def _limits(kind: Kind) -> tuple[Parameter, Parameter]:
     return _attribute("low", kind, "the least"), _attribute("high", kind, "what they stay below")
 
 
+def _floats(*names: str) -> tuple[Check, ...]:
+    return dtype_in(where_supported(REAL_FLOATING), *names), limited_dims(*names)
+
+
 def _deviation(call: Call) -> str | None:
     return None if call["std"] >= 0 else f"std: expected a number of at least 0, got {call['std']}"
+
+
+def _rate(call: Call) -> str | None:
+    return None if call["lambd"] > 0 else f"lambd: expected a number greater than 0, got {call['lambd']}"
 
 
 def _ordered(strictly: bool) -> Check:
@@ -231,12 +255,24 @@ def _multinomial_work(call: Call) -> Library | None:
 
 
 _NUMBERS = (*REAL_FLOATING, *INTEGERS)
+_MEAN, _STD = "their mean", "their standard deviation"
 #: Integers up to this power of two are exact.
-_DIGITS = {D.FLOAT16: 11, D.BF16: 8}
+_DIGITS = {D.FLOAT: 24, D.FLOAT16: 11, D.BF16: 8}
 
 
-def _uniform(generator: np.random.Generator, call: Call, out: Tensor) -> Any:
-    low, high = call["low"], call["high"]
+def _normal(generator: np.random.Generator, given: Mapping[str, Any], out: Tensor) -> Any:
+    return given["mean"] + given["std"] * generator.standard_normal(out.shape)
+
+
+def _normals(name: str, summary: str, mean: Parameter, std: Parameter, checks: tuple[Check, ...]) -> Operator:
+    formula = "out = numbers of mean and standard deviation std"
+    return _drawn(
+        name, summary, formula, (mean, std, tensor_out()), checks, _normal, REAL_FLOATING, header="normal_out"
+    )
+
+
+def _uniform(generator: np.random.Generator, given: Mapping[str, Any], out: Tensor) -> Any:
+    low, high = given["low"], given["high"]
     drawn = generator.random(out.shape, np.float32)
     if out.dtype not in (D.FLOAT16, D.BF16):
         return low + (high - low) * drawn
@@ -244,6 +280,14 @@ def _uniform(generator: np.random.Generator, call: Call, out: Tensor) -> Any:
     steps = np.float32(2 ** _DIGITS[out.dtype])
     rounded = (low + (high - low) * (np.floor(drawn * steps) / steps)).astype(out.dtype.numpy).astype(np.float32)
     return np.where(rounded >= high, np.float32(low), rounded)
+
+
+def _up_to_the_greatest(generator: np.random.Generator, given: Mapping[str, Any], out: Tensor) -> Any:
+    if out.dtype in _DIGITS:
+        greatest = 2 ** _DIGITS[out.dtype]
+    else:
+        greatest = 1 if out.dtype == D.BOOL else int(np.iinfo(out.dtype.numpy).max)
+    return generator.integers(0, greatest, out.shape, endpoint=True)
 
 
 OPERATORS = (
@@ -327,10 +371,38 @@ OPERATORS = (
         "inplace_normal",
         "Fill a tensor with normally distributed numbers.",
         "selfRef = numbers of mean and standard deviation std",
-        (_attribute("mean", Kind.FLOAT, "their mean"), _attribute("std", Kind.FLOAT, "their standard deviation")),
+        (_attribute("mean", Kind.FLOAT, _MEAN), _attribute("std", Kind.FLOAT, _STD)),
         (rule("at least 0: std", _deviation),),
-        lambda generator, call, out: call["mean"] + call["std"] * generator.standard_normal(out.shape),
+        _normal,
         REAL_FLOATING,
+    ),
+    _normals(
+        "normal_tensor_tensor",
+        "Normally distributed numbers, each of its own mean and standard deviation.",
+        tensor_in("mean", _MEAN),
+        tensor_in("std", _STD),
+        (*_floats("mean", "std"), broadcastable("std", "mean"), broadcast_shape_of("out", "mean", "std")),
+    ),
+    _normals(
+        "normal_tensor_float",
+        "Normally distributed numbers, each of its own mean.",
+        tensor_in("mean", _MEAN),
+        _attribute("std", Kind.FLOAT, _STD),
+        (*_floats("mean"), broadcastable("mean", "out"), broadcast_shape_of("out", "mean", "out")),
+    ),
+    _normals(
+        "normal_float_tensor",
+        "Normally distributed numbers, each of its own standard deviation.",
+        _attribute("mean", Kind.FLOAT, _MEAN),
+        tensor_in("std", _STD),
+        (*_floats("std"), same_shape("std", "out")),
+    ),
+    _normals(
+        "normal_float_float",
+        "Normally distributed numbers.",
+        _attribute("mean", Kind.FLOAT, _MEAN),
+        _attribute("std", Kind.FLOAT, _STD),
+        (),
     ),
     _drawn(
         "inplace_uniform",
@@ -348,8 +420,29 @@ OPERATORS = (
         "selfRef = 1 with probability prob, else 0",
         (scalar("prob", "of a one"),),
         (real("prob"), rule("from 0 to 1: prob", _chance)),
-        lambda generator, call, out: generator.random(out.shape) < float(call["prob"].value),
+        lambda generator, given, out: generator.random(out.shape) < given["prob"],
         (*_NUMBERS, D.BOOL),
+    ),
+    _drawn(
+        "inplace_bernoulli_tensor",
+        "Fill a tensor with ones and zeros, each of its own probability.",
+        "selfRef = 1 with probability prob, else 0",
+        (tensor_in("prob", "of a one, element for element in whatever shape; repeated where there are fewer"),),
+        _floats("prob"),
+        lambda generator, given, out: generator.random(out.shape) < np.resize(given["prob"], out.shape),
+        (*_NUMBERS, D.BOOL),
+        header="bernoulli",
+        products=WITH_TRAINING,
+    ),
+    _drawn(
+        "sim_thread_exponential",
+        "Fill a tensor with exponentially distributed numbers.",
+        "selfRef = -ln(1 - u) / lambd, u uniformly distributed",
+        (_attribute("count", Kind.INT64, "how many are drawn"), _attribute("lambd", Kind.DOUBLE, "their rate")),
+        (rule("greater than 0: lambd", _rate), size_is("count", lambda call: call["count"], "selfRef")),
+        lambda generator, given, out: generator.standard_exponential(out.shape) / given["lambd"],
+        (D.FLOAT, D.FLOAT16, D.BF16),
+        products=MODERN,
     ),
     _drawn(
         "inplace_random",
@@ -357,8 +450,19 @@ OPERATORS = (
         "selfRef = integers from low, below high",
         _limits(Kind.INT64),
         (_ordered(strictly=True),),
-        lambda generator, call, out: generator.integers(call["low"], call["high"], out.shape),
+        lambda generator, given, out: generator.integers(given["low"], given["high"], out.shape),
         (*_NUMBERS, D.BOOL),
+    ),
+    _drawn(
+        "inplace_random_without_from_to",
+        "Fill a tensor with random integers from 0 to the greatest up to which its data type has all.",
+        "selfRef = integers from 0 to the data type's greatest",
+        (),
+        (),
+        _up_to_the_greatest,
+        (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS, D.BOOL),
+        header="random",
+        products=CLASS_950,
     ),
     _drawn(
         "randperm",
@@ -366,7 +470,7 @@ OPERATORS = (
         "out = a permutation of 0 to n - 1",
         (_attribute("n", Kind.INT64, "how many"), tensor_out()),
         (rule("as many as n: out", _count),),
-        lambda generator, call, out: generator.permutation(call["n"]),
+        lambda generator, given, out: generator.permutation(given["n"]),
         _NUMBERS,
     ),
     Operator(
