@@ -6008,6 +6008,70 @@ def aclnnInplaceNormal(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queues the work.
     """
 
+def aclnnNormalTensorTensorGetWorkspaceSize(
+    mean: int | None, std: int | None, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Normally distributed numbers, each of its own mean and standard deviation.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNormalTensorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normally distributed numbers, each of its own mean and standard deviation.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNormalTensorFloatGetWorkspaceSize(
+    mean: int | None, std: float, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Normally distributed numbers, each of its own mean.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNormalTensorFloat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normally distributed numbers, each of its own mean.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNormalFloatTensorGetWorkspaceSize(
+    mean: float, std: int | None, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Normally distributed numbers, each of its own standard deviation.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNormalFloatTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normally distributed numbers, each of its own standard deviation.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNormalFloatFloatGetWorkspaceSize(
+    mean: float, std: float, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Normally distributed numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNormalFloatFloat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normally distributed numbers.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceUniformGetWorkspaceSize(
     selfRef: int | None, low: float, high: float, seed: int, offset: int
 ) -> tuple[int, int, int]:
@@ -6040,6 +6104,42 @@ def aclnnInplaceBernoulli(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnInplaceBernoulliTensorGetWorkspaceSize(
+    selfRef: int | None, prob: int | None, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with ones and zeros, each of its own probability.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBernoulliTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with ones and zeros, each of its own probability.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSimThreadExponentialGetWorkspaceSize(
+    selfRef: int | None, count: int, lambd: float, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with exponentially distributed numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSimThreadExponential(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with exponentially distributed numbers.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceRandomGetWorkspaceSize(
     selfRef: int | None, low: int, high: int, seed: int, offset: int
 ) -> tuple[int, int, int]:
@@ -6052,6 +6152,24 @@ def aclnnInplaceRandomGetWorkspaceSize(
 
 def aclnnInplaceRandom(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with random integers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRandomWithoutFromToGetWorkspaceSize(
+    selfRef: int | None, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRandomWithoutFromTo(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all.
 
     Phase two: queues the work.
     """
