@@ -54,7 +54,7 @@ def _rows(x: str, *others: str) -> tuple[Refusal, ...]:
 _NOT_ZERO = (
     Refusal("not zero: alpha", {"alpha": scalar(0.0)}, "alpha", "a number other than 0", "0.0"),
     Refusal("not zero: alpha", {"alpha": scalar(NAN)}, "alpha", "a number other than 0", "nan"),
-    Refusal("not zero: alpha", {"alpha": scalar(1e-60)}, "alpha", "a number other than 0", "0.0"),
+    Refusal("not zero: alpha", {"alpha": scalar(1e-60)}, "alpha", "a number other than 0 (as float32)", "1e-60"),
 )
 _CURVES = {
     "celu": Curve(

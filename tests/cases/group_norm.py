@@ -261,6 +261,7 @@ GROUP_NORM_BACKWARD = Case(
         *differs("mean", "rstd", "gamma"),
         *differs("gradOut", "gradInput", where=_WANTED),
         *differs("mean", *_OUTPUTS[1:], where=_WANTED),
+        *(Refusal("0 or more: N, C, HxW", {name: -1}, name, "0 or more", "-1") for name in ("N", "C", "HxW")),
         Refusal("1 or more: group", {"group": 0}, "group", "1 or more", "0"),
         Refusal("divides C: group", {"group": 3}, "group", "a divisor of 4", "3"),
         Refusal(

@@ -691,3 +691,13 @@ def test_equal_calls_on_nothing() -> None:
         assert silu_of(nothing, nothing).shape == (0, 3)
         assert silu_of(nothing, nothing, out=nothing) is nothing
         refusal(silu_of, nothing, nothing, out=nothing.T)
+
+
+def test_new_arrays_are_zeros_where_nothing_is_written() -> None:
+    """They held what lay in memory, the first time and when the call was repeated."""
+    x, w = np.zeros((0, 3), np.float32), np.ones(3, np.float32)
+    for _ in range(3):
+        used = [np.full(3, 7e7, np.float32) for _ in range(64)]
+        del used
+        assert not np.concatenate(aclnn.batch_norm_backward(x, x)[1:]).any()
+        assert not aclnn.prelu_backward(x, x, w)[1].any()

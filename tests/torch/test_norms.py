@@ -18,7 +18,7 @@ from aclnn.demo.program import Program  # noqa: E402
 from aclnn.operators import C_OPERATORS  # noqa: E402
 from aclnn.torch import functional as ours  # noqa: E402
 
-theirs = torch.nn.functional
+OURS, theirs = torch.ops.aclnn, torch.nn.functional
 
 
 def given(*shape: int, dtype: Any = None, **options: Any) -> Any:
@@ -183,6 +183,53 @@ def test_derivatives_of_other_rms_norms(name: str, dtype: Any) -> None:
     tolerance = 1e-3 if dtype == torch.float32 else 0.1
     for ours_, theirs_ in zip(derivatives(got, dtype), derivatives(expected, torch.float64), strict=True):
         torch.testing.assert_close(ours_.double(), theirs_, rtol=tolerance, atol=tolerance)
+
+
+FIRST = {
+    "relu": (lambda f, x: f.relu(x), [(3,)]),
+    "leaky_relu": (lambda f, x: f.leaky_relu(x, 0.1), [(3,)]),
+    "prelu": (lambda f, x: f.prelu(x, torch.full((1,), 0.25)), [(3,)]),
+    "layer_norm": (lambda f, x, w, b: f.layer_norm(x, [5], w, b), [(4, 5), (5,), (5,)]),
+    "group_norm": (lambda f, x, w, b: f.group_norm(x, 2, w, b), [(3, 4, 5), (4,), (4,)]),
+    "rms_norm of a weight": (lambda f, w: f.rms_norm(given(4, 5), [5], w), [(5,)]),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_second_derivatives_where_first_ones_depend_on_nothing(name: str) -> None:
+    """RuntimeError: one of the first gradients does not require grad, as db of a norm, whose dy is a constant."""
+    function, shapes = FIRST[name]
+    found = []
+    for f in (ours, theirs):
+        tensors = [given(*shape, requires_grad=True) for shape in shapes]
+        first = torch.autograd.grad(function(f, *tensors).sum(), tensors, create_graph=True)
+        penalty = sum(gradient.square().sum() for gradient in first if gradient.requires_grad)
+        second = torch.autograd.grad(penalty, tensors, allow_unused=True) if torch.is_tensor(penalty) else ()
+        found.append([torch.zeros(()) if each is None else each for each in second])
+    for mine, wanted in zip(*found, strict=False):
+        torch.testing.assert_close(*torch.broadcast_tensors(mine, wanted), rtol=1e-5, atol=1e-5)
+
+
+EMPTY = {
+    "rms_norm": (lambda x, w: OURS.rms_norm(x, w)[0], [(0, 3), (3,)]),
+    "gemma_rms_norm": (lambda x, w: OURS.gemma_rms_norm(x, w)[0], [(0, 3), (3,)]),
+    "add_rms_norm": (lambda x, y, w: OURS.add_rms_norm(x, y, w)[0], [(0, 3), (0, 3), (3,)]),
+    "add_layer_norm": (lambda x, y, w, b: OURS.add_layer_norm(x, y, w, b)[0], [(0, 3), (0, 3), (3,), (3,)]),
+    "deep_norm": (lambda x, y, b, w: OURS.deep_norm(x, y, b, w)[2], [(0, 3), (0, 3), (3,), (3,)]),
+    "group_norm_silu": (lambda x, w, b: OURS.group_norm_silu(x, w, b, 2, 1e-5)[0], [(2, 4, 0), (4,), (4,)]),
+    "batch_norm": (lambda x, w, b: ours.batch_norm(x, None, None, w, b, True), [(0, 3, 4), (3,), (3,)]),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_gradients_of_empty_batches_are_zeros(name: str) -> None:
+    """They were refused, or what lay in memory."""
+    function, shapes = EMPTY[name]
+    tensors = [torch.ones(shape, requires_grad=True) for shape in shapes]
+    used = [torch.full((3,), 7e7) for _ in range(64)]
+    del used
+    function(*tensors).sum().backward()
+    assert all(tensor.grad is not None and not tensor.grad.any() for tensor in tensors)
 
 
 def test_a_channel_of_one_value_cannot_be_trained() -> None:

@@ -232,9 +232,11 @@ def test_a_directory_of_cases(tmp_path):
 
 def expect_error(folder, words, status, text):
     paths = {"x": folder / "x.npy", "short": folder / "short.npy", "hostile": folder / "hostile.npy"}
+    paths |= {"wide": folder / "wide.npy"}
     files.write(paths["x"], np.ones(8, np.float32))
     files.write(paths["short"], np.ones(7, np.float32))
     np.save(paths["hostile"], np.array([{}], object))
+    np.save(paths["wide"], np.ones(8))
     result = run(*(word.format(**paths) for word in words))
     assert result.exit_code == status, result.output
     assert text in result.stderr.replace("\n", "")
@@ -311,6 +313,11 @@ def test_a_wrong_command_line_is_status_2(tmp_path, words, text):
         (["silu_backward", "self=missing.npy", "grad_output={x}", "--actual", "b.npy"], "missing.npy: No such file"),
         (["silu_backward", "self={x}", "grad_output={x}", "--actual", "{short}"], "[161002"),
         (["silu_backward", "self={hostile}", "grad_output={x}", "--actual", "{x}"], "got dtype('O')"),
+        (
+            ["softmax", "self={wide}", "--actual", "{wide}"],
+            "--actual out: expected float32, float16 or bfloat16, which",
+        ),
+        (["softmax", "self={wide}", "--actual", "{x}"], "self: expected float32, float16 or bfloat16, which"),
         (["silu_backward", "--cases", "nope.csv"], "aclnn: nope.csv: No such file or directory"),
         (["silu_backward", "--cases", "nope"], "aclnn: nope: No such file or directory"),
         (["silu_backward", "--html", "nodir/r.html"], "aclnn: nodir/r.html: No such file or directory"),

@@ -176,6 +176,10 @@ def _judge_and_run(
         raise in_callers_words(error, Call(operator, arguments, current_product()), names) from None
     workspace = _aligned(executor.workspace_bytes) if executor.workspace_bytes else None
     executor.run(0 if workspace is None else address(workspace), executor.workspace_bytes)
+    if executor.prepared.plan is None:  # new arrays held nothing that might be left as it is
+        for result, out in zip(results, outs, strict=True):
+            if out is None and result is not None:
+                result[...] = 0
     return results, executor
 
 
@@ -197,7 +201,7 @@ class _CachedCall:
         first = len(operator.inputs)
         tensors = [executor.tensors.get(p.name) for p in operator.outputs]
         self._fresh = [
-            (place, _maker(tensor.dtype, tensor.shape, operator.leaves))
+            (place, _maker(tensor.dtype, tensor.shape, operator.leaves or prepared.plan is None))
             for place, (out, tensor) in enumerate(zip(arrays[first:], tensors, strict=True))
             if out is None and tensor is not None
         ]

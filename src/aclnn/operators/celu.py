@@ -30,7 +30,8 @@ def celu_forward(x: Real, alpha: Real) -> Real:
 
 def _not_zero(call: Call) -> str | None:
     alpha = call["alpha"].rounded(DataType.FLOAT)
-    return None if alpha > 0 or alpha < 0 else f"alpha: expected a number other than 0, got {alpha}"
+    given = call["alpha"].value
+    return None if alpha > 0 or alpha < 0 else f"alpha: expected a number other than 0 (as float32), got {given}"
 
 
 def _work(call: Call) -> Elementwise | None:

@@ -46,6 +46,11 @@ def positive_groups(name: str = "group") -> Check:
     return rule(f"1 or more: {name}", lambda c: None if c[name] > 0 else f"{name}: expected 1 or more, got {c[name]}")
 
 
+def _no_negative(call: Call) -> str | None:
+    name = next((name for name in ("N", "C", "HxW") if call[name] < 0), None)
+    return None if name is None else f"{name}: expected 0 or more, got {call[name]}"
+
+
 def dividing_groups(channels: Callable[[Call], int], what: str, name: str = "group") -> Check:
     """Require groups of equally many channels; ``what`` says whose, where a number does not fit."""
 
@@ -228,6 +233,7 @@ GROUP_NORM_BACKWARD = Operator(
         same_dtype("gamma", "mean"),
         _GRADIENTS.where_wanted(same_dtype("gradInput", "gradOut")),
         *(_GRADIENTS.where_wanted(same_dtype(name, "mean")) for name in _GRADIENTS.names[1:]),
+        rule("0 or more: N, C, HxW", _no_negative),
         positive_groups(),
         _DIVIDES_C,
         *on(A2_CLASS, rule("few channels: C", _few_channels)),

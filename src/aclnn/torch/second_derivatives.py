@@ -56,8 +56,11 @@ def _vjp(function: Callable[..., tuple[Tensor, ...]], tensors: list[Tensor], dys
         # Views, so that only this use is differentiated; that of a tensor whose transform has ended requires no grad.
         views = [tensor.view_as(tensor) if further else tensor.detach() for tensor in tensors]
         given = [view if view.requires_grad else view.detach().requires_grad_() for view in views]
-        results = function(*given)
-        return torch.autograd.grad(results, given, dys, create_graph=further, allow_unused=True)
+        varying = [pair for pair in zip(function(*given), dys, strict=True) if pair[0].requires_grad]
+        if not varying:
+            return [torch.zeros_like(tensor) for tensor in tensors]
+        results, arriving = zip(*varying, strict=True)
+        return torch.autograd.grad(results, given, arriving, create_graph=further, allow_unused=True)
 
 
 _QUICK = 1.702  # fast_gelu(x) = silu(1.702·x) / 1.702

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.core.checks import listing
 from aclnn.core.operator import Call, Kind, Operator
 from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
@@ -98,6 +99,11 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
         raise in_callers_words(error, call, names) from None
     if not case.actual:
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
+    for name, array in (*case.actual.items(), *case.inputs.items()):
+        if array.dtype.name not in FORMATS and (name in case.actual or array.dtype.kind == "f"):
+            word = f"{roles[0]} {name}" if name in case.actual else spelt.get(name, name)
+            text = f"expected {listing(FORMATS)}, which can be judged, got {array.dtype}"
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {word}: {text}")
     for name, array in case.third.items():
         complaint = _third_complaint(case, name, array)
         if complaint is not None:
