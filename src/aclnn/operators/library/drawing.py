@@ -31,7 +31,6 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
-from aclnn.core.tensor import Tensor
 from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
@@ -138,7 +137,7 @@ def _drawn(
     formula: str,
     parameters: tuple[Parameter, ...],
     checks: tuple[Check, ...],
-    draw: Callable[[np.random.Generator, Mapping[str, Any], Tensor], Any],
+    draw: Callable[[np.random.Generator, Mapping[str, Any], Any], Any],
     dtypes: Collection[D],
     seed: Kind = Kind.INT64,
     header: str | None = None,
@@ -260,7 +259,7 @@ _MEAN, _STD = "their mean", "their standard deviation"
 _DIGITS = {D.FLOAT: 24, D.FLOAT16: 11, D.BF16: 8}
 
 
-def _normal(generator: np.random.Generator, given: Mapping[str, Any], out: Tensor) -> Any:
+def _normal(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:
     return given["mean"] + given["std"] * generator.standard_normal(out.shape)
 
 
@@ -271,7 +270,7 @@ def _normals(name: str, summary: str, mean: Parameter, std: Parameter, checks: t
     )
 
 
-def _uniform(generator: np.random.Generator, given: Mapping[str, Any], out: Tensor) -> Any:
+def _uniform(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:
     low, high = given["low"], given["high"]
     drawn = generator.random(out.shape, np.float32)
     if out.dtype not in (D.FLOAT16, D.BF16):
@@ -282,7 +281,7 @@ def _uniform(generator: np.random.Generator, given: Mapping[str, Any], out: Tens
     return np.where(rounded >= high, np.float32(low), rounded)
 
 
-def _up_to_the_greatest(generator: np.random.Generator, given: Mapping[str, Any], out: Tensor) -> Any:
+def _up_to_the_greatest(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:
     if out.dtype in _DIGITS:
         greatest = 2 ** _DIGITS[out.dtype]
     else:
