@@ -26,6 +26,6 @@ class StandInPlan:
 @pytest.fixture
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan with stand-ins, and forget the plans afterwards."""
-    for name in ("elementwise", "layer_norm", "layer_norm_backward", "reduction"):
+    for name in ("elementwise", "layer_norm", "layer_norm_backward", "reduction", "converting"):
         monkeypatch.setattr(kernels, name, lambda *_: StandInPlan())
     monkeypatch.setattr(executor, "_prepared", BoundedCache())
