@@ -27,12 +27,15 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import castable, is_floating, is_integer
 from aclnn.operators.library.common import (
     COMPLEX,
+    FORMS,
     MODERN,
     NUMBERS,
     WITH_TRAINING,
+    Form,
     library_operator,
     power,
     promoted,
+    replaced,
     scalar,
     scalar_promotes,
     tensor_in,
@@ -46,10 +49,6 @@ _SELF, _OTHER = tensor_in("self", "the first operand"), tensor_in("other", "the 
 _NUMBER = scalar("other", "the second operand")
 _ALPHA = scalar("alpha", "the factor of other")
 _OUT = tensor_out()
-
-
-def _in_place(const: bool) -> Any:
-    return tensor_out("selfRef", "the first operand, replaced by the result", const)
 
 
 def _sum(self: Any, other: Any, alpha: Any, out: Any = None) -> Any:
@@ -136,7 +135,7 @@ def _additive(
         )
 
     # The prototypes of the two families differ in const alone.
-    replaced = _in_place(const=name == "add")
+    first = replaced(const=name == "add")
     return (
         library_operator(
             name,
@@ -159,7 +158,7 @@ def _additive(
             f"inplace_{name}",
             f"selfRef = selfRef {symbol} alpha * other",
             f"{title} two tensors, into the first.",
-            (replaced, _OTHER, _ALPHA),
+            (first, _OTHER, _ALPHA),
             (
                 present("selfRef", "other", "alpha"),
                 *_shapes("selfRef", "selfRef"),
@@ -187,7 +186,7 @@ def _additive(
             f"inplace_{name}s",
             f"selfRef = selfRef {symbol} alpha * other",
             f"{title} a tensor and a scalar, into the tensor.",
-            (replaced, _NUMBER, _ALPHA),
+            (first, _NUMBER, _ALPHA),
             (present("selfRef", "other", "alpha"), *scalar_checks("selfRef", "selfRef")),
             function,
             header=name,
@@ -223,7 +222,7 @@ def _multiplicative() -> tuple[Operator, ...]:
             "inplace_mul",
             "selfRef = selfRef * other",
             "Multiply two tensors, into the first.",
-            (_in_place(const=False), _OTHER),
+            (replaced(), _OTHER),
             (
                 present("selfRef", "other"),
                 dtype_in(_TAKEN, "selfRef", "other"),
@@ -255,7 +254,7 @@ def _multiplicative() -> tuple[Operator, ...]:
             "inplace_muls",
             "selfRef = selfRef * other",
             "Multiply a tensor by a scalar, into the tensor.",
-            (_in_place(const=False), _NUMBER),
+            (replaced(), _NUMBER),
             (
                 present("selfRef", "other"),
                 dtype_in(_TAKEN, "selfRef"),
@@ -314,7 +313,7 @@ def _divisive() -> tuple[Operator, ...]:
             "inplace_div",
             "selfRef = selfRef / other",
             "Divide two tensors, into the first.",
-            (_in_place(const=False), _OTHER),
+            (replaced(), _OTHER),
             (
                 present("selfRef", "other"),
                 limited_dims("selfRef", "other"),
@@ -341,7 +340,7 @@ def _divisive() -> tuple[Operator, ...]:
             "inplace_divs",
             "selfRef = selfRef / other",
             "Divide a tensor by a scalar, into the tensor.",
-            (_in_place(const=False), _NUMBER),
+            (replaced(), _NUMBER),
             (present("selfRef", "other"), *scalars("selfRef", "selfRef")),
             np.true_divide,
             header="div",
@@ -444,24 +443,24 @@ def _real(
     dtypes: Collection[D] = _QUOTED,
     mode: tuple[Parameter, ...] = (),
     header: str | None = None,
-    first: str = "self",
+    form: Form = FORMS[0],
 ) -> Operator:
-    """A function of a tensor and a tensor or a number, neither complex."""
+    """A function of a tensor and a tensor or a number, neither complex; texts are those of the form not in place."""
     has_number = other.kind is Kind.SCALAR
-    out = "out" if first == "self" else first
-    dtype = _wide(_with_scalar(first, out)) if has_number else _of_tensors(first)
-    given = tuple(dict.fromkeys((first, "other", out)))
+    prefix, first, out = form
+    dtype = _wide(_with_scalar(first, out)) if has_number else form.promoted
+    shapes = _shapes(out, first) if not has_number else () if form.in_place else (same_shape(out, first),)
     return library_operator(
-        name,
-        f"{out} = {formula}",
-        summary,
-        (_SELF, other, *mode, _OUT) if out == "out" else (_in_place(const=False), other),
+        f"{prefix}{name}",
+        f"{out} = {formula.replace('self', first)}",
+        form.summary(summary.replace("self", first)),
+        form.parameters(other, *mode, result=_OUT),
         (
-            present(*given),
-            dtype_in(where_supported(dtypes), *given),
+            present(*form.names),
+            dtype_in(where_supported(dtypes), *form.names),
             castable_from(_with_scalar(first, out) if has_number else dtype, out),
             limited_dims(first, *(() if has_number else ("other",))),
-            *(_shapes(out, first) if not has_number else (same_shape(out, first),) if out == "out" else ()),
+            *shapes,
             *(one_of(each.name, 0, 1, 2) for each in mode),
         ),
         function,
@@ -480,21 +479,9 @@ def _both(
     function: Callable[..., Any],
     other: Parameter = _OTHER,
     header: str | None = None,
-) -> tuple[Operator, Operator]:
+) -> tuple[Operator, ...]:
     """A function as ``_real`` declares it, and the same in place."""
-    replaced = formula.replace("self", "selfRef")
-    return (
-        _real(name, formula, summary, function, other, header=header),
-        _real(
-            f"inplace_{name}",
-            replaced,
-            f"{summary.replace('self', 'selfRef')[:-1]}, in place.",
-            function,
-            other,
-            header=header or name,
-            first="selfRef",
-        ),
-    )
+    return tuple(_real(name, formula, summary, function, other, header=header, form=form) for form in FORMS)
 
 
 def _divided(self: Any, other: Any, mode: int) -> Any:

@@ -1,4 +1,4 @@
-"""And, or, exclusive or of the bits of two tensors or of a tensor and a number, into a third or in place."""
+"""Bitwise and, or and exclusive or of two tensors or of a tensor and a number, in place or not."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Operator, Parameter
+from aclnn.core.operator import Call, Operator
 from aclnn.core.products import CLASS_950
 from aclnn.core.promotion import promote
 from aclnn.operators.library.common import (
+    FORMS,
     INTEGERS,
     UNSIGNED,
+    Form,
     library_operator,
-    promoted,
     scalar,
     scalar_promotes,
     tensor_in,
@@ -34,95 +35,75 @@ from aclnn.operators.library.common import (
     type_with_scalar,
 )
 
-_SELF, _OUT = tensor_in("self", "the first operand"), tensor_out()
-_OTHER, _NUMBER = tensor_in("other", "the second operand"), scalar("other", "the second operand")
+_OTHER, _NUMBER, _OUT = tensor_in("other", "the second operand"), scalar("other", "the second operand"), tensor_out()
 _BITS = (*INTEGERS, D.UINT16, D.BOOL)
 
 
-def _type_with_scalar(first: str, out: str) -> Callable[[Call], D | None]:
-    def dtype(call: Call) -> D | None:
-        if call.product in CLASS_950:
-            return type_with_scalar(call, first, out)
-        return promote(call[first].dtype, call["other"].dtype)
-
-    return dtype
-
-
-def _checked_type(first: str, out: str) -> Callable[[Call], D]:
-    dtype = _type_with_scalar(first, out)
-
-    def checked(call: Call) -> D:
-        found = dtype(call)
-        assert found is not None
-        return found
-
-    return checked
-
-
-def _operands(first: str, other: Parameter, const: bool) -> tuple[Parameter, ...]:
-    if first == "self":
-        return _SELF, other, _OUT
-    return tensor_out(first, "the first operand, replaced by the result", const), other
-
-
-def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any], first: str) -> Operator:
-    prefix, out, where = ("", "out", "") if first == "self" else ("inplace_", first, ", into the first")
-
-    def dtype(call: Call) -> D:
-        return promoted(call, first, "other")
-
+def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any], form: Form) -> Operator:
+    prefix, first, out = form
     return library_operator(
         f"{prefix}bitwise_{name}_tensor",
         f"{out} = {first} {symbol} other",
-        f"{words} of the bits of two tensors{where}.",
-        _operands(first, _OTHER, const=name == "and"),
+        form.summary(f"{words} of the bits of two tensors."),
+        form.parameters(_OTHER, result=_OUT, const=name == "and"),
         (
-            present(*dict.fromkeys((first, "other", out))),
+            present(*form.names),
             dtype_in(where_supported((*INTEGERS, *UNSIGNED, D.BOOL)), first, "other"),
             promotable(first, "other"),
-            castable_from(dtype, out),
-            public_format(*dict.fromkeys((first, "other", out))),
+            castable_from(form.promoted, out),
+            public_format(*form.names),
             limited_dims(first, "other"),
             broadcastable("other", first),
             broadcast_shape_of(out, first, "other"),
         ),
         function,
         header=f"bitwise_{name}_tensor",
-        dtype=dtype,
+        dtype=form.promoted,
         dtypes=(*INTEGERS, *UNSIGNED, D.BOOL),
     )
 
 
-def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any], first: str) -> Operator:
-    prefix, out, where = ("", "out", "") if first == "self" else ("inplace_", first, ", into the tensor")
+def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any], form: Form) -> Operator:
+    prefix, first, out = form
+
+    def possible(call: Call) -> D | None:
+        if call.product in CLASS_950:
+            return type_with_scalar(call, first, out)
+        return promote(call[first].dtype, call["other"].dtype)
+
+    def dtype(call: Call) -> D:
+        found = possible(call)
+        assert found is not None
+        return found
+
     return library_operator(
         f"{prefix}bitwise_{name}_scalar",
         f"{out} = {first} {symbol} other",
-        f"{words} of the bits of a tensor and a number{where}.",
-        _operands(first, _NUMBER, const=name == "and"),
+        form.summary(f"{words} of the bits of a tensor and a number."),
+        form.parameters(_NUMBER, result=_OUT, const=name == "and"),
         (
-            present(*dict.fromkeys((first, "other", out))),
+            present(*form.names),
             dtype_in(where_supported(_BITS), first, "other"),
-            scalar_promotes(_type_with_scalar(first, out), first),
-            castable_from(_checked_type(first, out), out),
+            scalar_promotes(possible, first),
+            castable_from(dtype, out),
             public_format(*dict.fromkeys((first, out))),
             limited_dims(first),
-            *([same_shape(out, first)] if first != out else []),
+            *([] if form.in_place else [same_shape(out, first)]),
         ),
         function,
         header=f"bitwise_{name}_scalar",
-        dtype=_checked_type(first, out),
+        dtype=dtype,
         dtypes=_BITS,
     )
 
 
 OPERATORS = tuple(
-    make(name, symbol, words, function, first)
+    make(name, symbol, words, function, form)
     for name, symbol, words, function in (
         ("and", "&", "And", operator.and_),
         ("or", "|", "Or", operator.or_),
         ("xor", "^", "Exclusive or", operator.xor),
     )
     for make in (_of_tensors, _with_number)
-    for first in ("self", "selfRef")
+    for form in FORMS
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,9 +43,19 @@ def tensor_out(name: str = "out", meaning: str = "the result", const: bool = Fal
     return Parameter(name, name, Kind.OUTPUT, meaning, c_type="const aclTensor *" if const else None)
 
 
+def replaced(const: bool = False) -> Parameter:
+    """The first operand of a function in place; some prototypes call it const."""
+    return tensor_out("selfRef", "the first operand, replaced by the result", const)
+
+
 def scalar(name: str, meaning: str) -> Parameter:
     """A number of any data type."""
     return Parameter(name, name, Kind.SCALAR, meaning)
+
+
+def attribute(name: str, kind: Kind, meaning: str) -> Parameter:
+    """A number, flag or text of a C type."""
+    return Parameter(name, name, kind, meaning)
 
 
 def promoted_dtype(first: D, second: D) -> D:
@@ -59,6 +69,41 @@ def promoted(call: Call, first: str, second: str) -> D:
     found = promote(call[first].dtype, call[second].dtype)
     assert found is not None
     return found
+
+
+class Form(NamedTuple):
+    """A function of two operands with an output of its own, or the one that replaces the first operand."""
+
+    prefix: str
+    first: str
+    out: str
+
+    @property
+    def in_place(self) -> bool:
+        """True where the result replaces the first operand."""
+        return self.first == self.out
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The operands and the output, each once."""
+        return (self.first, "other") if self.in_place else (self.first, "other", self.out)
+
+    def parameters(self, *others: Parameter, result: Parameter, const: bool = False) -> tuple[Parameter, ...]:
+        """The parameters; ``const`` is of the operand that is replaced."""
+        if self.in_place:
+            return replaced(const), *others
+        return tensor_in(self.first, "the first operand"), *others, result
+
+    def summary(self, sentence: str) -> str:
+        """The sentence, which says so where the function works in place."""
+        return f"{sentence[:-1]}, in place." if self.in_place else sentence
+
+    def promoted(self, call: Call) -> D:
+        """The type that two tensors promote to, which an earlier check has found to exist."""
+        return promoted(call, self.first, "other")
+
+
+FORMS = (Form("", "self", "out"), Form("inplace_", "selfRef", "selfRef"))
 
 
 def type_with_scalar(call: Call, name: str, out: str, scalar: str = "other") -> D | None:

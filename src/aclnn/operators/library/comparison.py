@@ -29,6 +29,7 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
     COMPLEX,
+    FORMS,
     INTEGERS,
     NUMBERS,
     REAL,
@@ -37,7 +38,6 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     library_operator,
-    promoted,
     scalar,
     scalar_promotes,
     tensor_in,
@@ -46,25 +46,8 @@ from aclnn.operators.library.common import (
 )
 
 _SELF, _OUT = tensor_in("self", "the first operand"), tensor_out(meaning="true or false")
-#: Of the functions with a result of their own and of those in place: prefix, first operand, result.
-_FORMS = (("", "self", "out"), ("inplace_", "selfRef", "selfRef"))
 _OTHER, _NUMBER = tensor_in("other", "the second operand"), scalar("other", "the second operand")
 _ORDERED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL)
-
-
-def _operands(first: str, other: Parameter, const: bool) -> tuple[Parameter, ...]:
-    """The parameters; some prototypes call the operand that is replaced const."""
-    if first == "self":
-        return _SELF, other, _OUT
-    return tensor_out(first, "the first operand, replaced by the result", const), other
-
-
-def _summary(summary: str, first: str) -> str:
-    return summary if first == "self" else f"{summary[:-1]}, in place."
-
-
-def _of_tensors(first: str) -> Callable[[Call], D]:
-    return lambda call: promoted(call, first, "other")
 
 
 def _where_not_empty(first: str, *checks: Check) -> tuple[Check, ...]:
@@ -101,28 +84,28 @@ def _with_scalar(
     stream_type: str = "aclrtStream ",
     const: bool = False,
 ) -> Iterator[Operator]:
-    for prefix, first, out in _FORMS:
+    for form in FORMS:
+        prefix, first, out = form
         dtype = _comparison_type(first, out)
-        own = first != out
         yield library_operator(
             f"{prefix}{name}",
             f"{out} = {first} {symbol} other",
-            _summary(summary, first),
-            _operands(first, _NUMBER, const),
+            form.summary(summary),
+            form.parameters(_NUMBER, result=_OUT, const=const),
             (
-                present(*dict.fromkeys((first, "other", out))),
+                present(*form.names),
                 dtype_in(where_supported(dtypes), first, "other"),
-                *([dtype_in(where_supported(results), out)] if own else []),
+                *([] if form.in_place else [dtype_in(where_supported(results), out)]),
                 *([scalar_promotes(dtype, first)] if set(UNSIGNED) <= set(dtypes) else []),
                 limited_dims(*dict.fromkeys((first, out))),
-                *([same_shape(out, first)] if own else []),
+                *([] if form.in_place else [same_shape(out, first)]),
             ),
             function,
             header=name,
             dtype=dtype,
             dtypes=dtypes,
             products=products,
-            stream_type=stream_type if own else "aclrtStream ",
+            stream_type="aclrtStream " if form.in_place else stream_type,
         )
 
 
@@ -144,16 +127,17 @@ def _with_tensor(
     dtypes: Collection[D] = _ORDERED,
     const: bool = False,
 ) -> Iterator[Operator]:
-    for prefix, first, out in _FORMS:
+    for form in FORMS:
+        prefix, first, out = form
         yield library_operator(
             f"{prefix}{name}",
             f"{out} = {first} {symbol} other",
-            _summary(summary, first),
-            _operands(first, _OTHER, const),
+            form.summary(summary),
+            form.parameters(_OTHER, result=_OUT, const=const),
             (
-                present(*dict.fromkeys((first, "other", out))),
+                present(*form.names),
                 dtype_in(taken, first, "other"),
-                *([dtype_in(results, out)] if first != out else []),
+                *([] if form.in_place else [dtype_in(results, out)]),
                 promotable(first, "other"),
                 limited_dims(first, "other"),
                 broadcastable("other", first),
@@ -161,24 +145,25 @@ def _with_tensor(
             ),
             function,
             header=name,
-            dtype=_of_tensors(first),
+            dtype=form.promoted,
             dtypes=dtypes,
             empty=(first, "other"),
         )
 
 
 def _unequal() -> Iterator[Operator]:
-    for prefix, first, out in _FORMS:
+    for form in FORMS:
+        prefix, first, out = form
         yield library_operator(
             f"{prefix}ne_tensor",
             f"{out} = {first} != other",
-            _summary("Compare two tensors: not equal.", first),
-            _operands(first, _OTHER, const=False),
+            form.summary("Compare two tensors: not equal."),
+            form.parameters(_OTHER, result=_OUT),
             (
-                present(*dict.fromkeys((first, "other", out))),
+                present(*form.names),
                 *_where_not_empty(
                     first,
-                    dtype_in(where_supported(NUMBERS), *dict.fromkeys((first, "other", out))),
+                    dtype_in(where_supported(NUMBERS), *form.names),
                     limited_dims(first, "other"),
                     broadcastable("other", first),
                     broadcast_shape_of(out, first, "other"),
@@ -186,7 +171,7 @@ def _unequal() -> Iterator[Operator]:
             ),
             operator.ne,
             header="ne_tensor",
-            dtype=_of_tensors(first),
+            dtype=form.promoted,
             products=WITH_TRAINING,
             empty=(first, "other"),
         )
@@ -194,14 +179,15 @@ def _unequal() -> Iterator[Operator]:
 
 def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> Iterator[Operator]:
     words = name.removeprefix("logical_")
-    for prefix, first, out in _FORMS:
+    for form in FORMS:
+        prefix, first, out = form
         yield library_operator(
             f"{prefix}{name}",
             f"{out} = {first} is not zero {words} other is not zero",
-            _summary(summary, first),
-            _operands(first, _OTHER, const=False),
+            form.summary(summary),
+            form.parameters(_OTHER, result=_OUT),
             (
-                present(*dict.fromkeys((first, "other", out))),
+                present(*form.names),
                 dtype_in(where_supported(NUMBERS), first, "other"),
                 limited_dims(first, "other"),
                 broadcastable("other", first),

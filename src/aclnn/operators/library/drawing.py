@@ -37,6 +37,7 @@ from aclnn.operators.library.common import (
     REAL_FLOATING,
     WITH_INFERENCE,
     WITH_TRAINING,
+    attribute,
     camel,
     library_operator,
     scalar,
@@ -178,13 +179,9 @@ def _drawn(
     )
 
 
-def _attribute(name: str, kind: Kind, meaning: str) -> Parameter:
-    return Parameter(name, name, kind, meaning)
-
-
 def _limits(kind: Kind) -> tuple[Parameter, Parameter]:
     """The documents call them from and to; from is no name in Python."""
-    return _attribute("low", kind, "the least"), _attribute("high", kind, "what they stay below")
+    return attribute("low", kind, "the least"), attribute("high", kind, "what they stay below")
 
 
 def _floats(*names: str) -> tuple[Check, ...]:
@@ -370,7 +367,7 @@ OPERATORS = (
         "inplace_normal",
         "Fill a tensor with normally distributed numbers.",
         "selfRef = numbers of mean and standard deviation std",
-        (_attribute("mean", Kind.FLOAT, _MEAN), _attribute("std", Kind.FLOAT, _STD)),
+        (attribute("mean", Kind.FLOAT, _MEAN), attribute("std", Kind.FLOAT, _STD)),
         (rule("at least 0: std", _deviation),),
         _normal,
         REAL_FLOATING,
@@ -386,21 +383,21 @@ OPERATORS = (
         "normal_tensor_float",
         "Normally distributed numbers, each of its own mean.",
         tensor_in("mean", _MEAN),
-        _attribute("std", Kind.FLOAT, _STD),
+        attribute("std", Kind.FLOAT, _STD),
         (*_floats("mean"), broadcastable("mean", "out"), broadcast_shape_of("out", "mean", "out")),
     ),
     _normals(
         "normal_float_tensor",
         "Normally distributed numbers, each of its own standard deviation.",
-        _attribute("mean", Kind.FLOAT, _MEAN),
+        attribute("mean", Kind.FLOAT, _MEAN),
         tensor_in("std", _STD),
         (*_floats("std"), same_shape("std", "out")),
     ),
     _normals(
         "normal_float_float",
         "Normally distributed numbers.",
-        _attribute("mean", Kind.FLOAT, _MEAN),
-        _attribute("std", Kind.FLOAT, _STD),
+        attribute("mean", Kind.FLOAT, _MEAN),
+        attribute("std", Kind.FLOAT, _STD),
         (),
     ),
     _drawn(
@@ -437,7 +434,7 @@ OPERATORS = (
         "sim_thread_exponential",
         "Fill a tensor with exponentially distributed numbers.",
         "selfRef = -ln(1 - u) / lambd, u uniformly distributed",
-        (_attribute("count", Kind.INT64, "how many are drawn"), _attribute("lambd", Kind.DOUBLE, "their rate")),
+        (attribute("count", Kind.INT64, "how many are drawn"), attribute("lambd", Kind.DOUBLE, "their rate")),
         (rule("greater than 0: lambd", _rate), size_is("count", lambda call: call["count"], "selfRef")),
         lambda generator, given, out: generator.standard_exponential(out.shape) / given["lambd"],
         (D.FLOAT, D.FLOAT16, D.BF16),
@@ -467,7 +464,7 @@ OPERATORS = (
         "randperm",
         "The integers below n in random order.",
         "out = a permutation of 0 to n - 1",
-        (_attribute("n", Kind.INT64, "how many"), tensor_out()),
+        (attribute("n", Kind.INT64, "how many"), tensor_out()),
         (rule("as many as n: out", _count),),
         lambda generator, given, out: generator.permutation(given["n"]),
         _NUMBERS,
@@ -479,8 +476,8 @@ OPERATORS = (
         formula="out = indices drawn with probabilities self / sum of self",
         parameters=(
             tensor_in("self", "probabilities, not negative, in any measure; one row or several"),
-            _attribute("numsamples", Kind.INT64, "how many are drawn of each row"),
-            _attribute("replacement", Kind.BOOL, "one may be drawn again"),
+            attribute("numsamples", Kind.INT64, "how many are drawn of each row"),
+            attribute("replacement", Kind.BOOL, "one may be drawn again"),
             *_seeds(Kind.INT64),
             tensor_out("out", "the indices; INT64"),
         ),

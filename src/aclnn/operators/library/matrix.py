@@ -29,6 +29,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import WITH_INFERENCE, library_operator, scalar, tensor_in, tensor_out
+from aclnn.operators.library.dimensions import DIM
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
 _CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
@@ -399,7 +400,7 @@ OPERATORS = (
         (
             tensor_in("self", "the first vectors"),
             tensor_in("other", "the second"),
-            Parameter("dim", "dim", Kind.INT64, "the dimension"),
+            DIM,
             _OUT,
         ),
         (

@@ -42,6 +42,7 @@ from aclnn.operators.library.common import (
     camel,
     library_operator,
     promoted_dtype,
+    replaced,
     scalar,
     support,
     tensor_in,
@@ -50,10 +51,6 @@ from aclnn.operators.library.common import (
 
 _FIRST, _SECOND = tensor_in("tensor1", "the first factor"), tensor_in("tensor2", "the second, or the divisor")
 _VALUE = scalar("value", "the factor of the product or quotient")
-
-
-def _replaced(const: bool = False) -> Parameter:
-    return tensor_out("selfRef", "the first operand, replaced by the result", const)
 
 
 def _joint(*names: str) -> Callable[[Call], D]:
@@ -94,7 +91,7 @@ def _fused(
             f"{out} = {first} + value * tensor1 {symbol} tensor2",
             f"{summary}{words}.",
             (
-                _replaced(const=True) if in_place else tensor_in("self", "the first operand"),
+                replaced(const=True) if in_place else tensor_in("self", "the first operand"),
                 *(_FIRST, _SECOND, _VALUE),
                 *(() if in_place else (tensor_out(),)),
             ),
@@ -131,7 +128,7 @@ def _lerps() -> Iterator[Operator]:
             f"{out} = {first} + weight * (end - {first})",
             f"Interpolate between two tensors{', into the first' if in_place else ''}.",
             (
-                _replaced() if in_place else tensor_in("self", "the first operand"),
+                replaced() if in_place else tensor_in("self", "the first operand"),
                 *(tensor_in("end", "the second operand"), weight),
                 *(() if in_place else (tensor_out(),)),
             ),
@@ -208,7 +205,7 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
         summary=summary,
         formula=f"{out} = {formula}",
         parameters=(
-            _replaced() if in_place else tensor_in("self", "the numbers"),
+            replaced() if in_place else tensor_in("self", "the numbers"),
             *bounds,
             *(() if in_place else (tensor_out(),)),
         ),
@@ -256,7 +253,7 @@ def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) 
         summary=summary,
         formula=f"{out} = " + (f"max({greatest}, clipValueMin)" if bounds[0].name == "clipValueMin" else greatest),
         parameters=(
-            _replaced() if in_place else tensor_in("self", "the numbers"),
+            replaced() if in_place else tensor_in("self", "the numbers"),
             *bounds,
             *(() if in_place else (tensor_out(),)),
         ),
@@ -303,7 +300,7 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
         name,
         "selfRef = value where mask",
         "Overwrite a tensor where a mask is true.",
-        (_replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), value),
+        (replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), value),
         (
             present("selfRef", "mask", "value"),
             dtype_in(where_supported(_FILLED), "selfRef"),
