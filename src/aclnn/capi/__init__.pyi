@@ -5291,7 +5291,7 @@ def aclnnBitwiseAndTensor(workspace: int | None, workspaceSize: int, executor: i
     """
 
 def aclnnInplaceBitwiseAndTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """And of the bits of two tensors, into the first.
+    """And of the bits of two tensors, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5301,7 +5301,7 @@ def aclnnInplaceBitwiseAndTensorGetWorkspaceSize(selfRef: int | None, other: int
 def aclnnInplaceBitwiseAndTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """And of the bits of two tensors, into the first.
+    """And of the bits of two tensors, in place.
 
     Phase two: queues the work.
     """
@@ -5321,7 +5321,7 @@ def aclnnBitwiseAndScalar(workspace: int | None, workspaceSize: int, executor: i
     """
 
 def aclnnInplaceBitwiseAndScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """And of the bits of a tensor and a number, into the tensor.
+    """And of the bits of a tensor and a number, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5331,7 +5331,7 @@ def aclnnInplaceBitwiseAndScalarGetWorkspaceSize(selfRef: int | None, other: int
 def aclnnInplaceBitwiseAndScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """And of the bits of a tensor and a number, into the tensor.
+    """And of the bits of a tensor and a number, in place.
 
     Phase two: queues the work.
     """
@@ -5351,7 +5351,7 @@ def aclnnBitwiseOrTensor(workspace: int | None, workspaceSize: int, executor: in
     """
 
 def aclnnInplaceBitwiseOrTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Or of the bits of two tensors, into the first.
+    """Or of the bits of two tensors, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5361,7 +5361,7 @@ def aclnnInplaceBitwiseOrTensorGetWorkspaceSize(selfRef: int | None, other: int 
 def aclnnInplaceBitwiseOrTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Or of the bits of two tensors, into the first.
+    """Or of the bits of two tensors, in place.
 
     Phase two: queues the work.
     """
@@ -5381,7 +5381,7 @@ def aclnnBitwiseOrScalar(workspace: int | None, workspaceSize: int, executor: in
     """
 
 def aclnnInplaceBitwiseOrScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Or of the bits of a tensor and a number, into the tensor.
+    """Or of the bits of a tensor and a number, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5391,7 +5391,7 @@ def aclnnInplaceBitwiseOrScalarGetWorkspaceSize(selfRef: int | None, other: int 
 def aclnnInplaceBitwiseOrScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Or of the bits of a tensor and a number, into the tensor.
+    """Or of the bits of a tensor and a number, in place.
 
     Phase two: queues the work.
     """
@@ -5411,7 +5411,7 @@ def aclnnBitwiseXorTensor(workspace: int | None, workspaceSize: int, executor: i
     """
 
 def aclnnInplaceBitwiseXorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Exclusive or of the bits of two tensors, into the first.
+    """Exclusive or of the bits of two tensors, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5421,7 +5421,7 @@ def aclnnInplaceBitwiseXorTensorGetWorkspaceSize(selfRef: int | None, other: int
 def aclnnInplaceBitwiseXorTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Exclusive or of the bits of two tensors, into the first.
+    """Exclusive or of the bits of two tensors, in place.
 
     Phase two: queues the work.
     """
@@ -5441,7 +5441,7 @@ def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: i
     """
 
 def aclnnInplaceBitwiseXorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Exclusive or of the bits of a tensor and a number, into the tensor.
+    """Exclusive or of the bits of a tensor and a number, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5451,7 +5451,7 @@ def aclnnInplaceBitwiseXorScalarGetWorkspaceSize(selfRef: int | None, other: int
 def aclnnInplaceBitwiseXorScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Exclusive or of the bits of a tensor and a number, into the tensor.
+    """Exclusive or of the bits of a tensor and a number, in place.
 
     Phase two: queues the work.
     """
@@ -7128,6 +7128,22 @@ def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queues the work.
     """
 
+def aclnnUniqueGetWorkspaceSize(
+    self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
+) -> tuple[int, int, int]:
+    """Each number once, in order, and which of them each element is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUnique(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Each number once, in order, and which of them each element is.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUnique2GetWorkspaceSize(
     self: int | None,
     sorted: int,
@@ -7146,22 +7162,6 @@ def aclnnUnique2GetWorkspaceSize(
 
 def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Each number once, in order, which of them each element is, and how often each is there.
-
-    Phase two: queues the work.
-    """
-
-def aclnnUniqueGetWorkspaceSize(
-    self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
-) -> tuple[int, int, int]:
-    """Each number once, in order, and which of them each element is.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnUnique(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Each number once, in order, and which of them each element is.
 
     Phase two: queues the work.
     """

@@ -13,8 +13,8 @@ from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import distinct
-from tests.cases.table import GRID, Arguments, T
-from tests.helpers.library import BY_NAME, REAL, Array, LibraryTests, Placed, Subject, torch
+from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, torch
 
 #: Columns of which two are equal, and rows of which two beside one another are.
 COLUMNS = np.array([[2, 1, 2, 0], [3, 1, 3, 3]])
@@ -23,6 +23,10 @@ ROWS = np.array([[1, 2], [1, 2], [2, 2], [1, 2]])
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "unique": lambda d: (
         {"sorted": True, "returnInverse": True, "valueOut": T(d, (6,)), "inverseOut": T(D.INT64, GRID)}
+    ),
+    "unique2": lambda d: (
+        {"sorted": True, "returnInverse": True, "returnCounts": True}
+        | {"valueOut": T(d, (6,)), "inverseOut": T(D.INT64, GRID), "countsOut": T(D.INT64, (6,))}
     ),
     "unique_dim": lambda d: (
         {"self": T(d, (2, 4)), "sorted": True, "returnInverse": True, "dim": -1}
@@ -36,6 +40,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
+    "unique2": (D.FLOAT, D.BF16, D.INT32),
     "unique_dim": (D.FLOAT, D.BF16, D.INT32),
     "unique_consecutive": (D.FLOAT, D.BF16, D.INT32, D.BOOL, D.COMPLEX64),
 }
@@ -52,14 +57,21 @@ def consecutive(a: Mapping[str, Any]) -> Any:
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "unique": lambda a: torch.unique(a["self"], return_inverse=True),
+    "unique2": lambda a: torch.unique(a["self"], return_inverse=True, return_counts=True),
     "unique_dim": lambda a: torch.unique(a["self"], return_inverse=True, return_counts=True, dim=-1),
     "unique_consecutive": consecutive,
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "unique": {"valueOut": {"shape": (0,)}},
+    "unique2": {"valueOut": {"shape": (0,)}, "countsOut": {"shape": (0,)}},
     "unique_dim": {"inverseOut": {"shape": (3,)}, "countsOut": {"shape": (3,)}},
     "unique_consecutive": {"valueOut": {"shape": (0,)}, "countsOut": {"shape": (0,)}},
+}
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "as many as self": lambda o, name: Break(shape((5,), name), "6 elements"),
 }
 
 
@@ -77,8 +89,9 @@ class TestDistinct(LibraryTests):
         dtypes=DTYPES,
         default=(*REAL, D.BOOL),
         empty=EMPTY,
+        breaks=BREAKS,
         numbers=numbers,
-        plain=("unique", "unique_dim", "unique_consecutive"),
+        plain=("unique", "unique2", "unique_dim", "unique_consecutive"),
     )
 
 

@@ -31,15 +31,9 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "search_sorteds": lambda d: (
         SEARCH | {"sortedSequence": T(d, (5,)), "outInt32": False, "sorter": None, "out": T(D.INT64, ())}
     ),
-    "unique2": lambda d: (
-        {"sorted": True, "returnInverse": True, "returnCounts": True}
-        | {"valueOut": T(d, (6,)), "inverseOut": T(D.INT64, GRID), "countsOut": T(D.INT64, (6,))}
-    ),
 }
 
-DTYPES: Mapping[str, tuple[D, ...]] = dict.fromkeys(
-    ("search_sorted", "search_sorteds", "unique2"), (D.FLOAT, D.BF16, D.INT32)
-)
+DTYPES: Mapping[str, tuple[D, ...]] = dict.fromkeys(("search_sorted", "search_sorteds"), (D.FLOAT, D.BF16, D.INT32))
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "sort": lambda a: tuple(a["self"].sort(dim=0, descending=True, stable=True)),
@@ -48,14 +42,12 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         a["sortedSequence"].contiguous(), a["self"].contiguous(), right=True, sorter=a["sorter"].contiguous()
     ),
     "search_sorteds": lambda a: torch.searchsorted(a["sortedSequence"].double(), a["self"], right=True),
-    "unique2": lambda a: torch.unique(a["self"], return_inverse=True, return_counts=True),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "topk": {"valuesOut": {"shape": (0, 2)}, "indicesOut": {"shape": (0, 2)}},
     "search_sorted": {"sortedSequence": {"shape": (0, 5)}, "sorter": None},
     "search_sorteds": {"sortedSequence": {"shape": (0,)}, "sorter": None, "out": {"shape": (1,)}},
-    "unique2": {"valueOut": {"shape": (0,)}, "countsOut": {"shape": (0,)}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -65,7 +57,6 @@ BREAKS: Mapping[str, Breaking] = {
     "1 dimension": lambda o, name: Break(shape((2, 5), name), "1 dimension"),
     "as many elements as one": lambda o, name: Break(shape((2,), name), "1"),
     "as sortedSequence": lambda o, name: Break({name: T(D.INT32, (5,))}, "ACL_INT64"),
-    "as many as self": lambda o, name: Break(shape((5,), name), "6 elements"),
 }
 
 
@@ -76,7 +67,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
         return np.broadcast_to(np.array([-1, 2, -3, 4, -5]), array.shape)
     if operator == "search_sorteds":
         return np.sort(array.astype(np.float64)) if name == "sortedSequence" else array
-    return array % 3 if operator == "unique2" else array
+    return array
 
 
 class TestSorting(LibraryTests):
@@ -89,7 +80,6 @@ class TestSorting(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS,
         numbers=numbers,
-        plain=("unique2",),
     )
 
 

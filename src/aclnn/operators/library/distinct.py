@@ -1,4 +1,4 @@
-"""Each element or slice once: aclnnUnique, aclnnUniqueDim; without those that repeat the one before."""
+"""Each element or slice once: aclnnUnique, aclnnUnique2, aclnnUniqueDim; without those that repeat the one before."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, present, same_dtype, where_supported
+from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, present, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import COMPLEX, MODERN, REAL, UNSIGNED, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    COMPLEX,
+    MODERN,
+    REAL,
+    UNSIGNED,
+    attribute,
+    camel,
+    support,
+    tensor_in,
+    tensor_out,
+)
+from aclnn.operators.library.dimensions import DIM
 
 _ORDERED = (*REAL, *UNSIGNED)
 #: What ``dim`` is for all elements as one row.
 _NO_DIM = 1000
 
 
-def _flag(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.BOOL, meaning)
-
-
-_SELF, _DIM = tensor_in("self", "the elements"), Parameter("dim", "dim", Kind.INT64, "the dimension")
-_SORTED, _INVERSE = _flag("sorted", "they always are"), _flag("returnInverse", "inverseOut is wanted")
+_SELF = tensor_in("self", "the elements")
+_SORTED, _INVERSE = (
+    attribute("sorted", Kind.BOOL, "they always are"),
+    attribute("returnInverse", Kind.BOOL, "inverseOut is wanted"),
+)
 _VALUES = tensor_out("valueOut", "with room for those that stay; its view takes their shape")
+_WITH_COUNTS = attribute("returnCounts", Kind.BOOL, "countsOut is wanted")
 _PLACES = tensor_out("inverseOut", "INT64, which of them each is; its view takes their number")
 _COUNTS = tensor_out("countsOut", "INT64, how often each is there; its view takes their number")
 
@@ -41,20 +52,31 @@ def _wanted(call: Call) -> tuple[str, ...]:
 
 
 def _find(self: Any, along: int | None, ordered: bool, wanted: Collection[str]) -> tuple[Any, ...]:
+    """Return what differs, each NaN from every other as PyTorch has it, and the wanted outputs beside it."""
+    if along is None and ordered:
+        values, places, counts = np.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
+    else:
+        values, places, counts = _find_slices(self, along, ordered)
+    further = {"inverseOut": places.reshape(self.shape) if along is None else places, "countsOut": counts}
+    return values, *(further[name] for name in wanted)
+
+
+def _find_slices(self: Any, along: int | None, ordered: bool) -> tuple[Any, Any, Any]:
     values = self.reshape(-1) if along is None else np.atleast_1d(self)
     rows = np.moveaxis(values, along or 0, 0).reshape(values.shape[along or 0], -1)
     order = np.lexsort(rows.T[::-1]) if ordered else np.arange(len(rows))
     rows = rows[order]
-    # Each NaN is one of its own, as PyTorch has it.
     is_new = np.append(True, (rows[1:] != rows[:-1]).any(1))
     starts = np.flatnonzero(is_new)
     places = np.empty(len(rows), np.int64)
     places[order] = np.cumsum(is_new) - 1
-    further = {
-        "inverseOut": places.reshape(self.shape) if along is None else places,
-        "countsOut": np.diff(starts, append=len(rows)),
-    }
-    return values.take(order[starts], along or 0), *(further[name] for name in wanted)
+    return values.take(order[starts], along or 0), places, np.diff(starts, append=len(rows))
+
+
+def _as_many(call: Call) -> str | None:
+    size = call["self"].size
+    wrong = next((name for name in ("valueOut", *_wanted(call)) if call[name].size != size), None)
+    return None if wrong is None else f"{wrong}: expected {size} elements (those of self), got {call[wrong].size}"
 
 
 def _distinct(
@@ -64,7 +86,7 @@ def _distinct(
     given: tuple[Parameter, ...],
     outputs: tuple[Parameter, ...],
     dtypes: Collection[D] = _ORDERED,
-    dim: tuple[Check, ...] = (),
+    more: tuple[Check, ...] = (),
 ) -> Operator:
     ordered = any(each is _SORTED for each in given)
 
@@ -97,7 +119,7 @@ def _distinct(
             same_dtype("valueOut", "self"),
             dtype_in(lambda product: {D.INT64}, *names[1:]),
             limited_dims("self"),
-            *dim,
+            *more,
         ),
         work=work,
         in_header_of=name,
@@ -113,12 +135,20 @@ OPERATORS = (
         (_VALUES, _PLACES),
     ),
     _distinct(
+        "unique2",
+        "valueOut = the different elements of self; valueOut[inverseOut] = self; countsOut = their numbers",
+        "Each number once, in order, which of them each element is, and how often each is there.",
+        (_SORTED, _INVERSE, _WITH_COUNTS),
+        (_VALUES, _PLACES, _COUNTS),
+        more=(rule("as many as self: valueOut, inverseOut, countsOut", _as_many),),
+    ),
+    _distinct(
         "unique_dim",
         "valueOut = the different slices of self along dim; valueOut[inverseOut] = self; countsOut = their numbers",
         "Each slice along a dimension once, in order, which of them each is, and how often each is there.",
-        (_SORTED, _INVERSE, _DIM),
+        (_SORTED, _INVERSE, DIM),
         (_VALUES, _PLACES, _COUNTS),
-        dim=(axis("dim", "self"),),
+        more=(axis("dim", "self"),),
     ),
     _distinct(
         "unique_consecutive",
@@ -126,7 +156,7 @@ OPERATORS = (
         "The first of equal elements or slices beside one another, which of them each is, and how many there are.",
         (
             _INVERSE,
-            _flag("returnCounts", "countsOut is wanted"),
+            _WITH_COUNTS,
             Parameter("dim", "dim", Kind.INT64, f"the dimension; {_NO_DIM}: all elements as one row"),
         ),
         (_VALUES, _PLACES, _COUNTS),

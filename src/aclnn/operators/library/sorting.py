@@ -1,4 +1,4 @@
-"""Elements in order: aclnnSort, aclnnTopk; where they would stand in it, aclnnSearchSorted; each once, aclnnUnique2."""
+"""Elements in order, aclnnSort and aclnnTopk, and where others would stand among them: aclnnSearchSorted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
     INTEGERS,
-    MODERN,
     REAL,
     REAL_FLOATING,
-    UNSIGNED,
     WITH_TRAINING,
+    attribute,
     camel,
     promoted,
     scalar,
@@ -38,9 +37,9 @@ from aclnn.operators.library.common import (
     tensor_out,
     type_with_scalar,
 )
+from aclnn.operators.library.dimensions import DIM
 
 _SELF = tensor_in("self", "the elements")
-_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 
 
 def _along(call: Call, count: int) -> tuple[int, ...]:
@@ -49,10 +48,6 @@ def _along(call: Call, count: int) -> tuple[int, ...]:
         return ()
     at = call["dim"] % len(shape)
     return (*shape[:at], count, *shape[at + 1 :])
-
-
-def _flag(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.BOOL, meaning)
 
 
 def _order(values: Any, along: int, descending: bool) -> Any:
@@ -194,8 +189,8 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
         parameters=(
             tensor_in(_SEQUENCE, "elements in order along the last dimension"),
             searched,
-            _flag("outInt32", "out is INT32, else INT64"),
-            _flag("right", "after equal elements, else before them"),
+            attribute("outInt32", Kind.BOOL, "out is INT32, else INT64"),
+            attribute("right", Kind.BOOL, "after equal elements, else before them"),
             Parameter("sorter", "sorter", Kind.INPUT, "indices that sort sortedSequence; INT64", optional=True),
             tensor_out("out", "indices"),
         ),
@@ -217,39 +212,15 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
     )
 
 
-_COUNTED = (*REAL, *UNSIGNED)
-
-
-def _unique_work(call: Call) -> Library | None:
-    if call["self"].size == 0:
-        return None
-    inverse, counts = (call[out].size > 0 and wanted for out, wanted in _wanted(call))
-
-    def find(self: Any) -> tuple[Any, ...]:
-        # Each NaN is one of its own, as PyTorch has it.
-        values, places, many = np.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
-        return (values, *((places.reshape(self.shape),) if inverse else ()), *((many,) if counts else ()))
-
-    outputs = ("valueOut", *(("inverseOut",) if inverse else ()), *(("countsOut",) if counts else ()))
-    return Library(find, ("self",), outputs, sized_by_result=True)
-
-
-def _wanted(call: Call) -> tuple[tuple[str, bool], tuple[str, bool]]:
-    return ("inverseOut", call["returnInverse"]), ("countsOut", call["returnCounts"])
-
-
-def _room(call: Call) -> str | None:
-    size = call["self"].size
-    names = ("valueOut", *(name for name, wanted in _wanted(call) if wanted))
-    wrong = next((name for name in names if call[name].size != size), None)
-    return None if wrong is None else f"{wrong}: expected {size} elements (those of self), got {call[wrong].size}"
-
-
 OPERATORS = (
     _sorting(
         "sort",
         "Sort along a dimension; equal elements keep their order, NaN is the greatest.",
-        (_flag("stable", "equal elements keep their order"), _DIM, _flag("descending", "the greatest first")),
+        (
+            attribute("stable", Kind.BOOL, "equal elements keep their order"),
+            DIM,
+            attribute("descending", Kind.BOOL, "the greatest first"),
+        ),
         _length,
     ),
     _sorting(
@@ -257,38 +228,12 @@ OPERATORS = (
         "The greatest or least elements along a dimension, sorted.",
         (
             Parameter("k", "k", Kind.INT64, "how many"),
-            _DIM,
-            _flag("largest", "the greatest; false: the least"),
-            _flag("sorted", "they are always"),
+            DIM,
+            attribute("largest", Kind.BOOL, "the greatest; false: the least"),
+            attribute("sorted", Kind.BOOL, "they are always"),
         ),
         lambda call: int(call["k"]),
     ),
     _search("search_sorted", "Where numbers would stand in an ordered sequence.", tensor_in("self", "the numbers")),
     _search("search_sorteds", "Where a number would stand in an ordered sequence.", scalar("self", "the number")),
-    Operator(
-        name="unique2",
-        function=camel("unique2"),
-        summary="Each number once, in order, which of them each element is, and how often each is there.",
-        formula="valueOut = the different elements of self; valueOut[inverseOut] = self; countsOut = their numbers",
-        parameters=(
-            _SELF,
-            _flag("sorted", "they always are"),
-            _flag("returnInverse", "inverseOut is wanted"),
-            _flag("returnCounts", "countsOut is wanted"),
-            tensor_out("valueOut", "one dimension, of as many elements as self; its view takes their number"),
-            tensor_out("inverseOut", "INT64, of the shape of self"),
-            tensor_out("countsOut", "INT64, of as many elements as self; its view takes their number"),
-        ),
-        support=support(_COUNTED, MODERN),
-        checks=(
-            present("self", "valueOut", "inverseOut", "countsOut"),
-            dtype_in(where_supported(_COUNTED), "self"),
-            same_dtype("valueOut", "self"),
-            dtype_in(lambda product: {D.INT64}, "inverseOut", "countsOut"),
-            limited_dims("self"),
-            rule("as many as self: valueOut, inverseOut, countsOut", _room),
-        ),
-        work=_unique_work,
-        in_header_of="unique2",
-    ),
 )
