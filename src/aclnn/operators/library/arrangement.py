@@ -31,6 +31,8 @@ from aclnn.operators.library.common import (
     NUMBERS,
     REAL_FLOATING,
     UNSIGNED,
+    add_at,
+    add_rows,
     camel,
     library_operator,
     scalar,
@@ -38,11 +40,10 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
-from aclnn.operators.library.dimensions import valid_dims
+from aclnn.operators.library.dimensions import DIM, valid_dims
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _MOVED = (*NUMBERS, *UNSIGNED)
-_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 _REPEATS = Parameter("repeats", "repeats", Kind.INT64, "how often")
 _OUTPUT_SIZE = Parameter("outputSize", "output_size", Kind.INT64, "the extent of out along the dimension")
 Shape = tuple[int, ...]
@@ -166,7 +167,7 @@ def _gathered(call: Call) -> Library | None:
     def gather(gradient: Any, repeats: Any) -> Any:
         moved = np.moveaxis(np.atleast_1d(gradient), axis, 0)
         total = np.zeros((out[axis], *moved.shape[1:]))
-        np.add.at(total, _places(repeats, len(total), len(moved)), moved)
+        add_rows(total.reshape(len(total), -1), _places(repeats, len(total), len(moved)), moved)
         return np.moveaxis(total, 0, axis).reshape(call["out"].shape)
 
     return Library(gather, ("yGrad", "repeats"), ("out",))
@@ -262,7 +263,7 @@ def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
     def spread(gradient: Any, self: Any, numbers: Sequence[int]) -> Any:
         places = pad(np.arange(self.size).reshape(self.shape), numbers).reshape(-1)
         total = np.zeros(self.size, np.result_type(gradient, np.float64))
-        np.add.at(total, places, gradient.reshape(-1))
+        add_at(total, places, gradient.reshape(-1))
         return total.reshape(self.shape)
 
     name, words = f"{kind}_pad{rank}d", f"padded by {'its mirror image' if mode == 'reflect' else 'its border'}"
@@ -348,7 +349,7 @@ OPERATORS = (
         "repeat_interleave_int_with_dim",
         "out = repeats copies of each element of self along dim, beside one another",
         "Copy each element several times along a dimension.",
-        (_REPEATS, _DIM, _OUTPUT_SIZE),
+        (_REPEATS, DIM, _OUTPUT_SIZE),
         (axis("dim", "self"),),
         _stretched,
         lambda self, repeats, dim, size: np.repeat(np.atleast_1d(self), repeats, dim),
@@ -365,7 +366,7 @@ OPERATORS = (
         header="repeat_interleave",
     ),
     _by_counts("repeat_interleave", ()),
-    _by_counts("repeat_interleave_with_dim", (_DIM,)),
+    _by_counts("repeat_interleave_with_dim", (DIM,)),
     library_operator(
         "repeat_interleave_tensor",
         "out = repeats[i] times i, beside one another",

@@ -148,6 +148,26 @@ def power(base: Any, exponent: Any) -> Any:
     return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
 
 
+def add_at(total: Any, places: Any, values: Any) -> None:
+    """Add values to elements, in order.
+
+    ``np.add.at`` takes several times as long with an index for each dimension, or with values of another type.
+
+    Args:
+        total: C-contiguous.
+        places: indices into the elements of ``total`` in one row.
+        values: broadcast to ``places``.
+    """
+    given = np.broadcast_to(values, places.shape).astype(total.dtype, copy=False)
+    np.add.at(total.reshape(-1), places.reshape(-1), given.reshape(-1))
+
+
+def add_rows(total: Any, rows: Any, values: Any) -> None:
+    """Add each row of values to one of the C-contiguous matrix ``total``, in order."""
+    columns = total.shape[1]
+    add_at(total, rows[:, None] * columns + np.arange(columns), values)
+
+
 def camel(name: str) -> str:
     """The C function's name."""
     return "aclnn" + "".join(word.upper() if word == "nll" else word.capitalize() for word in name.split("_"))

@@ -26,6 +26,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
     NUMBERS,
+    add_at,
     camel,
     library_operator,
     scalar,
@@ -33,11 +34,11 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.dimensions import DIM
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _REPLACED = tensor_out("selfRef", "the elements, some replaced")
 _COPIED = tensor_in("selfRef", "the elements")
-_DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 _INDEX = tensor_in("index", "indices along dim; INT32 or INT64")
 _INDICES = Parameter(
     "indices",
@@ -123,10 +124,8 @@ def _selected_shape(call: Call) -> str | None:
     return f"out: expected shape {extents(expected)} (selected from self), got {extents(got)}"
 
 
-def _add_at(total: Any, chosen: Any, values: Any) -> None:
-    """Add values to the elements chosen, in order; ``np.add.at`` takes three times as long with several indices."""
-    places = np.arange(total.size).reshape(total.shape)[chosen]
-    np.add.at(total.reshape(-1), places.reshape(-1), np.broadcast_to(values, places.shape).reshape(-1))
+def _add_chosen(total: Any, chosen: Any, values: Any) -> None:
+    add_at(total, np.arange(total.size).reshape(total.shape)[chosen], values)
 
 
 def _put_work(call: Call) -> Library | None:
@@ -142,7 +141,7 @@ def _put_work(call: Call) -> Library | None:
             result[chosen] = values
             return result
         total = self.astype(np.float64 if self.dtype == np.float32 else self.dtype, order="C")
-        _add_at(total, chosen, values)
+        _add_chosen(total, chosen, values)
         return total
 
     return Library(put, ("selfRef", "values", *_names(call)), ("selfRef",))
@@ -191,7 +190,7 @@ def _scattered(self: Any, index: Any, source: Any, dim: int, reduce: int) -> Any
     values = convert(_corner(source, places.shape) if source.size != 1 else source, result.dtype)
     at = _open(places, dim)
     if reduce == 1:
-        _add_at(result, at, values)
+        _add_chosen(result, at, values)
     elif reduce == 2:
         np.multiply.at(result, at, values)
     else:
@@ -207,7 +206,7 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
         name,
         f"{'selfRef' if in_place else 'out'}[index[i] along dim] {'+' if adds else ''}= {source.name}[i]",
         summary,
-        (first, _DIM, _INDEX, source, *(() if adds else (_REDUCE,)), *(() if in_place else (_OUT,))),
+        (first, DIM, _INDEX, source, *(() if adds else (_REDUCE,)), *(() if in_place else (_OUT,))),
         (
             present(first.name, "index", source.name, *(() if in_place else ("out",))),
             dtype_in(_TAKEN, first.name),
@@ -233,7 +232,7 @@ def _added(self: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     # The scalar has a type of its own.
     factor = convert(np.asarray(alpha), result.dtype)
     values = np.atleast_1d(source).astype(wide) * factor if result.dtype != np.bool_ else np.atleast_1d(source) & factor
-    _add_at(result, (slice(None),) * along + (index.reshape(-1),), values)
+    _add_chosen(result, (slice(None),) * along + (index.reshape(-1),), values)
     return result.reshape(self.shape)
 
 
@@ -304,7 +303,7 @@ def _index_fill(name: str, summary: str, first: Parameter) -> Operator:
         summary,
         (
             first,
-            _DIM,
+            DIM,
             Parameter("index", "index", Kind.INT_ARRAY, "indices along dim"),
             scalar("value", "the number"),
             *(() if in_place else (_OUT,)),
@@ -340,7 +339,7 @@ def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator
         name,
         f"{(*results, 'selfRef')[0]}[index along dim] = source",
         summary,
-        (_REPLACED if not out else _COPIED, _DIM, _INDEX, tensor_in("source", "the rows"), *out),
+        (_REPLACED if not out else _COPIED, DIM, _INDEX, tensor_in("source", "the rows"), *out),
         (
             present("selfRef", "index", "source", *results),
             dtype_in(_TAKEN, "selfRef"),
@@ -408,7 +407,7 @@ OPERATORS = (
         "index_select",
         "out = self[index] along dim",
         "Select rows along a dimension.",
-        (_SELF, _DIM, _INDEX, _OUT),
+        (_SELF, DIM, _INDEX, _OUT),
         (
             present("self", "index", "out"),
             dtype_in(_TAKEN, "self"),
@@ -428,7 +427,7 @@ OPERATORS = (
         "gather",
         "out[i] = self[index[i] along dim]",
         "Select elements along a dimension.",
-        (_SELF, _DIM, _INDEX, _OUT),
+        (_SELF, DIM, _INDEX, _OUT),
         (
             present("self", "index", "out"),
             dtype_in(_TAKEN, "self"),
@@ -471,7 +470,7 @@ OPERATORS = (
         "index_add",
         "out = self; out[index] += alpha * source along dim",
         "Add to rows along a dimension.",
-        (_SELF, _DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "their factor"), _OUT),
+        (_SELF, DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "their factor"), _OUT),
         (
             present("self", "index", "source", "alpha", "out"),
             dtype_in(_TAKEN, "self"),

@@ -30,6 +30,7 @@ from aclnn.operators.library.common import (
     REAL_FLOATING,
     WITH_INFERENCE,
     WITH_TRAINING,
+    add_rows,
     camel,
     library_operator,
     support,
@@ -69,12 +70,6 @@ def _dense(call: Call) -> str | None:
     return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
 
 
-def _add_rows(total: Any, places: Any, rows: Any) -> None:
-    """Add each row to the one at its place in ``total``; ``np.add.at`` takes three times as long by rows."""
-    columns = np.arange(total.shape[1])
-    np.add.at(total.reshape(-1), (places[:, None] * columns.size + columns).reshape(-1), rows.reshape(-1))
-
-
 def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: bool) -> Any:
     flat = indices.reshape(-1)
     flat = (np.nan_to_num(flat) if flat.dtype.kind == "f" else flat).astype(np.int64)
@@ -82,7 +77,7 @@ def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: 
     counts = (flat >= 0) & (flat < rows) & (flat != padding)
     flat, gradients = flat[counts], gradients[counts]
     total = np.zeros((rows, gradients.shape[1]))
-    _add_rows(total, flat, gradients)
+    add_rows(total, flat, gradients)
     if by_frequency:
         total /= np.maximum(np.bincount(flat, minlength=rows), 1)[:, None]
     return total
@@ -175,7 +170,7 @@ def _bag_work(call: Call) -> Library | None:
         rows = weight[indices].astype(np.float64) * (1 if factors is None else factors[:, None])
         total, places = np.zeros((count, weight.shape[1])), np.zeros((count, weight.shape[1]), np.int64)
         if mode < 2:
-            _add_rows(total, bags[chosen], rows[chosen])
+            add_rows(total, bags[chosen], rows[chosen])
             total /= np.maximum(sizes, 1)[:, None] if mode == 1 else 1
         else:
             for bag in np.flatnonzero(sizes):

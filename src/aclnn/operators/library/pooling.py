@@ -27,7 +27,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, Product
-from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, add_at, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.convolution import Windows
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
@@ -128,7 +128,7 @@ def _scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
     size = math.prod(x.shape[-rank:])
     total = np.zeros((x.size // size, size))
     rows = np.arange(len(total))[:, None]
-    np.add.at(total, (rows, indices.reshape(len(total), -1)), dy.reshape(len(total), -1).astype(np.float64))
+    add_at(total, rows * size + indices.reshape(len(total), -1), dy.reshape(len(total), -1))
     return total.reshape(x.shape)
 
 
