@@ -317,7 +317,7 @@ def test_sixteen_bits_are_rounded_once(d: Any) -> None:
 
 
 def _rule(mode: int, queries: int, keys: int, before: int, after: int, prefix: int) -> Any:
-    """What a mode masks, one score after the other."""
+    """Mask the scores of a mode, element by element."""
     masked = np.zeros((queries, keys), bool)
     for i in range(queries):
         for j in range(keys):

@@ -26,7 +26,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, camel, support
+from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.drawing import generator_of, random_bits
 from aclnn.operators.library.scores import (
     ADD_FIRST,
@@ -51,12 +51,12 @@ from aclnn.operators.library.scores import (
 _LARGEST_HEAD = 768
 """Elements of the largest head."""
 _FAR = 1 << 32
-"""As many tokens are more than any sequence has."""
+"""More tokens than any sequence has."""
 _COMPRESSED = dict.fromkeys((LEFT, RIGHT, BAND, LAST_BAND, FIRST_BAND), (2048, 2048)) | {SHORT_PREFIX: (3072, 2048)}
-"""Shapes of the masks that stand for a mode's own rule, and are not read."""
+"""Shapes of the compressed masks, which are not read: the mode itself says what is masked."""
 _PACKED_DATA = "same_as_input"
 _QUERIES, _KEYS = "actualSeqQLenOptional", "actualSeqKvLenOptional"
-"""Where packed sequences of queries and of keys end."""
+"""Parameters with the ends of packed sequences, of queries and of keys."""
 _ABSENT = (
     *("queryRopeOptional", "keyRopeOptional"),
     *(f"dScale{of}Optional" for of in ("Q", "K", "V", "Dy", "O")),
@@ -65,7 +65,7 @@ _ABSENT = (
 
 
 class _Names(NamedTuple):
-    """What an operator calls its tensors."""
+    """Names of the tensors that forward and gradient spell differently."""
 
     key: str
     bias: str
@@ -139,7 +139,7 @@ def _form(call: Call) -> Form:
 
 
 def _scores_count(call: Call) -> int:
-    """How many scores there are."""
+    """Return the number of scores of all samples and heads."""
     queries, keys = (_lengths(call, which) for which in (0, 1))
     return int(call["headNum"]) * sum(one * other for one, other in zip(queries, keys, strict=False))
 
@@ -300,10 +300,8 @@ def _mask_shape(call: Call) -> str | None:
     if not _given(call, "attenMaskOptional"):
         return None if mode == ALL else f"attenMaskOptional: expected a mask (sparseMode {mode}), got none"
     got, heads = call["attenMaskOptional"].shape, call["headNum"]
-    expected: list[Shape] = []
-    if mode in _COMPRESSED:
-        expected = [_COMPRESSED[mode]]
-    else:
+    expected: list[Shape] = [_COMPRESSED[mode]] if mode in _COMPRESSED else []
+    if not expected:
         queries, keys = (_lengths(call, which) for which in (0, 1))
         samples, scores = len(queries), (max(queries, default=0), max(keys, default=0))
         expected = [scores, *((b, n, *scores) for b, n in ((1, 1), (samples, 1), (samples, heads)))]
@@ -427,13 +425,8 @@ def _array(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.INT_ARRAY, meaning, optional=True)
 
 
-def _value(kind: Kind, *names_and_meanings: str) -> tuple[Parameter, ...]:
-    pairs = zip(names_and_meanings[::2], names_and_meanings[1::2], strict=True)
-    return tuple(Parameter(name, name, kind, meaning) for name, meaning in pairs)
-
-
 _PACKED, _STARTS, _SINK, _ALL_IN_ONE = "packed", "starts", "sink", "all in one"
-"""What a variant has: packed sequences, the places that blocks start from with pseType, a sink, or everything."""
+"""Features of a variant: packed sequences, start indices with pseType, a sink, or all parameters."""
 
 
 def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
@@ -444,11 +437,14 @@ def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
         _array("qStartIdxOptional", "the place of the first query in the whole sequence"),
         _array("kvStartIdxOptional", "the place of the first key"),
     )
-    bias_type = _value(
-        Kind.INT64, "pseType", "0: bias after scale, 1: before, 2: slopes of distances, 3: of their roots"
+    bias_type = attribute(
+        "pseType", Kind.INT64, "0: bias after scale, 1: before, 2: slopes of distances, 3: of their roots"
     )
-    seeds = _value(Kind.INT64, "seed", "of a dropout without a mask", "offset", "another stream of it")
-    out_dtype = _value(Kind.INT64, "outDtype", "ignored")
+    seeds = (
+        attribute("seed", Kind.INT64, "of a dropout without a mask"),
+        attribute("offset", Kind.INT64, "another stream of it"),
+    )
+    out_dtype = attribute("outDtype", Kind.INT64, "ignored")
     text = Parameter(
         layout, layout, Kind.STRING, '"same_as_input": statistics of packed sequences lie so', optional=True
     )
@@ -457,17 +453,20 @@ def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
         _array("prefixOptional", "columns that are never masked, for each sample (sparseMode 6)"),
         *(ends if everything or _PACKED in has else ()),
         *(starts if everything or _STARTS in has else ()),
-        *_value(Kind.DOUBLE, "scaleValue", "what scores are multiplied with", "keepProb", "of a share to be kept"),
-        *_value(Kind.INT64, "preTokens", "keys before a query that it sees", "nextTokens", "keys after it"),
-        *_value(Kind.INT64, "headNum", "heads of query"),
-        Parameter("inputLayout", "inputLayout", Kind.STRING, f"the dimensions: {listing(LAYOUTS)}"),
+        attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+        attribute("keepProb", Kind.DOUBLE, "of a share to be kept"),
+        attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
+        attribute("nextTokens", Kind.INT64, "keys after it"),
+        attribute("headNum", Kind.INT64, "heads of query"),
+        attribute("inputLayout", Kind.STRING, f"the dimensions: {listing(LAYOUTS)}"),
         *((text,) if everything and not forward else ()),
-        *_value(Kind.INT64, "innerPrecise", "ignored", "sparseMode", "which scores are masked, 0 to 8"),
-        *(out_dtype if everything and forward else ()),
-        *(bias_type if everything or _STARTS in has else ()),
+        attribute("innerPrecise", Kind.INT64, "ignored"),
+        attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 8"),
+        *((out_dtype,) if everything and forward else ()),
+        *((bias_type,) if everything or _STARTS in has else ()),
         *((text,) if everything and forward else ()),
         *(seeds if everything else ()),
-        *(out_dtype if everything and not forward else ()),
+        *((out_dtype,) if everything and not forward else ()),
     )
 
 
@@ -482,9 +481,12 @@ def _nulls(names: Sequence[str]) -> tuple[Parameter, ...]:
     return tuple(_tensor(name, "must be null", True) for name in names)
 
 
+def _sink(name: str) -> Parameter:
+    return _tensor(name, "a score for each head that takes part and adds nothing", True)
+
+
 def _score(name: str, has: Collection[str]) -> Operator:
     everything = _ALL_IN_ONE in has
-    sink = (_tensor("sinkOptional", "a score for each head that takes part and adds nothing", True),)
     parameters = (
         _tensor("query", "q"),
         _tensor("key", "k"),
@@ -492,7 +494,7 @@ def _score(name: str, has: Collection[str]) -> Operator:
         _tensor("realShiftOptional", "the bias", True),
         *_MASKS,
         *(_nulls(_ABSENT[:5]) if everything else ()),
-        *(sink if everything or _SINK in has else ()),
+        *((_sink("sinkOptional"),) if everything or _SINK in has else ()),
         *_attributes(has, "softmaxOutLayout"),
         _tensor("softmaxMaxOut", "the largest score of each query, eight times: FLOAT", kind=Kind.OUTPUT),
         _tensor("softmaxSumOut", "the sum of e^(score - largest), eight times: FLOAT", kind=Kind.OUTPUT),
@@ -504,7 +506,6 @@ def _score(name: str, has: Collection[str]) -> Operator:
 
 def _gradient(name: str, has: Collection[str]) -> Operator:
     everything = _ALL_IN_ONE in has
-    sink = (_tensor("sinkInOptional", "a score for each head that takes part and adds nothing", True),)
     ropes = (
         _tensor("dqRopeOut", "not written", True, Kind.OUTPUT),
         _tensor("dkRopeOut", "not written", True, Kind.OUTPUT),
@@ -520,7 +521,7 @@ def _gradient(name: str, has: Collection[str]) -> Operator:
         _tensor("softmaxSumOptional", "the sum of e^(score - largest), eight times: FLOAT"),
         _tensor("softmaxInOptional", "ignored", True),
         _tensor("attentionInOptional", "the attention"),
-        *(sink if everything or _SINK in has else ()),
+        *((_sink("sinkInOptional"),) if everything or _SINK in has else ()),
         *(_nulls(_ABSENT) if everything else ()),
         *_attributes(has, "softmaxInLayout"),
         _tensor("dqOut", "the gradient for q", kind=Kind.OUTPUT),

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 LAYOUTS = {"BSH": "BSND", "SBH": "SBND", "BNSD": "BNSD", "BSND": "BSND", "TND": "TND"}
 """Dimensions of a tensor, and those after H is split into heads and their elements."""
 REPEATS = 8
-"""How often statistics hold each number."""
+"""Copies of each number that a statistic holds."""
 _BLOCK = 1 << 19
 """Scores that are computed at a time, at most, but for those of one row."""
 ALL, GIVEN, LEFT, RIGHT, BAND, PREFIX, SHORT_PREFIX, LAST_BAND, FIRST_BAND = range(9)
@@ -27,13 +27,13 @@ ADD_FIRST, SLOPES, ROOTS = 1, 2, 3
 
 
 class Form(NamedTuple):
-    """What a call computes with, beside its tensors."""
+    """The attributes of a call."""
 
     layout: str
     heads: int
     kv_heads: int
     ends: tuple[tuple[int, ...], tuple[int, ...]]
-    """Where sequences of queries, and those of keys, end among the packed ones."""
+    """Ends of the packed sequences, of queries and of keys."""
     scale: float
     keep: float
     before: int
@@ -48,7 +48,7 @@ class Form(NamedTuple):
 
 
 def _ends(form: Form, which: int) -> list[slice]:
-    """Where packed sequences lie; ``which`` is 0 of queries, 1 of keys. Ends of 0 at the end are of none."""
+    """Return the extents of packed sequences of queries (``which`` 0) or keys (1); trailing ends of 0 are padding."""
     return [slice(begin, max(begin, end)) for begin, end in pairwise((0, *form.ends[which]))]
 
 
@@ -101,7 +101,7 @@ def _mode(form: Form, group: slice) -> int:
 
 
 def _of_group(x: Any, group: slice) -> Any:
-    """What a group has of a tensor whose first dimension is that of samples, or 1."""
+    """Return a group's samples of a tensor whose first dimension is that of samples, or 1."""
     return x if len(x) == 1 else x[group]
 
 
@@ -112,9 +112,9 @@ class _Block(NamedTuple):
     rows: slice
     columns: slice
     ahead: Any
-    """By how many places each key lies ahead of each query."""
+    """Number of places by which each key lies ahead of each query."""
     corner: int
-    """The same of the last key and the last query."""
+    """Number of places by which the last key lies ahead of the last query."""
 
 
 def _blocks(form: Form, group: slice, q: Any, k: Any, masked: bool) -> Iterator[_Block]:
@@ -147,7 +147,7 @@ def _masked(form: Form, block: _Block, mask: Any) -> Any:
 
 
 def _bias(form: Form, block: _Block, bias: Any) -> Any:
-    """What is added to the scores of a block."""
+    """Return the bias of a block's scores."""
     own = _of_group(bias, block.group) if bias.ndim > 1 else bias
     if form.bias_type not in (SLOPES, ROOTS):
         return (own if own.shape[2] == 1 else own[:, :, block.rows])[..., block.columns]
@@ -177,12 +177,16 @@ def _powers(scores: Any, largest: Any) -> Any:
     return np.exp(scores, out=scores)
 
 
+def _sink_power(sink: Any, largest: Any) -> Any:
+    return _powers(np.broadcast_to(sink[:, None, None], largest.shape).copy(), largest)
+
+
 def _divisor(total: Any) -> Any:
     return np.where(total == 0, np.float32(1), total)
 
 
 def _kept(form: Form, block: _Block, first: int, q: Any, k: Any, bits: Any) -> Any:
-    """What a dropout multiplies shares with: bits in order of heads, queries and keys, from a group's first on."""
+    """Return the dropout's factors of a block's shares; bits lie in order of samples, heads, queries and keys."""
     samples, heads, queries, _ = q.shape
     keys, rows = k.shape[2], block.rows
     size = (rows.stop - rows.start) * keys
@@ -234,7 +238,7 @@ def attend(form: Form, shapes: tuple[Shape, Shape, Shape], given: Mapping[str, A
         powers = _powers(scores, top)
         sum_of = powers.sum(-1, keepdims=True, dtype=np.float64)
         if sink is not None:
-            sum_of += _powers(np.broadcast_to(sink[:, None, None], top.shape).copy(), top)
+            sum_of += _sink_power(sink, top)
         if kept is not None:
             powers *= kept
         tops[at][:, :, block.rows], sums[at][:, :, block.rows] = top, sum_of
@@ -275,6 +279,6 @@ def gradients(form: Form, shapes: tuple[Shape, ...], given: Mapping[str, Any]) -
             added = dscores * scale if form.bias_type == ADD_FIRST else dscores
             own += added.sum(tuple(dim for dim in (0, 2) if own.shape[dim] == 1), keepdims=True)
         if "dsink" in further:
-            share = _powers(np.broadcast_to(sink[:, None, None], top.shape).copy(), top) / _divisor(total)
+            share = _sink_power(sink, top) / _divisor(total)
             further["dsink"] -= (share * mean).sum((0, 2, 3), dtype=np.float64)
     return tuple(results)
