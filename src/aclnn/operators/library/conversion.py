@@ -86,14 +86,9 @@ def _above(matrices: Any, diagonal: int) -> Any:
 
 
 def _below(matrices: Any, diagonal: int) -> Any:
-    """Keep what is on and below a diagonal."""
-    found = np.zeros_like(matrices)
+    """Keep what is on and below a diagonal, which is above once both dimensions are turned around."""
     rows, columns = matrices.shape[-2:]
-    whole = max(0, min(rows, columns - 1 - diagonal))
-    found[..., whole:, :] = matrices[..., whole:, :]
-    for row in range(max(0, -diagonal), whole):
-        found[..., row, : row + diagonal + 1] = matrices[..., row, : row + diagonal + 1]
-    return found
+    return np.flip(_above(np.flip(matrices, (-2, -1)), columns - rows - diagonal), (-2, -1))
 
 
 def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: bool) -> Operator:

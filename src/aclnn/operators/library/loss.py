@@ -102,13 +102,12 @@ def _classes(call: Call) -> str | None:
 def _weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
     """The class of each sample, 0 for one that is ignored, and its weight, 0 for such a one."""
     target = target.reshape(-1)
-    counts = (target >= 0) & (target < weight.size)
-    if counts.all() and not (target == ignored).any():
-        return target, weight[target].astype(np.float64)
-    beyond = target[~counts & (target != ignored)]
+    counts = target != ignored
+    beyond = target[counts & ((target < 0) | (target >= weight.size))]
     if beyond.size:
         raise IndexError(f"target: expected classes from 0 to {weight.size - 1}, or {ignored}, got {beyond[0]}")
-    counts &= target != ignored
+    if counts.all():
+        return target, weight[target].astype(np.float64)
     classes = np.where(counts, target, 0)
     return classes, np.where(counts, weight[classes] if weight.size else 0, 0.0)
 
