@@ -201,7 +201,7 @@ class _CachedCall:
         first = len(operator.inputs)
         tensors = [executor.tensors.get(p.name) for p in operator.outputs]
         self._fresh = [
-            (place, _maker(tensor.dtype, tensor.shape, operator.leaves or prepared.plan is None))
+            (place, _maker(tensor.dtype, tensor.shape, prepared.leaves))
             for place, (out, tensor) in enumerate(zip(arrays[first:], tensors, strict=True))
             if out is None and tensor is not None
         ]

@@ -78,6 +78,7 @@ class Prepared:
         "_ranges",
         "asked_bytes",
         "inputs",
+        "leaves",
         "names",
         "operands",
         "operator",
@@ -98,6 +99,7 @@ class Prepared:
     ) -> None:
         self.operator = call.operator
         self.plan = plan
+        self.leaves = plan is None or call.operator.leaves
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.workspace_bytes = 0 if plan is None else plan.workspace_bytes

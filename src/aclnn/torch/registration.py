@@ -244,7 +244,7 @@ def _prepare(operator: Operator, device: str, arguments: Arguments, outs: Outs) 
     return _Recipe(
         prepared.plan,
         *prepared.address_selectors(names),
-        tuple(spec and _maker(where, *spec, operator.leaves or prepared.plan is None) for spec in fresh),
+        tuple(spec and _maker(where, *spec, prepared.leaves) for spec in fresh),
         _maker(where, (size,), (1,), torch.uint8) if size else None,
     )
 
