@@ -474,6 +474,34 @@ def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
     assert left == 0
 
 
+@pytest.mark.parametrize("wanted", [1, 2, 4])
+def test_each_wake_up_is_for_one_worker(wanted: int) -> None:
+    """Whichever woke first took the others' wake-ups too, and worked with the caller alone."""
+    crew = Pool(5)
+    looks, rest = threading.Semaphore(0), threading.Semaphore(4)
+
+    def look(at: int, wakeups: int, spins: int, system_yield: int, place: int) -> None:
+        looks.release()
+        rest.acquire()
+
+    workers = [threading.Thread(target=crew._work, args=(look, place), daemon=True) for place in range(4)]
+    for worker in workers:
+        worker.start()
+    for _ in workers:
+        assert looks.acquire(timeout=30)
+    for _ in range(wanted):
+        crew._wakeups.put(True)
+    for _ in range(wanted):
+        assert looks.acquire(timeout=30)
+    assert crew._wakeups.empty()
+    rest.release(4)
+    for _ in workers:
+        crew._wakeups.put(False)
+    for worker in workers:
+        worker.join(30)
+        assert not worker.is_alive()
+
+
 def test_a_caller_whose_threads_never_start_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its work waited in a queue for good, with all that it referred to."""
 

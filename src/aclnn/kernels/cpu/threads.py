@@ -340,22 +340,21 @@ class Pool:
         goes_on = True
         while goes_on:
             loop(ctypes.addressof(self._region), self._region.wakeups, _SPINS, _YIELD, place)
-            goes_on = self._rest() and self._take_wakeups()
-
-    def _take_wakeups(self) -> bool:
-        """Take what else has come since; false to end."""
-        with suppress(Empty):
-            while self._wakeups.get_nowait():
-                pass
-            return False
-        return True
+            goes_on = self._rest()
 
     def _rest(self) -> bool:
-        """Wait to be woken, unless somebody is about to lead who counted the sleepers before this one; false to end."""
+        """Wait for an entry, unless somebody is about to lead who counted the sleepers before this one; false to end.
+
+        Each worker takes one entry: the others' are meant for them.
+        """
         with self._lock:
             self._asleep += 1
-        announced = time.perf_counter() - self._announced < _ANNOUNCED_S
-        goes_on = announced or self._wakeups.get()
+        goes_on = True
+        if time.perf_counter() - self._announced < _ANNOUNCED_S:
+            with suppress(Empty):
+                goes_on = self._wakeups.get_nowait()
+        else:
+            goes_on = self._wakeups.get()
         with self._lock:
             self._asleep -= 1
         return goes_on
@@ -397,11 +396,12 @@ def shared() -> Pool:
 
 
 def set_threads(threads: int) -> None:
-    """Use this many threads, the caller's included, from the next call on."""
+    """Use this many threads, the caller's included, from the next call on; other threads may be in calls."""
     global _pool
     if not 1 <= threads <= MOST_THREADS:
         raise ValueError(f"set_threads: expected from 1 to {MOST_THREADS} threads, got {threads}")
-    before, _pool = _pool, Pool(threads)
+    with _first:
+        before, _pool = _pool, Pool(threads)
     if before is not None:
         before.dismiss()
 
