@@ -157,6 +157,14 @@ def test_integers_have_integers_as_powers() -> None:
         assert out.view.tolist() == wanted
 
 
+def test_copies_cross_without_loss() -> None:
+    """The second copy was one of what the first had written."""
+    first, second = (Placed(np.full(4, value, np.float32), "contiguous") for value in (1, 2))
+    call = {"x": (first.tensor, second.tensor), "out": (second.tensor, first.tensor)}
+    prepare(BY_NAME["foreach_copy"], call, Product.ATLAS_A2).run()
+    assert [first.view[0], second.view[0]] == [2, 1]
+
+
 def test_the_norms_of_clipped_gradients_are_of_order_2() -> None:
     x = [Placed(array, "contiguous") for array in (np.array([3, 4], np.float32), np.full((2, 8), -0.5, np.float32))]
     out = [Placed(np.zeros((), np.float32), "contiguous") for _ in x]

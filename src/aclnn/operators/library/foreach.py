@@ -233,7 +233,7 @@ OPERATORS = (
             ("abs", "|x|", "Absolute values", np.abs, _FLOATING),
             ("neg", "-x", "Negatives", np.negative, _WITH_INT32),
             ("sign", "sign(x)", "Signs", np.sign, _WITH_INT32),
-            ("copy", "x", "A copy", lambda x: x, _WITH_INT32),
+            ("copy", "x", "A copy", np.copy, _WITH_INT32),
         )
     ),
     *(
