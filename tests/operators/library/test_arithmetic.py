@@ -122,6 +122,7 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "same shape as other": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "same shape as exponent": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "broadcast shape of selfRef and exponent": lambda o, name: Break(shape((4, 2, 3), "exponent"), "shape [4, 2, 3]"),
     "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),
 }

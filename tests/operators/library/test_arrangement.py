@@ -47,6 +47,8 @@ def padded(name: str, d: D) -> dict[str, Any]:
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "permute": lambda d: {"dims": (-1, 0), "out": T(d, (3, 2))},
+    "slice": lambda d: {"dim": -1, "start": -9, "end": 5, "step": 2, "out": T(d, (2, 2))},
     "flip": lambda d: {"dims": (-1, 0)},
     "roll": lambda d: {"shifts": (2, -1), "dims": (1, 0)},
     "repeat": lambda d: {"repeats": (2, 1, 2), "out": T(d, (2, 2, 6))},
@@ -89,6 +91,8 @@ def spread(a: Mapping[str, Any]) -> Any:
 
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "permute": lambda a: a["self"].permute(1, 0),
+    "slice": lambda a: a["self"][:, ::2],
     "flip": lambda a: a["self"].flip((-1, 0)),
     "roll": lambda a: a["self"].roll((2, -1), (1, 0)),
     "repeat": lambda a: a["self"].repeat(2, 1, 2),
@@ -109,6 +113,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "permute": {"out": {"shape": (3, 0)}},
+    "slice": {"out": {"shape": (0, 2)}},
     "repeat": {"out": {"shape": (2, 0, 6)}},
     "repeat_interleave_int_with_dim": {"out": {"shape": (0, 6)}},
     "repeat_interleave_int": {"outputSize": 0, "out": {"shape": (0,)}},
@@ -126,6 +132,8 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 
 BREAKS: Mapping[str, Breaking] = {
     "dimensions of self": lambda o, name: Break({name: (2, 0)}, "from -2 to 1"),
+    "each dimension once": lambda o, name: Break({name: (1, -1)}, "once"),
+    "positive": lambda o, name: Break({name: 0}, "at least 1"),
     "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
     "one for each dimension": lambda o, name: Break({name: (2,)}, "at least 2"),
     "pairs, no more than dimensions": lambda o, name: Break({name: (1,)}, "even number"),

@@ -56,6 +56,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "unsafe": False,
     },
     "index_select": lambda d: {"dim": -1, "index": T(D.INT64, (4,)), "out": T(d, (2, 4))},
+    "gather_v2": lambda d: {"dim": -2, "index": T(D.INT32, (4, 1)), "out": T(d, (4, 1, 3))},
     "gather": lambda d: {"dim": 1, "index": T(D.INT64, (2, 5)), "out": T(d, (2, 5))},
     **{
         name: lambda d: {"dim": -1, "index": T(D.INT64, (1, 3)), "reduce": int(d in (D.FLOAT, D.INT32))}
@@ -75,6 +76,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
     "index_put_impl": lambda a: a["selfRef"].index_put((a["indices"][0],), a["values"], a["accumulate"]),
     "index_select": lambda a: a["self"].index_select(-1, a["index"]),
+    "gather_v2": lambda a: a["self"][a["index"].long()],
     "gather": lambda a: a["self"].gather(1, a["index"]),
     **{
         name: lambda a: _scattered(first(a), a["index"], a["src"] if "src" in a else a["value"], a["reduce"])
@@ -95,6 +97,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
     "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
+    "gather_v2": {"index": {"shape": (0, 2)}, "out": {"shape": (0, 2, 3)}},
     **{name: {"index": {"shape": (0,)}} for name in ("index_add", *FILLED[2:])},
     **{name: {"index": ()} for name in FILLED[:2]},
     "nonzero": {"out": {"shape": (0, 2)}},
@@ -106,6 +109,7 @@ INDICES: Mapping[tuple[str, str], int] = {
     ("index_put_impl", "indices"): 2,
     **{(name, "index"): 2 for name in ("index_add", *FILLED[2:])},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
+    ("gather_v2", "index"): 2,
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -143,7 +147,9 @@ class TestIndexing(LibraryTests):
     )
 
 
-@pytest.mark.parametrize("name", ["gather", "index", "index_add", "index_put_impl", "index_select", "scatter"])
+@pytest.mark.parametrize(
+    "name", ["gather", "gather_v2", "index", "index_add", "index_put_impl", "index_select", "scatter"]
+)
 def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -> None:
     """Phase one does not read indices, and of a thousand queued tasks it matters which failed."""
     function = next(each.function for each in indexing.OPERATORS if each.name == name)

@@ -13,7 +13,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import loss
-from tests.cases.table import GRID, Arguments, T, shape
+from tests.cases.table import GRID, Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     IMAGES,
@@ -69,6 +69,10 @@ def _slope(name: str, a: Mapping[str, Any]) -> Any:
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "softmax_cross_entropy_with_logits": lambda d: {
+        **{name: T(d, GRID) for name in ("features", "labels", "backprop")},
+        "loss": T(d, GRID[:1]),
+    },
     "nll_loss": lambda d: NLL | {"weight": T(d, (3,)), "out": T(d, ()), "totalWeightOut": T(d, ())},
     "nll_loss_backward": lambda d: NLL | {"gradOutput": T(d, ()), "weight": T(d, (3,)), "totalWeight": T(d, (1,))},
     **{
@@ -91,6 +95,10 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "softmax_cross_entropy_with_logits": lambda a: (
+        -(wide(a["labels"]) * wide(a["features"]).log_softmax(1)).sum(1),
+        wide(a["features"]).softmax(1) - wide(a["labels"]),
+    ),
     "nll_loss": lambda a: torch.ops.aten.nll_loss_forward(wide(a["self"]), a["target"], wide(a["weight"]), 1, -100),
     "nll_loss_backward": lambda a: torch.ops.aten.nll_loss_backward(
         wide(a["gradOutput"]), wide(a["self"]), a["target"], wide(a["weight"]), 1, -100, wide(a["totalWeight"])[0]
@@ -105,6 +113,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "softmax_cross_entropy_with_logits": {"loss": {"shape": (0,)}},
     "nll_loss": {
         "target": {"shape": (0,)},
         "weight": {"shape": (3,)},
@@ -141,6 +150,10 @@ INDICES: Mapping[tuple[str, str], int] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "same data type as features": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "2 dimensions": lambda o, name: Break(shape((6,), name), "2 dimensions"),
+    "same shape as features": lambda o, name: Break(shape((3, 2), name), "[2, 3]"),
+    "shape is one for each row of features": lambda o, name: Break(shape((3,), name), "one for each row"),
     "0, 1 or 2": lambda o, name: Break({name: 3}, "0, 1 or 2"),
     "0, 1, 2 or 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
     "pixels and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),

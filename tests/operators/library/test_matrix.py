@@ -44,6 +44,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "addr": lambda d: {"self": T(d, (3,)), "vec1": T(d, (2,)), "vec2": T(d, (3,))},
     "linalg_cross": lambda d: {"dim": -1},
     "mv": lambda d: {"vec": T(d, (3,)), "cubeMathType": 1, "out": T(d, (2,))},
+    "ger": lambda d: {"self": T(d, (2,)), "vec2": T(d, (3,))},
     "dot": lambda d: {"self": T(d, (4,)), "tensor": T(d, (4,)), "out": T(d, ())},
 }
 
@@ -59,6 +60,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     ),
     "linalg_cross": lambda a: torch.linalg.cross(wide(a["self"]), wide(a["other"])),
     "mv": lambda a: wide(a["self"]) @ wide(a["vec"]),
+    "ger": lambda a: a["self"][:, None] * a["vec2"],
     "dot": lambda a: wide(a["self"]) @ wide(a["tensor"]),
     "mm": lambda a: wide(a["self"]) @ wide(a["mat2"]),
     "matmul": lambda a: wide(a["self"]) @ wide(a["mat2"]),
@@ -78,6 +80,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "addmv": {"vec": {"shape": (3,)}, "self": {"shape": (1,)}, "out": {"shape": (0,)}},
     "addr": {"vec1": {"shape": (0,)}, "vec2": {"shape": (3,)}, "self": {"shape": (3,)}},
     "mv": {"vec": {"shape": (3,)}, "out": {"shape": (0,)}},
+    "ger": {"self": {"shape": (0,)}, "vec2": {"shape": (3,)}, "out": {"shape": (0, 3)}},
     "dot": {"self": {"shape": (0,)}, "tensor": {"shape": (0,)}, "out": {"shape": ()}},
     "mm": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
     "matmul": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
@@ -86,6 +89,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "shape is a row for each of self": lambda o, name: Break(shape((3, 3), name), "a row for each"),
     "as many rows as mat has columns": lambda o, name: Break(shape((5,), name), "3 rows"),
     "broadcasts to out": lambda o, name: Break(shape((4,), name), "broadcasts to [2"),
     "shape is a row for each of vec1": lambda o, name: Break(shape((3, 3), name), "a row for each"),

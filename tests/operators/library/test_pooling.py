@@ -74,6 +74,16 @@ BLOCK = {"kernelSize": (2, 3, 2), "stride": (2,), "padding": (1, 1, 0), "ceilMod
 BLOCK_MEAN = BLOCK | {"countIncludePad": True, "divisorOverride": 0}
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "max_pool": lambda d: {
+        "kernelShape": (3, 2),
+        "strides": (2,),
+        "autoPad": 0,
+        "pads": (1, 0, 0, 1),
+        "dilations": (1,),
+        "ceilMode": 1,
+        "self": T(d, IMAGES),
+        "out": T(d, POOLED),
+    },
     "max_pool2d_with_indices": lambda d: (
         DILATED | {"self": T(d, IMAGES), "out": T(d, POOLED), "indices": T(D.INT64, POOLED)}
     ),
@@ -129,6 +139,9 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "max_pool": lambda a: torch.nn.functional.max_pool2d(
+        torch.nn.functional.pad(wide(a["self"]), (0, 1, 1, 0), value=-math.inf), (3, 2), 2, ceil_mode=True
+    )[..., :2],  # a third window would begin in the padding
     "max_pool2d_with_indices": lambda a: torch.nn.functional.max_pool2d(
         wide(a["self"]), (3, 2), 2, (1, 0), (1, 2), True, return_indices=True
     ),
@@ -177,6 +190,12 @@ BREAKS: Mapping[str, Breaking] = {
         {name: (3, 3, 3)[: _rank(o)] if name == "padding" else (2, 2, 2, 2)},
         "at most half" if name == "padding" else f"1 or {_rank(o)} numbers",
     ),
+    "length": lambda o, name: Break({name: (1, 1, 1)}, "1 or 2 numbers" if name == "kernelShape" else "0, 1"),
+    "allowed value": lambda o, name: Break({name: 1}, "0"),
+    "at least 1": lambda o, name: Break({name: (0,)}, "at least 1"),
+    "at least 0": lambda o, name: Break({name: (-1,)}, "at least 0"),
+    "only 1": lambda o, name: Break({name: (1, 2)}, "only 1"),
+    "at most kernelShape": lambda o, name: Break({name: (2, 0, 2, 0)}, "at most kernelShape"),
     "shape of the windows": lambda o, name: Break(shape((2, 4, 3, 4), name), "of at least one window"),
     "room for the mask": lambda o, name: Break(shape((2, 4, 6, 32), name), "[2, 4, 6, 64]"),
     "the plane that is wanted": lambda o, name: Break(
@@ -204,6 +223,7 @@ class TestPooling(LibraryTests):
         indices=INDICES,
         numbers=numbers,
         default=TRAINED,
+        dtypes={"max_pool": (D.FLOAT16, D.FLOAT)},
     )
 
 

@@ -19,6 +19,7 @@ SEARCH = {"sortedSequence": T(D.FLOAT, (2, 5)), "outInt32": True, "right": True,
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "sort": lambda d: {"stable": True, "dim": 0, "descending": True, "indicesOut": T(D.INT64, GRID)},
+    "argsort": lambda d: {"dim": -1, "descending": True, "out": T(D.INT64, GRID)},
     "topk": lambda d: {
         "k": 2,
         "dim": -1,
@@ -33,10 +34,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     ),
 }
 
-DTYPES: Mapping[str, tuple[D, ...]] = dict.fromkeys(("search_sorted", "search_sorteds"), (D.FLOAT, D.BF16, D.INT32))
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(("search_sorted", "search_sorteds"), (D.FLOAT, D.BF16, D.INT32)),
+    "argsort": REAL,
+}
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "sort": lambda a: tuple(a["self"].sort(dim=0, descending=True, stable=True)),
+    "argsort": lambda a: a["self"].argsort(dim=1, descending=True, stable=True),
     "topk": lambda a: tuple(each[:, :2] for each in a["self"].sort(dim=1, stable=True)),
     "search_sorted": lambda a: torch.searchsorted(
         a["sortedSequence"].contiguous(), a["self"].contiguous(), right=True, sorter=a["sorter"].contiguous()

@@ -373,6 +373,26 @@ def _powers() -> tuple[Operator, ...]:
             _no_reciprocals(dtype),
         )
 
+    def by_tensor(form: Form) -> Operator:
+        tensors = form.first, "exponent"
+        return library_operator(
+            f"{form.prefix}pow_tensor_tensor",
+            f"{form.out} = {form.first}^exponent",
+            form.summary("Powers of a tensor by another."),
+            form.parameters(exponent, result=_OUT),
+            (
+                present(*dict.fromkeys((*tensors, form.out))),
+                dtype_in(_TAKEN, *dict.fromkeys((*tensors, form.out))),
+                castable_from(lambda call: promoted(call, *tensors), form.out),
+                limited_dims(*tensors),
+                broadcastable("exponent", form.first),
+                broadcast_shape_of(form.out, *tensors),
+            ),
+            power,
+            header="pow_tensor_tensor",
+            dtype=lambda call: promoted(call, *tensors),
+        )
+
     return (
         library_operator(
             "pow_tensor_scalar",
@@ -410,23 +430,7 @@ def _powers() -> tuple[Operator, ...]:
             header="pow",
             dtype=_wide(_with_scalar("exponent", "out", "self")),
         ),
-        library_operator(
-            "pow_tensor_tensor",
-            "out = self^exponent",
-            "Powers of a tensor by another.",
-            (base, exponent, _OUT),
-            (
-                present("self", "exponent", "out"),
-                dtype_in(_TAKEN, "self", "exponent", "out"),
-                castable_from(lambda call: promoted(call, "self", "exponent"), "out"),
-                limited_dims("self", "exponent"),
-                broadcastable("exponent", "self"),
-                broadcast_shape_of("out", "self", "exponent"),
-            ),
-            power,
-            header="pow_tensor_tensor",
-            dtype=lambda call: promoted(call, "self", "exponent"),
-        ),
+        *(by_tensor(form) for form in FORMS),
     )
 
 

@@ -1,4 +1,4 @@
-"""Elements in another arrangement: aclnnFlip, aclnnRoll, repetitions, padding and their gradients."""
+"""Elements in another arrangement: aclnnPermute, aclnnSlice, aclnnRoll, repetitions, padding and their gradients."""
 
 from __future__ import annotations
 
@@ -94,6 +94,29 @@ def _dimensions(name: str) -> Check:
         return None if wrong is None else f"{name}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
 
     return rule(f"dimensions of self: {name}", complain)
+
+
+def _every_dimension(call: Call) -> str | None:
+    dims, rank = call["dims"], len(call["self"].shape)
+    if sorted(dim % max(rank, 1) for dim in dims) == [*range(rank)]:
+        return None
+    return f"dims: expected each of the {rank} dimensions of self once, got {list(dims)}"
+
+
+def _positive_step(call: Call) -> str | None:
+    return None if call["step"] > 0 else f"step: expected at least 1, got {call['step']}"
+
+
+def _slice(self: Any, dim: int, start: int, end: int, step: int) -> Any:
+    values = np.atleast_1d(self)
+    return values[(slice(None),) * (dim % values.ndim) + (slice(start, end, step),)]
+
+
+def _slice_shape(call: Call) -> Shape:
+    shape = call["self"].shape or (1,)
+    along = call["dim"] % len(shape)
+    taken = len(range(*slice(call["start"], call["end"], call["step"]).indices(shape[along])))
+    return (*shape[:along], taken, *shape[along + 1 :])
 
 
 def _shift_for_each(call: Call) -> str | None:
@@ -318,6 +341,29 @@ def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
 
 
 OPERATORS = (
+    _moved(
+        "permute",
+        "out = self, its dimensions in the order of dims",
+        "Put the dimensions into another order.",
+        (_numbers("dims", "the dimensions of self, each once"),),
+        (_dimensions("dims"), rule("each dimension once: dims", _every_dimension)),
+        lambda call: [call["self"].shape[dim] for dim in call["dims"]],
+        lambda self, dims: self.transpose(dims),
+    ),
+    _moved(
+        "slice",
+        "out = self[start : end : step] along dim",
+        "Take a slice along a dimension.",
+        (
+            DIM,
+            Parameter("start", "start", Kind.INT64, "the first index; negative ones count from the end"),
+            Parameter("end", "end", Kind.INT64, "the index behind the last"),
+            Parameter("step", "step", Kind.INT64, "from one index to the next"),
+        ),
+        (axis("dim", "self"), rule("positive: step", _positive_step)),
+        _slice_shape,
+        _slice,
+    ),
     _moved(
         "flip",
         "out = self, backwards along dims",

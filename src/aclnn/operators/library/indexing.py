@@ -252,6 +252,12 @@ def _along(call: Call, count: int) -> tuple[int, ...]:
     return (*shape[:at], count, *shape[at + 1 :])
 
 
+def _instead_of_dim(call: Call) -> tuple[int, ...]:
+    shape = call["self"].shape or (1,)
+    at = call["dim"] % len(shape)
+    return (*shape[:at], *(call["index"].shape or (1,)), *shape[at + 1 :])
+
+
 def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], transposed: bool) -> Operator:
     def room(call: Call) -> str | None:
         expected, got = (call["self"].size, len(call["self"].shape)), call["out"].shape
@@ -420,6 +426,25 @@ OPERATORS = (
         ),
         lambda self, index, dim: self if self.ndim == 0 else np.take(self, index.reshape(-1), dim),
         header="index_select",
+        attributes=("dim",),
+        empty=("self",),
+    ),
+    library_operator(
+        "gather_v2",
+        "out = self[index] along dim, which index's dimensions replace",
+        "Select rows along a dimension by indices of any shape.",
+        (_SELF, DIM, _INDEX, _OUT),
+        (
+            present("self", "index", "out"),
+            dtype_in(_TAKEN, "self"),
+            dtype_in(_integers, "index"),
+            same_dtype("out", "self"),
+            limited_dims("self", "index"),
+            axis("dim", "self"),
+            shape_is("the result", _instead_of_dim, "out"),
+        ),
+        lambda self, index, dim: np.take(np.atleast_1d(self), np.atleast_1d(index), dim),
+        header="gather_v2",
         attributes=("dim",),
         empty=("self",),
     ),

@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     broadcast_shape,
     broadcastable,
     castable_from,
+    dims_between,
     dtype_in,
     extents,
     floating,
@@ -21,6 +22,8 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
+    shape_is,
+    where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -135,6 +138,14 @@ def _nll_backward(gradient: Any, self: Any, target: Any, weight: Any, total: Any
     # A sample that counts for nothing may have any logarithm.
     result[np.arange(classes.size), classes] = np.where(weights == 0, 0.0, scaled)
     return result.reshape(self.shape)
+
+
+def _cross_entropy(features: Any, labels: Any) -> tuple[Any, Any]:
+    shifted = features.astype(np.float64)
+    shifted -= shifted.max(1, keepdims=True)
+    powers = np.exp(shifted)
+    total = powers.sum(1, keepdims=True)
+    return -(labels * (shifted - np.log(total))).sum(1), powers / total - labels
 
 
 def _likelihood(function: Callable[..., Any], total: str) -> Callable[[Call], Library | None]:
@@ -370,6 +381,28 @@ _WEIGHT_OF_EACH = Parameter("weightOptional", "weight", Kind.INPUT, "the weight 
 _POSITIVE = Parameter("posWeightOptional", "pos_weight", Kind.INPUT, "the weight of positive targets", optional=True)
 
 OPERATORS = (
+    library_operator(
+        "softmax_cross_entropy_with_logits",
+        "loss = -sum of labels * log(softmax(features)); backprop = softmax(features) - labels",
+        "Cross-entropy of rows' softmax with given probabilities, and its gradient.",
+        (
+            tensor_in("features", "one row a sample, one column a class"),
+            Parameter("labels", "labels", Kind.INPUT, "the probability of each class", c_type="aclTensor *"),
+            tensor_out("loss", "one for each row"),
+            tensor_out("backprop", "the gradient of features"),
+        ),
+        (
+            present("features", "labels", "loss", "backprop"),
+            dtype_in(where_supported(_DTYPES), "features"),
+            *(same_dtype(name, "features") for name in ("labels", "loss", "backprop")),
+            dims_between(2, 2, "features"),
+            *(same_shape(name, "features") for name in ("labels", "backprop")),
+            shape_is("one for each row of features", lambda call: call["features"].shape[:1], "loss"),
+        ),
+        _cross_entropy,
+        header="softmax_cross_entropy_with_logits",
+        dtypes=_DTYPES,
+    ),
     Operator(
         name="nll_loss",
         function=camel("nll_loss"),

@@ -13,6 +13,7 @@ import numpy as np
 from aclnn.core.checks import (
     axis,
     broadcast_shape,
+    castable_from,
     dims_between,
     dtype_in,
     extents,
@@ -24,11 +25,20 @@ from aclnn.core.checks import (
     rule,
     same_shape,
     shape_is,
+    where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import WITH_INFERENCE, library_operator, scalar, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    NUMBERS,
+    WITH_INFERENCE,
+    library_operator,
+    promoted,
+    scalar,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.dimensions import DIM
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
@@ -375,6 +385,22 @@ OPERATORS = (
         header="addr",
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
+    ),
+    library_operator(
+        "ger",
+        "out = self[i] * vec2[j]",
+        "Multiply all pairs of two vectors' elements.",
+        (tensor_in("self", "the elements of rows"), tensor_in("vec2", "the elements of columns"), _OUT),
+        (
+            present("self", "vec2", "out"),
+            dtype_in(where_supported(NUMBERS), "self", "vec2", "out"),
+            castable_from(lambda call: promoted(call, "self", "vec2"), "out"),
+            dims_between(1, 1, "self", "vec2"),
+            shape_is("a row for each of self", lambda call: (call["self"].size, call["vec2"].size), "out"),
+        ),
+        np.multiply.outer,
+        header="ger",
+        dtype=lambda call: promoted(call, "self", "vec2"),
     ),
     library_operator(
         "dot",

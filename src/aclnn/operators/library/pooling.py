@@ -15,8 +15,11 @@ import numpy as np
 
 from aclnn.core.checks import (
     dtype_in,
+    each,
     extents,
     floating,
+    listing,
+    one_of,
     present,
     public_format,
     rule,
@@ -26,8 +29,8 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS, Product
-from aclnn.operators.library.common import MODERN, add_at, camel, support, tensor_in, tensor_out
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.operators.library.common import INTEGERS, MODERN, add_at, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.convolution import Windows
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
@@ -57,19 +60,22 @@ def _all(call: Call, numbers: Sequence[int]) -> Numbers:
 
 def _windows(call: Call) -> Windows:
     """The windows, with as many elements after the plane as the last of them need."""
-    kernel = _all(call, call["kernelSize"])
-    stride, padding = _all(call, call["stride"] or kernel), _all(call, call["padding"])
+    if "kernelShape" in call.arguments:
+        kernel, stride, margins = _all(call, call["kernelShape"]), _all(call, call["strides"] or (1,)), _pads(call)
+    else:
+        kernel = _all(call, call["kernelSize"])
+        stride, margins = _all(call, call["stride"] or kernel), tuple((p, p) for p in _all(call, call["padding"]))
     dilation = _all(call, call["dilation"] if "dilation" in call.arguments else (1,))
     plane = call["self"].shape[-_rank(call) :]
-    after = []
-    for n, k, s, p, d in zip(plane, kernel, stride, padding, dilation, strict=True):
+    padding = []
+    for n, k, s, (before, behind), d in zip(plane, kernel, stride, margins, dilation, strict=True):
         reach = d * (k - 1) + 1
-        last = n + 2 * p - reach
+        last = n + before + behind - reach
         count = -(-last // s) if call["ceilMode"] else last // s
-        if count * s >= n + p:  # it would begin in the padding behind
+        if count * s >= n + before:  # it would begin in the padding behind
             count -= 1
-        after.append(max(count * s + reach - n - p, p))
-    return Windows(kernel, stride, tuple(zip(padding, after, strict=True)), dilation)
+        padding.append((before, max(count * s + reach - n - before, behind)))
+    return Windows(kernel, stride, tuple(padding), dilation)
 
 
 def _count(call: Call) -> Numbers:
@@ -84,11 +90,12 @@ def _planes(x: Any, rank: int) -> Any:
 def _maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
     size = x.shape[-len(count) :]
     planes = _planes(x, len(count))
-    padded: Any = np.full((len(planes), *windows.padded(size)), -math.inf, x.dtype)
+    least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -math.inf
+    padded: Any = np.full((len(planes), *windows.padded(size)), least, x.dtype)
     indices: Any = np.full(padded.shape[1:], -1, np.int64)
     padded[windows.inside(size)] = planes[:, 0]
     indices[windows.inside(size)] = np.arange(math.prod(size)).reshape(size)
-    best: Any = np.full((len(planes), *count), -math.inf, x.dtype)
+    best: Any = np.full((len(planes), *count), least, x.dtype)
     chosen: Any = np.full(best.shape, -1, np.int64)
     for _, elements in windows.places(count):
         values, at = padded[elements], indices[elements]
@@ -96,6 +103,10 @@ def _maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
         best, chosen = np.where(better, values, best), np.where(better, at, chosen)
     shape = (*x.shape[: -len(count)], *count)
     return best.reshape(shape), chosen.reshape(shape)
+
+
+def _largest(x: Any, windows: Windows, count: Numbers) -> Any:
+    return _maxima(x, windows, count)[0]
 
 
 def _positions(windows: Windows, count: Numbers, size: Numbers) -> Any:
@@ -225,6 +236,41 @@ def _numbers(call: Call) -> str | None:
     return f"padding: expected at most half of kernelSize {list(kernel)}, got {list(call['padding'])}"
 
 
+def _length(name: str, *lengths: int) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        got = len(call[name])
+        return None if got in lengths else f"expected {listing(map(str, lengths))} numbers, got {got}"
+
+    return each("length", (name,), complain)
+
+
+def _at_least(least: int, *names: str) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        got = list(call[name])
+        return f"expected numbers of at least {least}, got {got}" if any(number < least for number in got) else None
+
+    return each(f"at least {least}", names, complain)
+
+
+def _undilated(call: Call) -> str | None:
+    got = list(call["dilations"])
+    return f"dilations: expected only 1, got {got}" if any(number != 1 for number in got) else None
+
+
+def _padding_within_kernel(call: Call) -> str | None:
+    kernel = _all(call, call["kernelShape"])
+    if all(sum(pair) <= k for pair, k in zip(_pads(call), kernel, strict=True)):
+        return None
+    return f"pads: expected sums of at most kernelShape {list(kernel)}, got {list(call['pads'])}"
+
+
+def _pads(call: Call) -> tuple[tuple[int, int], ...]:
+    """The padding before and after each dimension; four numbers are those before, then those behind."""
+    given = tuple(call["pads"]) or (0,)
+    top, left, bottom, right = given if len(given) == 4 else (given * 2 if len(given) == 2 else given * 4)
+    return (top, bottom), (left, right)
+
+
 _SIZES = rule("sizes of windows: kernelSize, stride, padding", _numbers)
 
 
@@ -319,7 +365,52 @@ _AVERAGE = (
     Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use"),
 )
 
+_PLANE_TYPES = {
+    **dict.fromkeys(CLASS_950, frozenset({*_DTYPES, *INTEGERS, D.UINT16})),
+    **dict.fromkeys(A2_CLASS, frozenset({D.FLOAT, D.FLOAT16})),
+    Product.ATLAS_TRAINING: frozenset({D.FLOAT16}),
+}
+
 OPERATORS = (
+    Operator(
+        name="max_pool",
+        function="aclnnMaxPool",
+        summary="The largest element of each window.",
+        formula="of each window",
+        parameters=(
+            _X,
+            _array("kernelShape", "kernel_shape", "the windows' extents, or one number for both"),
+            _array("strides", "strides", "steps from window to window; none for 1"),
+            Parameter("autoPad", "auto_pad", Kind.INT64, "0"),
+            _array("pads", "pads", "elements above and left of the plane, then below and right; or the same"),
+            _array("dilations", "dilations", "1"),
+            Parameter("ceilMode", "ceil_mode", Kind.INT64, "not 0 if a last window may begin inside and end outside"),
+            tensor_out(),
+        ),
+        support=_PLANE_TYPES,
+        checks=(
+            present("self", "kernelShape", "strides", "pads", "dilations", "out"),
+            dtype_in(lambda product: _PLANE_TYPES.get(product, _DTYPES), "self"),
+            same_dtype("out", "self"),
+            public_format("self", "out"),
+            rule("channels: self", _ranks),
+            _length("kernelShape", 1, 2),
+            _length("strides", 0, 1, 2),
+            _length("pads", 0, 1, 2, 4),
+            _length("dilations", 0, 1, 2, 4),
+            one_of("autoPad", 0),
+            rule("only 1: dilations", _undilated),
+            _at_least(1, "kernelShape", "strides"),
+            _at_least(0, "pads"),
+            rule("at most kernelShape: pads", _padding_within_kernel),
+            _pooled("out"),
+        ),
+        work=lambda call: (
+            None
+            if call["out"].size == 0
+            else Library(partial(_largest, windows=_windows(call), count=_count(call)), ("self",), ("out",))
+        ),
+    ),
     _operator(
         "max_pool2d_with_indices",
         "The largest element of each window, and its index in the plane.",

@@ -1,4 +1,4 @@
-"""Elements in order, aclnnSort and aclnnTopk, and where others would stand among them: aclnnSearchSorted."""
+"""Elements in order: aclnnSort, aclnnArgsort, aclnnTopk; where others would stand among them: aclnnSearchSorted."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from aclnn.operators.library.common import (
     WITH_TRAINING,
     attribute,
     camel,
+    library_operator,
     promoted,
     scalar,
     support,
@@ -40,6 +41,7 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM
 
 _SELF = tensor_in("self", "the elements")
+_ORDERED = (*REAL_FLOATING, *INTEGERS)
 
 
 def _along(call: Call, count: int) -> tuple[int, ...]:
@@ -233,6 +235,29 @@ OPERATORS = (
             attribute("sorted", Kind.BOOL, "they are always"),
         ),
         lambda call: int(call["k"]),
+    ),
+    library_operator(
+        "argsort",
+        "out = indices of the elements of self in order along dim",
+        "Find the indices that sort along a dimension; equal elements keep their order, NaN is the greatest.",
+        (
+            _SELF,
+            DIM,
+            attribute("descending", Kind.BOOL, "the greatest first"),
+            tensor_out("out", "the indices; INT64"),
+        ),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(_ORDERED), "self"),
+            dtype_in(lambda product: {D.INT64}, "out"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            same_shape("out", "self"),
+        ),
+        lambda self, dim, descending: _sorted(self, dim, descending)[1],
+        header="argsort",
+        dtypes=_ORDERED,
+        attributes=("dim", "descending"),
     ),
     _search("search_sorted", "Where numbers would stand in an ordered sequence.", tensor_in("self", "the numbers")),
     _search("search_sorteds", "Where a number would stand in an ordered sequence.", scalar("self", "the number")),
