@@ -13,23 +13,27 @@ from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import joining
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import BY_NAME, REAL, Break, Breaking, LibraryTests, Placed, Subject, torch
+from tests.helpers.library import BY_NAME, REAL, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "sum": lambda d: {"tensors": (T(d, (2, 1)), T(d, (3,)), T(d, ()))},
     "cat": lambda d: {"tensors": (T(d, (2, 1)), T(d, (0,)), T(d, (2, 2))), "dim": -1, "out": T(d, GRID)},
     "stack": lambda d: {"tensors": (T(d, GRID), T(d, GRID)), "dim": -2, "out": T(d, (2, 2, 3))},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "cat": (*REAL, D.BOOL, D.COMPLEX64),
+    "sum": (D.FLOAT, D.FLOAT16, D.INT32),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "sum": lambda a: sum(map(wide, a["tensors"])),
     "cat": lambda a: torch.cat(a["tensors"], -1),
     "stack": lambda a: torch.stack(a["tensors"], -2),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "sum": {"tensors": (T(D.FLOAT, (0, 3)),)},
     "cat": {"tensors": (T(D.FLOAT, (0,)), T(D.FLOAT, (0,)))},
     "stack": {"tensors": (T(D.FLOAT, (0, 3)),), "out": {"shape": (0, 1, 3)}},
 }
@@ -52,6 +56,8 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of the tensors together": lambda o, name: Break(
         shape((2, 4), name), "shape [2, 2, 3]" if o.name == "stack" else "shape [2, 3]"
     ),
+    "broadcast to one shape": lambda o, name: Break({name: (T(D.FLOAT, (2,)), T(D.FLOAT, (3,)))}, "broadcast to one"),
+    "shape is of the tensors together": lambda o, name: Break(shape((2, 2), name), "[2, 3]"),
     "some": lambda o, name: Break({name: ()}, "at least one"),
     "dimension of out": lambda o, name: Break({name: 3}, "from -3 to 2"),
     "same shape": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, (3, 3)))}, "shape [2, 3]"),

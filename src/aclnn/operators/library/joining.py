@@ -1,4 +1,4 @@
-"""aclnnCat, aclnnStack."""
+"""One tensor of a list's: aclnnCat, aclnnStack, aclnnSum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import MOST_DIMS, castable_from, dtype_in, extents, present, rule, where_supported
+from aclnn.core.checks import (
+    MOST_DIMS,
+    broadcast_shape,
+    castable_from,
+    dtype_in,
+    extents,
+    present,
+    rule,
+    shape_is,
+    where_supported,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
@@ -182,7 +192,63 @@ def _stack_work(call: Call) -> Library | None:
     return Library(lambda *tensors: np.stack(tensors, axis), names, ("out",), _stack_type(call))
 
 
+_ADDED = (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32)
+
+
+def _addable(call: Call, tensor: Any) -> str | None:
+    if tensor.dtype in _ADDED:
+        return None
+    return f"expected a data type that aclnnSum takes, got {tensor.dtype.c_name}"
+
+
+def _together(call: Call) -> tuple[int, ...] | None:
+    """The shape to which all tensors broadcast, if there is one."""
+    shape: tuple[int, ...] | None = ()
+    for tensor in call["tensors"]:
+        shape = None if shape is None else broadcast_shape(shape, tensor.shape)
+    return shape
+
+
+def _broadcastable(call: Call) -> str | None:
+    if _together(call) is not None:
+        return None
+    shapes = " ".join(extents(tensor.shape) for tensor in call["tensors"])
+    return f"tensors: expected shapes that broadcast to one, got {shapes}"
+
+
+def _sum_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    names = tuple(f"tensors[{at}]" for at in range(len(call["tensors"])))
+    return Library(lambda *tensors: reduce(np.add, tensors), names, ("out",), _sum_type(call))
+
+
+def _sum_type(call: Call) -> D:
+    """Return what 16-bit sums are taken in, or the type that all promote to."""
+    found = _stack_type(call)
+    return D.FLOAT if found == D.FLOAT16 else found
+
+
 OPERATORS = (
+    Operator(
+        name="sum",
+        function="aclnnSum",
+        summary="Add tensors, which broadcast to one shape.",
+        formula="out = sum of the tensors",
+        parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is added"), tensor_out()),
+        support=support(_ADDED),
+        checks=(
+            present("tensors", "out"),
+            rule("some: tensors", _some),
+            rule("no null among them: tensors", _null, ACLNN_ERR_PARAM_NULLPTR),
+            rule("data type of each: tensors", _stack_each(_addable)),
+            dtype_in(where_supported(_ADDED), "out"),
+            rule("at most 8 dimensions each: tensors", _ranks),
+            rule("broadcast to one shape: tensors", _broadcastable),
+            shape_is("of the tensors together", lambda call: _together(call) or (), "out"),
+        ),
+        work=_sum_work,
+    ),
     Operator(
         name="cat",
         function="aclnnCat",
