@@ -15,6 +15,7 @@ from aclnn.operators.library import (
     conversion,
     convolution,
     counting,
+    delta_rule,
     distinct,
     drawing,
     extremes,
@@ -71,6 +72,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         upsampling,
         recurrent,
         attention,
+        delta_rule,
     )
     for operator in module.OPERATORS
 )

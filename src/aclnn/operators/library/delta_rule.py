@@ -1,0 +1,129 @@
+"""aclnnRecurrentGatedDeltaRule: linear attention whose state each token corrects, as Qwen3-Next has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import dims_between, dtype_in, extents, present, public_format, rule, same_shape, shape_is
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS
+from aclnn.operators.library.common import support, tensor_in, tensor_out
+
+_MOST_STEPS, _MOST_HEADS, _MOST_EXTENT = 8, 256, 256
+_TENSORS = ("query", "key", "value", "beta", "stateRef", "out")
+_INDICES = ("actualSeqLengths", "ssmStateIndices", "numAcceptedTokens")
+
+
+def _no_gk(call: Call) -> str | None:
+    return None if call["gk"] is None else f"gk: expected null, got a tensor of shape {extents(call['gk'].shape)}"
+
+
+def _heads(call: Call) -> str | None:
+    (tokens, keys, dk), (values, dv) = call["query"].shape, call["value"].shape[1:]
+    if call["value"].shape[0] != tokens or keys == 0 or values % keys or not 0 < values <= _MOST_HEADS:
+        return (
+            f"value: expected {tokens} tokens of at most {_MOST_HEADS} heads, a multiple of the {keys} of query, "
+            f"got {extents(call['value'].shape)}"
+        )
+    wide = next((name for name, extent in (("query", dk), ("value", dv)) if extent > _MOST_EXTENT), None)
+    return wide and f"{wide}: expected heads of at most {_MOST_EXTENT} numbers, got {extents(call[wide].shape)}"
+
+
+def _state(call: Call) -> str | None:
+    expected = (*call["value"].shape[1:], call["query"].shape[2])
+    got = call["stateRef"].shape
+    return None if got[1:] == expected else f"stateRef: expected states of {extents(expected)}, got {extents(got)}"
+
+
+def _gates(call: Call) -> Sequence[int]:
+    shape: Sequence[int] = call["value"].shape
+    return shape[:2]
+
+
+def _within(name: str, found: Any, least: int, most: int) -> None:
+    """Complain of a number that the device would read beyond something with."""
+    wrong = found[(found < least) | (found > most)]
+    if wrong.size:
+        raise IndexError(f"{name}: expected numbers from {least} to {most}, got {wrong[0]}")
+
+
+def _work(call: Call) -> Library:
+    """See the formula; a sequence begins with the state of its last accepted token, and each token's is kept."""
+    scale, gated = call["scaleValue"], call["g"] is not None
+
+    def run(query: Any, key: Any, value: Any, beta: Any, states: Any, *others: Any) -> tuple[Any, Any]:
+        lengths, places, accepted = others[:3]
+        _within("actualSeqLengths", lengths, 0, _MOST_STEPS)
+        if lengths.sum() > len(query):
+            raise IndexError(f"actualSeqLengths: expected at most {len(query)} tokens together, got {lengths.sum()}")
+        _within("ssmStateIndices", places[: lengths.sum()], 0, len(states) - 1)
+        for length, taken in zip(lengths.tolist(), accepted.tolist(), strict=True):
+            if length and not 1 <= taken <= length:
+                raise IndexError(f"numAcceptedTokens: expected from 1 to a sequence's {length} tokens, got {taken}")
+        share = value.shape[1] // query.shape[1]
+        q, k = (np.repeat(each.astype(np.float64), share, 1) for each in (query, key))
+        v, rate = value.astype(np.float64), beta.astype(np.float64)[..., None]
+        decay = np.exp(others[3].astype(np.float64)) if gated else np.ones(value.shape[:2])
+        left, out = states.astype(np.float64), np.zeros(value.shape)
+        begin = 0
+        for length, taken in zip(lengths.tolist(), accepted.tolist(), strict=True):
+            state = left[places[begin + taken - 1]] if length else None
+            for t in range(begin, begin + length):
+                state = decay[t][:, None, None] * state
+                error = rate[t] * (v[t] - np.einsum("hvk,hk->hv", state, k[t]))
+                state = state + error[..., None] * k[t][:, None, :]
+                left[places[t]] = state
+                out[t] = np.einsum("hvk,hk->hv", state, q[t]) * scale
+            begin += length
+        return left, out
+
+    inputs = ("query", "key", "value", "beta", "stateRef", *_INDICES, *(["g"] if gated else []))
+    return Library(run, inputs, ("stateRef", "out"))
+
+
+OPERATORS = (
+    Operator(
+        name="recurrent_gated_delta_rule",
+        function="aclnnRecurrentGatedDeltaRule",
+        summary="Linear attention of a few tokens a sequence, whose state each of them corrects.",
+        formula="S = e^g * S; S = S + beta * (value - S key) key^T; out = scaleValue * S query",
+        parameters=(
+            tensor_in("query", "(T, Nk, Dk) tokens of all sequences, heads, numbers"),
+            tensor_in("key", "as query"),
+            tensor_in("value", "(T, Nv, Dv)"),
+            tensor_in("beta", "(T, Nv) how much a token corrects"),
+            Parameter("stateRef", "state_ref", Kind.OUTPUT, "(blocks, Nv, Dv, Dk) states, replaced"),
+            tensor_in("actualSeqLengths", "(B) tokens of each sequence; INT32"),
+            tensor_in("ssmStateIndices", "(T) the state that each token leaves; INT32"),
+            Parameter("g", "g", Kind.INPUT, "(T, Nv) logarithms of decays; FLOAT; null: 0"),
+            Parameter("gk", "gk", Kind.INPUT, "null"),
+            tensor_in("numAcceptedTokens", "(B) which of a sequence's states it begins with, from 1 on; INT32"),
+            Parameter("scaleValue", "scale_value", Kind.FLOAT, "the factor of query"),
+            tensor_out("out", "(T, Nv, Dv)"),
+        ),
+        support=support((D.BF16,), A2_CLASS),
+        checks=(
+            present(*_TENSORS[:-1], *_INDICES, "out"),
+            rule("null: gk", _no_gk),
+            dtype_in(lambda product: {D.BF16}, *_TENSORS),
+            dtype_in(lambda product: {D.INT32}, *_INDICES),
+            dtype_in(lambda product: {D.FLOAT}, "g"),
+            public_format(*_TENSORS),
+            dims_between(3, 3, "query", "value"),
+            dims_between(4, 4, "stateRef"),
+            dims_between(1, 1, *_INDICES),
+            same_shape("key", "query"),
+            rule("heads and their numbers: value, query", _heads),
+            shape_is("a number for each token and head of value", _gates, "beta", "g"),
+            rule("a state for each head: stateRef", _state),
+            shape_is("a number for each token", lambda call: call["query"].shape[:1], "ssmStateIndices"),
+            same_shape("numAcceptedTokens", "actualSeqLengths"),
+            same_shape("out", "value"),
+        ),
+        work=_work,
+    ),
+)
