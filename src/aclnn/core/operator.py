@@ -303,7 +303,7 @@ class Operator:
     leaves: bool = False
     """True if elements of outputs may be left as they are; new outputs are zeros then."""
     in_header_of: str | None = None
-    """Operator in whose C header it is declared; None for a header of its own."""
+    """Name of the C header that declares it, without ``aclnn_``; None for one of its own."""
 
     def operands(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor | Scalar]]:
         """Yield a call's tensors and ``numbers`` by name, in the order of the signature; ``x[0]`` for a list's."""

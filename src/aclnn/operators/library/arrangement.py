@@ -333,7 +333,7 @@ def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
             same_shape("gradInput", "self"),
         ),
         spread,
-        header=f"{name}_backward",
+        header="pad2d_backward" if rank == 2 else f"{name}_backward",
         dtypes=_REAL_FIELDS,
         attributes=("padding",),
     )

@@ -268,7 +268,7 @@ def _is_in(
             shape,
         ),
         lambda element, tested, invert: function(element, tested) != invert,
-        header="isin",
+        header="isin_tensor_scalar" if element.kind is not Kind.SCALAR else "isin",
         dtype=lambda call: type_with_scalar(call, tensor, "out", number),
         products=WITH_TRAINING,
         attributes=("invert",),

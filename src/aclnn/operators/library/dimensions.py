@@ -119,6 +119,7 @@ def reduction(
     skips_empty: bool = False,
     dtype: Callable[[Call], D] | None = None,
     products: Collection[Product] = WITH_INFERENCE,
+    header: str | None = None,
 ) -> Operator:
     """A reduction over the parameter that begins with ``dim``.
 
@@ -134,6 +135,7 @@ def reduction(
         skips_empty: nothing is written if self is empty.
         dtype: in which to compute.
         products: those that have a kernel.
+        header: the C header's name without ``aclnn_``; None for the function's.
     """
     outputs = [each.name for each in parameters if each.kind is Kind.OUTPUT]
     dims = next(each for each in parameters if each.name.startswith("dim"))
@@ -174,5 +176,5 @@ def reduction(
             reduced_shape(dims.name, keep, *outputs),
         ),
         work=work,
-        in_header_of=name,
+        in_header_of=header,
     )

@@ -187,6 +187,7 @@ OPERATORS = (
         _RANKED,
         _RANKED,
         _FOUND_TYPES,
+        header="median",
         skips_empty=True,
     ),
     reduction(

@@ -267,7 +267,7 @@ def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) 
             _broadcast_to(out, first, *names),
         ),
         work=work,
-        in_header_of=name.removeprefix("inplace_"),
+        in_header_of="clamp",
     )
 
 

@@ -7,6 +7,7 @@ any number.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial, reduce
 from typing import Any
@@ -347,6 +348,7 @@ def _operator(
             *checks,
         ),
         work=lambda call: None if call[outputs[0]].size == 0 else Library(function(call), inputs, outputs),
+        in_header_of=re.sub("^avg_pool", "avgpool", name.replace("with_mask", "with_indices")),
     )
 
 

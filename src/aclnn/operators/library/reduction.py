@@ -200,6 +200,7 @@ def _spread(
         function,
         REAL_FLOATING,
         REAL_FLOATING,
+        header=name.replace("var_correction", "var"),
     )
 
 
@@ -328,6 +329,7 @@ OPERATORS = (
         _log_sum_exp,
         REAL,
         REAL_FLOATING,
+        header="logsumexp",
     ),
     reduction(
         "norm",
@@ -391,7 +393,8 @@ OPERATORS = (
         _product,
         NUMBERS,
         NUMBERS,
-        (listed_dtype(NUMBERS), rule("data type dtype: out", of_dtype)),
+        header="prod",
+        more=(listed_dtype(NUMBERS), rule("data type dtype: out", of_dtype)),
         dtype=lambda call: call["dtype"],
     ),
 )

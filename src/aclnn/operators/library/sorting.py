@@ -210,7 +210,7 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
             rule("as sortedSequence: sorter", _sorter),
         ),
         work=work,
-        in_header_of=name,
+        in_header_of="searchsorted",
     )
 
 

@@ -5,6 +5,7 @@ Each is a matrix along each dimension, multiplied in float64; the gradient takes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,7 +138,7 @@ def _upsampling(
             shape_is("the extents that are wanted", result, out),
         ),
         work=work,
-        in_header_of=name,
+        in_header_of=re.sub(r"(linear|nearest|cubic)(\dd)", r"\1_\2", name),
     )
 
 
