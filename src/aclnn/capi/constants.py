@@ -36,6 +36,11 @@ ENUMS: dict[str, dict[str, int]] = {
         "DDR_MEM_P2P_NORMAL HBM_MEM_P2P_HUGE HBM_MEM_P2P_NORMAL HBM_MEM_HUGE1G HBM_MEM_P2P_HUGE1G "
         "MEM_NORMAL MEM_HUGE MEM_HUGE1G MEM_P2P_NORMAL MEM_P2P_HUGE MEM_P2P_HUGE1G",
     ),
+    "aclrtMemHandleType": _count("ACL_MEM_HANDLE_TYPE_", "NONE"),
+    "aclrtMemAllocationType": _count("ACL_MEM_ALLOCATION_TYPE_", "PINNED"),
+    "aclrtMemLocationType": _count("ACL_MEM_LOCATION_TYPE_", "HOST DEVICE"),
+    "aclrtMemGranularityOptions": _count("ACL_RT_MEM_ALLOC_GRANULARITY_", "MINIMUM RECOMMENDED")
+    | {"ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF": 0xFFFF},
     "aclrtEventStatus": _count("ACL_EVENT_STATUS_", "COMPLETE NOT_READY RESERVED"),
     # The opposite order of the one above.
     "aclrtEventRecordedStatus": _count("ACL_EVENT_RECORDED_STATUS_", "NOT_READY COMPLETE"),

@@ -1,10 +1,12 @@
-"""aclrtMalloc … aclrtGetMemInfo: device and host memory, copies, fills."""
+"""aclrtMalloc … aclrtGetMemInfo: device, host and virtual memory, copies, fills."""
 
 from __future__ import annotations
 
+import ctypes
+
 from aclnn.capi.prototype import c_function
 from aclnn.core.status import ACL_ERROR_INVALID_PARAM, AclnnError
-from aclnn.runtime import devices, memory, transfers
+from aclnn.runtime import devices, memory, transfers, virtual
 
 _LARGEST = 2**64 - 1
 _HUGE_FIRST = 0
@@ -42,8 +44,7 @@ def aclrtMallocCached(size: int, policy: int = _HUGE_FIRST) -> int:
 
 
 def _coherent(address: int, nbytes: int) -> None:
-    if not address:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "devPtr: expected an address, got null")
+    _present("devPtr", address)
     if not nbytes:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "size: expected at least 1 byte, got 0")
     memory.check_range(address, nbytes, "devPtr")
@@ -64,8 +65,7 @@ def aclrtMemInvalidate(devPtr: int, size: int) -> None:
 @c_function("aclError aclrtFree(void *devPtr)")
 def aclrtFree(devPtr: int) -> None:
     """Free device memory without waiting; work that is queued keeps what it uses."""
-    if not devPtr:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "devPtr: expected an address, got null")
+    _present("devPtr", devPtr)
     memory.free(devPtr, "devPtr")
 
 
@@ -80,9 +80,115 @@ def aclrtMallocHost(size: int) -> int:
 @c_function("aclError aclrtFreeHost(void *hostPtr)")
 def aclrtFreeHost(hostPtr: int) -> None:
     """Free pinned host memory."""
-    if not hostPtr:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "hostPtr: expected an address, got null")
+    _present("hostPtr", hostPtr)
     memory.free(hostPtr, "hostPtr", memory.PINNED)
+
+
+class _Property(ctypes.Structure):
+    """aclrtPhysicalMemProp."""
+
+    _fields_ = (
+        ("handleType", ctypes.c_int32),
+        ("allocationType", ctypes.c_int32),
+        ("memAttr", ctypes.c_int32),
+        ("id", ctypes.c_uint32),
+        ("type", ctypes.c_int32),
+        ("reserve", ctypes.c_uint64),
+    )
+
+
+_ON_DEVICE = 1
+
+
+def _device(prop: int) -> devices.Device:
+    """Return the device whose memory is described."""
+    _present("prop", prop)
+    described = _Property.from_address(prop)
+    if described.type != _ON_DEVICE:
+        raise AclnnError(
+            ACL_ERROR_INVALID_PARAM,
+            f"prop: expected ACL_MEM_LOCATION_TYPE_DEVICE ({_ON_DEVICE}) as location.type, got {described.type}",
+        )
+    return devices.numbered(described.id, "prop")
+
+
+def _present(name: str, address: int) -> None:
+    if not address:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected an address, got null")
+
+
+def _reserved(**given: int) -> None:
+    """Require that parameters for later use are 0."""
+    for name, value in given.items():
+        if value:
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected 0, got {value}")
+
+
+def _sized(size: int) -> None:
+    if not 0 < size <= _LARGEST - virtual.GRANULE:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"size: expected from 1 to {_LARGEST - virtual.GRANULE}, got {size}")
+
+
+@c_function(
+    "aclError aclrtMemGetAllocationGranularity("
+    "aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option, size_t *granularity)",
+    buffers=["prop"],
+)
+def aclrtMemGetAllocationGranularity(prop: int, option: int) -> int:
+    """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB."""
+    _device(prop)
+    if option not in (0, 1):
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"option: expected 0 or 1, got {option}")
+    return virtual.GRANULE
+
+
+@c_function(
+    "aclError aclrtMallocPhysical("
+    "aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop, uint64_t flags)"
+)
+def aclrtMallocPhysical(size: int, prop: int, flags: int = 0) -> int:
+    """Device memory without an address."""
+    _sized(size)
+    _reserved(flags=flags)
+    return virtual.allocate(size, _device(prop).budget)
+
+
+@c_function("aclError aclrtFreePhysical(aclrtDrvMemHandle handle)")
+def aclrtFreePhysical(handle: int) -> None:
+    """Free such memory; what is mapped lives until it is unmapped."""
+    virtual.free(handle)
+
+
+@c_function(
+    "aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)"
+)
+def aclrtReserveMemAddress(size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0) -> int:
+    """Reserve addresses to map memory at; they cost nothing."""
+    _sized(size)
+    _reserved(alignment=alignment, expectPtr=expectPtr or 0)
+    return virtual.reserve(size)
+
+
+@c_function("aclError aclrtReleaseMemAddress(void *virPtr)")
+def aclrtReleaseMemAddress(virPtr: int) -> None:
+    """Give reserved addresses back; nothing may be mapped at them."""
+    _present("virPtr", virPtr)
+    virtual.release(virPtr)
+
+
+@c_function("aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)")
+def aclrtMapMem(virPtr: int, size: int, offset: int, handle: int, flags: int = 0) -> None:
+    """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
+    _present("virPtr", virPtr)
+    _reserved(offset=offset, flags=flags)
+    virtual.map_memory(virPtr, size, handle)
+
+
+@c_function("aclError aclrtUnmapMem(void *virPtr)")
+def aclrtUnmapMem(virPtr: int) -> None:
+    """Unmap the memory that was mapped at an address."""
+    _present("virPtr", virPtr)
+    virtual.unmap(virPtr)
 
 
 @c_function("aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind)")

@@ -31,7 +31,7 @@ One = TypeVar("One", int, float)
 #: Status types, with the status for a null out-parameter.
 NULL_STATUS = {"aclError": ACL_ERROR_INVALID_PARAM, "aclnnStatus": ACLNN_ERR_PARAM_NULLPTR}
 
-HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent")
+HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle")
 _INTEGERS = {
     "bool": (0, 1),
     "aclFloat16": (0, 2**16 - 1),

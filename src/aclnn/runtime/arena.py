@@ -153,6 +153,10 @@ class Arena:
         self._return_pages(begin, end, *whole)
         self._free[at - joins_before : at + joins_after] = [whole]
 
+    def discard(self, begin: int, end: int) -> None:
+        """Hand the pages of a block's part back to the system; the block stays."""
+        self._return_pages(begin, end, begin, end)
+
     def _return_pages(self, begin: int, end: int, free_begin: int, free_end: int) -> None:
         """Hand back the pages of the bytes just freed that lie wholly in the free interval around them."""
         page = mmap.PAGESIZE
@@ -184,6 +188,12 @@ class Arenas:
         """Hand the pages of the blocks that have ended back to the system."""
         for arena in tuple(self._arenas.values()):
             arena.reclaim()
+
+    def discard(self, begin: int, end: int) -> None:
+        """Hand the pages of a block's part back to the system; the block stays."""
+        for arena in tuple(self._arenas.values()):
+            if begin in arena:
+                arena.discard(begin, end)
 
     def _arena(self, granule: int) -> Arena:
         arena = self._arenas.get(granule)

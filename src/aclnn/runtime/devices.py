@@ -113,7 +113,12 @@ def device_count() -> int:
     return len(_process.current.devices)
 
 
-def _device(number: int, argument: str) -> Device:
+def numbered(number: int, argument: str) -> Device:
+    """The device of a number.
+
+    Raises:
+        AclnnError: 107001, there is no such device.
+    """
     devices = _process.current.devices
     if not 0 <= number < len(devices):
         raise AclnnError(
@@ -128,7 +133,7 @@ def set_device(number: int) -> None:
     Raises:
         AclnnError: 107001, there is no such device.
     """
-    device = _device(number, "deviceId")
+    device = numbered(number, "deviceId")
     with _process.current.lock:
         device.count += 1
         if device.default is None:
@@ -142,7 +147,7 @@ def reset_device(number: int, force: bool = False) -> None:
     Raises:
         AclnnError: 107001, there is no such device; 507007, it is not in use; 507000, a task had failed.
     """
-    device = _device(number, "deviceId")
+    device = numbered(number, "deviceId")
     with _process.current.lock:
         if device.count == 0:
             raise AclnnError(
@@ -164,7 +169,7 @@ def expect_device(number: int, argument: str) -> None:
     Raises:
         AclnnError: 107001.
     """
-    _device(number, argument)
+    numbered(number, argument)
 
 
 def default_context_exists(number: int) -> bool:
@@ -173,7 +178,7 @@ def default_context_exists(number: int) -> bool:
     Raises:
         AclnnError: 107001, there is no such device.
     """
-    return _device(number, "deviceId").default is not None
+    return numbered(number, "deviceId").default is not None
 
 
 def create_context(number: int) -> Context:
@@ -182,7 +187,7 @@ def create_context(number: int) -> Context:
     Raises:
         AclnnError: 107001, there is no such device.
     """
-    device = _device(number, "deviceId")
+    device = numbered(number, "deviceId")
     with _process.current.lock:
         context = device.new_context()
     _process.current.thread.explicit = context

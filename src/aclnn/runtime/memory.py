@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any
 
 from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
-from aclnn.runtime.arena import Arenas, memory_bytes
+from aclnn.runtime.arena import Arenas, Block, memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.support.bounded import BoundedCache
 from aclnn.support.process import PerProcess
@@ -50,6 +50,14 @@ class Allocation:
         self.charged = charged
         self._keep = keep
 
+    def belongs(self, block: Block, budget: Budget) -> bool:
+        """Return true for a part of the block in that device's memory."""
+        return self._keep is block and self.budget is budget
+
+    def part(self, address: int, end: int) -> Allocation:
+        """A part of it that goes on living."""
+        return Allocation(address, end - address, self.kind, self._keep, self.budget)
+
     def __str__(self) -> str:
         return f"{self.kind} {self.address:#x} of {self.nbytes} bytes"
 
@@ -74,13 +82,14 @@ class _Table:
     def find(self, address: int) -> Allocation | None:
         # Without the lock: a concurrent change moves the starts, which can only hide an allocation (what is found is
         # checked at both ends), so a miss is repeated with it.
-        allocation = self._look(address)
+        allocation = self.look(address)
         if allocation is None:
             with self.lock:
-                allocation = self._look(address)
+                allocation = self.look(address)
         return allocation
 
-    def _look(self, address: int) -> Allocation | None:
+    def look(self, address: int) -> Allocation | None:
+        """The allocation around an address; without the lock it may be missed."""
         at = bisect_right(self.starts, address)
         while at > 0:
             at -= 1
@@ -168,6 +177,67 @@ def allocate_host(nbytes: int) -> Allocation:
         insort(table.starts, allocation.address)
         table.allocations[allocation.address] = allocation
     return allocation
+
+
+def charge(budget: Budget, nbytes: int) -> None:
+    """Take bytes of a device's memory that ``attach`` is to back.
+
+    Raises:
+        AclnnError: 207001, the device has not that much left.
+    """
+    with _table.current.lock:
+        if budget.used + nbytes > budget.total:
+            raise _exhausted(budget, nbytes, 0)
+        budget.used += nbytes
+
+
+def reserve(nbytes: int) -> Block:
+    """Addresses in the device's range that belong to no allocation.
+
+    Raises:
+        AclnnError: 207001, there are not that many left.
+    """
+    block = _table.current.arenas.allocate(nbytes, huge=True)
+    if block is None:
+        raise AclnnError(ACL_ERROR_RT_MEMORY_ALLOCATION, f"size: expected at most what is free, got {nbytes}")
+    return block
+
+
+def attach(block: Block, address: int, nbytes: int, budget: Budget) -> None:
+    """Make a part of reserved addresses live, as one with the live parts beside it."""
+    table = _table.current
+    with table.lock:
+        before, after = table.look(address - 1), table.allocations.get(address + nbytes)
+        first = before.address if before is not None and before.belongs(block, budget) else address
+        joins = after is not None and after.belongs(block, budget)
+        end = after.end if after is not None and joins else address + nbytes
+        if first == address:
+            insort(table.starts, first)
+        table.allocations[first] = Allocation(first, end - first, DEVICE, block, budget)
+        if joins:
+            del table.allocations[address + nbytes]
+            table.starts.remove(address + nbytes)
+
+
+def detach(address: int, nbytes: int) -> None:
+    """End the life of a part that ``attach`` made live, and hand its pages back to the system."""
+    table = _table.current
+    with table.lock:
+        whole = table.look(address)
+        assert whole is not None
+        assert whole.budget is not None
+        end = address + nbytes
+        if end < whole.end:
+            table.allocations[end] = whole.part(end, whole.end)
+            insort(table.starts, end)
+        if address > whole.address:
+            table.allocations[whole.address] = whole.part(whole.address, address)
+        else:
+            del table.allocations[address]
+            table.starts.remove(address)
+        table.freed.append((address, end, DEVICE))
+        table.tasks = BoundedCache[object, Any]()
+    table.arenas.discard(address, end)
 
 
 def free(address: int, argument: str, kind: str = DEVICE) -> None:

@@ -18,7 +18,7 @@ OP_COMPILER = "acl/acl_op_compiler.h"
 META, ACLNN = "aclnn/acl_meta.h", "aclnn/aclnn_base.h"
 LOWER_RUNTIME = "runtime/rt.h"
 #: Each includes every operator's header: the vendor has one for each field, whose operators all lie together here.
-OF_A_FIELD = ("aclnnop/aclnn_ops_nn.h", "aclnnop/aclnn_ops_math.h")
+OF_A_FIELD = tuple(f"aclnnop/aclnn_ops_{field}.h" for field in ("nn", "math", "cv", "transformer"))
 
 #: Functions whose header their name's beginning does not tell.
 _EXCEPTIONS = {
@@ -146,8 +146,23 @@ def _base(functions: list[CFunction]) -> str:
 def _runtime(functions: list[CFunction]) -> str:
     enumerations = "\n".join(_enumeration(*item) for item in ENUMS.items() if item[0] not in _BASE_ENUMS)
     flags = "".join(f"#define {name} 0x{value:08X}U\n" for name, value in FLAGS.items())
-    return "\n".join([_includes(BASE), enumerations, flags, _declarations(functions, _described)])
+    return "\n".join([_includes(BASE), enumerations, flags, _PHYSICAL_MEMORY, _declarations(functions, _described)])
 
+
+_PHYSICAL_MEMORY = """\
+typedef struct aclrtMemLocation {
+    uint32_t id;
+    aclrtMemLocationType type;
+} aclrtMemLocation;
+
+typedef struct aclrtPhysicalMemProp {
+    aclrtMemHandleType handleType;
+    aclrtMemAllocationType allocationType;
+    aclrtMemAttr memAttr;
+    aclrtMemLocation location;
+    uint64_t reserve;
+} aclrtPhysicalMemProp;
+"""
 
 _PACKAGE_VERSION = """\
 #define ACL_PKG_VERSION_MAX_SIZE 128

@@ -131,16 +131,7 @@ STUBS = (
     Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REFUSED),
     Stub("aclError aclmdlFinalizeDump(void)", REFUSED),
     Stub("aclError aclrtProcessReport(int32_t timeout)", REFUSED),
-    # Virtual memory: expandable segments.
-    Stub("aclError aclrtMallocPhysical(void **handle, size_t size, const void *prop, uint64_t flags)", REFUSED),
-    Stub("aclError aclrtFreePhysical(void *handle)", REFUSED),
-    Stub("aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, void *handle, uint64_t flags)", REFUSED),
-    Stub("aclError aclrtUnmapMem(void *virPtr)", REFUSED),
-    Stub(
-        "aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expect, uint64_t flags)",
-        REFUSED,
-    ),
-    Stub("aclError aclrtReleaseMemAddress(void *virPtr)", REFUSED),
+    # Memory shared by processes.
     Stub(
         "aclError aclrtMemExportToShareableHandle("
         "void *handle, int handleType, uint64_t flags, uint64_t *shareableHandle)",

@@ -124,6 +124,7 @@ def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     links = {lib / name: target for name, target in _OTHER_NAMES.items()}
     links |= {platform_folder / name: f"../{name}" for name in ("include", "lib64")}
     links[platform_folder / "devlib"] = "lib64"
+    links[include / "aclnnop" / "level2"] = "."  # where CANN keeps some of the operators' headers, too
     for folder in _OLDER_FOLDERS:
         (root / folder).mkdir(exist_ok=True)
         links |= {root / folder / name: f"../{name}" for name in ("include", "lib64")}

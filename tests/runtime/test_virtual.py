@@ -1,0 +1,152 @@
+"""Virtual memory: reserved addresses, memory that is mapped there, and what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn import cann
+from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal
+
+GRANULE = 1 << 21
+
+
+class Property(ctypes.Structure):
+    """aclrtPhysicalMemProp, its location flattened."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("handleType", "allocationType", "memAttr", "id", "type")),
+        ("reserve", ctypes.c_uint64),
+    )
+
+
+PROPERTY = Property(memAttr=cann.ACL_HBM_MEM_HUGE, type=cann.ACL_MEM_LOCATION_TYPE_DEVICE)
+ON_HOST = Property(type=cann.ACL_MEM_LOCATION_TYPE_HOST)
+ELSEWHERE = Property(id=7, type=cann.ACL_MEM_LOCATION_TYPE_DEVICE)
+
+
+def at(described: Property = PROPERTY) -> int:
+    return ctypes.addressof(described)
+
+
+def physical(nbytes: int = GRANULE) -> int:
+    status, handle = cann.aclrtMallocPhysical(nbytes, at(), 0)
+    assert status == 0
+    return handle
+
+
+def reserve(nbytes: int = 4 * GRANULE) -> int:
+    status, address = cann.aclrtReserveMemAddress(nbytes, 0, None, 1)
+    assert status == 0
+    return address
+
+
+def free_bytes() -> int:
+    return cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)[1]
+
+
+def refused(answer: Any, code: int) -> str:
+    assert (answer if isinstance(answer, int) else answer[0]) == code
+    return refusal()
+
+
+def fill(address: int, nbytes: int, value: int) -> int:
+    return cann.aclrtMemset(address, nbytes, value, nbytes)
+
+
+def read(address: int, nbytes: int) -> Any:
+    array = np.zeros(nbytes, np.uint8)
+    assert cann.aclrtMemcpy(array.ctypes.data, nbytes, address, nbytes, cann.ACL_MEMCPY_DEVICE_TO_HOST) == 0
+    return array
+
+
+def test_pieces_beside_one_another_are_one_allocation(device: None) -> None:
+    """A pool that grows hands out tensors that lie across its pieces."""
+    free, base = free_bytes(), reserve()
+    handles = [physical() for _ in range(3)]
+    assert free_bytes() == free - 3 * GRANULE
+    for place in (0, 2, 1):
+        assert cann.aclrtMapMem(base + place * GRANULE, GRANULE, 0, handles[place], 0) == 0
+    assert fill(base, 3 * GRANULE, 7) == 0
+    assert (read(base + GRANULE - 4, 8) == 7).all()
+    assert "beyond" in refused(fill(base + 3 * GRANULE - 4, 8, 1), 107000)
+    assert cann.aclrtUnmapMem(base + GRANULE) == 0
+    assert (read(base + GRANULE - 4, 4) == 7).all()
+    assert (read(base + 2 * GRANULE, 4) == 7).all()
+    assert "live" in refused(fill(base + GRANULE, 4, 1), 107000)
+    assert "beyond" in refused(fill(base + GRANULE - 4, 8, 1), 107000)
+    for place in (0, 2):
+        assert cann.aclrtUnmapMem(base + place * GRANULE) == 0
+    for handle in handles:
+        assert cann.aclrtFreePhysical(handle) == 0
+    assert free_bytes() == free
+    assert cann.aclrtReleaseMemAddress(base) == 0
+
+
+def test_mapped_memory_lives_until_it_is_unmapped(device: None) -> None:
+    free, base, handle = free_bytes(), reserve(), physical()
+    assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
+    assert cann.aclrtFreePhysical(handle) == 0
+    assert free_bytes() == free - GRANULE
+    assert fill(base, GRANULE, 1) == 0
+    assert cann.aclrtUnmapMem(base) == 0
+    assert free_bytes() == free
+
+
+def test_sizes_are_rounded_up_to_the_granularity(device: None) -> None:
+    for option in (cann.ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, cann.ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED):
+        assert cann.aclrtMemGetAllocationGranularity(at(), option) == (0, GRANULE)
+    free, base, handle = free_bytes(), reserve(), physical(GRANULE + 1)
+    assert free_bytes() == free - 2 * GRANULE
+    assert cann.aclrtMapMem(base, GRANULE + 1, 0, handle, 0) == 0
+    assert fill(base, 2 * GRANULE, 1) == 0
+
+
+def test_what_is_refused(device: None) -> None:
+    base, handle, other = reserve(), physical(), physical()
+    assert "free of the device's" in refused(cann.aclrtMallocPhysical(MEMORY_BYTES + GRANULE, at(), 0), 207001)
+    for call, code, text in (
+        (lambda: cann.aclrtMemGetAllocationGranularity(0, 0), 100000, "prop: expected an address"),
+        (lambda: cann.aclrtMemGetAllocationGranularity(at(), 5), 100000, "option: expected 0 or 1, got 5"),
+        (lambda: cann.aclrtMallocPhysical(0, at(), 0), 100000, "size: expected from 1"),
+        (lambda: cann.aclrtMallocPhysical(1, at(), 1), 100000, "flags: expected 0, got 1"),
+        (lambda: cann.aclrtMallocPhysical(1, at(ON_HOST), 0), 100000, "ACL_MEM_LOCATION_TYPE_DEVICE"),
+        (lambda: cann.aclrtMallocPhysical(1, at(ELSEWHERE), 0), 107001, "device"),
+        (lambda: cann.aclrtReserveMemAddress(GRANULE, 64, None, 0), 100000, "alignment: expected 0"),
+        (lambda: cann.aclrtReserveMemAddress(1 << 60, 0, None, 0), 207001, "size: expected at most"),
+        (lambda: cann.aclrtMapMem(base, GRANULE, GRANULE, handle, 0), 100000, "offset: expected 0"),
+        (lambda: cann.aclrtMapMem(base, 2 * GRANULE, 0, handle, 0), 107000, "size: expected 2097152"),
+        (lambda: cann.aclrtMapMem(base + 4096, GRANULE, 0, handle, 0), 107000, "virPtr: expected a multiple"),
+        (lambda: cann.aclrtMapMem(base + 4 * GRANULE, GRANULE, 0, handle, 0), 107000, "virPtr: expected a multiple"),
+        (
+            lambda: cann.aclrtMapMem(base, GRANULE, 0, 0x1234, 0),
+            107000,
+            "handle: expected one that aclrtMallocPhysical made",
+        ),
+        (lambda: cann.aclrtUnmapMem(base), 107000, "virPtr: expected an address at which memory is mapped"),
+        (
+            lambda: cann.aclrtReleaseMemAddress(base + 64),
+            107000,
+            "virPtr: expected an address that aclrtReserveMemAddress",
+        ),
+        (lambda: cann.aclrtFreePhysical(0), 107000, "handle: expected one that aclrtMallocPhysical made, got null"),
+    ):
+        assert text in refused(call(), code)
+    assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
+    assert "nothing mapped" in refused(cann.aclrtMapMem(base, GRANULE, 0, other, 0), 107000)
+    assert "nothing mapped" in refused(cann.aclrtReleaseMemAddress(base), 107000)
+    assert cann.aclrtUnmapMem(base) == 0
+    assert "never mapped" in refused(cann.aclrtMapMem(base, GRANULE, 0, handle, 0), 107000)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_reservations_are_apart(device: None, first: int) -> None:
+    """Even where their addresses follow on one another."""
+    bases = sorted((reserve(GRANULE), reserve(GRANULE)))
+    for place in (first, 1 - first):
+        assert cann.aclrtMapMem(bases[place], GRANULE, 0, physical(), 0) == 0
+    if bases[1] == bases[0] + GRANULE:
+        assert "beyond" in refused(fill(bases[0], 2 * GRANULE, 1), 107000)
