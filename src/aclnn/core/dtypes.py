@@ -84,6 +84,11 @@ class DataType(IntEnum):
         return _numpy_dtype(self)
 
     @property
+    def bits(self) -> int:
+        """Bits of an element in a tensor's memory, where two of INT4 share a byte, the first in its lower half."""
+        return 4 if self is DataType.INT4 else 8 * self.itemsize
+
+    @property
     def has_numpy(self) -> bool:
         """True if NumPy or ml_dtypes has an equivalent."""
         try:

@@ -32,9 +32,17 @@ class Layout(NamedTuple):
         if 0 in self.shape:
             return 0, 0
         reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
-        itemsize = self.dtype.itemsize
+        bits = self.dtype.bits
         below, above = sum(step for step in reach if step < 0), sum(step for step in reach if step > 0)
-        return (self.offset + below) * itemsize, (self.offset + above + 1) * itemsize
+        return (self.offset + below) * bits // 8, -(-(self.offset + above + 1) * bits // 8)
+
+    @property
+    def stored(self) -> Layout:
+        """What NumPy can view: the bytes of the elements where several share one, else this layout."""
+        if self.dtype.bits >= 8:
+            return self
+        begin, end = self.span
+        return Layout(DataType.UINT8, (end - begin,), (1,), begin)
 
     @property
     def distinct(self) -> bool:
@@ -122,8 +130,8 @@ def _step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
 class Tensor:
     """``aclTensor``: a view (shape, strides, offset) of a storage at ``address``. It never owns the memory.
 
-    Element (i0, i1, …) lies at ``address + itemsize * (offset + Σ ik·stridek)``. ``owner`` is whatever keeps the memory
-    alive for tensors over host arrays; device tensors leave it None and are recognised by their address.
+    Element (i0, i1, …) lies ``offset + Σ ik·stridek`` elements after ``address``. ``owner`` is whatever keeps the
+    memory alive for tensors over host arrays; device tensors leave it None and are recognised by their address.
     """
 
     __slots__ = ("address", "dtype", "format", "offset", "owner", "shape", "storage_shape", "strides")
@@ -159,9 +167,22 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
+    def offset_bytes(self) -> int:
+        """Bytes from the address to the view's first element.
+
+        Raises:
+            AclnnError: 161002, the element begins within a byte.
+        """
+        whole, part = divmod(self.offset * self.dtype.bits, 8)
+        if part:
+            text = f"offset: expected an even number of {self.dtype.c_name}, two to a byte, got {self.offset}"
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, text)
+        return whole
+
+    @property
     def first(self) -> int:
         """Address of the view's first element."""
-        return self.address + self.offset * self.dtype.itemsize
+        return self.address + self.offset_bytes
 
     def extent(self) -> tuple[int, int]:
         """Half-open byte range [begin, end) of the addresses that the view touches."""

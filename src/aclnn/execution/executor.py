@@ -252,7 +252,7 @@ class Executor:
         self.tensors = {name: given for name, given in operands.items() if isinstance(given, Tensor)}
         bindable = {name: _bindable(given) for name, given in operands.items()}
         self._bound = [bindable.get(operand.name, _ABSENT) for operand in prepared.operands]
-        self._offsets = [tensor.offset * tensor.dtype.itemsize for tensor in self._bound]
+        self._offsets = [tensor.offset and tensor.offset_bytes for tensor in self._bound]
 
     @property
     def workspace_bytes(self) -> int:
@@ -462,7 +462,7 @@ def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _planned(operand: Tensor | Scalar) -> Layout | DataType:
     """What is known of an operand before it is bound."""
-    return operand.layout if isinstance(operand, Tensor) else operand.dtype
+    return operand.layout.stored if isinstance(operand, Tensor) else operand.dtype
 
 
 def _reduction(call: Call, work: Reduction, device: str) -> Prepared:

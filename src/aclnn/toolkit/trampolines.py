@@ -205,7 +205,9 @@ def exports(names: Iterable[str]) -> str:
 def config(values: Mapping[str, str]) -> str:
     """``config.h``: where this machine's Python is, and how long elements are."""
     lines = "".join(f"#define {name} {_literal(value)}\n" for name, value in values.items())
-    sizes = ", ".join(f"[{dtype.value}] = {dtype.itemsize}" for dtype in DataType if dtype >= 0)
+    # Python makes tensors of smaller elements.
+    whole = [dtype for dtype in DataType if dtype >= 0 and dtype.bits == 8 * dtype.itemsize]
+    sizes = ", ".join(f"[{dtype.value}] = {dtype.itemsize}" for dtype in whole)
     lines += f"#define ACLNN_ITEMSIZES {{{sizes}}}\n"
     return f"#ifndef ACLNN_CONFIG_H\n#define ACLNN_CONFIG_H\n\n{lines}\n#endif\n"
 
