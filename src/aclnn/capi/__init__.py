@@ -18,6 +18,7 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     operators,
     runtime,
     system,
+    weights,
 )
 from aclnn.capi.prototype import CALLS
 

@@ -136,7 +136,8 @@ class LibraryPlan:
         self._dtype = None if dtype is None else dtype.numpy
         with np.errstate(all="ignore"):
             self._inputs = [*map(self._bindable, inputs)]
-        self._as_they_are = all(
+        # Without results nothing is computed.
+        self._as_they_are = not outputs or all(
             given.dtype.numpy not in _SIXTEEN_BITS and (dtype is None or given.dtype == dtype)
             for given in inputs
             if isinstance(given, Layout)

@@ -29,6 +29,7 @@ _EXCEPTIONS = {
     OP_COMPILER: ("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt"),
     BASE: ("aclDataTypeSize", "aclFloat16ToFloat", "aclFloatToFloat16"),
     ACLNN: ("aclnnInit", "aclnnFinalize"),
+    "aclnnop/aclnn_trans_matmul_weight.h": ("aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2"),
 }
 _BASE_ENUMS = ("aclDataType", "aclFormat", "aclLogLevel", "aclMemType")
 
@@ -211,6 +212,8 @@ def _operators(header: str, functions: list[CFunction]) -> str:
 
     def describe(function: CFunction) -> str:
         name = function.name.removesuffix("GetWorkspaceSize")
+        if name not in operators:
+            return _described(function)
         return _about(operators[name]) if name != function.name else "/* Queues what the executor was made for. */\n"
 
     return _includes(ACLNN) + "\n" + _declarations(functions, describe)

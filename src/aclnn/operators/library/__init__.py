@@ -37,6 +37,7 @@ from aclnn.operators.library import (
     sorting,
     unary,
     upsampling,
+    weights,
 )
 
 #: Every operator declared in these modules.
@@ -58,6 +59,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         ranges,
         drawing,
         matrix,
+        weights,
         loss,
         lookup,
         indexing,

@@ -1,0 +1,266 @@
+"""Weights: aclnnWeightQuantBatchMatmulV2 multiplies by those of few bits, aclnnTransMatmulWeight lays them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    floating,
+    listing,
+    no_zero_dims,
+    on,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.core.tensor import Layout, Tensor, contiguous_strides
+from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+
+_OFFSET, _BIAS = "antiquantOffsetOptional", "biasOptional"
+_QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
+_MOST_INNER = 2**16 - 1
+_LARGEST = 2**31 - 1
+_GROUP_STEP = 32
+
+_BLOCK = 1 << 18
+"""Elements of a weight that stay in the cache as float32."""
+_PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(np.int8).view(np.int16)[:, 0]
+"""The two numbers of each byte, as the two bytes of one."""
+
+#: What a weight is laid out for.
+LAID_OUT = MODERN | {Product.ATLAS_INFERENCE}
+LAID_OUT_DTYPES = (D.FLOAT16, D.BF16, D.INT8)
+
+
+def is_transposed(tensor: Tensor) -> bool:
+    """Return true if the columns of a tensor's matrices lie as rows of contiguous ones do."""
+    rows, columns = tensor.shape[-2:]
+    return tensor.strides[-2:] == (1, rows) and rows * columns > 1
+
+
+def is_contiguous(tensor: Tensor) -> bool:
+    """Return true if a tensor's elements lie in row-major order without gaps."""
+    expected = contiguous_strides(tensor.shape)
+    return all(
+        extent == 1 or stride == step
+        for extent, stride, step in zip(tensor.shape, tensor.strides, expected, strict=True)
+    )
+
+
+def _bias_dtype(call: Call, name: str) -> str | None:
+    x, got = call["x"].dtype, call[name].dtype
+    wide = D.FLOAT if x == D.BF16 else x
+    allowed = dict.fromkeys((x, wide)) if call.product in CLASS_950 else (wide,)
+    if got in allowed:
+        return None
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x.c_name}, got {got.c_name}"
+
+
+def _none(call: Call, name: str) -> str | None:
+    return f"expected null (results are not quantised here), got shape {extents(call[name].shape)}"
+
+
+def _weight_format(call: Call) -> str | None:
+    got = call["weight"].format
+    per_channel = call["antiquantGroupSize"] == 0 and call["antiquantScale"].size > 1
+    reordered = call["weight"].dtype == D.INT8 and per_channel and call.product in A2_CLASS
+    if not got.private or (reordered and got == Format.FORMAT_FRACTAL_NZ):
+        return None
+    further = " or ACL_FORMAT_FRACTAL_NZ" if reordered else ""
+    return f"weight: expected format ACL_FORMAT_ND{further}, got {got.c_name}"
+
+
+def _inner(call: Call) -> str | None:
+    expected, got = call["x"].shape[1], call["weight"].shape[0]
+    return None if got == expected else f"weight: expected {expected} rows (the columns of x), got {got}"
+
+
+def _extents(call: Call) -> str | None:
+    (m, k), n = call["x"].shape, call["weight"].shape[1]
+    most = _LARGEST if call.product in CLASS_950 else _MOST_INNER
+    limits = (
+        ("x", "rows", m, most if is_transposed(call["x"]) else _LARGEST),
+        ("x", "columns", k, most),
+        ("weight", "columns", n, most),
+    )
+    found = next((limit for limit in limits if not 1 <= limit[2] <= limit[3]), None)
+    if found is None:
+        return None
+    name, what, got, limit = found
+    return f"{name}: expected 1 to {limit} {what}, got {got}"
+
+
+def _group_size(call: Call) -> str | None:
+    size, most = call["antiquantGroupSize"], call["x"].shape[1] - 1
+    if size == 0 or (size % _GROUP_STEP == 0 and _GROUP_STEP <= size <= most):
+        return None
+    return f"antiquantGroupSize: expected 0 or a multiple of 32 from 32 to {most}, got {size}"
+
+
+def _groups(call: Call) -> int:
+    """How many rows antiquantScale has."""
+    return -(-call["weight"].shape[0] // (call["antiquantGroupSize"] or call["weight"].shape[0]))
+
+
+def _scale_shape(call: Call) -> str | None:
+    n, got = call["weight"].shape[1], call["antiquantScale"].shape
+    allowed = [(_groups(call), n)] if call["antiquantGroupSize"] else [(1,), (1, 1), (n,), (1, n)]
+    if got in allowed:
+        return None
+    return f"antiquantScale: expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _bias_shape(call: Call, name: str) -> str | None:
+    n, got = call["weight"].shape[1], call[name].shape
+    return None if got in ((n,), (1, n)) else f"expected shape [{n}] or [1, {n}], got {extents(got)}"
+
+
+def _packed_evenly(call: Call) -> str | None:
+    weight = call["weight"]
+    got = weight.shape[0 if is_transposed(weight) else 1]
+    if weight.dtype != D.INT4 or got % 2 == 0:
+        return None
+    return f"weight: expected an even number along the dimension that lies in memory as one, got {got}"
+
+
+def _laid(call: Call, name: str) -> str | None:
+    tensor = call[name]
+    if is_contiguous(tensor) or (len(tensor.shape) == 2 and is_transposed(tensor)):
+        return None
+    return f"expected strides of a contiguous or a transposed matrix, got {extents(tensor.strides)}"
+
+
+def _contiguous(call: Call, name: str) -> str | None:
+    tensor = call[name]
+    return None if is_contiguous(tensor) else f"expected strides of a contiguous matrix, got {extents(tensor.strides)}"
+
+
+def _unpacked(stored: Any, layout: Layout) -> Any:
+    """The numbers of four bits of a layout without gaps."""
+    return np.ndarray(layout.shape, np.int8, _PAIRS[stored].view(np.int8), 0, layout.strides)
+
+
+def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: int) -> Any:
+    """Multiply by a weight, of whose rows ``size`` at a time have a row of ``scale`` and ``offset``."""
+    k, n = weight.shape
+    step = max(1, min(n, _BLOCK // k))
+    y = np.empty((len(x), n), np.float32)
+    rows, padded = weight.T, np.zeros((step, groups * size), np.float32)
+    scales, offsets = (np.broadcast_to(given, (groups, n)).T[:, :, None] for given in (scale, offset))
+    for begin in range(0, n, step):
+        block = slice(begin, min(begin + step, n))
+        part = padded[: block.stop - begin]
+        part[:, :k] = rows[block]
+        grouped = part.reshape(len(part), groups, size)
+        grouped += offsets[block]
+        grouped *= scales[block]
+        y[:, block] = x @ part[:, :k].T
+    return y
+
+
+def _weight_work(call: Call) -> Library:
+    layout, groups = call["weight"].layout, _groups(call)
+    size = call["antiquantGroupSize"] or layout.shape[0]
+    optional = [name for name in (_OFFSET, _BIAS) if call[name] is not None]
+
+    def multiply(x: Any, weight: Any, scale: Any, *further: Any) -> Any:
+        given = dict(zip(optional, further, strict=True))
+        numbers = _unpacked(weight, layout) if layout.dtype == D.INT4 else weight
+        y = _product(x, numbers, scale, given.get(_OFFSET, np.float32(0)), groups, size)
+        return y + given[_BIAS] if _BIAS in given else y
+
+    return Library(multiply, ("x", "weight", "antiquantScale", *optional), ("y",))
+
+
+def _laid_out_format(call: Call) -> str | None:
+    got = call["mmWeightRef"].format
+    return None if got == Format.FORMAT_ND else f"mmWeightRef: expected format ACL_FORMAT_ND, got {got.c_name}"
+
+
+def _laid_out_dims(call: Call) -> str | None:
+    weight = call["mmWeightRef"]
+    most = 6 if weight.dtype == D.INT8 else 3 if call.product in A2_CLASS else 2
+    rank = len(weight.shape)
+    return None if 2 <= rank <= most else f"mmWeightRef: expected 2 to {most} dimensions, got {rank}"
+
+
+OPERATORS = (
+    Operator(
+        name="weight_quant_batch_matmul_v2",
+        function=camel("weight_quant_batch_matmul_v2"),
+        summary="Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.",
+        formula="y = x @ ((weight + antiquantOffsetOptional) * antiquantScale) + biasOptional",
+        parameters=(
+            tensor_in("x", "the left operand"),
+            tensor_in("weight", "the right operand"),
+            tensor_in("antiquantScale", "the factors of the weight"),
+            Parameter(_OFFSET, _OFFSET, Kind.INPUT, "what is added to the weight before", optional=True),
+            *(Parameter(name, name, Kind.INPUT, "null", optional=True) for name in _QUANTIZATION),
+            Parameter(_BIAS, _BIAS, Kind.INPUT, "what is added to each row of the product", optional=True),
+            Parameter(
+                "antiquantGroupSize", "antiquant_group_size", Kind.INT32, "rows of the weight in a group", c_type="int "
+            ),
+            tensor_out("y", "the result", const=True),
+        ),
+        support=support((D.FLOAT16, D.BF16), MODERN),
+        checks=(
+            present("x", "weight", "antiquantScale", "y"),
+            dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
+            dtype_in(lambda product: {D.INT8, D.INT4}, "weight"),
+            *(same_dtype(name, "x") for name in ("antiquantScale", _OFFSET, "y")),
+            each("data type beside x", (_BIAS,), _bias_dtype),
+            *on(CLASS_950, each("null", _QUANTIZATION, _none)),
+            *elsewhere(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, each("not computed", _QUANTIZATION, _none))),
+            public_format("x", "antiquantScale", _OFFSET, _BIAS, "y"),
+            rule("format of the weight: weight", _weight_format),
+            dims_between(2, 2, "x", "weight", "y"),
+            rule("as many rows as x has columns: weight", _inner),
+            rule("few enough: x, weight", _extents),
+            shape_is("that of the product", lambda call: (call["x"].shape[0], call["weight"].shape[1]), "y"),
+            rule("group size: antiquantGroupSize", _group_size),
+            rule("shape of scales: antiquantScale", _scale_shape),
+            same_shape(_OFFSET, "antiquantScale"),
+            each("a row", (_BIAS,), _bias_shape),
+            *on(CLASS_950, each("contiguous", ("x",), _contiguous)),
+            each("contiguous or transposed", ("x", "weight", "antiquantScale", _OFFSET), _laid),
+            rule("even: weight", _packed_evenly),
+        ),
+        work=_weight_work,
+        in_header_of="weight_quant_batch_matmul_v2",
+    ),
+    Operator(
+        name="trans_matmul_weight",
+        function=camel("trans_matmul_weight"),
+        summary="Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.",
+        formula="mmWeightRef = mmWeightRef",
+        parameters=(tensor_out("mmWeightRef", "the weight"),),
+        support=support(LAID_OUT_DTYPES, LAID_OUT),
+        checks=(
+            present("mmWeightRef"),
+            dtype_in(where_supported(LAID_OUT_DTYPES), "mmWeightRef"),
+            rule("format ACL_FORMAT_ND: mmWeightRef", _laid_out_format),
+            rule("dimensions of a weight: mmWeightRef", _laid_out_dims),
+            no_zero_dims("mmWeightRef"),
+        ),
+        # Programs read it under either label, with the strides that it had: no order but the old one suits both.
+        work=lambda call: Library(lambda weight: (), ("mmWeightRef",), ()),
+        in_header_of="trans_matmul_weight",
+    ),
+)

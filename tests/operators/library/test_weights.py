@@ -1,0 +1,271 @@
+"""Weights of few bits, and weights laid out for a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn import cann
+from aclnn.capi.prototype import CALLS
+from aclnn.core import products
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import weights
+from tests.cases.table import INVALID, NO_KERNEL, NULL, SOC_NAMES, Arguments, T, dtype, shape
+from tests.helpers.library import Break, LibraryTests, Subject, wide
+
+MULTIPLY, LAY_OUT = weights.OPERATORS
+OFFSET, BIAS = "antiquantOffsetOptional", "biasOptional"
+QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
+NZ = {"format": Format.FORMAT_FRACTAL_NZ}
+
+
+def call(d: D) -> Arguments:
+    return {
+        "x": T(d, (3, 80)),
+        "weight": T(D.INT8, (80, 6)),
+        "antiquantScale": T(d, (3, 6)),
+        OFFSET: T(d, (3, 6)),
+        **dict.fromkeys(QUANTIZATION),
+        BIAS: T(D.FLOAT if d == D.BF16 else d, (1, 6)),
+        "antiquantGroupSize": 32,
+        "y": T(d, (3, 6)),
+    }
+
+
+def product(a: Mapping[str, Any]) -> Any:
+    scale, offset = (wide(a[name]).repeat_interleave(32, 0)[:80] for name in ("antiquantScale", OFFSET))
+    return wide(a["x"]) @ ((wide(a["weight"]) + offset) * scale) + wide(a[BIAS])
+
+
+class TestWeights(LibraryTests):
+    subject = Subject(
+        weights.OPERATORS,
+        calls={MULTIPLY.name: call},
+        references={MULTIPLY.name: product, LAY_OUT.name: lambda a: a["mmWeightRef"]},
+        dtypes={MULTIPLY.name: (D.FLOAT16, D.BF16), LAY_OUT.name: (D.FLOAT16, D.BF16, D.INT8)},
+        plain=(MULTIPLY.name,),
+        # Neither takes an empty tensor.
+        empty={
+            MULTIPLY.name: {
+                name: None if value is None else {"shape": value.shape}
+                for name, value in call(D.FLOAT16).items()
+                if name != "antiquantGroupSize"
+            },
+            LAY_OUT.name: {"mmWeightRef": {"shape": (2, 3)}},
+        },
+        breaks={
+            "same data type as x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
+            "data type beside x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT", D.BF16),
+            "null": lambda o, name: Break({name: T(D.UINT64, (6,))}, "null", product=Product.ASCEND_950),
+            "not computed": lambda o, name: Break({name: T(D.UINT64, (6,))}, "null"),
+            "no private format": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
+            "format of the weight": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
+            "2 dimensions": lambda o, name: Break(shape((2, 80, 6), name), "2 dimensions"),
+            "as many rows as x has columns": lambda o, name: Break(shape((64, 6), name), "80 rows"),
+            "few enough": lambda o, name: Break(
+                shape((80, 1 << 16), name) if name == "weight" else shape((0, 80), name), "expected 1 to"
+            ),
+            "shape is that of the product": lambda o, name: Break(shape((6, 3), name), "[3, 6]"),
+            "group size": lambda o, name: Break({name: 96}, "from 32 to 79"),
+            "shape of scales": lambda o, name: Break(shape((2, 6), name), "[3, 6]"),
+            "same shape as antiquantScale": lambda o, name: Break(shape((1, 6), name), "[3, 6]"),
+            "a row": lambda o, name: Break(shape((6, 1), name), "[6] or [1, 6]"),
+            "contiguous": lambda o, name: Break(
+                {name: Tensor(D.FLOAT16, (3, 80), (1, 3))}, "a contiguous matrix", product=Product.ASCEND_950
+            ),
+            "contiguous or transposed": lambda o, name: Break(
+                {name: Tensor(*call(D.FLOAT16)[name][:2], (200, 2))}, "a contiguous or a transposed matrix"
+            ),
+            "even": lambda o, name: Break(
+                {name: T(D.INT4, (80, 5)), "antiquantScale": T(D.FLOAT16, (3, 5)), OFFSET: T(D.FLOAT16, (3, 5))}
+                | {BIAS: T(D.FLOAT16, (5,)), "y": T(D.FLOAT16, (3, 5))},
+                "even",
+            ),
+            "format ACL_FORMAT_ND": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
+            "dimensions of a weight": lambda o, name: Break(shape((2, 2, 2, 3), name), "2 to 3", D.FLOAT16),
+            "no dimension of 0": lambda o, name: Break(shape((0, 3), name), "no dimension of 0"),
+        },
+        codes={"not computed": NO_KERNEL},
+    )
+
+
+def packed(numbers: Any, transposed: bool) -> Any:
+    """Two numbers of four bits to a byte, the first in its lower half."""
+    flat = (numbers.T if transposed else numbers).reshape(-1) & 15
+    return (flat[::2] | flat[1::2] << 4).astype(np.uint8)
+
+
+def strided(array: Any, transposed: bool) -> Tensor:
+    """A matrix in memory, by columns if it is transposed."""
+    held = np.array(array.T if transposed else array, order="C")
+    strides = (1, array.shape[0]) if transposed else None
+    return Tensor(D.of_numpy(held.dtype), array.shape, strides, address=held.ctypes.data, owner=held)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("group", [0, 32, 64])
+@pytest.mark.parametrize("of", [D.INT8, D.INT4])
+def test_a_weight_is_scaled_by_groups_channels_or_as_a_whole(of: D, group: int, transposed: bool) -> None:
+    random = np.random.default_rng(7)
+    # Several blocks of columns, the last one narrower; the last of the groups of 64 is shorter.
+    m, k, n = 3, 96, 5002
+    x = random.normal(size=(m, k)).astype(np.float16)
+    numbers = random.integers(*((-8, 8) if of == D.INT4 else (-128, 128)), (k, n)).astype(np.int8)
+    y = np.empty((m, n), np.float16)
+    if of == D.INT4:
+        stored = packed(numbers, transposed)
+        weight = Tensor(of, (k, n), (1, k) if transposed else None, address=stored.ctypes.data, owner=stored)
+    else:
+        weight = strided(numbers, transposed)
+    shapes = [(-(-k // group), n)] if group else [(1,), (1, 1), (n,), (1, n)]
+    for scales in shapes:
+        scale, offset = (random.uniform(*ends, scales).astype(np.float16) for ends in ((0.01, 0.02), (-1, 1)))
+        arguments = {
+            "x": strided(x, transposed),
+            "weight": weight,
+            "antiquantScale": strided(scale, transposed and len(scales) == 2),
+            OFFSET: strided(offset, False),
+            BIAS: None,
+            **dict.fromkeys(QUANTIZATION),
+            "antiquantGroupSize": group,
+            "y": strided(y, False),
+        }
+        prepare(MULTIPLY, arguments, Product.ATLAS_A2).run()
+        result = arguments["y"].owner
+        factors, terms = (
+            np.repeat(np.broadcast_to(each, (shapes[0][0] if group else 1, n)), group or k, axis=0)[:k].astype(float)
+            for each in (scale, offset)
+        )
+        np.testing.assert_allclose(result, x.astype(float) @ ((numbers + terms) * factors), rtol=1e-3, atol=2e-3)
+
+
+def test_four_bits_are_the_numbers_from_minus_8_to_7() -> None:
+    stored = np.arange(0, 256, 17, np.uint8)  # 0x00, 0x11 … 0xFF
+    weight = Tensor(D.INT4, (1, 32), address=stored.ctypes.data, owner=stored)
+    one, y = np.ones((1, 1), np.float16), np.empty((1, 32), np.float16)
+    arguments = call(D.FLOAT16) | {
+        "x": strided(one, False),
+        "weight": weight,
+        "antiquantScale": strided(one, False),
+        OFFSET: None,
+        BIAS: None,
+        "antiquantGroupSize": 0,
+        "y": strided(y, False),
+    }
+    prepare(MULTIPLY, arguments, Product.ATLAS_A2).run()
+    assert arguments["y"].owner[0].tolist() == [number for number in (*range(8), *range(-8, 0)) for _ in range(2)]
+
+
+def test_a_weight_by_channels_may_be_laid_out() -> None:
+    """On the products that lay weights of INT8 out for this."""
+    arguments = call(D.FLOAT16) | {"antiquantScale": T(D.FLOAT16, (6,)), OFFSET: None, "antiquantGroupSize": 0}
+    tensors = {key: Tensor(*value[:2]) if isinstance(value, T) else value for key, value in arguments.items()}
+    tensors["weight"].format = Format.FORMAT_FRACTAL_NZ
+    prepare(MULTIPLY, tensors, Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match="weight: expected format ACL_FORMAT_ND, got ACL_FORMAT_FRACTAL_NZ"):
+        prepare(MULTIPLY, tensors, Product.ASCEND_950)
+
+
+def on_device(array: Any) -> int:
+    _, memory = cann.aclrtMalloc(array.nbytes, 0)
+    assert cann.aclrtMemcpy(memory, array.nbytes, array.ctypes.data, array.nbytes, 1) == 0
+    return memory
+
+
+def matrix(
+    of: D, dims: tuple[int, int], strides: tuple[int, int], memory: int, offset: int = 0, format: int = 2
+) -> int:
+    return cann.aclCreateTensor(dims, 2, of, strides, offset, format, [1], 1, memory)
+
+
+def finish(name: str, *arguments: int | None) -> int:
+    status, size, executor = CALLS[f"{name}GetWorkspaceSize"](*arguments)
+    return status or CALLS[name](0, size, executor, 0) or cann.aclrtSynchronizeStream(0)
+
+
+@pytest.mark.usefixtures("device")
+def test_a_program_multiplies_by_four_bits_to_the_last_byte() -> None:
+    """The second half of a weight, by its offset in elements; the first byte beyond it belongs to nobody."""
+    k, n = 64, 32
+    numbers = np.random.default_rng(7).integers(-8, 8, (2 * n, k))
+    stored = on_device(packed(numbers, transposed=False))
+    x = np.ones((1, k), np.float16)
+    scale = np.full((n, 2), 0.5, np.float16)
+    y = np.empty((1, n), np.float16)
+    out = on_device(y)
+    tensors = [
+        matrix(D.FLOAT16, (1, k), (k, 1), on_device(x)),
+        matrix(D.INT4, (k, n), (1, k), stored, n * k),
+        matrix(D.FLOAT16, (2, n), (1, 2), on_device(scale)),
+    ]
+    result = matrix(D.FLOAT16, (1, n), (n, 1), out)
+    name = MULTIPLY.function
+    assert finish(name, *tensors, None, None, None, None, 32, result) == 0
+    assert cann.aclrtMemcpy(y.ctypes.data, y.nbytes, out, y.nbytes, 2) == 0
+    assert y[0].tolist() == (numbers[n:].sum(1) / 2).tolist()
+    for offset, status, text in (
+        (n * k + 1, INVALID, "offset: expected an even number of ACL_INT4"),
+        (n * k + 2, 107000, "weight: expected live memory"),
+    ):
+        tensors[1] = matrix(D.INT4, (k, n), (1, k), stored, offset)
+        assert finish(name, *tensors, None, None, None, None, 32, result) == status
+        assert text in (cann.aclGetRecentErrMsg() or "")
+
+
+@pytest.mark.usefixtures("device")
+def test_a_program_lays_a_weight_out_and_multiplies_by_its_transpose() -> None:
+    n, k = 5, 3
+    array = np.random.default_rng(7).normal(size=(n, k)).astype(np.float16)
+    sizes = cann.aclCreateIntArray([n, k], 2)
+    assert CALLS["aclnnCalculateMatmulWeightSizeV2"](sizes, D.FLOAT16) == (0, 256)
+    weight, x, y = on_device(array), np.ones((2, k), np.float16), np.empty((2, n), np.float16)
+    out = on_device(y)
+    assert finish(LAY_OUT.function, matrix(D.FLOAT16, (n, k), (k, 1), weight)) == 0
+    laid_out = matrix(D.FLOAT16, (k, n), (1, k), weight, format=Format.FORMAT_FRACTAL_NZ)
+    left, result = matrix(D.FLOAT16, (2, k), (k, 1), on_device(x)), matrix(D.FLOAT16, (2, n), (n, 1), out)
+    assert finish("aclnnMm", left, laid_out, result, 2) == 0
+    assert cann.aclrtMemcpy(y.ctypes.data, y.nbytes, out, y.nbytes, 2) == 0
+    np.testing.assert_allclose(y, x.astype(float) @ array.T.astype(float), rtol=1e-3, atol=1e-3)
+    assert finish(LAY_OUT.function, matrix(D.FLOAT16, (n, k), (k, 1), weight + 2)) == 107000
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "of", "expected"),
+    [
+        ("V2", [510, 510], D.FLOAT16, 262144),
+        ("V2", [510, 510], D.BF16, 262144),
+        ("V2", [510, 270], D.INT8, 147456),
+        ("V2", [3, 1, 2, 1, 16, 32], D.INT8, 3072),
+        ("", [2, 17, 16], None, 1024),
+    ],
+)
+def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | None, expected: int) -> None:
+    array = cann.aclCreateIntArray(dims, len(dims))
+    assert CALLS[f"aclnnCalculateMatmulWeightSize{name}"](array, *[] if of is None else [of]) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("dims", "of", "product", "status", "text"),
+    [
+        (None, D.INT8, Product.ATLAS_A2, NULL, "tensorShape: expected a live IntArray, got"),
+        ([8], D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected 2 to 6 dimensions, got 1"),
+        ([2] * 7, D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected 2 to 6 dimensions, got 7"),
+        ([0, 8], D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected dimensions of at least 1"),
+        ([1 << 40, 1 << 40], D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected dimensions of at least 1"),
+        ([8, 8], D.FLOAT, Product.ATLAS_A2, INVALID, "dataType: expected ACL_FLOAT16, ACL_BF16 or ACL_INT8"),
+        ([8, 8], D.INT8, Product.ATLAS_TRAINING, 361001, "product: expected Ascend 950PR / 950DT, Atlas A3"),
+    ],
+)
+def test_sizes_that_are_refused(dims: list[int] | None, of: D, product: Product, status: int, text: str) -> None:
+    products.set_soc_name(SOC_NAMES[product])
+    array = 0 if dims is None else cann.aclCreateIntArray(dims, len(dims))
+    assert CALLS["aclnnCalculateMatmulWeightSizeV2"](array, of) == (status, 0)
+    assert text in (cann.aclGetRecentErrMsg() or "")
