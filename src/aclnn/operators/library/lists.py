@@ -14,11 +14,14 @@ Complaint = Callable[[Call, str, int], str | None]
 
 
 def each_of(title: str, names: tuple[str, ...], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """The complaint about a tensor of a list, by the list's name and its place, about all of them in order."""
+    """The complaint about a tensor of a list, by the list's name and its place, about all of them in order.
+
+    A list that is null has none.
+    """
 
     def complain(call: Call) -> str | None:
         for name in names:
-            for at in range(len(call[name])):
+            for at in range(len(call[name] or ())):
                 if (text := complaint(call, name, at)) is not None:
                     return f"{name}[{at}]: {text}"
         return None

@@ -1,0 +1,347 @@
+"""Products of matrices in groups, as mixtures of experts need them: aclnnGroupedMatmulV3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    listing,
+    one_of,
+    present,
+    rule,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.tensor import Tensor
+from aclnn.operators.library.common import MODERN, attribute, camel, support
+from aclnn.operators.library.lists import alike, each_of, not_null, of_types
+from aclnn.operators.library.weights import is_contiguous, is_transposed
+
+_BIAS, _GROUPS = "biasOptional", "groupListOptional"
+_QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
+_LISTS = ("x", "weight", "y")
+_MOST_TENSORS, _MOST_GROUPS = 128, 1024
+_MOST_INNER = 2**16 - 1
+_MOST, _ALIGNED_BYTES = 2**31 - 1, 32
+#: What groups divide: nothing, the rows of x, the columns of x with the rows of the weight.
+_NONE, _ROWS, _INNER = -1, 0, 2
+
+Shape = tuple[int, ...]
+
+
+def _listed(name: str, meaning: str, kind: Kind = Kind.INPUT_LIST, optional: bool = False) -> Parameter:
+    return Parameter(name, name, kind, meaning, optional=optional, c_type="const aclTensorList *")
+
+
+def _is_stacked(call: Call) -> bool:
+    """True where one weight of three dimensions holds those of all groups."""
+    return call["groupType"] == _ROWS and len(call["weight"]) == 1 and len(call["weight"][0].shape) == 3
+
+
+def _is_one(call: Call) -> bool:
+    """True where all groups lie in one tensor each of x, weight and y."""
+    return _is_stacked(call) or (call["groupType"] == _INNER and call["splitItem"] > 1)
+
+
+def _groups(call: Call) -> int:
+    """How many products there are."""
+    if _is_stacked(call):
+        return int(call["weight"][0].shape[0])
+    return int(call["y"][0].shape[0]) if _is_one(call) else len(call["weight"])
+
+
+def _few(call: Call, name: str) -> str | None:
+    count = len(call[name])
+    return None if 1 <= count <= _MOST_TENSORS else f"expected 1 to {_MOST_TENSORS} tensors, got {count}"
+
+
+def _absent(call: Call, name: str) -> str | None:
+    count = len(call[name])
+    return f"expected null (quantised products are not computed here), got {count} tensors" if count else None
+
+
+def _bias_dtype(call: Call, name: str, at: int) -> str | None:
+    x, got = call["x"][0].dtype, call[name][at].dtype
+    allowed = dict.fromkeys((x, D.FLOAT)) if call.product in CLASS_950 else (D.FLOAT if x == D.BF16 else x,)
+    if got in allowed:
+        return None
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x.c_name}, got {got.c_name}"
+
+
+def _split(call: Call) -> str | None:
+    allowed = {_NONE: (0, 1), _ROWS: (2, 3), _INNER: (0, 1, 2, 3)}[call["groupType"]]
+    got = call["splitItem"]
+    if got in allowed:
+        return None
+    return f"splitItem: expected {listing(map(str, allowed))} with groupType {call['groupType']}, got {got}"
+
+
+def _outputs(call: Call) -> str | None:
+    expected, got = 1 if call["splitItem"] > 1 else len(call["weight"]), len(call["y"])
+    return None if got == expected else f"y: expected {expected} tensors with splitItem {call['splitItem']}, got {got}"
+
+
+def _inputs(call: Call) -> str | None:
+    weights, got = len(call["weight"]), len(call["x"])
+    allowed = {_NONE: {weights}, _ROWS: {1, weights}, _INNER: {1}}[call["groupType"]]
+    if got in allowed:
+        return None
+    return f"x: expected {listing(map(str, sorted(allowed)))} tensors for {weights} of weight, got {got}"
+
+
+def _single_weight(call: Call) -> str | None:
+    got = len(call["weight"])
+    if got == 1 or not _is_one(call):
+        return None
+    return f"weight: expected 1 tensor with groupType 2 and splitItem {call['splitItem']}, got {got}"
+
+
+def _ranks(call: Call, name: str, at: int) -> str | None:
+    got = len(call[name][at].shape)
+    allowed: tuple[int, ...] = (2,)
+    if name == "weight" and call["groupType"] == _ROWS and len(call["x"]) == len(call["weight"]) == 1:
+        allowed = (2, 3)
+    elif name == "y" and call["groupType"] == _INNER and _is_one(call):
+        allowed = (3,)
+    if got in allowed:
+        return None
+    return f"expected {listing(map(str, allowed))} dimensions, got {got}"
+
+
+def _public(call: Call, name: str, at: int) -> str | None:
+    got = call[name][at].format
+    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
+
+
+def _extents(call: Call, name: str, at: int) -> str | None:
+    tensor = call[name][at]
+    block = _ALIGNED_BYTES // tensor.dtype.itemsize
+    if all(-(-extent // block) * block < _MOST for extent in tensor.shape):
+        return None
+    return f"expected dimensions that stay below {_MOST} when rounded up to 32 bytes, got {extents(tensor.shape)}"
+
+
+def _shapes(call: Call) -> tuple[list[Shape], list[Shape]]:
+    """What the weights' last two dimensions and the outputs' shapes should be, -1 for any extent."""
+    x, weight = ([tensor.shape for tensor in call[name]] for name in ("x", "weight"))
+    n = weight[0][-1]
+    if call["groupType"] == _NONE:
+        return [(k, -1) for _, k in x], [(m, w[-1]) for (m, _), w in zip(x, weight, strict=True)]
+    if call["groupType"] == _ROWS:
+        columns = [k for _, k in x] * (len(weight) // len(x))
+        return [(k, n) for k in columns], [(sum(m for m, _ in x), n)]
+    m, k = x[0]
+    if _is_one(call):
+        return [(k, -1)], [(-1, m, n)]
+    return [(-1, -1)] * len(weight), [(m, w[-1]) for w in weight]
+
+
+def _fits(got: Shape, expected: Shape) -> bool:
+    return all(wanted in (-1, extent) for extent, wanted in zip(got, expected, strict=True))
+
+
+def _shown(shape: Shape) -> str:
+    return extents(shape).replace("-1", "any")
+
+
+def _weight_shape(call: Call, name: str, at: int) -> str | None:
+    expected, got = _shapes(call)[0][at], call[name][at].shape[-2:]
+    return None if _fits(got, expected) else f"expected matrices of {_shown(expected)}, got {extents(got)}"
+
+
+def _output_shape(call: Call, name: str, at: int) -> str | None:
+    expected, got = _shapes(call)[1][at], call[name][at].shape
+    return None if _fits(got, expected) else f"expected shape {_shown(expected)}, got {extents(got)}"
+
+
+def _enough_columns(call: Call) -> str | None:
+    if call["groupType"] != _INNER or _is_one(call):
+        return None
+    most, got = call["x"][0].shape[1], sum(weight.shape[0] for weight in call["weight"])
+    return None if got <= most else f"weight: expected at most {most} rows in all (the columns of x[0]), got {got}"
+
+
+def _bias_count(call: Call) -> str | None:
+    expected, got = 0 if call["groupType"] == _INNER else len(call["weight"]), len(call[_BIAS] or ())
+    return None if got in (0, expected) else f"{_BIAS}: expected {expected or 'no'} tensors, got {got}"
+
+
+def _bias_shape(call: Call, name: str, at: int) -> str | None:
+    n, got = call["weight"][at].shape[-1], call[name][at].shape
+    expected = (_groups(call), n) if _is_stacked(call) else (n,)
+    return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _group_list(call: Call) -> str | None:
+    given, many = call[_GROUPS] is not None, len(call["x"]) > 1
+    each_apart = call["groupType"] == _INNER and not _is_one(call)
+    if call["groupType"] == _NONE or (each_apart and call.product not in CLASS_950):
+        return f"{_GROUPS}: expected null with groupType {call['groupType']}, got a tensor" if given else None
+    return None if given or many or each_apart else f"{_GROUPS}: expected the ends of groups, got null"
+
+
+def _group_count(call: Call, name: str) -> str | None:
+    expected, got = _groups(call), call[name].shape
+    return None if got == (expected,) else f"expected shape [{expected}] (an end for each group), got {extents(got)}"
+
+
+def _few_groups(call: Call, name: str) -> str | None:
+    got = call[name].shape[0]
+    return None if got <= _MOST_GROUPS else f"expected at most {_MOST_GROUPS} groups, got {got}"
+
+
+def _together(call: Call) -> str | None:
+    if call["x"][0].dtype != D.FLOAT or all(len(call[name]) == 1 for name in _LISTS):
+        return None
+    return "x: expected data type ACL_FLOAT16 or ACL_BF16 in lists of several tensors, got ACL_FLOAT"
+
+
+def _orientation(call: Call) -> str | None:
+    wanted = call["groupType"] == _INNER
+    for at, tensor in enumerate(call["x"]):
+        if not (is_transposed(tensor) if wanted else is_contiguous(tensor)) and tensor.size > 1:
+            what = "transposed" if wanted else "contiguous"
+            return f"x[{at}]: expected strides of a {what} matrix, got {extents(tensor.strides)}"
+    return None
+
+
+def _alike_oriented(call: Call) -> str | None:
+    weights: Sequence[Tensor] = call["weight"]
+    straight = [all(map(is_contiguous, weights)), call["groupType"] != _INNER and all(map(is_transposed, weights))]
+    if any(straight):
+        return None
+    at = next(at for at, weight in enumerate(weights) if not is_contiguous(weight))
+    what = "contiguous matrices" if call["groupType"] == _INNER else "contiguous or transposed matrices, all alike"
+    return f"weight[{at}]: expected strides of {what}, got {extents(weights[at].strides)}"
+
+
+def _short(call: Call, name: str, at: int) -> str | None:
+    tensor = call[name][at]
+    got = tensor.shape[-2 if is_transposed(tensor) else -1]
+    return None if got <= _MOST_INNER else f"expected at most {_MOST_INNER} elements in a row of memory, got {got}"
+
+
+def _parts(ends: Any, most: int) -> list[slice]:
+    """The groups between ends."""
+    before = [0, *ends[:-1].tolist()]
+    wrong = next(
+        (at for at, (begin, end) in enumerate(zip(before, ends, strict=True)) if not begin <= end <= most), None
+    )
+    if wrong is not None:
+        expected = f"expected an end from {before[wrong]}, that of the one before, to {most}"
+        raise IndexError(f"{_GROUPS}[{wrong}]: {expected}, got {ends[wrong]}")
+    return [*map(slice, before, ends.tolist())]
+
+
+def _expect_ends(ends: Any, sizes: Sequence[int]) -> None:
+    expected = np.cumsum(sizes)
+    if not np.array_equal(ends, expected):
+        raise IndexError(
+            f"{_GROUPS}: expected {expected.tolist()}, where the tensors of x or weight end, got {ends.tolist()}"
+        )
+
+
+def _work(call: Call) -> Library | None:
+    places = {name: [f"{name}[{at}]" for at in range(len(call[name] or ()))] for name in (*_LISTS, _BIAS)}
+    if not any(tensor.size for tensor in call["y"]):
+        return None
+    kind, is_one, grouped = call["groupType"], _is_one(call), call[_GROUPS] is not None
+    ends_of_lists = np.cumsum([len(places[name]) for name in ("x", "weight", _BIAS)]).tolist()
+    divided = kind == _ROWS and len(call["x"]) == 1
+
+    def multiply(*operands: Any) -> Any:
+        x, weight, bias = (operands[part] for part in map(slice, [0, *ends_of_lists], ends_of_lists))
+        ends = operands[ends_of_lists[-1]] if grouped else None
+        if kind == _INNER:
+            return _by_columns(x[0], weight, ends, is_one)
+        if is_one:
+            weight, bias = weight[0], bias[0] if bias else bias
+        terms = bias if len(bias) else [0.0] * len(weight)
+        if divided:
+            y = operands[-1].copy()
+            for rows, factor, term in zip(_parts(ends, len(x[0])), weight, terms, strict=True):
+                y[rows] = x[0][rows] @ factor + term
+            return y
+        if ends is not None:
+            _expect_ends(ends, [len(operand) for operand in x])
+        products = tuple(operand @ factor + term for operand, factor, term in zip(x, weight, terms, strict=True))
+        return np.concatenate(products) if kind == _ROWS else products
+
+    # Rows after the last group stay.
+    stays = places["y"] if divided else []
+    inputs = (*places["x"], *places["weight"], *places[_BIAS], *([_GROUPS] if grouped else []), *stays)
+    return Library(multiply, inputs, tuple(places["y"]))
+
+
+def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
+    if is_one:
+        return np.stack([x[:, part] @ weight[0][part] for part in _parts(ends, x.shape[1])])
+    sizes = [len(factor) for factor in weight]
+    if ends is not None:
+        _expect_ends(ends, sizes)
+    parts = _parts(np.cumsum(sizes), x.shape[1])
+    return tuple(x[:, part] @ factor for part, factor in zip(parts, weight, strict=True))
+
+
+OPERATORS = (
+    Operator(
+        name="grouped_matmul_v3",
+        function=camel("grouped_matmul_v3"),
+        summary="Multiply pairs of matrices, which may be parts of one.",
+        formula="y[i] = x[i] @ weight[i] + biasOptional[i]",
+        parameters=(
+            _listed("x", "the left operands"),
+            _listed("weight", "the right operands"),
+            _listed(_BIAS, "what is added to each row of a product", optional=True),
+            *(_listed(name, "null", optional=True) for name in _QUANTIZATION),
+            Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end", optional=True),
+            attribute("splitItem", Kind.INT64, "0, 1: y has an output for each product, 2, 3: one for all"),
+            attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x"),
+            _listed("y", "the results", Kind.OUTPUT_LIST),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=(
+            present(*_LISTS),
+            each("1 to 128 tensors", _LISTS, _few),
+            each_of("no null among them", (*_LISTS, _BIAS), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each("not computed", _QUANTIZATION, _absent, ACLNN_ERR_INNER_NULLPTR),
+            each_of("data type of each", _LISTS, of_types(FLOATING)),
+            each_of("one data type", _LISTS, alike("x")),
+            each_of("data type beside x", (_BIAS,), _bias_dtype),
+            dtype_in(lambda product: {D.INT64}, _GROUPS),
+            one_of("groupType", _NONE, _ROWS, _INNER),
+            rule("goes with groupType: splitItem", _split),
+            rule("as many outputs as splitItem says: y", _outputs),
+            rule("as many as of weight, or one: x", _inputs),
+            rule("one weight: weight", _single_weight),
+            each_of("public format of each", (*_LISTS, _BIAS), _public),
+            each_of("dimensions of each", _LISTS, _ranks),
+            each_of("extents of each", ("x", "weight"), _extents),
+            *elsewhere(CLASS_950, rule("16 bits: x", _together)),
+            each_of("shape of a weight", ("weight",), _weight_shape),
+            rule("enough columns in x: weight", _enough_columns),
+            each_of("shape of a product", ("y",), _output_shape),
+            rule("as many biases as weights: biasOptional", _bias_count),
+            each_of("a row of a product", (_BIAS,), _bias_shape),
+            rule("ends of groups: groupListOptional", _group_list),
+            each("an end for each group", (_GROUPS,), _group_count),
+            each("few groups", (_GROUPS,), _few_groups),
+            rule("lie as groupType says: x", _orientation),
+            rule("lie alike: weight", _alike_oriented),
+            *elsewhere(CLASS_950, each_of("short rows", ("x", "weight"), _short)),
+        ),
+        work=_work,
+        leaves=True,
+        in_header_of="grouped_matmul_v3",
+    ),
+)

@@ -1,0 +1,215 @@
+"""Products of matrices in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import grouped
+from tests.cases.table import NO_KERNEL, Arguments, T, shape
+from tests.helpers.library import TRAINED, Break, LibraryTests, Subject, torch, wide
+
+(OPERATOR,) = grouped.OPERATORS
+BIAS, GROUPS = "biasOptional", "groupListOptional"
+QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
+FLOAT = D.FLOAT
+
+
+def bias_type(d: D) -> D:
+    return FLOAT if d == D.BF16 else d
+
+
+def call(d: D) -> Arguments:
+    return {
+        "x": (T(d, (5, 3)),),
+        "weight": (T(d, (2, 3, 4)),),
+        BIAS: (T(bias_type(d), (2, 4)),),
+        **dict.fromkeys(QUANTIZATION),
+        GROUPS: T(D.INT64, (2,)),
+        "splitItem": 2,
+        "groupType": 0,
+        "y": (T(d, (5, 4)),),
+    }
+
+
+def product(a: Mapping[str, Any]) -> Any:
+    (x,), (weight,), (bias,), (y,) = (map(wide, a[name]) for name in ("x", "weight", BIAS, "y"))
+    parts = [x[rows] @ weight[at] + bias[at] for at, rows in enumerate((slice(1), slice(1, 4)))]
+    return torch.cat([*parts, y[4:]])
+
+
+def single(of: tuple[int, ...], strides: tuple[int, ...] | None = None) -> tuple[Tensor]:
+    return (Tensor(FLOAT, of, strides),)
+
+
+class TestGrouped(LibraryTests):
+    subject = Subject(
+        grouped.OPERATORS,
+        calls={OPERATOR.name: call},
+        references={OPERATOR.name: product},
+        default=TRAINED,
+        plain=(OPERATOR.name,),
+        numbers=lambda operator, name, array: np.array([1, 4]) if name == GROUPS else array,
+        empty={
+            OPERATOR.name: {
+                "x": (T(FLOAT, (0, 3)),),
+                "y": (T(FLOAT, (0, 4)),),
+                GROUPS: {"shape": (2,)},
+            }
+        },
+        breaks={
+            "1 to 128 tensors": lambda o, name: Break({name: ()}, "1 to 128"),
+            "not computed": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
+            "data type beside x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
+            "allowed value": lambda o, name: Break({name: 1}, "-1, 0 or 2"),
+            "goes with groupType": lambda o, name: Break({name: 0}, "2 or 3"),
+            "as many outputs as splitItem says": lambda o, name: Break({name: (T(FLOAT, (5, 4)),) * 2}, "1 tensors"),
+            "as many as of weight, or one": lambda o, name: Break({name: (T(FLOAT, (5, 3)),) * 2}, "1 tensors"),
+            "one weight": lambda o, name: Break({"groupType": 2, name: (T(FLOAT, (3, 4)),) * 2}, "1 tensor"),
+            "public format of each": lambda o, name: Break(
+                {name: (T(FLOAT, (5, 3), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
+            ),
+            "dimensions of each": lambda o, name: Break({name: (T(FLOAT, (5,)),)}, "2"),
+            "extents of each": lambda o, name: Break({name: (T(FLOAT, (2**31 - 7, 3)),)}, "2147483647"),
+            "16 bits": lambda o, name: Break({"weight": (T(FLOAT, (3, 4)),) * 2}, "ACL_FLOAT16"),
+            "shape of a weight": lambda o, name: Break({name: (T(FLOAT, (2, 5, 4)),)}, "[3, 4]"),
+            "enough columns in x": lambda o, name: Break(
+                {"groupType": 2, "splitItem": 0, name: (T(FLOAT, (2, 4)),) * 2, "y": (T(FLOAT, (5, 4)),) * 2},
+                "3 rows in all",
+                product=Product.ASCEND_950,
+            ),
+            "shape of a product": lambda o, name: Break({name: (T(FLOAT, (4, 5)),)}, "[5, 4]"),
+            "as many biases as weights": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) * 2}, "1 tensors"),
+            "a row of a product": lambda o, name: Break({name: (T(FLOAT, (4,)),)}, "[2, 4]"),
+            "ends of groups": lambda o, name: Break({name: None}, "ends"),
+            "an end for each group": lambda o, name: Break(shape((3,), name), "[2]"),
+            "few groups": lambda o, name: Break(
+                {name: T(D.INT64, (1025,)), "weight": (T(FLOAT, (1025, 3, 4)),), BIAS: (T(FLOAT, (1025, 4)),)}, "1024"
+            ),
+            "lie as groupType says": lambda o, name: Break({name: single((5, 3), (1, 5))}, "contiguous"),
+            "lie alike": lambda o, name: Break({name: single((2, 3, 4), (24, 8, 2))}, "contiguous or transposed"),
+            "short rows": lambda o, name: Break(
+                {"x": single((5, 1 << 16)), "weight": single((2, 1 << 16, 4))}
+                if name == "x"
+                else {name: single((2, 3, 1 << 16)), "y": single((5, 1 << 16)), BIAS: single((2, 1 << 16))},
+                "65535",
+            ),
+        },
+        codes={"not computed": NO_KERNEL},
+    )
+
+
+def placed(array: Any, transposed: bool = False) -> Tensor:
+    """A matrix in memory, or several, whose columns lie there as rows if it is transposed."""
+    held = np.array(array.swapaxes(-1, -2) if transposed else array, order="C")
+    view = held.swapaxes(-1, -2) if transposed else held
+    strides = [stride // held.itemsize for stride in view.strides]
+    return Tensor(D.of_numpy(held.dtype), view.shape, strides, address=held.ctypes.data, owner=held)
+
+
+def compute(
+    x: list[Any],
+    weight: list[Any],
+    bias: list[Any],
+    ends: list[int] | None,
+    kind: int,
+    split: int,
+    shapes: list[tuple[int, ...]],
+    transposed: bool = False,
+    product: Product = Product.ATLAS_A2,
+) -> list[Any]:
+    y = [placed(np.full(of, 7, x[0].dtype)) for of in shapes]
+    arguments = {
+        "x": tuple(placed(each, kind == 2) for each in x),
+        "weight": tuple(placed(each, transposed) for each in weight),
+        BIAS: tuple(map(placed, bias)) or None,
+        **dict.fromkeys(QUANTIZATION),
+        GROUPS: None if ends is None else placed(np.array(ends)),
+        "splitItem": split,
+        "groupType": kind,
+        "y": tuple(y),
+    }
+    prepare(OPERATOR, arguments, product).run()
+    return [each.owner for each in y]
+
+
+def normal(*of: int) -> Any:
+    return np.random.default_rng(of).normal(size=of).astype(np.float16)
+
+
+def close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_each_x_has_its_weight(transposed: bool) -> None:
+    x, weight, bias = [normal(5, 3), normal(2, 6)], [normal(3, 4), normal(6, 7)], [normal(4), normal(7)]
+    found = compute(x, weight, bias, None, -1, 0, [(5, 4), (2, 7)], transposed)
+    for y, left, right, term in zip(found, x, weight, bias, strict=True):
+        close(y, left.astype(float) @ right + term)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_of_one_x_or_of_several_have_their_weight(transposed: bool) -> None:
+    x, weight, bias = normal(6, 3), [normal(3, 4), normal(3, 4) + 1], [normal(4), normal(4) + 1]
+    expected = np.concatenate([x[:4].astype(float) @ weight[0] + bias[0], x[4:].astype(float) @ weight[1] + bias[1]])
+    for given, ends in (([x], [4, 6]), ([x[:4], x[4:]], [4, 6]), ([x[:4], x[4:]], None)):
+        close(compute(given, weight, bias, ends, 0, 2, [(6, 4)], transposed)[0], expected)
+    stacked = np.stack(weight)
+    close(compute([x], [stacked], [np.stack(bias)], [4, 6], 0, 3, [(6, 4)], transposed)[0], expected)
+    close(compute([x], [stacked], [], [4, 4], 0, 3, [(6, 4)], transposed)[0][4:], 7)
+
+
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
+def test_columns_of_x_have_their_rows_of_weights(product: Product) -> None:
+    x, weight = normal(5, 6), normal(6, 4)
+    parts = [x[:, :4].astype(float) @ weight[:4], np.zeros((5, 4)), x[:, 4:6].astype(float) @ weight[4:6]]
+    close(compute([x], [weight], [], [4, 4, 6], 2, 2, [(3, 5, 4)], product=product)[0], parts)
+    for given in (None, *([[4, 6]] if product is Product.ASCEND_950 else [])):
+        found = compute([x], [weight[:4], weight[4:]], [], given, 2, 1, [(5, 4)] * 2, product=product)
+        close(found[0], parts[0])
+        close(found[1], parts[2])
+
+
+@pytest.mark.parametrize(
+    ("ends", "several", "text"),
+    [
+        ([4, 3], False, r"groupListOptional\[1\]: expected an end from 4, that of the one before, to 6, got 3"),
+        ([-1, 6], False, r"groupListOptional\[0\]: expected an end from 0, that of the one before, to 6, got -1"),
+        ([4, 7], False, r"groupListOptional\[1\]: expected an end from 4, that of the one before, to 6, got 7"),
+        ([3, 6], True, r"groupListOptional: expected \[4, 6\], where the tensors of x or weight end, got \[3, 6\]"),
+    ],
+)
+def test_ends_that_no_groups_have(ends: list[int], several: bool, text: str) -> None:
+    x, weight = normal(6, 3), [normal(3, 4)] * 2
+    with pytest.raises(AclnnError, match=text) as caught:
+        compute([x[:4], x[4:]] if several else [x], weight, [], ends, 0, 2, [(6, 4)])
+    assert caught.value.code == 361001
+
+
+def test_x_lies_transposed_where_its_columns_are_grouped() -> None:
+    arguments = call(FLOAT) | {"groupType": 2, BIAS: None, "y": single((2, 5, 4)), "weight": single((3, 4))}
+    ends = Tensor(D.INT64, (2,))
+    prepare(OPERATOR, arguments | {"x": single((5, 3), (1, 5)), GROUPS: ends}, Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match=r"x\[0\]: expected strides of a transposed matrix, got \[3, 1\]"):
+        prepare(OPERATOR, arguments | {"x": single((5, 3)), GROUPS: ends}, Product.ATLAS_A2)
+
+
+def test_columns_have_no_bias_and_weights_of_their_own_no_ends() -> None:
+    both = {"groupType": 2, "x": single((5, 3), (1, 5)), GROUPS: Tensor(D.INT64, (2,))}
+    arguments = call(FLOAT) | both | {"y": single((2, 5, 4)), "weight": single((3, 4)), BIAS: single((4,))}
+    with pytest.raises(AclnnError, match="biasOptional: expected no tensors, got 1"):
+        prepare(OPERATOR, arguments, Product.ATLAS_A2)
+    apart = arguments | {BIAS: None, "splitItem": 0, "y": single((5, 4)), GROUPS: Tensor(D.INT64, (1,))}
+    prepare(OPERATOR, apart, Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="groupListOptional: expected null with groupType 2, got a tensor"):
+        prepare(OPERATOR, apart, Product.ATLAS_A2)
