@@ -33,6 +33,7 @@ from aclnn.operators.library import (
     ranges,
     recurrent,
     reduction,
+    rotary,
     running,
     selection,
     solving,
@@ -79,6 +80,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         recurrent,
         attention,
         delta_rule,
+        rotary,
     )
     for operator in module.OPERATORS
 )

@@ -1,0 +1,223 @@
+"""aclnnRotaryPositionEmbedding and its gradient: pairs of elements are turned by angles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    broadcast_shape,
+    dims_between,
+    dtype_in,
+    elsewhere,
+    extents,
+    floating,
+    listing,
+    on,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    same_shape,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+
+_HALVES, _NEIGHBOURS, _QUARTERS, _NEIGHBOURS_TO_HALVES = range(4)
+"""Values of mode: which elements are a pair, and where their results are."""
+_FEW = 1000
+"""More than there may be samples or heads before the 950 products."""
+_SUMMED = 1024
+"""Samples times heads over which cos and sin may have gradients before the 950 products."""
+
+
+def _first(call: Call) -> str:
+    return "dy" if "dy" in call.arguments else "x"
+
+
+def _pairs(x: Any, mode: int) -> tuple[Any, Any]:
+    """Return views of the first elements of all pairs, and of the second."""
+    size = x.shape[-1]
+    inner = {_HALVES: size // 2, _QUARTERS: size // 4}.get(mode, 1)
+    pairs = x.reshape(*x.shape[:-1], size // 2 // inner, 2, inner)
+    first, second = pairs[..., 0, :], pairs[..., 1, :]
+    return (first.swapaxes(-1, -2), second.swapaxes(-1, -2)) if mode == _NEIGHBOURS_TO_HALVES else (first, second)
+
+
+def _turned(mode: int) -> int:
+    """The mode that says where cos, sin and the results of a pair are."""
+    return _HALVES if mode == _NEIGHBOURS_TO_HALVES else mode
+
+
+def _wide(*arrays: Any) -> list[Any]:
+    return [np.asarray(array, np.float64) for array in arrays]
+
+
+def _joined(first: Any, second: Any, shape: tuple[int, ...], mode: int) -> Any:
+    """Put the elements of pairs where they belong."""
+    result = np.empty(shape)
+    for place, values in zip(_pairs(result, mode), (first, second), strict=True):
+        place[...] = values
+    return result
+
+
+def _work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    mode, shape = call["mode"], call["out"].shape
+    to = _turned(mode)
+
+    def turn(*arrays: Any) -> Any:
+        x, cos, sin = _wide(*arrays)
+        (x1, x2), (c1, c2), (s1, s2) = _pairs(x, mode), _pairs(cos, to), _pairs(sin, to)
+        return _joined(x1 * c1 - x2 * s1, x2 * c2 + x1 * s2, shape, to)
+
+    return Library(turn, ("x", "cos", "sin"), ("out",))
+
+
+def _gradient_work(call: Call) -> Library | None:
+    if call["dxOut"].size == 0:
+        return None
+    mode, shape, small = call["mode"], call["dxOut"].shape, call["cos"].shape
+    to, tensors = _turned(mode), ("dy", "cos", "sin")
+    aligned = (1,) * (len(shape) - len(small)) + small
+    shared = tuple(dim for dim, extent in enumerate(aligned) if extent == 1)
+
+    def total(first: Any, second: Any) -> Any:
+        return _joined(first, second, shape, to).sum(shared, keepdims=True).reshape(small)
+
+    def turn_back(*arrays: Any) -> Any:
+        dy, cos, sin, *x = _wide(*arrays)
+        (dy1, dy2), (c1, c2), (s1, s2) = (_pairs(each, to) for each in (dy, cos, sin))
+        dx = _joined(c1 * dy1 + s2 * dy2, c2 * dy2 - s1 * dy1, shape, mode)
+        if not x:
+            return dx
+        x1, x2 = _pairs(x[0], mode)
+        return dx, total(dy1 * x1, dy2 * x2), total(-dy1 * x2, dy2 * x1)
+
+    if call["xOptional"] is None:
+        return Library(turn_back, tensors, ("dxOut",))
+    return Library(turn_back, (*tensors, "xOptional"), ("dxOut", "dcosOut", "dsinOut"))
+
+
+def _modes(call: Call) -> tuple[int, ...]:
+    if call.product in CLASS_950:
+        return _HALVES, _NEIGHBOURS, _QUARTERS, _NEIGHBOURS_TO_HALVES
+    return (_HALVES,) if call.product is Product.ATLAS_INFERENCE else (_HALVES, _NEIGHBOURS)
+
+
+def _known_mode(call: Call) -> str | None:
+    modes, got = _modes(call), call["mode"]
+    return None if got in modes else f"mode: expected {listing(map(str, modes))} on {call.product.title}, got {got}"
+
+
+def _elements(call: Call) -> str | None:
+    name = _first(call)
+    got, step = call[name].shape[-1], 4 if call["mode"] == _QUARTERS else 2
+    most = 1024 if call.product in CLASS_950 else 894
+    if call.product is Product.ATLAS_INFERENCE:
+        step, most = 32, 128
+    if got % step == 0 and got <= most:
+        return None
+    return f"{name}: expected a multiple of {step} up to {most} in the last dimension, got {got}"
+
+
+def _broadcasts(call: Call) -> str | None:
+    name = _first(call)
+    expected, got = call[name].shape, call["cos"].shape
+    if got[-1] == expected[-1] and broadcast_shape(expected, got) == expected:
+        return None
+    return f"cos: expected a shape that broadcasts to {extents(expected)} (that of {name}), got {extents(got)}"
+
+
+def _lies_in(call: Call, layout: str) -> bool:
+    """Tell whether cos has fewer dimensions of a layout than x, as there may be, and none of them is too large."""
+    shape, got, mode = call[_first(call)].shape, call["cos"].shape, call["mode"]
+    sizes = dict(zip(layout, shape, strict=True))
+    samples, heads = sizes.get("B", 1), sizes["N"]
+    if samples * heads >= _FEW if mode == _NEIGHBOURS else max(samples, heads) >= _FEW:
+        return False
+    gradients = call.arguments.get("xOptional") is not None
+    if gradients and mode == _HALVES and samples * heads > _SUMMED:
+        return False
+    kept = ("TD", "SD") if mode == _NEIGHBOURS else ("TD", "TND", "SD", "BSD", "BSND")
+    return any(
+        got == tuple(extent if dim in dims else 1 for dim, extent in sizes.items())
+        for dims in kept
+        if ("T" in dims) == ("T" in layout)
+    )
+
+
+def _arranged(call: Call) -> str | None:
+    name = _first(call)
+    shape, got = call[name].shape, call["cos"].shape
+    layouts = ("TND",) if len(shape) == 3 else ("BNSD", "BSND", "SBND")
+    if len(got) == len(shape) and any(_lies_in(call, layout) for layout in layouts):
+        return None
+    return (
+        f"cos: expected extents of {name} in S or T and D, else those or 1, for fewer than {_FEW} samples and heads "
+        f"({listing(layouts)}, mode {call['mode']}), got {extents(got)} beside {extents(shape)}"
+    )
+
+
+def _checks(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Check, ...]:
+    first, (out, *gradients) = inputs[0], outputs
+    required = (*(name for name in inputs if name != "xOptional"), *outputs)
+    tensors = (*inputs, *outputs)
+    given = ("xOptional",) if "xOptional" in inputs else ()
+    return (
+        present(*required),
+        public_format(*tensors),
+        dtype_in(floating, first),
+        *(same_dtype(name, first) for name in tensors[1:]),
+        *with_code(
+            ACLNN_ERR_INNER_TILING_ERROR,
+            rule("known mode: mode", _known_mode),
+            dims_between(3, 4, first, "cos"),
+            same_shape("sin", "cos"),
+            *(same_shape(name, first) for name in (*given, out)),
+            *(same_shape(name, "cos") for name in gradients),
+            rule(f"whole pairs: {first}", _elements),
+            *on(CLASS_950, rule("broadcasts: cos", _broadcasts)),
+            *elsewhere(CLASS_950, rule("arrangement: cos", _arranged)),
+        ),
+    )
+
+
+_MODE = attribute(
+    "mode", Kind.INT64, "pairs: 0 of halves, 1 of neighbours, 2 of quarters, 3 of neighbours, put into halves"
+)
+_COS, _SIN = tensor_in("cos", "cosines of the angles"), tensor_in("sin", "sines of the angles")
+
+OPERATORS = (
+    Operator(
+        name="rotary_position_embedding",
+        function=camel("rotary_position_embedding"),
+        summary="Turns pairs of elements by angles.",
+        formula="out = x * cos + rotated(x) * sin",
+        parameters=(tensor_in("x", "queries or keys"), _COS, _SIN, _MODE, tensor_out()),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN | {Product.ATLAS_INFERENCE}),
+        checks=_checks(("x", "cos", "sin"), ("out",)),
+        work=_work,
+    ),
+    Operator(
+        name="rotary_position_embedding_grad",
+        function=camel("rotary_position_embedding_grad"),
+        summary="Gradients of turned pairs.",
+        formula="dx = dy * cos - rotated(dy * sin); dcos = sum(dy * x); dsin = sum(dy * rotated(x))",
+        parameters=(
+            *(tensor_in("dy", "the gradient of the result"), _COS, _SIN),
+            Parameter("xOptional", "xOptional", Kind.INPUT, "the input; null: no gradients of cos and sin", True),
+            *(_MODE, tensor_out("dxOut", "the gradient of x", const=True)),
+            *(tensor_out(f"d{of}Out", f"the gradient of {of}", const=True) for of in ("cos", "sin")),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        checks=_checks(("dy", "cos", "sin", "xOptional"), ("dxOut", "dcosOut", "dsinOut")),
+        work=_gradient_work,
+    ),
+)

@@ -1,0 +1,158 @@
+"""Pairs of elements turned by angles, and the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import rotary
+from tests.cases.table import Arguments, T, shape
+from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+
+TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
+#: Two samples of five tokens with three heads of 32.
+X, ANGLES = (2, 5, 3, 32), (1, 5, 1, 32)
+
+
+def _call(name: str, d: D, x: tuple[int, ...] = X, angles: tuple[int, ...] = ANGLES) -> Arguments:
+    call: Arguments = dict.fromkeys(("x", "xOptional", "dy", "out", "dxOut"), T(d, x)) | {"mode": 0}
+    call |= dict.fromkeys(("cos", "sin", "dcosOut", "dsinOut"), T(d, angles))
+    return {p.name: call[p.name] for p in BY_NAME[name].parameters}
+
+
+def _turned(x: Any, cos: Any, sin: Any, mode: int) -> Any:
+    """The documents' formulas, in PyTorch's words."""
+    if mode == 2:
+        x1, x2, x3, x4 = x.chunk(4, -1)
+        return x * cos + torch.cat((-x2, x1, -x4, x3), -1) * sin
+    x1, x2 = x.chunk(2, -1) if mode == 0 else (x[..., ::2], x[..., 1::2])
+    if mode == 1:
+        return x * cos + torch.stack((-x2, x1), -1).flatten(-2) * sin
+    return torch.cat((x1, x2), -1) * cos + torch.cat((-x2, x1), -1) * sin
+
+
+def _gradients(dy: Any, cos: Any, sin: Any, x: Any, mode: int) -> list[Any]:
+    leaves = [wide(each).clone().requires_grad_() for each in (x, cos, sin)]
+    _turned(*leaves, mode).backward(wide(dy))
+    return [leaf.grad for leaf in leaves]
+
+
+REFERENCES = {
+    "rotary_position_embedding": lambda a: _turned(*(wide(a[name]) for name in ("x", "cos", "sin")), a["mode"]),
+    "rotary_position_embedding_grad": lambda a: _gradients(a["dy"], a["cos"], a["sin"], a["xOptional"], a["mode"]),
+}
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "same data type as x": lambda o, name: Break({name: T(D.FLOAT16, X)}, "ACL_FLOAT"),
+    "same data type as dy": lambda o, name: Break({name: T(D.FLOAT16, X)}, "ACL_FLOAT"),
+    "known mode": lambda o, name: Break({name: 2}, "0 or 1"),
+    "3 to 4 dimensions": lambda o, name: Break(shape((5, 32), name), "3 to 4"),
+    "same shape as cos": lambda o, name: Break(shape((1, 5, 3, 32), name), "shape ["),
+    "same shape as x": lambda o, name: Break(shape((2, 5, 3, 30), name), "shape ["),
+    "same shape as dy": lambda o, name: Break(shape((2, 5, 3, 30), name), "shape ["),
+    "whole pairs": lambda o, name: Break(_call(o.name, D.FLOAT, (2, 5, 3, 31), (1, 5, 1, 31)), "multiple of 2"),
+    "broadcasts": lambda o, name: Break(
+        _call(o.name, D.FLOAT, X, (2, 4, 1, 32)), "broadcasts to", product=Product.ASCEND_950
+    ),
+    "arrangement": lambda o, name: Break(_call(o.name, D.FLOAT, X, (1, 5, 3, 32)), "fewer than 1000"),
+}
+
+
+class TestRotary(LibraryTests):
+    subject = Subject(
+        rotary.OPERATORS,
+        calls={name: lambda d, name=name: _call(name, d) for name in REFERENCES},
+        references=REFERENCES,
+        default=TRAINED,
+        empty={name: _call(name, D.FLOAT, (0, 5, 3, 32)) for name in REFERENCES},
+        breaks=BREAKS,
+        codes=dict.fromkeys(
+            (
+                *("known mode", "3 to 4 dimensions", "same shape as cos", "same shape as x", "same shape as dy"),
+                *("whole pairs", "broadcasts", "arrangement"),
+            ),
+            ACLNN_ERR_INNER_TILING_ERROR,
+        ),
+    )
+
+
+def _computed(name: str, tensors: Mapping[str, Any], mode: int, product: Product) -> dict[str, Any]:
+    placed = {key: Placed(array, "contiguous") for key, array in tensors.items() if array is not None}
+    arguments = dict.fromkeys(tensors) | {key: each.tensor for key, each in placed.items()}
+    prepare(BY_NAME[name], arguments | {"mode": mode}, product).run()
+    return {key: each.view for key, each in placed.items()}
+
+
+@pytest.mark.parametrize("mode", range(4))
+@pytest.mark.parametrize(
+    ("x", "angles"),
+    [
+        ((2, 3, 5, 8), (1, 1, 5, 8)),
+        ((2, 3, 5, 8), (2, 1, 1, 8)),
+        ((7, 3, 8), (7, 1, 8)),
+        ((2, 7, 3, 8), (7, 3, 8)),
+        ((2, 3, 5, 8), (2, 3, 5, 8)),
+    ],
+)
+def test_every_mode_turns_its_pairs(mode: int, x: tuple[int, ...], angles: tuple[int, ...]) -> None:
+    random = np.random.default_rng(mode)
+    given, dy = (random.normal(size=x).astype(np.float32) for _ in range(2))
+    cos, sin = (random.normal(size=angles).astype(np.float32) for _ in range(2))
+    forward = {"x": given, "cos": cos, "sin": sin, "out": np.full_like(dy, np.nan)}
+    found = _computed("rotary_position_embedding", forward, mode, Product.ASCEND_950)
+    tensors = [torch.from_numpy(each) for each in (dy, cos, sin, given)]
+    exact = _turned(*(wide(each) for each in (tensors[3], *tensors[1:3])), mode)
+    np.testing.assert_array_equal(found["out"], exact.numpy().astype(np.float32))
+    backward = {"dy": dy, "cos": cos, "sin": sin, "xOptional": given, "dxOut": np.full_like(dy, np.nan)}
+    backward |= {"dcosOut": np.full_like(cos, np.nan), "dsinOut": np.full_like(cos, np.nan)}
+    found = _computed("rotary_position_embedding_grad", backward, mode, Product.ASCEND_950)
+    for name, value in zip(("dxOut", "dcosOut", "dsinOut"), _gradients(*tensors, mode), strict=True):
+        np.testing.assert_allclose(found[name], value.numpy(), rtol=2.0**-23, err_msg=name)
+
+
+def test_without_x_only_its_gradient_is_written() -> None:
+    dy, cos, sin = np.ones(X, np.float32), np.full(ANGLES, 2, np.float32), np.full(ANGLES, 3, np.float32)
+    given = {"dy": dy, "cos": cos, "sin": sin, "xOptional": None, "dxOut": dy * 0}
+    kept = np.full(ANGLES, 7, np.float32)
+    found = _computed("rotary_position_embedding_grad", given | {"dcosOut": kept, "dsinOut": kept}, 0, Product.ATLAS_A2)
+    assert (found["dxOut"] == [5] * 16 + [-1] * 16).all()
+    assert (found["dcosOut"] == 7).all()
+    assert (found["dsinOut"] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "angles", "mode"),
+    [
+        ((2, 3, 5, 8), (1, 1, 1, 8), 0),
+        ((2, 3, 5, 8), (2, 1, 5, 8), 1),
+        ((1000, 1000, 1, 2), (1000, 1000, 1, 2), 0),
+        ((40, 30, 5, 8), (1, 1, 5, 8), 1),
+        ((40, 30, 5, 8), (1, 1, 5, 8), 0),
+        ((7, 3, 8), (7, 3, 8), 1),
+        ((7, 3, 8), (1, 7, 3, 8), 0),
+    ],
+)
+def test_other_angles_are_refused_before_950(x: tuple[int, ...], angles: tuple[int, ...], mode: int) -> None:
+    call = _call("rotary_position_embedding_grad", D.FLOAT, x, angles) | {"mode": mode}
+    arguments = {
+        name: Placed(np.zeros(value.shape, np.float32), "contiguous").tensor if isinstance(value, T) else value
+        for name, value in call.items()
+    }
+    with pytest.raises(AclnnError, match="cos: expected extents"):
+        prepare(BY_NAME["rotary_position_embedding_grad"], arguments, Product.ATLAS_A2)
+
+
+def test_atlas_inference_turns_halves_of_whole_blocks() -> None:
+    for mode, size, text in ((1, 32, "mode: expected 0 on"), (0, 48, "multiple of 32"), (0, 160, "up to 128")):
+        x, angles = np.zeros((1, 5, 3, size), np.float32), np.zeros((1, 5, 1, size), np.float32)
+        given = {"x": x, "cos": angles, "sin": angles, "out": x}
+        with pytest.raises(AclnnError, match=text):
+            _computed("rotary_position_embedding", given, mode, Product.ATLAS_INFERENCE)
