@@ -445,6 +445,12 @@ def test_a_row_that_is_masked_as_a_whole_is_zeros() -> None:
     assert not found["softmaxSumOut"][:, :, 1].any()
 
 
+def test_no_keys_leave_zeros() -> None:
+    arrays = _arrays(11, keys=0)
+    found = both(*arrays, scaleValue=0.5, sparseMode=0)
+    assert not any(found[name].any() for name in ("attentionOutOut", "softmaxSumOut", "dqOut"))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_and_infinity_stay_in_their_row(value: float) -> None:
     arrays = _arrays(12)

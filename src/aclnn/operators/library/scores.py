@@ -82,7 +82,7 @@ def _statistics(form: Form, x: Any, groups: Sequence[slice]) -> list[Any]:
 
 def _joined(x: Any, heads: int) -> Any:
     """Put the rows of heads that share a head of keys below one another."""
-    return x.reshape(len(x), heads, -1, x.shape[-1])
+    return x.reshape(len(x), heads, x.shape[1] // heads * x.shape[2], x.shape[-1])
 
 
 def _product(x: Any, y: Any) -> Any:
