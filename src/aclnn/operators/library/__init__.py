@@ -22,6 +22,7 @@ from aclnn.operators.library import (
     foreach,
     grouped,
     indexing,
+    inference,
     joining,
     lookup,
     loss,
@@ -80,6 +81,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         recurrent,
         attention,
         delta_rule,
+        inference,
         rotary,
     )
     for operator in module.OPERATORS

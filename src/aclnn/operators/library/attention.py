@@ -50,7 +50,7 @@ from aclnn.operators.library.scores import (
 
 _LARGEST_HEAD = 768
 """Elements of the largest head."""
-_FAR = 1 << 32
+FAR = 1 << 32
 """More tokens than any sequence has."""
 _COMPRESSED = dict.fromkeys((LEFT, RIGHT, BAND, LAST_BAND, FIRST_BAND), (2048, 2048)) | {SHORT_PREFIX: (3072, 2048)}
 """Shapes of the compressed masks, which are not read: the mode itself says what is masked."""
@@ -91,7 +91,7 @@ def _names(call: Call) -> _Names:
     return _BACKWARD if "dy" in call.arguments else _FORWARD
 
 
-def _given(call: Call, name: str) -> bool:
+def given(call: Call, name: str) -> bool:
     """Tell whether there is an optional tensor: one without dimensions or elements counts as none."""
     tensor = call.arguments.get(name)
     return tensor is not None and bool(tensor.shape) and tensor.size > 0
@@ -128,8 +128,8 @@ def _form(call: Call) -> Form:
         (queries, keys) if layout == "TND" else ((), ()),
         call["scaleValue"],
         call["keepProb"],
-        max(-_FAR, min(call["preTokens"], _FAR)),
-        max(-_FAR, min(call["nextTokens"], _FAR)),
+        max(-FAR, min(call["preTokens"], FAR)),
+        max(-FAR, min(call["nextTokens"], FAR)),
         call["sparseMode"],
         arguments.get("pseType", ADD_FIRST),
         second[0] - first[0],
@@ -155,12 +155,12 @@ def _lengths(call: Call, which: int) -> list[int]:
 
 def _tensors(call: Call, names: Mapping[str, str]) -> dict[str, str]:
     """Return which tensors there are, by what the computation calls them."""
-    return {word: name for word, name in names.items() if _given(call, name)}
+    return {word: name for word, name in names.items() if given(call, name)}
 
 
 def _drawn(call: Call) -> Callable[[], dict[str, Any]]:
     """Return what draws the bits of a dropout that has no mask."""
-    if call["keepProb"] == 1 or _given(call, "dropMaskOptional") or "seed" not in call.arguments:
+    if call["keepProb"] == 1 or given(call, "dropMaskOptional") or "seed" not in call.arguments:
         return dict
     source, size, drop = generator_of(call), -(-_scores_count(call) // 8), 1 - call["keepProb"]
     return lambda: {"bits": random_bits(source(), size, drop)}
@@ -197,7 +197,7 @@ def _backward_work(call: Call) -> Library | None:
     words |= {"dy": "dy", "largest": _BACKWARD.largest, "total": _BACKWARD.total, "attention": _BACKWARD.attention}
     form, draw = _form(call), _drawn(call)
     outer = "bias" in words and form.bias_type not in (SLOPES, ROOTS)
-    wanted = {"dbias": outer and _given(call, "dpseOut"), "dsink": "sink" in words and _given(call, "dsinkOut")}
+    wanted = {"dbias": outer and given(call, "dpseOut"), "dsink": "sink" in words and given(call, "dsinkOut")}
     outputs += [name for name, is_wanted in zip(("dpseOut", "dsinkOut"), wanted.values(), strict=True) if is_wanted]
     shapes = tuple(call[name].shape for name in outputs)
 
@@ -297,7 +297,7 @@ def _known_mode(call: Call) -> str | None:
 
 def _mask_shape(call: Call) -> str | None:
     mode = call["sparseMode"]
-    if not _given(call, "attenMaskOptional"):
+    if not given(call, "attenMaskOptional"):
         return None if mode == ALL else f"attenMaskOptional: expected a mask (sparseMode {mode}), got none"
     got, heads = call["attenMaskOptional"].shape, call["headNum"]
     expected: list[Shape] = [_COMPRESSED[mode]] if mode in _COMPRESSED else []
@@ -315,7 +315,7 @@ def _bias_shape(call: Call) -> str | None:
     if kind not in range(4):
         return f"pseType: expected 0, 1, 2 or 3, got {kind}"
     inner = kind in (SLOPES, ROOTS)
-    if not _given(call, name):
+    if not given(call, name):
         return f"{name}: expected slopes (pseType {kind}), got none" if inner else None
     got, queries, keys = call[name].shape, _lengths(call, 0), _lengths(call, 1)
     samples, rows, columns = len(queries), max(queries, default=0), max(keys, default=0)
@@ -334,7 +334,7 @@ def _keep(call: Call) -> str | None:
         return f"keepProb: expected more than 0 and at most 1, got {call['keepProb']}"
     if call["keepProb"] == 1:
         return None
-    if not _given(call, "dropMaskOptional"):
+    if not given(call, "dropMaskOptional"):
         return None if "seed" in call.arguments else "dropMaskOptional: expected a mask (keepProb below 1), got none"
     expected, got = -(-_scores_count(call) // 8), call["dropMaskOptional"].size
     return None if got >= expected else f"dropMaskOptional: expected a bit a score, {expected} bytes, got {got}"
@@ -342,21 +342,21 @@ def _keep(call: Call) -> str | None:
 
 def _sink_shape(call: Call) -> str | None:
     name = _names(call).sink
-    if not _given(call, name) or call[name].shape == (call["headNum"],):
+    if not given(call, name) or call[name].shape == (call["headNum"],):
         return None
     return f"{name}: expected shape [{call['headNum']}] (a number a head), got {extents(call[name].shape)}"
 
 
 def _packed_bias(call: Call) -> str | None:
     name = _names(call).bias
-    if _layout(call) != "TND" or not _given(call, name) or call.arguments.get("pseType") in (SLOPES, ROOTS):
+    if _layout(call) != "TND" or not given(call, name) or call.arguments.get("pseType") in (SLOPES, ROOTS):
         return None
     return f"{name}: expected slopes (pseType 2 or 3; others of packed sequences are not computed), got a tensor"
 
 
 def _bias_dtype(call: Call) -> str | None:
     name, result = _names(call).bias, call["query"].dtype
-    if not _given(call, name):
+    if not given(call, name):
         return None
     expected = D.FLOAT if call.arguments.get("pseType") in (SLOPES, ROOTS) else result
     got = call[name].dtype
@@ -365,13 +365,13 @@ def _bias_dtype(call: Call) -> str | None:
 
 def _of_same_shape(call: Call, name: str) -> str | None:
     of = {"dpseOut": _BACKWARD.bias, "dsinkOut": _BACKWARD.sink}[name]
-    if not (_given(call, name) and _given(call, of)) or call[name].shape == call[of].shape:
+    if not (given(call, name) and given(call, of)) or call[name].shape == call[of].shape:
         return None
     return f"expected shape {extents(call[of].shape)} (as {of}), got {extents(call[name].shape)}"
 
 
 def _absent(call: Call, name: str) -> str | None:
-    return "expected none (not computed here), got a tensor" if _given(call, name) else None
+    return "expected none (not computed here), got a tensor" if given(call, name) else None
 
 
 def _positive(call: Call) -> str | None:

@@ -1,0 +1,516 @@
+"""aclnnFusedInferAttentionScoreV2: attention of inference, of 16-bit tensors.
+
+Samples may have fewer queries and keys than their tensors, padding in front of them, and keys in tensors of their own
+or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its softmaxLse infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dtype_in,
+    each,
+    extents,
+    listing,
+    one_of,
+    only_if,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    shape_is,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.attention import FAR, given
+from aclnn.operators.library.common import attribute, camel, support
+from aclnn.operators.library.lists import each_of, not_null, of_same_shape
+from aclnn.operators.library.scores import ALL, BAND, GIVEN, Form, Shape, attend
+
+_LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD"}
+"""Dimensions of query, keys and values; ``BNSD_BSND`` has those of BSND in its output."""
+_TYPES = (D.FLOAT16, D.BF16)
+_BIAS, _MASK, _TABLE = "pseShiftOptional", "attenMaskOptional", "blockTableOptional"
+_LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
+_PADDINGS = "queryPaddingSizeOptional", "kvPaddingSizeOptional"
+_QUANTIZED = (
+    *(f"{of}Optional" for of in ("deqScale1", "quantScale1", "deqScale2", "quantScale2", "quantOffset2")),
+    *(f"antiquant{of}Optional" for of in ("Scale", "Offset")),
+    *(f"{of}Antiquant{what}Optional" for of in ("key", "value") for what in ("Scale", "Offset")),
+)
+_PREFIXES = "keySharedPrefixOptional", "valueSharedPrefixOptional"
+_DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
+_COMPRESSED = 2048
+"""Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
+_MOST = {"B": 65536, "N": 256, "D": 512, "S": 20971520}
+"""Largest extents of query."""
+_MOST_TENSORS = 256
+_MOST_SHARED = 64
+"""Heads of queries for one of keys."""
+_LARGEST_BLOCK = 512
+_LARGEST_TOKEN = 65535
+"""Elements of all heads of a token in pages of whole tokens."""
+
+
+def _sizes(call: Call) -> dict[str, int]:
+    """Return the extents B, S, N and D of query."""
+    sizes = dict(zip(_LAYOUTS[call["inputLayout"]], call["query"].shape, strict=True))
+    if "H" in sizes:
+        sizes |= {"N": call["numHeads"], "D": sizes.pop("H") // call["numHeads"]}
+    return sizes
+
+
+def _kv_heads(call: Call) -> int:
+    return int(call["numKeyValueHeads"] or call["numHeads"])
+
+
+def _is_paged(call: Call) -> bool:
+    return given(call, _TABLE)
+
+
+def _page_layout(call: Call) -> str:
+    """The dimensions of keys: those of query, or of pages as if each were a sample."""
+    if not _is_paged(call):
+        return _LAYOUTS[call["inputLayout"]]
+    return "BSH" if len(call["key"][0].shape) == 3 else "BNSD"
+
+
+def _places(call: Call, at: int) -> int:
+    """The number of keys that a sample has room for."""
+    keys = call["key"]
+    size = keys[at if len(keys) > 1 else 0].shape[_page_layout(call).index("S")]
+    return int(size * call[_TABLE].shape[1] if _is_paged(call) else size)
+
+
+def _lengths(call: Call, which: int) -> list[int]:
+    """The queries, or the keys, of each sample."""
+    sizes, lengths = _sizes(call), call[_LENGTHS[which]]
+    if not lengths or (which == 0 and sizes["S"] == 1):
+        return [_places(call, at) if which else sizes["S"] for at in range(sizes["B"])]
+    return [int(lengths[at if len(lengths) > 1 else 0]) for at in range(sizes["B"])]
+
+
+def _blocks(call: Call) -> list[int]:
+    """The pages of each sample."""
+    return [-(-length // call["blockSize"]) for length in _lengths(call, 1)]
+
+
+def _columns(call: Call) -> int:
+    """The columns that a mask and a bias have at least."""
+    if _is_paged(call):
+        return int(max(_blocks(call), default=0) * call["blockSize"])
+    return max((_places(call, at) for at in range(len(call["key"]))), default=0)
+
+
+def _padded(call: Call) -> tuple[str, ...]:
+    """Return the tensors that say by how much queries or keys end before their tensors' ends."""
+    possible = _sizes(call)["S"] > 1, len(call["key"]) == 1
+    return tuple(
+        name
+        for name, lengths, is_possible in zip(_PADDINGS, _LENGTHS, possible, strict=True)
+        if is_possible and call[lengths] and given(call, name) and not _is_paged(call)
+    )
+
+
+def _form(call: Call) -> Form:
+    sizes, mode = _sizes(call), call["sparseMode"]
+    if sizes["S"] == 1 or (mode == ALL and _padded(call)):
+        mode = GIVEN
+    before, after = (max(-FAR, min(call[name], FAR)) for name in ("preTokens", "nextTokens"))
+    return Form(
+        "BNSD",
+        sizes["N"],
+        _kv_heads(call),
+        ends=((), ()),
+        scale=call["scaleValue"],
+        keep=1.0,
+        before=before,
+        after=after,
+        mode=mode,
+        bias_type=0,
+        starts=0,
+        prefix=(),
+        transposed=False,
+    )
+
+
+def _heads_first(x: Any, layout: str, heads: int) -> Any:
+    """Return a view (samples, heads, sequence, elements) of a tensor."""
+    if layout == "BSH":
+        x = x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
+    return x if layout == "BNSD" else x.swapaxes(1, 2)
+
+
+def _mask_of_rows(mask: Any, queries: int) -> Any:
+    """Return a view (samples or 1, 1, queries, keys) of a mask."""
+    if mask.ndim == 2:
+        return mask[:, None, None] if queries == 1 else mask[None, None]
+    return mask[:, None] if mask.ndim == 3 else mask
+
+
+def _of_sample(x: Any, at: int) -> Any:
+    """Return a sample of a tensor whose first dimension is that of samples, or 1."""
+    return x if len(x) == 1 else x[at : at + 1]
+
+
+def _keys(x: list[Any], at: int, pages: Any, length: int) -> Any:
+    """Return the keys or values (1, heads, sequence, elements) of a sample, the padding among them."""
+    if pages is None:
+        return x[at] if len(x) > 1 else x[0][at : at + 1]
+    _, heads, size, elements = x[0].shape
+    own = pages[at, : -(-length // size)]
+    beyond = own[(own < 0) | (own >= len(x[0]))]
+    if beyond.size:
+        raise IndexError(f"{_TABLE}: expected blocks of key, from 0 to {len(x[0]) - 1}, got {beyond[0]}")
+    return x[0][own].swapaxes(0, 1).reshape(1, heads, -1, elements)
+
+
+def _work(call: Call) -> Library | None:
+    outputs = ("attentionOut", "softmaxLse") if call["softmaxLseFlag"] else ("attentionOut",)
+    if call["attentionOut"].size == 0:
+        return None
+    count, padded, form, sizes = len(call["key"]), _padded(call), _form(call), _sizes(call)
+    samples, heads, queries, elements = (sizes[dim] for dim in "BNSD")
+    lengths = [_lengths(call, which) for which in (0, 1)]
+    room = queries, _places(call, 0)
+    layouts = _LAYOUTS[call["inputLayout"]], _page_layout(call), call["inputLayout"].rpartition("_")[2]
+    shape, is_compressed = call["attentionOut"].shape, form.mode not in (ALL, GIVEN)
+    lists = [f"{name}[{at}]" for name in ("key", "value") for at in range(count)]
+    names = [name for name in (_BIAS, _MASK, _TABLE) if given(call, name)]
+    names += padded
+
+    def span(which: int, at: int, tensors: dict[str, Any]) -> slice:
+        """Return which queries or keys of its tensor a sample has."""
+        length, padding = lengths[which][at], tensors.get(_PADDINGS[which])
+        start = 0 if padding is None else room[which] - max(0, int(padding[0])) - length
+        return slice(start, start + length)
+
+    def compute(query: Any, *arrays: Any) -> Any:
+        query = _heads_first(query, layouts[0], heads)
+        keys, values = (
+            [_heads_first(x, layouts[1], form.kv_heads) for x in arrays[begin : begin + count]] for begin in (0, count)
+        )
+        tensors = dict(zip(names, arrays[2 * count :], strict=True))
+        pages, bias, mask = (tensors.get(name) for name in (_TABLE, _BIAS, _MASK))
+        if mask is not None and not is_compressed:
+            mask = _mask_of_rows(mask, queries)
+        attention, logarithms = np.zeros(shape, np.float32), np.full((samples, heads, queries, 1), np.inf, np.float32)
+        found = _heads_first(attention, layouts[2], heads)
+        for at in range(samples):
+            rows, columns = (span(which, at, tensors) for which in (0, 1))
+            if rows.start < 0 or columns.start < 0:
+                continue
+            own = {"query": query[at : at + 1, :, rows]}
+            for word, listed in (("key", keys), ("value", values)):
+                own[word] = _keys(listed, at, pages, columns.stop)[:, :, columns]
+            if bias is not None:
+                own["bias"] = _of_sample(bias, at)[..., rows, columns]
+            if mask is not None:
+                own["mask"] = mask if is_compressed else _of_sample(mask, at)[..., rows, columns]
+            statistic = 1, heads, rows.stop - rows.start, 1
+            largest, total, found[at : at + 1, :, rows] = attend(
+                form, (statistic, statistic, (*statistic[:3], elements)), own
+            )
+            empty = total == 0
+            logarithms[at : at + 1, :, rows] = np.where(empty, np.inf, largest + np.log(total))
+        return (attention, logarithms) if len(outputs) > 1 else attention
+
+    return Library(compute, ("query", *lists, *names), outputs)
+
+
+def _public(call: Call, name: str, at: int) -> str | None:
+    got = call[name][at].format
+    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
+
+
+def _type(call: Call, name: str, at: int) -> str | None:
+    expected, got = call["query"].dtype, call[name][at].dtype
+    return None if got == expected else f"expected data type {expected.c_name} (that of query), got {got.c_name}"
+
+
+def _absent(call: Call, name: str) -> str | None:
+    what = "shared prefixes" if name in _PREFIXES else "quantized data"
+    return f"expected none ({what} are not computed here), got a tensor" if given(call, name) else None
+
+
+def _heads(call: Call) -> str | None:
+    heads, got, most = call["numHeads"], call["numKeyValueHeads"], _MOST["N"]
+    if not 0 < heads <= most:
+        return f"numHeads: expected from 1 to {most}, got {heads}"
+    if got == 0 or (got > 0 and heads % got == 0 and heads // got <= _MOST_SHARED):
+        return None
+    return (
+        f"numKeyValueHeads: expected 0 or a divisor of {heads} (numHeads), {_MOST_SHARED} times less at most, got {got}"
+    )
+
+
+def _dimensions(call: Call) -> str | None:
+    layout = _LAYOUTS[call["inputLayout"]]
+    tensors = {f"{name}[{at}]": x for name in ("key", "value") for at, x in enumerate(call[name])}
+    for name, tensor in {"query": call["query"], **tensors}.items():
+        allowed = (3, len(layout) if layout == "BNSD" else 3) if name != "query" and _is_paged(call) else (len(layout),)
+        if len(tensor.shape) not in allowed:
+            expected = listing(dict.fromkeys(map(str, allowed)))
+            return f"{name}: expected {expected} dimensions ({call['inputLayout']}), got {extents(tensor.shape)}"
+    return None
+
+
+def _query(call: Call) -> str | None:
+    sizes, got = _sizes(call), call["query"].shape
+    if sizes["N"] != call["numHeads"] or ("H" in _LAYOUTS[call["inputLayout"]] and got[2] % call["numHeads"]):
+        return f"query: expected {call['numHeads']} whole heads (numHeads), got {extents(got)}"
+    large = next((dim for dim, most in _MOST.items() if sizes[dim] > most), None)
+    if large is not None:
+        return f"query: expected {large} of at most {_MOST[large]}, got {extents(got)}"
+    if sizes["S"] > 1 and sizes["D"] % 16:
+        return f"query: expected heads of a multiple of 16 elements, got {sizes['D']}"
+    return None
+
+
+def _several(call: Call) -> str | None:
+    if call["inputLayout"] != "BNSD_BSND" or _sizes(call)["S"] != 1:
+        return None
+    return "inputLayout: expected BSH, BSND or BNSD for one query, got BNSD_BSND"
+
+
+def _counts(call: Call) -> str | None:
+    samples, count = _sizes(call)["B"], len(call["key"])
+    if count != 1 and (count != samples or count > _MOST_TENSORS or _is_paged(call)):
+        return f"key: expected 1 tensor, or one for each of {samples} samples, {_MOST_TENSORS} at most, got {count}"
+    if len(call["value"]) != count:
+        return f"value: expected {count} tensors (as many as key), got {len(call['value'])}"
+    return None
+
+
+def _key_shape(call: Call, name: str, at: int) -> str | None:
+    sizes, heads, got = _sizes(call), _kv_heads(call), call[name][at].shape
+    known = {"N": heads, "D": sizes["D"], "H": heads * sizes["D"]}
+    if not _is_paged(call):
+        known["B"] = sizes["B"] if len(call[name]) == 1 else 1
+    expected = tuple(known.get(dim, extent) for dim, extent in zip(_page_layout(call), got, strict=True))
+    return None if got == expected else f"expected shape {extents(expected)} (with query's), got {extents(got)}"
+
+
+def _pages(call: Call) -> str | None:
+    if not _is_paged(call):
+        return None
+    table, sizes, got = call[_TABLE].shape, _sizes(call), call["blockSize"]
+    if len(table) != 2 or table[0] != sizes["B"]:
+        return f"{_TABLE}: expected a row for each of {sizes['B']} samples, got shape {extents(table)}"
+    step = 1 if sizes["S"] == 1 else 128
+    if not 0 < got <= _LARGEST_BLOCK or got % step:
+        return f"blockSize: expected a multiple of {step} from {step} to {_LARGEST_BLOCK}, got {got}"
+    size = call["key"][0].shape[_page_layout(call).index("S")]
+    if got != size:
+        return f"blockSize: expected {size} (the tokens in a block of key), got {got}"
+    if not call[_LENGTHS[1]]:
+        return f"{_LENGTHS[1]}: expected the lengths of sequences (beside {_TABLE}), got none"
+    return None
+
+
+def _length(call: Call, name: str) -> str | None:
+    sizes, which = _sizes(call), _LENGTHS.index(name)
+    if not call[name] or (which == 0 and sizes["S"] == 1):
+        return None
+    samples, count = sizes["B"], len(call[name])
+    if count != 1 and count < samples:
+        return f"expected 1 length or {samples} (the samples), got {count}"
+    for at, got in enumerate(_lengths(call, which)):
+        most = _places(call, at) if which else sizes["S"]
+        if not 0 <= got <= most:
+            return f"expected lengths from 0 to {most}, got {got}"
+    return None
+
+
+def _room(call: Call) -> str | None:
+    if not _is_paged(call):
+        return None
+    wanted, got = sum(_blocks(call)), call["key"][0].shape
+    if got[0] < wanted:
+        return f"key: expected at least {wanted} blocks ({_LENGTHS[1]}), got {extents(got)}"
+    if len(got) == 3 and got[2] > _LARGEST_TOKEN:
+        return f"key: expected at most {_LARGEST_TOKEN} elements in a token of a block, got {got[2]}"
+    return None
+
+
+def _padding(call: Call, name: str) -> str | None:
+    if call[name].shape != (1,):
+        return f"expected shape [1], got {extents(call[name].shape)}"
+    return f"expected none beside {_TABLE}, got a tensor" if _is_paged(call) and _sizes(call)["S"] > 1 else None
+
+
+def _dequantization(call: Call) -> str | None:
+    one, both = _sizes(call)["S"] == 1, _DEQUANTIZATIONS[1:]
+    limits = {_DEQUANTIZATIONS[0]: 1} if one else {}
+    for name, most in (limits | dict.fromkeys(both, 5 if one else 1)).items():
+        if not 0 <= call[name] <= most:
+            return f"{name}: expected from 0 to {most}, got {call[name]}"
+    key, value = (call[name] for name in both)
+    return None if value == key or (key, value) == (0, 1) else f"{both[1]}: expected {key} (as {both[0]}), got {value}"
+
+
+def _known_mode(call: Call) -> str | None:
+    got = call["sparseMode"]
+    known = _sizes(call)["S"] == 1 or ALL <= got <= BAND
+    return None if known else f"sparseMode: expected from {ALL} to {BAND}, got {got}"
+
+
+def _mask_shape(call: Call) -> str | None:
+    sizes, mode = _sizes(call), call["sparseMode"]
+    samples, rows, columns = sizes["B"], sizes["S"], _columns(call)
+    if not given(call, _MASK):
+        return None if rows == 1 or mode == ALL else f"{_MASK}: expected a mask (sparseMode {mode}), got none"
+    got = call[_MASK].shape
+    if rows > 1 and mode not in (ALL, GIVEN):
+        expected = [(*(1,) * ones, _COMPRESSED, _COMPRESSED) for ones in range(3)]
+        fits = got in expected
+    else:
+        leads: list[Shape] = [(samples,), (samples, 1)]
+        expected = [
+            (*lead, rows, columns) for lead in (leads if rows == 1 else [(), (1,), *leads[:1], (1, 1), *leads[1:]])
+        ]
+        if rows == 1:
+            expected.insert(0, (samples, columns))
+        fits = any(_covers(got, shape) for shape in expected)
+    return (
+        None
+        if fits
+        else f"{_MASK}: expected shape {listing(dict.fromkeys(map(extents, expected)))}, got {extents(got)}"
+    )
+
+
+def _covers(got: Shape, shape: Shape) -> bool:
+    """Tell whether a shape has at least the extents of another in its last two dimensions."""
+    return (
+        len(got) == len(shape)
+        and got[:-2] == shape[:-2]
+        and all(mine >= least for mine, least in zip(got[-2:], shape[-2:], strict=True))
+    )
+
+
+def _bias_shape(call: Call) -> str | None:
+    if not given(call, _BIAS):
+        return None
+    sizes, got = _sizes(call), call[_BIAS].shape
+    expected = [(b, sizes["N"], sizes["S"], _columns(call)) for b in (sizes["B"], 1)]
+    if any(_covers(got, shape) for shape in expected):
+        return None
+    return f"{_BIAS}: expected shape {listing(dict.fromkeys(map(extents, expected)))} at least, got {extents(got)}"
+
+
+def _attention_shape(call: Call) -> Shape:
+    shape: Shape = call["query"].shape
+    return (shape[0], shape[2], shape[1], shape[3]) if call["inputLayout"] == "BNSD_BSND" else shape
+
+
+def _statistic_shape(call: Call) -> Shape:
+    sizes = _sizes(call)
+    return sizes["B"], sizes["N"], sizes["S"], 1
+
+
+def _statistic(call: Call) -> str | None:
+    missing = call["softmaxLseFlag"] and call["softmaxLse"] is None
+    return "softmaxLse: expected an object (softmaxLseFlag), got null" if missing else None
+
+
+def _tensor(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.INPUT, meaning, optional=True)
+
+
+def _lengths_of(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.INT_ARRAY, meaning, optional=True)
+
+
+def _result(name: str, meaning: str, optional: bool = False) -> Parameter:
+    return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *")
+
+
+_UNUSED = "must be null"
+_PARAMETERS = (
+    Parameter("query", "query", Kind.INPUT, "the queries, of 16 bits"),
+    Parameter("key", "key", Kind.INPUT_LIST, "the keys: one tensor, or one for each sample"),
+    Parameter("value", "value", Kind.INPUT_LIST, "the values, in the shapes of key"),
+    _tensor(_BIAS, "is added to scaled scores"),
+    _tensor(_MASK, "nonzero where a score is masked, BOOL, INT8 or UINT8"),
+    _lengths_of(_LENGTHS[0], "the queries of each sample"),
+    _lengths_of(_LENGTHS[1], "the keys of each sample"),
+    *(_tensor(name, _UNUSED) for name in _QUANTIZED[:7]),
+    _tensor(_TABLE, "the blocks of each sample's keys, INT32"),
+    _tensor(_PADDINGS[0], "places after the last query, INT64"),
+    _tensor(_PADDINGS[1], "places after the last key, INT64"),
+    *(_tensor(name, _UNUSED) for name in (*_QUANTIZED[7:], *_PREFIXES)),
+    _lengths_of("actualSharedPrefixLenOptional", "ignored"),
+    attribute("numHeads", Kind.INT64, "heads of query"),
+    attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+    attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
+    attribute("nextTokens", Kind.INT64, "keys after it"),
+    attribute("inputLayout", Kind.STRING, f"the dimensions: {listing(_LAYOUTS)}"),
+    attribute("numKeyValueHeads", Kind.INT64, "heads of key; 0: as many"),
+    attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 4; ignored for one query"),
+    attribute("innerPrecise", Kind.INT64, "0 to 3, ignored"),
+    attribute("blockSize", Kind.INT64, "keys in a block"),
+    attribute(_DEQUANTIZATIONS[0], Kind.INT64, "ignored"),
+    attribute("softmaxLseFlag", Kind.BOOL, "softmaxLse is wanted"),
+    *(attribute(name, Kind.INT64, "ignored") for name in _DEQUANTIZATIONS[1:]),
+    _result("attentionOut", "the attention"),
+    _result("softmaxLse", "the logarithm of each row's sum of powers, infinite without keys; FLOAT", optional=True),
+)
+
+_WANTED = "where softmaxLseFlag is set", lambda call: bool(call["softmaxLseFlag"])
+_CHECKS = (
+    present("query", "key", "value", "inputLayout", "attentionOut"),
+    each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR),
+    rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR),
+    public_format("query", _BIAS, _MASK, "attentionOut"),
+    each_of("no private format each", ("key", "value"), _public, ACLNN_ERR_PARAM_INVALID),
+    dtype_in(lambda product: set(_TYPES), "query"),
+    each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID),
+    *(same_dtype(name, "query") for name in (_BIAS, "attentionOut")),
+    dtype_in(lambda product: {D.BOOL, D.INT8, D.UINT8}, _MASK),
+    dtype_in(lambda product: {D.INT32}, _TABLE),
+    dtype_in(lambda product: {D.INT64}, *_PADDINGS),
+    only_if(dtype_in(lambda product: {D.FLOAT}, "softmaxLse"), *_WANTED),
+    *with_code(
+        ACLNN_ERR_INNER_TILING_ERROR,
+        each("not computed", (*_QUANTIZED, *_PREFIXES), _absent),
+        one_of("inputLayout", *_LAYOUTS),
+        rule("heads: numHeads, numKeyValueHeads", _heads),
+        rule("dimensions of the layout: query, key, value", _dimensions),
+        rule("heads and extents: query", _query),
+        rule("several queries: inputLayout", _several),
+        rule("tensors of samples: key, value", _counts),
+        each_of("shape of keys", ("key",), _key_shape),
+        each_of("shape of values", ("value",), of_same_shape("key")),
+        shape_is("that of the attention", _attention_shape, "attentionOut"),
+        only_if(shape_is("[B, N, S, 1]", _statistic_shape, "softmaxLse"), *_WANTED),
+        rule(f"pages: {_TABLE}, blockSize, {_LENGTHS[1]}", _pages),
+        each("lengths", _LENGTHS, _length),
+        rule("room in pages: key", _room),
+        each("padding", _PADDINGS, _padding),
+        rule(f"modes of dequantization: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
+        rule("known mode: sparseMode", _known_mode),
+        one_of("innerPrecise", *range(4)),
+        rule(f"shape of the mask: {_MASK}", _mask_shape),
+        rule(f"shape of the bias: {_BIAS}", _bias_shape),
+    ),
+)
+
+OPERATORS = (
+    Operator(
+        name="fused_infer_attention_score_v2",
+        function=camel("fused_infer_attention_score_v2"),
+        summary="Attention of inference, with few queries and many keys.",
+        formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
+        parameters=_PARAMETERS,
+        support=support(_TYPES, A2_CLASS),
+        checks=_CHECKS,
+        work=_work,
+        stream_type="const aclrtStream ",
+    ),
+)

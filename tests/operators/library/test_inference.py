@@ -1,0 +1,428 @@
+"""Attention of inference: layouts, lists, pages, padding, masks and biases, in both 16-bit types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import inference
+from tests.cases.table import Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
+
+NAME = "fused_infer_attention_score_v2"
+PARAMETERS = [p.name for p in BY_NAME[NAME].parameters]
+#: Two samples of four heads, two of keys and values, with three queries and five keys of sixteen elements.
+B, N, KV, Q, K, E = 2, 4, 2, 3, 5, 16
+LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
+PADDINGS = "queryPaddingSizeOptional", "kvPaddingSizeOptional"
+MODES = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
+ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "sparseMode", "innerPrecise", "blockSize"), 0) | {
+    "numHeads": N,
+    "numKeyValueHeads": KV,
+    "scaleValue": 0.5,
+    "preTokens": 65535,
+    "nextTokens": 65535,
+    "inputLayout": "BNSD",
+    "softmaxLseFlag": True,
+}
+
+
+def _call(d: D = D.FLOAT16, **change: Any) -> Arguments:
+    query, key = T(d, (B, N, Q, E)), T(d, (B, KV, K, E))
+    call: Arguments = {"query": query, "key": (key,), "value": (key,), "attentionOut": query}
+    call |= {"pseShiftOptional": T(d, (B, N, Q, K)), "attenMaskOptional": T(D.BOOL, (B, 1, Q, K))}
+    call |= {"softmaxLse": T(D.FLOAT, (B, N, Q, 1))}
+    return {name: (ATTRIBUTES | call).get(name) for name in PARAMETERS} | change
+
+
+def _one(**change: Any) -> Arguments:
+    """A call with one query."""
+    query = T(D.FLOAT16, (B, N, 1, E))
+    given = {"query": query, "attentionOut": query, "pseShiftOptional": T(D.FLOAT16, (1, N, 1, K))}
+    return _call(**given, attenMaskOptional=T(D.INT8, (B, K)), softmaxLse=T(D.FLOAT, (B, N, 1, 1))) | change
+
+
+def _paged(size: int = 128, **change: Any) -> Arguments:
+    """A call of up to two pages a sample."""
+    keys = (T(D.FLOAT16, (3, size, KV * E)),)
+    given = {"key": keys, "value": keys, "blockTableOptional": T(D.INT32, (B, 2)), "blockSize": size}
+    return _call(pseShiftOptional=None, attenMaskOptional=None, actualSeqLengthsKvOptional=(130, 9), **given) | change
+
+
+def attended(q: Any, k: Any, v: Any, scale: float, bias: Any = 0.0, masked: Any = False) -> tuple[Any, Any]:
+    """NumPy's attention of float64 samples (N, S, D), and the logarithms of the rows' sums."""
+    k, v = (np.repeat(x, q.shape[0] // k.shape[0], 0) for x in (k, v))
+    found = np.where(masked, -np.inf, scale * (q @ k.swapaxes(1, 2)) + bias)
+    top = found.max(-1, keepdims=True, initial=-np.inf)
+    powers = np.exp(found - np.where(np.isinf(top), 0, top))
+    total = powers.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return powers @ v / np.where(total == 0, 1, total), np.where(total == 0, np.inf, top + np.log(total))
+
+
+def _reference(a: Mapping[str, Any]) -> list[Any]:
+    q, bias = (a[name].double().numpy() for name in ("query", "pseShiftOptional"))
+    k, v, mask = a["key"][0].double().numpy(), a["value"][0].double().numpy(), a["attenMaskOptional"].numpy()
+    parts = [attended(*(x[at] for x in (q, k, v)), a["scaleValue"], bias[at], mask[at]) for at in range(B)]
+    return [torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True)]
+
+
+def _unmasked_first(operator: str, name: str, array: Any) -> Any:
+    if name == "attenMaskOptional":
+        array[..., 0] = False
+    return array
+
+
+def _list(*shapes: tuple[int, ...], of: D = D.FLOAT16, form: Format = Format.FORMAT_ND) -> tuple[T, ...]:
+    return tuple(T(of, each, form) for each in shapes)
+
+
+def _unknown_dtype(name: str) -> Mapping[str, Any]:
+    absent = {"blockTableOptional": (B, 2), **dict.fromkeys(PADDINGS, (1,))}
+    return {name: T(D.FLOAT, absent[name])} if name in absent else dtype(D.INT32, name)
+
+
+def _broken_pages(name: str) -> Break:
+    change, expected = {
+        "blockTableOptional": ({name: T(D.INT32, (3, 2))}, "a row for each"),
+        "blockSize": ({name: 100}, "multiple of 128"),
+        LENGTHS[1]: ({name: None}, "the lengths"),
+    }[name]
+    return Break(_paged(**change), expected)
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
+    "wanted": lambda o, name: Break({name: None}, "an object"),
+    "no private format each": lambda o, name: Break(
+        {name: _list((B, KV, K, E), form=Format.FORMAT_FRACTAL_NZ)}, "ACL_FORMAT_ND"
+    ),
+    "data type": lambda o, name: Break(_unknown_dtype(name), "data type"),
+    "data type of query each": lambda o, name: Break({name: _list((B, KV, K, E), of=D.INT8)}, "ACL_FLOAT16"),
+    "same data type as query": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
+    "not computed": lambda o, name: Break(
+        {name: T(D.FLOAT, (2,))}, "shared prefixes" if "Prefix" in name else "quantized data"
+    ),
+    "allowed value": lambda o, name: Break(
+        {name: "TND" if name == "inputLayout" else 4}, "'BSH'" if name == "inputLayout" else "2 or 3"
+    ),
+    "heads": lambda o, name: Break(
+        {name: 0 if name == "numHeads" else 3}, "1 to 256" if name == "numHeads" else "a div"
+    ),
+    "dimensions of the layout": lambda o, name: Break(
+        shape((B, Q, N * E), name) if name == "query" else {name: _list((B, K, KV * E))}, "4 dimensions"
+    ),
+    "heads and extents": lambda o, name: Break(shape((B, 3, Q, E), name), "4 whole heads"),
+    "several queries": lambda o, name: Break(_one(inputLayout="BNSD_BSND"), "BSH"),
+    "tensors of samples": lambda o, name: Break({name: _list(*[(1, KV, K, E)] * 3)}, "tensor"),
+    "shape of keys": lambda o, name: Break({name: _list((B, 4, K, E))}, "shape [2, 2, 5, 16]"),
+    "shape of values": lambda o, name: Break({name: _list((B, KV, 4, E))}, "shape ["),
+    "shape is that of the attention": lambda o, name: Break(shape((B, Q, N, E), name), "shape ["),
+    "shape is [B, N, S, 1]": lambda o, name: Break(shape((B, N, Q), name), "shape ["),
+    "pages": lambda o, name: _broken_pages(name),
+    "lengths": lambda o, name: Break({name: (2, 6)}, "from 0 to"),
+    "room in pages": lambda o, name: Break(_paged(actualSeqLengthsKvOptional=(130, 130)), "4 blocks"),
+    "padding": lambda o, name: Break({name: T(D.INT64, (2,))}, "shape [1]"),
+    "modes of dequantization": lambda o, name: Break(_one(**{name: 9}), "from 0"),
+    "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
+    "shape of the mask": lambda o, name: Break({name: T(D.BOOL, (B, N, Q, K))}, "shape ["),
+    "shape of the bias": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, Q, K))}, "shape ["),
+}
+INVALID = ("no private format", "no private format each", "data type", "data type of query each")
+EMPTY = T(D.FLOAT16, (0, KV, K, E))
+
+
+class TestInference(LibraryTests):
+    subject = Subject(
+        inference.OPERATORS,
+        calls={NAME: lambda d: _call(d if d == D.BF16 else D.FLOAT16)},
+        references={NAME: _reference},
+        default=(D.FLOAT16, D.BF16),
+        empty={
+            NAME: _call(key=(EMPTY,), value=(EMPTY,), pseShiftOptional=None, attenMaskOptional=None)
+            | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (0, N, Q, E)))
+            | {"softmaxLse": T(D.FLOAT, (0, N, Q, 1))}
+        },
+        breaks=BREAKS,
+        numbers=_unmasked_first,
+        code=ACLNN_ERR_INNER_TILING_ERROR,
+        codes=dict.fromkeys((*INVALID, "same data type as query"), ACLNN_ERR_PARAM_INVALID)
+        | {"wanted": ACLNN_ERR_PARAM_NULLPTR},
+    )
+
+
+class Given:
+    """Random samples, of as many keys as wanted."""
+
+    def __init__(self, seed: int = 0, queries: int = Q, keys: int = K, d: Any = np.float16) -> None:
+        self.random = np.random.default_rng(seed)
+        sizes = (B, N, queries, E), (B, KV, keys, E), (B, KV, keys, E)
+        self.q, self.k, self.v = (self.random.normal(size=each).astype(d) for each in sizes)
+
+    def expected(
+        self, queries: Sequence[slice] = (slice(None),) * B, keys: Sequence[slice] = (slice(None),) * B, **more: Any
+    ) -> tuple[Any, Any]:
+        """The attention (B, N, S, D) of slices of the samples, zeros beyond them, and softmaxLse."""
+        out, logarithms = np.zeros(self.q.shape), np.full((*self.q.shape[:3], 1), np.inf)
+        for at, (rows, columns) in enumerate(zip(queries, keys, strict=True)):
+            own = {
+                word: np.broadcast_to(x, (B, N, self.q.shape[2], self.k.shape[2]))[at, :, rows, columns]
+                for word, x in more.items()
+            }
+            q, k, v = self.q[at, :, rows], self.k[at, :, columns], self.v[at, :, columns]
+            out[at, :, rows], logarithms[at, :, rows] = attended(*(x.astype(float) for x in (q, k, v)), 0.5, **own)
+        return out, logarithms
+
+
+def laid_out(x: Any, layout: str) -> Any:
+    """A tensor (B, N, S, D) in a layout."""
+    moved = np.ascontiguousarray(x if layout == "BNSD" else x.swapaxes(1, 2))
+    return moved.reshape(*moved.shape[:2], -1) if layout == "BSH" else moved
+
+
+def computed(
+    q: Any, keys: Sequence[Any], values: Sequence[Any], layout: str = "BNSD", wanted: bool = True, **more: Any
+) -> tuple[Any, Any]:
+    """Run the operator on arrays in the layout; return the attention in BNSD and softmaxLse."""
+    out = laid_out(np.full((B, N, more.pop("queries", Q), E), np.nan, q.dtype), layout.rpartition("_")[2])
+    logarithms = np.full((B, N, out.size // (B * N * E), 1), np.nan, np.float32)
+    arrays = {"query": q, "attentionOut": out, "softmaxLse": logarithms if wanted else None}
+    arrays |= {name: x for name, x in more.items() if isinstance(x, np.ndarray)}
+    placed = {name: Placed(x, "contiguous") for name, x in arrays.items() if x is not None}
+    listed = {name: [Placed(x, "contiguous") for x in xs] for name, xs in (("key", keys), ("value", values))}
+    arguments = {name: ATTRIBUTES.get(name) for name in PARAMETERS} | {"inputLayout": layout} | more
+    arguments |= {name: each.tensor for name, each in placed.items()}
+    arguments |= {name: tuple(each.tensor for each in listed[name]) for name in listed}
+    prepare(BY_NAME[NAME], arguments | {"softmaxLseFlag": wanted}, Product.ATLAS_A2).run()
+    assert all(each.untouched_outside() for each in placed.values())
+    found = placed["attentionOut"].view
+    if layout == "BSH":
+        found = found.reshape(*found.shape[:2], N, E)
+    return found if layout == "BNSD" else found.swapaxes(1, 2), logarithms if not wanted else placed["softmaxLse"].view
+
+
+def assert_close(found: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
+    digits = 2.0**-10 if found[0].dtype == np.float16 else 2.0**-7
+    np.testing.assert_allclose(found[0].astype(float), expected[0], rtol=digits, atol=digits * 2.0**-8)
+    np.testing.assert_allclose(found[1], expected[1], rtol=2.0**-20, atol=2.0**-20)
+
+
+@pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])
+@pytest.mark.parametrize("d", [np.float16, D.BF16.numpy])
+def test_layouts_hold_the_same_samples(layout: str, d: Any) -> None:
+    given = Given(d=d)
+    q, k, v = (laid_out(x, layout.partition("_")[0]) for x in (given.q, given.k, given.v))
+    assert_close(computed(q, [k], [v], layout), given.expected())
+
+
+def test_without_its_flag_softmax_lse_is_not_needed() -> None:
+    given = Given()
+    found, kept = computed(given.q, [given.k], [given.v], wanted=False)
+    assert np.isnan(kept).all()
+    np.testing.assert_allclose(found, given.expected()[0], rtol=2.0**-10, atol=2.0**-18)
+
+
+def test_no_number_of_heads_of_keys_means_as_many() -> None:
+    given = Given()
+    given.k, given.v = (np.repeat(x, N // KV, 1) for x in (given.k, given.v))
+    assert_close(computed(given.q, [given.k], [given.v], numKeyValueHeads=0), given.expected())
+
+
+def test_keys_may_be_tensors_of_their_own() -> None:
+    given = Given(1)
+    keys, values = ([x[:1], x[1:, :, :3]] for x in (given.k, given.v))
+    assert_close(computed(given.q, keys, values), given.expected(keys=(slice(5), slice(3))))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [((2, 3), (4, 5)), ((2,), (3,)), ((3, 0, 9), (0, 5)), ((), ())])
+def test_lengths_cut_queries_and_keys(queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
+    given = Given(2)
+    spans = [[slice(x[at % len(x)] if x else None) for at in range(B)] for x in (queries, keys)]
+    found = computed(given.q, [given.k], [given.v], **dict(zip(LENGTHS, (queries, keys), strict=True)))
+    assert_close(found, given.expected(*spans))
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_padding_in_front_moves_masks_and_biases_too(mode: int) -> None:
+    given = Given(3)
+    mask = given.random.random((B, 1, Q, K)) < 0.3
+    bias = given.random.normal(size=(1, N, Q, K)).astype(np.float16)
+    found = computed(
+        *(given.q, [given.k], [given.v]),
+        sparseMode=mode,
+        preTokens=0,
+        nextTokens=0,
+        attenMaskOptional=mask,
+        pseShiftOptional=bias,
+        queryPaddingSizeOptional=np.array([-5]),
+        kvPaddingSizeOptional=np.array([1]),
+        actualSeqLengthsOptional=(2, 3),
+        actualSeqLengthsKvOptional=(3, 4),
+    )
+    spans = (slice(1, 3), slice(3)), (slice(1, 4), slice(4))
+    assert_close(found, given.expected(*spans, bias=bias.astype(float), masked=mask))
+
+
+def test_a_sample_that_begins_before_its_tensor_is_zeros() -> None:
+    given = Given(4)
+    padding = {"kvPaddingSizeOptional": np.array([2])}
+    found = computed(given.q, [given.k], [given.v], **padding, actualSeqLengthsKvOptional=(4, 3))
+    assert_close(found, given.expected(keys=(slice(0), slice(3))))
+
+
+def test_padding_without_lengths_is_ignored() -> None:
+    given = Given(4)
+    padding = dict.fromkeys(PADDINGS, np.array([2]))
+    assert_close(computed(given.q, [given.k], [given.v], **padding), given.expected())
+
+
+@pytest.mark.parametrize("whole_tokens", [True, False])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_pages_hold_the_keys_of_a_table(whole_tokens: bool, queries: int) -> None:
+    given = Given(5, queries, 256)
+    size, lengths, table = 128, (130, 100), np.array([[3, 1], [0, -7]], np.int32)
+    pages = []
+    for x in (given.k, given.v):
+        cache = given.random.normal(size=(4, KV, size, E)).astype(np.float16)
+        for at, begin, page in ((0, 0, 3), (0, size, 1), (1, 0, 0)):
+            cache[page] = x[at, :, begin : begin + size]
+        pages.append(laid_out(cache, "BSH") if whole_tokens else cache)
+    found = computed(
+        *(given.q, [pages[0]], [pages[1]]),
+        queries=queries,
+        blockTableOptional=table,
+        blockSize=size,
+        actualSeqLengthsKvOptional=lengths,
+    )
+    assert_close(found, given.expected(keys=[slice(length) for length in lengths]))
+
+
+def test_a_page_that_there_is_not_is_refused() -> None:
+    pages, table = [np.zeros((2, 128, KV * E), np.float16)], np.array([[0], [2]], np.int32)
+    lengths = {"actualSeqLengthsKvOptional": (1, 1), "blockSize": 128}
+    with pytest.raises(AclnnError, match="blockTableOptional: expected blocks of key, from 0 to 1, got 2"):
+        computed(Given().q, pages, pages, blockTableOptional=table, **lengths)
+
+
+def _rule(mode: int, queries: int, keys: int, before: int, after: int) -> Any:
+    """Mask the scores of a mode, element by element."""
+    masked = np.zeros((queries, keys), bool)
+    for i in range(queries):
+        for j in range(keys):
+            last = i + keys - queries
+            masked[i, j] = {2: j > i, 3: j > last, 4: not last - before <= j <= last + after}[mode]
+    return masked
+
+
+@pytest.mark.parametrize("mode", [2, 3, 4])
+@pytest.mark.parametrize("ones", range(3))
+def test_modes_mask_by_their_own_rules(mode: int, ones: int) -> None:
+    given, lengths = Given(6), (4, 2)
+    mask = np.ones((*(1,) * ones, 2048, 2048), np.uint8)
+    bounds = {"preTokens": 1, "nextTokens": 0, "actualSeqLengthsKvOptional": lengths}
+    found = computed(given.q, [given.k], [given.v], sparseMode=mode, attenMaskOptional=mask, **bounds)
+    masked = np.ones((B, 1, Q, K), bool)
+    for at, length in enumerate(lengths):
+        masked[at, 0, :, :length] = _rule(mode, Q, length, 1, 0)
+    assert_close(found, given.expected(keys=[slice(length) for length in lengths], masked=masked))
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (B,), (1, 1), (B, 1)])
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("d", [np.bool_, np.int8, np.uint8])
+def test_masks_may_be_larger(lead: tuple[int, ...], mode: int, d: Any) -> None:
+    given = Given(7)
+    mask = (given.random.random((*lead, 16, 32)) < 0.3).astype(d)
+    mask[..., 1] = 0
+    found = computed(given.q, [given.k], [given.v], sparseMode=mode, attenMaskOptional=mask, nextTokens=1)
+    used = np.broadcast_to(mask if len(lead) != 1 else mask[:, None], (B, 1, 16, 32))[..., :Q, :K] != 0
+    i, j = np.indices((Q, K))
+    assert_close(found, given.expected(masked=used | (j - i > 1) if mode == 0 else used))
+
+
+@pytest.mark.parametrize("dims", [(B, K), (B, 1, K), (B, 1, 1, K + 3)])
+def test_one_query_has_no_mode(dims: tuple[int, ...]) -> None:
+    given = Given(8, queries=1)
+    mask = given.random.random(dims) < 0.4
+    mask[..., 1] = False
+    ignored = {"sparseMode": 9, "preTokens": 0, "nextTokens": 0, "actualSeqLengthsOptional": (7,)}
+    found = computed(given.q, [given.k], [given.v], queries=1, attenMaskOptional=mask, **ignored)
+    assert_close(found, given.expected(masked=mask.reshape(B, 1, 1, -1)[..., :K]))
+
+
+@pytest.mark.parametrize("dims", [(B, N, Q, K), (1, N, Q, K), (1, N, Q + 2, K + 11)])
+@pytest.mark.parametrize("precise", range(4))
+def test_biases_may_mask_and_be_larger(dims: tuple[int, ...], precise: int) -> None:
+    """As llama.cpp masks; the second row as a whole."""
+    given = Given(9)
+    bias = np.where(given.random.random(dims) < 0.3, -np.inf, given.random.normal(size=dims)).astype(np.float16)
+    bias[:, :, 1] = -np.inf
+    found = computed(given.q, [given.k], [given.v], pseShiftOptional=bias, innerPrecise=precise)
+    assert not found[0][:, :, 1].any()
+    assert np.isposinf(found[1][:, :, 1]).all()
+    assert_close(found, given.expected(bias=bias[..., :Q, :K].astype(float)))
+
+
+def test_no_keys_leave_zeros() -> None:
+    given = Given(10, keys=0)
+    found = computed(given.q, [given.k], [given.v])
+    assert not found[0].any()
+    assert np.isposinf(found[1]).all()
+
+
+def test_ones_attend_to_ones() -> None:
+    """The document's example: one query and 512 keys of two heads of 128 ones."""
+    q, keys = np.ones((B, N, 1, E), np.float16), [np.ones((B, KV, 512, E), np.float16)]
+    found = computed(q, keys, keys, queries=1, scaleValue=1 / math.sqrt(E))
+    assert (found[0] == 1).all()
+    np.testing.assert_allclose(found[1], 4 + math.log(512), rtol=2.0**-20)
+
+
+WIDE = _list((300, 128, 256 * 512))
+REFUSALS: Mapping[str, Arguments] = {
+    r"attenMaskOptional: expected a mask \(sparseMode 1\)": _call(sparseMode=1, attenMaskOptional=None),
+    r"attenMaskOptional: expected shape \[2048, 2048\]": _call(sparseMode=2),
+    "query: expected S of at most": _call(query=T(D.FLOAT16, (B, N, 20971521, E))),
+    "query: expected heads of a multiple of 16": _call(query=T(D.FLOAT16, (B, N, Q, 15))),
+    "numKeyValueHeads: .* 64 times": _call(numHeads=130, numKeyValueHeads=2),
+    "key: expected 1 tensor, or one": _paged(key=_list(*[(3, 128, KV * E)] * 2)),
+    r"key\[0\]: expected 3 dimensions": _paged(
+        inputLayout="BSND", key=_list((3, KV, 128, E)), query=T(D.FLOAT16, (B, Q, N, E))
+    ),
+    "blockSize: expected 256": _paged(key=_list((3, 256, KV * E)), value=_list((3, 256, KV * E))),
+    "actualSeqLengthsOptional: expected 1 length or 3": _call(
+        key=_list((3, KV, K, E)),
+        value=_list((3, KV, K, E)),
+        softmaxLse=T(D.FLOAT, (3, N, Q, 1)),
+        actualSeqLengthsOptional=(1, 1),
+    )
+    | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (3, N, Q, E))),
+    "kvPaddingSizeOptional: expected none beside": _paged(kvPaddingSizeOptional=T(D.INT64, (1,))),
+    "valueAntiquantMode: expected 2": _one(keyAntiquantMode=2),
+    "key: expected at most 65535 elements": _paged(
+        numHeads=256, numKeyValueHeads=256, key=WIDE, value=WIDE, softmaxLse=T(D.FLOAT, (B, 256, Q, 1))
+    )
+    | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (B, 256, Q, 512))),
+}
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_refusals_say_why(text: str) -> None:
+    with pytest.raises(AclnnError, match=text) as caught:
+        prepare(BY_NAME[NAME], described(REFUSALS[text]), Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
+
+
+def test_one_query_needs_no_aligned_pages() -> None:
+    pages = _paged(16, query=T(D.FLOAT16, (B, N, 1, E)), attentionOut=T(D.FLOAT16, (B, N, 1, E)))
+    pages |= {"softmaxLse": T(D.FLOAT, (B, N, 1, 1)), "actualSeqLengthsKvOptional": (20, 9)}
+    prepare(BY_NAME[NAME], described(pages), Product.ATLAS_A3)
