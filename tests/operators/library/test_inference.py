@@ -12,7 +12,13 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+    AclnnError,
+)
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import inference
 from tests.cases.table import Arguments, T, dtype, shape
@@ -24,6 +30,7 @@ PARAMETERS = [p.name for p in BY_NAME[NAME].parameters]
 B, N, KV, Q, K, E = 2, 4, 2, 3, 5, 16
 LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
 PADDINGS = "queryPaddingSizeOptional", "kvPaddingSizeOptional"
+PREFIXES, LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
 MODES = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "sparseMode", "innerPrecise", "blockSize"), 0) | {
     "numHeads": N,
@@ -100,6 +107,13 @@ def _broken_pages(name: str) -> Break:
     return Break(_paged(**change), expected)
 
 
+def _broken_prefix(name: str) -> Mapping[str, Any]:
+    """A call with a prefix of two keys, but for the one named; without a name a valid one."""
+    given: Arguments = dict.fromkeys(PREFIXES, T(D.FLOAT16, (1, KV, 2, E)))
+    given |= {"pseShiftOptional": None, "attenMaskOptional": None, LENGTH: None}
+    return given | ({name: (3,) if name == LENGTH else None} if name else {})
+
+
 BREAKS: Mapping[str, Breaking] = {
     "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
     "wanted": lambda o, name: Break({name: None}, "an object"),
@@ -108,10 +122,8 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "data type": lambda o, name: Break(_unknown_dtype(name), "data type"),
     "data type of query each": lambda o, name: Break({name: _list((B, KV, K, E), of=D.INT8)}, "ACL_FLOAT16"),
-    "same data type as query": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
-    "not computed": lambda o, name: Break(
-        {name: T(D.FLOAT, (2,))}, "shared prefixes" if "Prefix" in name else "quantized data"
-    ),
+    "same data type as query": lambda o, name: Break({name: T(D.BF16, (1, KV, 2, E))}, "ACL_FLOAT16"),
+    "not computed": lambda o, name: Break({name: T(D.FLOAT, (2,))}, "quantized data"),
     "allowed value": lambda o, name: Break(
         {name: "TND" if name == "inputLayout" else 4}, "'BSH'" if name == "inputLayout" else "2 or 3"
     ),
@@ -128,9 +140,10 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of values": lambda o, name: Break({name: _list((B, KV, 4, E))}, "shape ["),
     "shape is that of the attention": lambda o, name: Break(shape((B, Q, N, E), name), "shape ["),
     "shape is [B, N, S, 1]": lambda o, name: Break(shape((B, N, Q), name), "shape ["),
+    "shared prefixes": lambda o, name: Break(_broken_prefix(name), "one length" if name == LENGTH else "a tensor"),
     "pages": lambda o, name: _broken_pages(name),
     "lengths": lambda o, name: Break({name: (2, 6)}, "from 0 to"),
-    "room in pages": lambda o, name: Break(_paged(actualSeqLengthsKvOptional=(130, 130)), "4 blocks"),
+    "number of keys": lambda o, name: Break(_paged(actualSeqLengthsKvOptional=(130, 130)), "4 blocks"),
     "padding": lambda o, name: Break({name: T(D.INT64, (2,))}, "shape [1]"),
     "modes of dequantization": lambda o, name: Break(_one(**{name: 9}), "from 0"),
     "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
@@ -156,7 +169,7 @@ class TestInference(LibraryTests):
         numbers=_unmasked_first,
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys((*INVALID, "same data type as query"), ACLNN_ERR_PARAM_INVALID)
-        | {"wanted": ACLNN_ERR_PARAM_NULLPTR},
+        | {"wanted": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
     )
 
 
@@ -313,6 +326,32 @@ def test_a_page_that_there_is_not_is_refused() -> None:
         computed(Given().q, pages, pages, blockTableOptional=table, **lengths)
 
 
+@pytest.mark.parametrize("layout", ["BSH", "BNSD"])
+@pytest.mark.parametrize("length", [None, (3,), (0,)])
+@pytest.mark.parametrize("mode", [0, 3])
+def test_prefixes_are_keys_of_every_sample(layout: str, length: tuple[int, ...] | None, mode: int) -> None:
+    given, shared, lengths = Given(11), 4 if length is None else length[0], (5, 3)
+    prefixes = given.random.normal(size=(2, 1, KV, 4, E)).astype(np.float16)
+    bias = given.random.normal(size=(B, N, Q, 4 + K)).astype(np.float16)
+    masks: dict[str, Any] = {"attenMaskOptional": np.zeros((2048, 2048), np.uint8)} if mode else {}
+    q, k, v, *own = (laid_out(x, layout) for x in (given.q, given.k, given.v, *prefixes))
+    found = computed(
+        *(q, [k], [v], layout),
+        **dict(zip(PREFIXES, own, strict=True)),
+        **{LENGTH: length, LENGTHS[1]: lengths, "pseShiftOptional": bias, "sparseMode": mode},
+        **masks,
+    )
+    given.k, given.v = (
+        np.concatenate((np.repeat(prefix[:, :, :shared], B, 0), x), 2)
+        for prefix, x in zip(prefixes, (given.k, given.v), strict=True)
+    )
+    more = {"bias": bias[..., : shared + K].astype(float)}
+    if mode:
+        masked = [np.pad(_rule(3, Q, shared + each, 0, 0), ((0, 0), (0, K - each))) for each in lengths]
+        more["masked"] = np.stack(masked)[:, None]
+    assert_close(found, given.expected(keys=[slice(shared + each) for each in lengths], **more))
+
+
 def _rule(mode: int, queries: int, keys: int, before: int, after: int) -> Any:
     """Mask the scores of a mode, element by element."""
     masked = np.zeros((queries, keys), bool)
@@ -407,6 +446,17 @@ REFUSALS: Mapping[str, Arguments] = {
     )
     | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (3, N, Q, E))),
     "kvPaddingSizeOptional: expected none beside": _paged(kvPaddingSizeOptional=T(D.INT64, (1,))),
+    "keySharedPrefixOptional: expected none beside": _paged(**dict.fromkeys(PREFIXES, T(D.FLOAT16, (1, KV, 2, E)))),
+    r"keySharedPrefixOptional: expected shape \[1, 2, 2, 16\]": _call(
+        **_broken_prefix("") | {PREFIXES[0]: T(D.FLOAT16, (1, 4, 2, E))}
+    ),
+    r"valueSharedPrefixOptional: expected shape \[1, 2, 2, 16\]": _call(
+        **_broken_prefix("") | {PREFIXES[1]: T(D.FLOAT16, (1, KV, 3, E))}
+    ),
+    "keySharedPrefixOptional: expected a tensor": _call(**_broken_prefix(PREFIXES[0])),
+    "key: expected at most 20971520": _call(
+        **_broken_prefix("") | dict.fromkeys(("key", "value"), _list((B, KV, 20971519, E)))
+    ),
     "valueAntiquantMode: expected 2": _one(keyAntiquantMode=2),
     "key: expected at most 65535 elements": _paged(
         numHeads=256, numKeyValueHeads=256, key=WIDE, value=WIDE, softmaxLse=T(D.FLOAT, (B, 256, Q, 1))

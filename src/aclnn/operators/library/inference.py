@@ -1,7 +1,8 @@
 """aclnnFusedInferAttentionScoreV2: attention of inference, of 16-bit tensors.
 
-Samples may have fewer queries and keys than their tensors, padding in front of them, and keys in tensors of their own
-or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its softmaxLse infinite.
+Samples may have fewer queries and keys than their tensors, padding in front of them, keys in common, and others in
+tensors of their own or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its
+softmaxLse infinite.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+)
 from aclnn.operators.library.attention import FAR, given
 from aclnn.operators.library.common import attribute, camel, support
 from aclnn.operators.library.lists import each_of, not_null, of_same_shape
@@ -44,7 +50,7 @@ _QUANTIZED = (
     *(f"antiquant{of}Optional" for of in ("Scale", "Offset")),
     *(f"{of}Antiquant{what}Optional" for of in ("key", "value") for what in ("Scale", "Offset")),
 )
-_PREFIXES = "keySharedPrefixOptional", "valueSharedPrefixOptional"
+_PREFIXES, _PREFIX_LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
 """Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
@@ -88,6 +94,14 @@ def _places(call: Call, at: int) -> int:
     return int(size * call[_TABLE].shape[1] if _is_paged(call) else size)
 
 
+def _shared(call: Call) -> int:
+    """The number of keys before those of every sample."""
+    if not given(call, _PREFIXES[0]):
+        return 0
+    lengths = call[_PREFIX_LENGTH]
+    return int(lengths[0] if lengths else call[_PREFIXES[0]].shape[_page_layout(call).index("S")])
+
+
 def _lengths(call: Call, which: int) -> list[int]:
     """The queries, or the keys, of each sample."""
     sizes, lengths = _sizes(call), call[_LENGTHS[which]]
@@ -105,7 +119,7 @@ def _columns(call: Call) -> int:
     """The columns that a mask and a bias have at least."""
     if _is_paged(call):
         return int(max(_blocks(call), default=0) * call["blockSize"])
-    return max((_places(call, at) for at in range(len(call["key"]))), default=0)
+    return max((_places(call, at) for at in range(len(call["key"]))), default=0) + _shared(call)
 
 
 def _padded(call: Call) -> tuple[str, ...]:
@@ -175,15 +189,15 @@ def _work(call: Call) -> Library | None:
     outputs = ("attentionOut", "softmaxLse") if call["softmaxLseFlag"] else ("attentionOut",)
     if call["attentionOut"].size == 0:
         return None
-    count, padded, form, sizes = len(call["key"]), _padded(call), _form(call), _sizes(call)
+    count, form, sizes = len(call["key"]), _form(call), _sizes(call)
     samples, heads, queries, elements = (sizes[dim] for dim in "BNSD")
     lengths = [_lengths(call, which) for which in (0, 1)]
     room = queries, _places(call, 0)
     layouts = _LAYOUTS[call["inputLayout"]], _page_layout(call), call["inputLayout"].rpartition("_")[2]
     shape, is_compressed = call["attentionOut"].shape, form.mode not in (ALL, GIVEN)
     lists = [f"{name}[{at}]" for name in ("key", "value") for at in range(count)]
-    names = [name for name in (_BIAS, _MASK, _TABLE) if given(call, name)]
-    names += padded
+    shared, prefixes = _shared(call), _PREFIXES[: 2 * given(call, _PREFIXES[0])]
+    names = [*(name for name in (_BIAS, _MASK, _TABLE) if given(call, name)), *_padded(call), *prefixes]
 
     def span(which: int, at: int, tensors: dict[str, Any]) -> slice:
         """Return which queries or keys of its tensor a sample has."""
@@ -207,8 +221,12 @@ def _work(call: Call) -> Library | None:
             if rows.start < 0 or columns.start < 0:
                 continue
             own = {"query": query[at : at + 1, :, rows]}
-            for word, listed in (("key", keys), ("value", values)):
+            for word, prefix, listed in zip(("key", "value"), _PREFIXES, (keys, values), strict=True):
                 own[word] = _keys(listed, at, pages, columns.stop)[:, :, columns]
+                if prefix in tensors:
+                    first = _heads_first(tensors[prefix], layouts[1], form.kv_heads)[:, :, :shared]
+                    own[word] = np.concatenate((first, own[word]), 2)
+            columns = slice(columns.start, columns.stop + shared)
             if bias is not None:
                 own["bias"] = _of_sample(bias, at)[..., rows, columns]
             if mask is not None:
@@ -235,8 +253,7 @@ def _type(call: Call, name: str, at: int) -> str | None:
 
 
 def _absent(call: Call, name: str) -> str | None:
-    what = "shared prefixes" if name in _PREFIXES else "quantized data"
-    return f"expected none ({what} are not computed here), got a tensor" if given(call, name) else None
+    return "expected none (quantized data are not computed here), got a tensor" if given(call, name) else None
 
 
 def _heads(call: Call) -> str | None:
@@ -297,6 +314,28 @@ def _key_shape(call: Call, name: str, at: int) -> str | None:
     return None if got == expected else f"expected shape {extents(expected)} (with query's), got {extents(got)}"
 
 
+def _prefixes(call: Call) -> str | None:
+    key, value = _PREFIXES
+    if given(call, key) != given(call, value):
+        missing, other = (value, key) if given(call, key) else (key, value)
+        return f"{missing}: expected a tensor (beside {other}), got none"
+    if not given(call, key):
+        return None
+    if _is_paged(call) or len(call["key"]) > 1 or any(given(call, name) for name in _PADDINGS):
+        return f"{key}: expected none beside pages, padding or several tensors of keys, got a tensor"
+    layout, got = _page_layout(call), call[key].shape
+    free = dict(zip(layout, got, strict=False))
+    sizes = dict(zip(layout, call["key"][0].shape, strict=True)) | {"B": 1, "S": free.get("S", 0)}
+    if got != tuple(sizes.values()):
+        return f"{key}: expected shape {extents(tuple(sizes.values()))} (with key's), got {extents(got)}"
+    if call[value].shape != got:
+        return f"{value}: expected shape {extents(got)} (that of {key}), got {extents(call[value].shape)}"
+    lengths = call[_PREFIX_LENGTH]
+    if not lengths or (len(lengths) == 1 and 0 <= lengths[0] <= sizes["S"]):
+        return None
+    return f"{_PREFIX_LENGTH}: expected one length from 0 to {sizes['S']}, got {extents(lengths)}"
+
+
 def _pages(call: Call) -> str | None:
     if not _is_paged(call):
         return None
@@ -329,6 +368,9 @@ def _length(call: Call, name: str) -> str | None:
 
 
 def _room(call: Call) -> str | None:
+    most, count = _MOST["S"], _columns(call)
+    if count > most:
+        return f"key: expected at most {most} keys of a sample, got {count}"
     if not _is_paged(call):
         return None
     wanted, got = sum(_blocks(call)), call["key"][0].shape
@@ -444,8 +486,10 @@ _PARAMETERS = (
     _tensor(_TABLE, "the blocks of each sample's keys, INT32"),
     _tensor(_PADDINGS[0], "places after the last query, INT64"),
     _tensor(_PADDINGS[1], "places after the last key, INT64"),
-    *(_tensor(name, _UNUSED) for name in (*_QUANTIZED[7:], *_PREFIXES)),
-    _lengths_of("actualSharedPrefixLenOptional", "ignored"),
+    *(_tensor(name, _UNUSED) for name in _QUANTIZED[7:]),
+    _tensor(_PREFIXES[0], "keys before those of every sample"),
+    _tensor(_PREFIXES[1], "their values"),
+    _lengths_of(_PREFIX_LENGTH, "how many there are"),
     attribute("numHeads", Kind.INT64, "heads of query"),
     attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
@@ -471,14 +515,14 @@ _CHECKS = (
     each_of("no private format each", ("key", "value"), _public, ACLNN_ERR_PARAM_INVALID),
     dtype_in(lambda product: set(_TYPES), "query"),
     each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID),
-    *(same_dtype(name, "query") for name in (_BIAS, "attentionOut")),
+    *(same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, "attentionOut")),
     dtype_in(lambda product: {D.BOOL, D.INT8, D.UINT8}, _MASK),
     dtype_in(lambda product: {D.INT32}, _TABLE),
     dtype_in(lambda product: {D.INT64}, *_PADDINGS),
     only_if(dtype_in(lambda product: {D.FLOAT}, "softmaxLse"), *_WANTED),
+    each("not computed", _QUANTIZED, _absent, ACLNN_ERR_INNER_NULLPTR),
     *with_code(
         ACLNN_ERR_INNER_TILING_ERROR,
-        each("not computed", (*_QUANTIZED, *_PREFIXES), _absent),
         one_of("inputLayout", *_LAYOUTS),
         rule("heads: numHeads, numKeyValueHeads", _heads),
         rule("dimensions of the layout: query, key, value", _dimensions),
@@ -491,7 +535,8 @@ _CHECKS = (
         only_if(shape_is("[B, N, S, 1]", _statistic_shape, "softmaxLse"), *_WANTED),
         rule(f"pages: {_TABLE}, blockSize, {_LENGTHS[1]}", _pages),
         each("lengths", _LENGTHS, _length),
-        rule("room in pages: key", _room),
+        rule(f"shared prefixes: {', '.join(_PREFIXES)}, {_PREFIX_LENGTH}", _prefixes),
+        rule("number of keys: key", _room),
         each("padding", _PADDINGS, _padding),
         rule(f"modes of dequantization: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
         rule("known mode: sparseMode", _known_mode),
