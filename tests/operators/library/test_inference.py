@@ -433,7 +433,8 @@ REFUSALS: Mapping[str, Arguments] = {
     "query: expected S of at most": _call(query=T(D.FLOAT16, (B, N, 20971521, E))),
     "query: expected heads of a multiple of 16": _call(query=T(D.FLOAT16, (B, N, Q, 15))),
     "numKeyValueHeads: .* 64 times": _call(numHeads=130, numKeyValueHeads=2),
-    "key: expected 1 tensor, or one": _paged(key=_list(*[(3, 128, KV * E)] * 2)),
+    "key: expected 1 tensor, or one for each of 0": _call(query=T(D.FLOAT16, (0, N, Q, E)), key=(), value=()),
+    "key: expected 1 tensor, or one for each of 2": _paged(key=_list(*[(3, 128, KV * E)] * 2)),
     r"key\[0\]: expected 3 dimensions": _paged(
         inputLayout="BSND", key=_list((3, KV, 128, E)), query=T(D.FLOAT16, (B, Q, N, E))
     ),

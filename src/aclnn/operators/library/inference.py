@@ -298,7 +298,7 @@ def _several(call: Call) -> str | None:
 
 def _counts(call: Call) -> str | None:
     samples, count = _sizes(call)["B"], len(call["key"])
-    if count != 1 and (count != samples or count > _MOST_TENSORS or _is_paged(call)):
+    if count != 1 and (count != samples or not 0 < count <= _MOST_TENSORS or _is_paged(call)):
         return f"key: expected 1 tensor, or one for each of {samples} samples, {_MOST_TENSORS} at most, got {count}"
     if len(call["value"]) != count:
         return f"value: expected {count} tensors (as many as key), got {len(call['value'])}"
