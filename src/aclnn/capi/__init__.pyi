@@ -64,6 +64,29 @@ class aclrtMemAttr(IntEnum):
     ACL_MEM_P2P_HUGE = 16
     ACL_MEM_P2P_HUGE1G = 17
 
+class aclrtMemHandleType(IntEnum):
+    """The enumeration ``aclrtMemHandleType``."""
+
+    ACL_MEM_HANDLE_TYPE_NONE = 0
+
+class aclrtMemAllocationType(IntEnum):
+    """The enumeration ``aclrtMemAllocationType``."""
+
+    ACL_MEM_ALLOCATION_TYPE_PINNED = 0
+
+class aclrtMemLocationType(IntEnum):
+    """The enumeration ``aclrtMemLocationType``."""
+
+    ACL_MEM_LOCATION_TYPE_HOST = 0
+    ACL_MEM_LOCATION_TYPE_DEVICE = 1
+
+class aclrtMemGranularityOptions(IntEnum):
+    """The enumeration ``aclrtMemGranularityOptions``."""
+
+    ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM = 0
+    ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1
+    ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 65535
+
 class aclrtEventStatus(IntEnum):
     """The enumeration ``aclrtEventStatus``."""
 
@@ -205,6 +228,13 @@ ACL_MEM_HUGE1G: Final = aclrtMemAttr.ACL_MEM_HUGE1G
 ACL_MEM_P2P_NORMAL: Final = aclrtMemAttr.ACL_MEM_P2P_NORMAL
 ACL_MEM_P2P_HUGE: Final = aclrtMemAttr.ACL_MEM_P2P_HUGE
 ACL_MEM_P2P_HUGE1G: Final = aclrtMemAttr.ACL_MEM_P2P_HUGE1G
+ACL_MEM_HANDLE_TYPE_NONE: Final = aclrtMemHandleType.ACL_MEM_HANDLE_TYPE_NONE
+ACL_MEM_ALLOCATION_TYPE_PINNED: Final = aclrtMemAllocationType.ACL_MEM_ALLOCATION_TYPE_PINNED
+ACL_MEM_LOCATION_TYPE_HOST: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_HOST
+ACL_MEM_LOCATION_TYPE_DEVICE: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_DEVICE
+ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM: Final = aclrtMemGranularityOptions.ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM
+ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED: Final = aclrtMemGranularityOptions.ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED
+ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF: Final = aclrtMemGranularityOptions.ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF
 ACL_EVENT_STATUS_COMPLETE: Final = aclrtEventStatus.ACL_EVENT_STATUS_COMPLETE
 ACL_EVENT_STATUS_NOT_READY: Final = aclrtEventStatus.ACL_EVENT_STATUS_NOT_READY
 ACL_EVENT_STATUS_RESERVED: Final = aclrtEventStatus.ACL_EVENT_STATUS_RESERVED
@@ -794,6 +824,38 @@ def aclrtMallocHost(size: int) -> tuple[int, int]:
 
 def aclrtFreeHost(hostPtr: int | None) -> int:
     """Free pinned host memory."""
+
+def aclrtMemGetAllocationGranularity(prop: int | None, option: int) -> tuple[int, int]:
+    """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB.
+
+    Returns ``(ret, granularity)``.
+    """
+
+def aclrtMallocPhysical(size: int, prop: int | None, flags: int = 0) -> tuple[int, int]:
+    """Device memory without an address.
+
+    Returns ``(ret, handle)``.
+    """
+
+def aclrtFreePhysical(handle: int | None) -> int:
+    """Free such memory; what is mapped lives until it is unmapped."""
+
+def aclrtReserveMemAddress(
+    size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0
+) -> tuple[int, int]:
+    """Reserve addresses to map memory at; they cost nothing.
+
+    Returns ``(ret, virPtr)``.
+    """
+
+def aclrtReleaseMemAddress(virPtr: int | None) -> int:
+    """Give reserved addresses back; nothing may be mapped at them."""
+
+def aclrtMapMem(virPtr: int | None, size: int, offset: int, handle: int | None, flags: int = 0) -> int:
+    """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
+
+def aclrtUnmapMem(virPtr: int | None) -> int:
+    """Unmap the memory that was mapped at an address."""
 
 def aclrtMemcpy(dst: int | None, destMax: int, src: int | None, count: int, kind: int) -> int:
     """Copy, and return when done; overlapping ranges as if through a temporary."""
@@ -2776,6 +2838,22 @@ def aclnnPowTensorTensorGetWorkspaceSize(
 
 def aclnnPowTensorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Powers of a tensor by another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplacePowTensorTensorGetWorkspaceSize(selfRef: int | None, exponent: int | None) -> tuple[int, int, int]:
+    """Powers of a tensor by another, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplacePowTensorTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Powers of a tensor by another, in place.
 
     Phase two: queues the work.
     """
@@ -5518,6 +5596,20 @@ def aclnnMaskedSelect(workspace: int | None, workspaceSize: int, executor: int |
     Phase two: queues the work.
     """
 
+def aclnnSumGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int, int, int]:
+    """Add tensors, which broadcast to one shape.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add tensors, which broadcast to one shape.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCatGetWorkspaceSize(tensors: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
     """Join tensors along a dimension.
 
@@ -6350,6 +6442,20 @@ def aclnnAddr(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnGerGetWorkspaceSize(self: int | None, vec2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Multiply all pairs of two vectors' elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGer(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply all pairs of two vectors' elements.
+
+    Phase two: queues the work.
+    """
+
 def aclnnDotGetWorkspaceSize(self: int | None, tensor: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply two vectors.
 
@@ -6376,6 +6482,106 @@ def aclnnLinalgCrossGetWorkspaceSize(
 
 def aclnnLinalgCross(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Cross products of vectors along a dimension of three.
+
+    Phase two: queues the work.
+    """
+
+def aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    antiquantScale: int | None,
+    antiquantOffsetOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    biasOptional: int | None,
+    antiquantGroupSize: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnWeightQuantBatchMatmulV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTransMatmulWeightGetWorkspaceSize(mmWeightRef: int | None) -> tuple[int, int, int]:
+    """Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransMatmulWeight(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulV3GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTriangularSolveGetWorkspaceSize(
+    self: int | None, A: int | None, upper: int, transpose: int, unitriangular: int, xOut: int | None, mOut: int | None
+) -> tuple[int, int, int]:
+    """Solve systems of linear equations with triangular matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTriangularSolve(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Solve systems of linear equations with triangular matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(
+    features: int | None, labels: int | None, loss: int | None, backprop: int | None
+) -> tuple[int, int, int]:
+    """Cross-entropy of rows' softmax with given probabilities, and its gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftmaxCrossEntropyWithLogits(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Cross-entropy of rows' softmax with given probabilities, and its gradient.
 
     Phase two: queues the work.
     """
@@ -6858,6 +7064,22 @@ def aclnnIndexSelect(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnGatherV2GetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Select rows along a dimension by indices of any shape.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select rows along a dimension by indices of any shape.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGatherGetWorkspaceSize(self: int | None, dim: int, index: int | None, out: int | None) -> tuple[int, int, int]:
     """Select elements along a dimension.
 
@@ -7096,6 +7318,20 @@ def aclnnTopk(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnArgsortGetWorkspaceSize(self: int | None, dim: int, descending: int, out: int | None) -> tuple[int, int, int]:
+    """Find the indices that sort along a dimension; equal elements keep their order, NaN is the greatest.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgsort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find the indices that sort along a dimension; equal elements keep their order, NaN is the greatest.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSearchSortedGetWorkspaceSize(
     sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -7252,6 +7488,36 @@ def aclnnTraceGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 
 def aclnnTrace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The sum of a matrix's diagonal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPermuteGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
+    """Put the dimensions into another order.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Put the dimensions into another order.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSliceGetWorkspaceSize(
+    self: int | None, dim: int, start: int, end: int, step: int, out: int | None
+) -> tuple[int, int, int]:
+    """Take a slice along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take a slice along a dimension.
 
     Phase two: queues the work.
     """
@@ -8288,6 +8554,29 @@ def aclnnIm2colBackwardGetWorkspaceSize(
 
 def aclnnIm2colBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Columns added up where their windows lie in planes.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxPoolGetWorkspaceSize(
+    self: int | None,
+    kernelShape: int | None,
+    strides: int | None,
+    autoPad: int,
+    pads: int | None,
+    dilations: int | None,
+    ceilMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """The largest element of each window.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxPool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The largest element of each window.
 
     Phase two: queues the work.
     """
@@ -9735,6 +10024,134 @@ def aclnnFlashAttentionUnpaddingScoreGradV2(
     Phase two: queues the work.
     """
 
+def aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    beta: int | None,
+    stateRef: int | None,
+    actualSeqLengths: int | None,
+    ssmStateIndices: int | None,
+    g: int | None,
+    gk: int | None,
+    numAcceptedTokens: int | None,
+    scaleValue: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Linear attention of a few tokens a sequence, whose state each of them corrects.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRecurrentGatedDeltaRule(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Linear attention of a few tokens a sequence, whose state each of them corrects.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShiftOptional: int | None,
+    attenMaskOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    deqScale1Optional: int | None,
+    quantScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    quantScale2Optional: int | None,
+    quantOffset2Optional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    blockTableOptional: int | None,
+    queryPaddingSizeOptional: int | None,
+    kvPaddingSizeOptional: int | None,
+    keyAntiquantScaleOptional: int | None,
+    keyAntiquantOffsetOptional: int | None,
+    valueAntiquantScaleOptional: int | None,
+    valueAntiquantOffsetOptional: int | None,
+    keySharedPrefixOptional: int | None,
+    valueSharedPrefixOptional: int | None,
+    actualSharedPrefixLenOptional: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    sparseMode: int,
+    innerPrecise: int,
+    blockSize: int,
+    antiquantMode: int,
+    softmaxLseFlag: int,
+    keyAntiquantMode: int,
+    valueAntiquantMode: int,
+    attentionOut: int | None,
+    softmaxLse: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference, with few queries and many keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedInferAttentionScoreV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference, with few queries and many keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRotaryPositionEmbeddingGetWorkspaceSize(
+    x: int | None, cos: int | None, sin: int | None, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Turns pairs of elements by angles.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRotaryPositionEmbedding(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Turns pairs of elements by angles.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(
+    dy: int | None,
+    cos: int | None,
+    sin: int | None,
+    xOptional: int | None,
+    mode: int,
+    dxOut: int | None,
+    dcosOut: int | None,
+    dsinOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of turned pairs.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRotaryPositionEmbeddingGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of turned pairs.
+
+    Phase two: queues the work.
+    """
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 
@@ -9983,3 +10400,15 @@ def aclsysGetCANNVersion(name: int, version: int | None) -> int:
 
 def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: str | bytes | None) -> int:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
+
+def aclnnCalculateMatmulWeightSize(tensorShape: int | None) -> tuple[int, int]:
+    """Elements of a weight of 16 bits in blocks of 16 by 16.
+
+    Returns ``(ret, weightTensorSize)``.
+    """
+
+def aclnnCalculateMatmulWeightSizeV2(tensorShape: int | None, dataType: int) -> tuple[int, int]:
+    """Elements of a weight in blocks of 16 by 16, of INT8 16 by 32.
+
+    Returns ``(ret, weightTensorSize)``.
+    """
