@@ -165,6 +165,22 @@ for _ in range(400):
 @needs_toolkit
 @pytest.mark.toolkit
 class TestWheel:
+    def test_segments_grow_where_they_are(self, tmp_path: Path) -> None:
+        """Training scripts ask for it against fragmentation; it needs virtual memory."""
+        calls = tmp_path / "calls"
+        out, _ = run(
+            "import torch, torch_npu\n"
+            "parts = [torch.ones(1 << 20, device='npu') for _ in range(8)]\n"
+            "print(sum(part.sum() for part in parts).item())\n"
+            "del parts\n"
+            "torch.npu.empty_cache()\n"
+            "print(torch.npu.memory_reserved(), torch.ones(1 << 24, device='npu').sum().item())\n",
+            PYTORCH_NPU_ALLOC_CONF="expandable_segments:True",
+            ACLNN_TRACE=str(calls),
+        )
+        assert out.split() == ["8388608.0", "0", "16777216.0"]
+        assert "aclrtMapMem" in calls.read_text()
+
     @EVERY_SOC
     def test_devices_streams_events_and_memory(self, soc_name: str) -> None:
         cores = {"Ascend950DT_9571": (28, 56), "Ascend910B2": (24, 48)}[soc_name]

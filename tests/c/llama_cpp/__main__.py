@@ -1,0 +1,116 @@
+"""llama.cpp's CANN backend, unmodified, under llama.cpp's own test: ``python -m tests.c.llama_cpp [OPERATOR …]``.
+
+Fetches its source from the package registry, builds it against the toolkit and has each operator's cases compared with
+llama.cpp's CPU backend. Needs CMake and a C++ compiler, 2 GB in a temporary folder, or in LLAMA_CPP_FOLDER, where the
+build stays for the next time; takes half an hour on two processors.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aclnn.toolkit import tree
+
+PACKAGE = "llama-cpp-python==0.3.36"
+SOC = "Ascend910B2"
+TOGETHER = 40
+"""Cases of one process where an earlier one ended before its last case."""
+
+#: Cases that fail as they would on a device, by what of llama.cpp is at fault.
+KNOWN = {
+    r"GET_ROWS\(type=q8_0,.*,m=5,r=4,": "a view of quantized rows is taken as if it were all of them",
+    r"SET_ROWS\(type_src=f16,type_dst=f32,": "float16 rows are read as float32",
+    r"MUL_MAT_ID\(type_a=q8_0,.*amax=100000": "numbers beyond float16's are made float16",
+    r"ROPE\(.*n_ctx=512,fs=1.000000,ef=0.000000,af=1.000000,ff=[01],v=0,inplace=0,n_offs=0": (
+        "sines of more numbers are written into the memory of fewer"
+    ),
+}
+
+_CASE = re.compile(r"(?:\x1b\[\d*;?\d*m)*\b([A-Z0-9_]+\(.*?\)): \x1b\[1;3[12]m(OK|FAIL)")
+
+
+def build(folder: Path) -> Path:
+    """Build the test in a folder, and return the program."""
+    if not (source := next(folder.glob("llama_cpp_python-*/vendor/llama.cpp"), None)):
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest"]
+        subprocess.run([*pip, str(folder), PACKAGE], check=True)
+        (archive,) = folder.glob("llama_cpp_python-*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder)
+        (source,) = folder.glob("llama_cpp_python-*/vendor/llama.cpp")
+    options = {"LLAMA_CPP": source, "CANN_INSTALL_DIR": tree.ensure(), "SOC_TYPE": SOC, "GGML_CANN": "ON"}
+    options |= {"CMAKE_BUILD_TYPE": "Release", "GGML_CCACHE": "OFF"}
+    given = [f"-D{name}={value}" for name, value in options.items()]
+    built = folder / "build"
+    subprocess.run(["cmake", "-S", Path(__file__).parent, "-B", built, *given], check=True)
+    subprocess.run(["cmake", "--build", built, "--parallel", str(os.cpu_count())], check=True)
+    return built / "bin" / "test-backend-ops"
+
+
+def run(program: Path, *arguments: str) -> tuple[str, bool]:
+    """Run the test; what it printed, and whether it came to its end."""
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": f"{tree.ensure()}/lib64",
+        "ACLNN_SOC_NAME": SOC,
+        "GGML_NO_BACKTRACE": "1",
+    }
+    done = subprocess.run(
+        [program, *arguments], env=environment, capture_output=True, text=True, errors="replace", check=False
+    )
+    return done.stdout + done.stderr, done.returncode >= 0
+
+
+def verdicts(program: Path, cases: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each case with OK, FAIL, or the error that ended the process."""
+    left = list(cases)
+    while left:
+        names = left if len(left) == len(cases) else left[:TOGETHER]
+        whole = names is left and len({name.partition("(")[0] for name in names}) == 1
+        printed, ended = run(
+            program, "test", "-b", "CANN0", "-o", names[0].partition("(")[0] if whole else ",".join(names)
+        )
+        found = dict(_CASE.findall(printed))
+        yield from ((name, found[name]) for name in names if name in found)
+        missing = [name for name in names if name not in found]
+        left = [name for name in left if name not in found]
+        if missing and ended:
+            raise RuntimeError(f"expected a verdict on each case, got none on {missing[0]}")
+        if missing:
+            error = next((line for line in printed.splitlines() if "CANN error" in line), "ended early")
+            yield missing[0], error
+            left.remove(missing[0])
+
+
+def main(chosen: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        program = build(Path(os.environ.get("LLAMA_CPP_FOLDER", temporary)))
+        rows = csv.DictReader(io.StringIO(run(program, "support", "-b", "CANN0", "--output", "csv")[0]))
+        cases: dict[str, list[str]] = {}
+        for row in rows:
+            if row["supported"] == "1" and (not chosen or row["op_name"] in chosen):
+                cases.setdefault(row["op_name"], []).append(f"{row['op_name']}({row['op_params']})")
+        passed, unexpected = 0, 0
+        for operator, names in cases.items():
+            failed = [(name, what) for name, what in verdicts(program, names) if what != "OK"]
+            passed += len(names) - len(failed)
+            print(f"{operator}: {len(names) - len(failed)} of {len(names)}", flush=True)
+            for name, what in failed:
+                reason = next((why for pattern, why in KNOWN.items() if re.match(pattern, name)), None)
+                unexpected += reason is None
+                print(f"  {name}: {what}; {reason or 'not known'}", flush=True)
+        total = sum(map(len, cases.values()))
+    print(f"{passed} of {total} cases pass; {unexpected} fail that are not known to")
+    sys.exit(min(unexpected, 1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
