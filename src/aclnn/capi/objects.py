@@ -62,7 +62,7 @@ def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
 
 
 def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
-    """Look a handle up as ``find`` does and end it; of two threads that try, one is refused.
+    """Look a handle up as ``live`` does and end it; of two threads that try, one is refused.
 
     Raises:
         AclnnError: null, or no live object of that kind.

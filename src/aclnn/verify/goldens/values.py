@@ -391,14 +391,6 @@ class LayerNorm:
         norm.column_sums(x, dy, mean, rstd, dw, db)
         return dw, db
 
-    def all_sums(self) -> tuple[Array, Array]:
-        """The same of all rows, block by block."""
-        totals = np.zeros((4, self.columns)), np.zeros((4, self.columns))
-        for parts in in_order(self.sums, self.rows, max(1, BLOCK_ELEMENTS // max(1, self.columns))):
-            for total, part in zip(totals, parts, strict=True):
-                norm.merge_sums(total, part)
-        return totals
-
     def columns_golden(self, total: Array, target: NumberFormat, bias: bool) -> Golden:
         """dw (or db) from the merged sums of all rows."""
         value, lower, upper = np.empty(self.columns), np.empty(self.columns), np.empty(self.columns)

@@ -53,7 +53,7 @@ class RowCall(ctypes.Structure):
 
     walk: Annotated[int, ctypes.c_int64, To(RowWalk)]
     addresses: Annotated[Any, ctypes.c_void_p * 1]
-    """Address of each operand, in the order of ``Operands``."""
+    """Address of each operand, in the order of ``rows.Types``."""
 
 
 @declared

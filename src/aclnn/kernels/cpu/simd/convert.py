@@ -1,4 +1,4 @@
-"""Float32 to and from float16 and bfloat16, sixteen lanes or two times sixteen: emitted for ``memory`` and ``wide``.
+"""Float32 to and from float16 and bfloat16, sixteen lanes or two times sixteen: emitted for ``memory``.
 
 Widening is exact. Narrowing rounds once, ties to even, and keeps NaN a (quiet) NaN.
 """
@@ -158,7 +158,7 @@ def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high
 
     def by_bits() -> ir.Value:
         both = joined(builder, [narrow_bfloat16(context, builder, value) for value in (low, high)])
-        return apart(builder, both) if target.flavour(context) == "avx512" else both  # as in _store
+        return apart(builder, both) if target.flavour(context) == "avx512" else both  # as ``memory`` stores it
 
     if not target.rounds_bfloat16(context):
         return by_bits()
