@@ -167,6 +167,18 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
+    def is_contiguous(self) -> bool:
+        """True if the elements lie in row-major order without gaps."""
+        laid = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=False)  # ``view_violation`` counts
+        return all(extent == 1 or stride == step for extent, stride, step in laid)
+
+    @property
+    def is_transposed(self) -> bool:
+        """True if the columns of the matrices in the last two dimensions lie as the rows of contiguous ones do."""
+        rows, columns = self.shape[-2:]
+        return self.strides[-2:] == (1, rows) and rows * columns > 1
+
+    @property
     def offset_bytes(self) -> int:
         """Bytes from the address to the view's first element.
 

@@ -22,10 +22,8 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.core.tensor import Tensor
 from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types
-from aclnn.operators.library.weights import is_contiguous, is_transposed
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
@@ -209,25 +207,25 @@ def _together(call: Call) -> str | None:
 def _orientation(call: Call) -> str | None:
     wanted = call["groupType"] == _INNER
     for at, tensor in enumerate(call["x"]):
-        if not (is_transposed(tensor) if wanted else is_contiguous(tensor)) and tensor.size > 1:
+        if not (tensor.is_transposed if wanted else tensor.is_contiguous) and tensor.size > 1:
             what = "transposed" if wanted else "contiguous"
             return f"x[{at}]: expected strides of a {what} matrix, got {extents(tensor.strides)}"
     return None
 
 
 def _alike_oriented(call: Call) -> str | None:
-    weights: Sequence[Tensor] = call["weight"]
-    straight = [all(map(is_contiguous, weights)), call["groupType"] != _INNER and all(map(is_transposed, weights))]
-    if any(straight):
+    weights, may_be_transposed = call["weight"], call["groupType"] != _INNER
+    crooked = [at for at, weight in enumerate(weights) if not weight.is_contiguous]
+    if not crooked or (may_be_transposed and all(weight.is_transposed for weight in weights)):
         return None
-    at = next(at for at, weight in enumerate(weights) if not is_contiguous(weight))
-    what = "contiguous matrices" if call["groupType"] == _INNER else "contiguous or transposed matrices, all alike"
+    at = crooked[0]
+    what = "contiguous or transposed matrices, all alike" if may_be_transposed else "contiguous matrices"
     return f"weight[{at}]: expected strides of {what}, got {extents(weights[at].strides)}"
 
 
 def _short(call: Call, name: str, at: int) -> str | None:
     tensor = call[name][at]
-    got = tensor.shape[-2 if is_transposed(tensor) else -1]
+    got = tensor.shape[-2 if tensor.is_transposed else -1]
     return None if got <= _MOST_INNER else f"expected at most {_MOST_INNER} elements in a row of memory, got {got}"
 
 

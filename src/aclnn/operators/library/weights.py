@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
-from aclnn.core.tensor import Layout, Tensor, contiguous_strides
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
 
 _OFFSET, _BIAS = "antiquantOffsetOptional", "biasOptional"
@@ -47,21 +47,6 @@ _PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(n
 #: What a weight is laid out for.
 LAID_OUT = MODERN | {Product.ATLAS_INFERENCE}
 LAID_OUT_DTYPES = (D.FLOAT16, D.BF16, D.INT8)
-
-
-def is_transposed(tensor: Tensor) -> bool:
-    """Return true if the columns of a tensor's matrices lie as rows of contiguous ones do."""
-    rows, columns = tensor.shape[-2:]
-    return tensor.strides[-2:] == (1, rows) and rows * columns > 1
-
-
-def is_contiguous(tensor: Tensor) -> bool:
-    """Return true if a tensor's elements lie in row-major order without gaps."""
-    expected = contiguous_strides(tensor.shape)
-    return all(
-        extent == 1 or stride == step
-        for extent, stride, step in zip(tensor.shape, tensor.strides, expected, strict=True)
-    )
 
 
 def _bias_dtype(call: Call, name: str) -> str | None:
@@ -96,7 +81,7 @@ def _extents(call: Call) -> str | None:
     (m, k), n = call["x"].shape, call["weight"].shape[1]
     most = _LARGEST if call.product in CLASS_950 else _MOST_INNER
     limits = (
-        ("x", "rows", m, most if is_transposed(call["x"]) else _LARGEST),
+        ("x", "rows", m, most if call["x"].is_transposed else _LARGEST),
         ("x", "columns", k, most),
         ("weight", "columns", n, most),
     )
@@ -134,7 +119,7 @@ def _bias_shape(call: Call, name: str) -> str | None:
 
 def _packed_evenly(call: Call) -> str | None:
     weight = call["weight"]
-    got = weight.shape[0 if is_transposed(weight) else 1]
+    got = weight.shape[0 if weight.is_transposed else 1]
     if weight.dtype != D.INT4 or got % 2 == 0:
         return None
     return f"weight: expected an even number along the dimension that lies in memory as one, got {got}"
@@ -142,19 +127,19 @@ def _packed_evenly(call: Call) -> str | None:
 
 def _laid(call: Call, name: str) -> str | None:
     tensor = call[name]
-    if is_contiguous(tensor) or (len(tensor.shape) == 2 and is_transposed(tensor)):
+    if tensor.is_contiguous or (len(tensor.shape) == 2 and tensor.is_transposed):
         return None
     return f"expected strides of a contiguous or a transposed matrix, got {extents(tensor.strides)}"
 
 
 def _contiguous(call: Call, name: str) -> str | None:
     tensor = call[name]
-    return None if is_contiguous(tensor) else f"expected strides of a contiguous matrix, got {extents(tensor.strides)}"
+    return None if tensor.is_contiguous else f"expected strides of a contiguous matrix, got {extents(tensor.strides)}"
 
 
-def _unpacked(stored: Any, layout: Layout) -> Any:
-    """The numbers of four bits of a layout without gaps."""
-    return np.ndarray(layout.shape, np.int8, _PAIRS[stored].view(np.int8), 0, layout.strides)
+def _unpacked(stored: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    """The numbers of a matrix of four bits without gaps."""
+    return np.ndarray(shape, np.int8, _PAIRS[stored].view(np.int8), 0, strides)
 
 
 def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: int) -> Any:
@@ -176,13 +161,13 @@ def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: in
 
 
 def _weight_work(call: Call) -> Library:
-    layout, groups = call["weight"].layout, _groups(call)
-    size = call["antiquantGroupSize"] or layout.shape[0]
+    dtype, shape, strides, _ = call["weight"].layout
+    groups, size = _groups(call), call["antiquantGroupSize"] or shape[0]
     optional = [name for name in (_OFFSET, _BIAS) if call[name] is not None]
 
     def multiply(x: Any, weight: Any, scale: Any, *further: Any) -> Any:
         given = dict(zip(optional, further, strict=True))
-        numbers = _unpacked(weight, layout) if layout.dtype == D.INT4 else weight
+        numbers = _unpacked(weight, shape, strides) if dtype == D.INT4 else weight
         y = _product(x, numbers, scale, given.get(_OFFSET, np.float32(0)), groups, size)
         return y + given[_BIAS] if _BIAS in given else y
 
