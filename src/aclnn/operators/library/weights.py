@@ -148,13 +148,15 @@ def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: in
     step = max(1, min(n, _BLOCK // k))
     y = np.empty((len(x), n), np.float32)
     rows, padded = weight.T, np.zeros((step, groups * size), np.float32)
-    scales, offsets = (np.broadcast_to(given, (groups, n)).T[:, :, None] for given in (scale, offset))
+    scales = np.broadcast_to(scale, (groups, n)).T[:, :, None]
+    offsets = None if offset is None else np.broadcast_to(offset, (groups, n)).T[:, :, None]
     for begin in range(0, n, step):
         block = slice(begin, min(begin + step, n))
         part = padded[: block.stop - begin]
         part[:, :k] = rows[block]
         grouped = part.reshape(len(part), groups, size)
-        grouped += offsets[block]
+        if offsets is not None:
+            grouped += offsets[block]
         grouped *= scales[block]
         y[:, block] = x @ part[:, :k].T
     return y
@@ -168,7 +170,7 @@ def _weight_work(call: Call) -> Library:
     def multiply(x: Any, weight: Any, scale: Any, *further: Any) -> Any:
         given = dict(zip(optional, further, strict=True))
         numbers = _unpacked(weight, shape, strides) if dtype == D.INT4 else weight
-        y = _product(x, numbers, scale, given.get(_OFFSET, np.float32(0)), groups, size)
+        y = _product(x, numbers, scale, given.get(_OFFSET), groups, size)
         return y + given[_BIAS] if _BIAS in given else y
 
     return Library(multiply, ("x", "weight", "antiquantScale", *optional), ("y",))
