@@ -243,6 +243,7 @@ def test_a_program_lays_a_weight_out_and_multiplies_by_its_transpose() -> None:
         ("V2", [510, 510], D.FLOAT16, 262144),
         ("V2", [510, 510], D.BF16, 262144),
         ("V2", [510, 270], D.INT8, 147456),
+        ("V2", [510, 270], D.FLOAT, 147456),
         ("V2", [3, 1, 2, 1, 16, 32], D.INT8, 3072),
         ("", [2, 17, 16], None, 1024),
     ],
@@ -260,7 +261,6 @@ def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | No
         ([2] * 7, D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected 2 to 6 dimensions, got 7"),
         ([0, 8], D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected dimensions of at least 1"),
         ([1 << 40, 1 << 40], D.INT8, Product.ATLAS_A2, INVALID, "tensorShape: expected dimensions of at least 1"),
-        ([8, 8], D.FLOAT, Product.ATLAS_A2, INVALID, "dataType: expected ACL_FLOAT16, ACL_BF16 or ACL_INT8"),
         ([8, 8], D.INT8, Product.ATLAS_TRAINING, 361001, "product: expected Ascend 950PR / 950DT, Atlas A3"),
     ],
 )
