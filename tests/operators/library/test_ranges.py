@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import ranges
 from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import FLOATING, REAL, Break, Breaking, LibraryTests, Subject, scalar, torch
+from tests.helpers.library import BY_NAME, FLOATING, REAL, Break, Breaking, LibraryTests, Placed, Subject, scalar, torch
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "arange": lambda d: {
@@ -49,3 +53,11 @@ BREAKS: Mapping[str, Breaking] = {
 
 class TestRanges(LibraryTests):
     subject = Subject(ranges.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS)
+
+
+def test_a_range_may_have_dimensions_of_1_before_it() -> None:
+    """llama.cpp's tensors have four dimensions, and CANN's source does not look."""
+    out = Placed(np.zeros((1, 1, 4), np.float32), "contiguous")
+    call = {name: scalar(D.FLOAT, value) for name, value in (("start", 1), ("end", 3), ("step", 0.5))}
+    prepare(BY_NAME["arange"], call | {"out": out.tensor}, Product.ATLAS_A2).run()
+    assert out.view.tolist() == [[[1, 1.5, 2, 2.5]]]

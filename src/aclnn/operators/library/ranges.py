@@ -30,7 +30,9 @@ def _step(call: Call) -> str | None:
 def _size(call: Call) -> str | None:
     start, end, step = (float(call[name].value) for name in _LIMITS)
     expected, got = math.ceil((end - start) / step), call["out"].shape
-    return None if got == (expected,) else f"out: expected shape [{expected}], got {extents(got)}"
+    if got[-1:] == (expected,) and math.prod(got) == expected:
+        return None
+    return f"out: expected shape [{expected}], perhaps after dimensions of 1, got {extents(got)}"
 
 
 def _numbers(start: Any, end: Any, step: Any) -> Any:
