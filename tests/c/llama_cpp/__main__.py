@@ -2,7 +2,7 @@
 
 Fetches its source from the package registry, builds it against the toolkit and has each operator's cases compared with
 llama.cpp's CPU backend. Needs CMake and a C++ compiler, 2 GB in a temporary folder, or in LLAMA_CPP_FOLDER, where the
-build stays for the next time; takes half an hour on two processors.
+build stays for the next time; takes twenty minutes on two processors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOC = "Ascend910B2"
 TOGETHER = 40
 """Cases of one process where an earlier one ended before its last case."""
 
-#: Cases that fail as they would on a device, by what of llama.cpp is at fault.
+#: Why cases fail that do: it is llama.cpp's fault.
 KNOWN = {
     r"GET_ROWS\(type=q8_0,.*,m=5,r=4,": "a view of quantized rows is taken as if it were all of them",
     r"CONCAT\(type=q": "quantized blocks are joined as if they were numbers",
