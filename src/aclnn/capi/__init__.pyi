@@ -678,19 +678,7 @@ def aclDestroyScalar(scalar: int | None) -> int:
 def aclCreateIntArray(value: Sequence[int] | None, size: int) -> int:
     """A copy of the values; null or size 0 gives an empty array."""
 
-def aclCreateFloatArray(value: Sequence[float] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
-
-def aclCreateBoolArray(value: Sequence[int] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
-
 def aclDestroyIntArray(array: int | None) -> int:
-    """Release an array."""
-
-def aclDestroyFloatArray(array: int | None) -> int:
-    """Release an array."""
-
-def aclDestroyBoolArray(array: int | None) -> int:
     """Release an array."""
 
 def aclGetIntArraySize(array: int | None) -> tuple[int, int]:
@@ -699,11 +687,23 @@ def aclGetIntArraySize(array: int | None) -> tuple[int, int]:
     Returns ``(ret, size)``.
     """
 
+def aclCreateFloatArray(value: Sequence[float] | None, size: int) -> int:
+    """A copy of the values; null or size 0 gives an empty array."""
+
+def aclDestroyFloatArray(array: int | None) -> int:
+    """Release an array."""
+
 def aclGetFloatArraySize(array: int | None) -> tuple[int, int]:
     """Number of elements.
 
     Returns ``(ret, size)``.
     """
+
+def aclCreateBoolArray(value: Sequence[int] | None, size: int) -> int:
+    """A copy of the values; null or size 0 gives an empty array."""
+
+def aclDestroyBoolArray(array: int | None) -> int:
+    """Release an array."""
 
 def aclGetBoolArraySize(array: int | None) -> tuple[int, int]:
     """Number of elements.
@@ -10408,7 +10408,7 @@ def aclnnCalculateMatmulWeightSize(tensorShape: int | None) -> tuple[int, int]:
     """
 
 def aclnnCalculateMatmulWeightSizeV2(tensorShape: int | None, dataType: int) -> tuple[int, int]:
-    """Elements of a weight in blocks of 16 by 16, of INT8 16 by 32.
+    """Elements of a weight in blocks of 16 by 16 where they have 16 bits, else 16 by 32.
 
     Returns ``(ret, weightTensorSize)``.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, TypeVar
 
 from aclnn.capi.prototype import c_function, c_value_function
@@ -220,58 +220,29 @@ def aclDestroyScalar(scalar: int | None) -> None:
     _destroy(scalar or 0, Scalar, "scalar")
 
 
-@c_value_function("aclIntArray *aclCreateIntArray(const int64_t *value, uint64_t size)", arrays={"value": "size"})
-def aclCreateIntArray(value: Sequence[int] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
-    return handles.insert(IntArray(value or ()))
+def _array_functions(kind: type[Sized], element: str, copied: Callable[[Sequence[Any]], Sized]) -> None:
+    """Enter the functions of arrays of a C type, which ``copied`` makes of its elements."""
+    name = kind.__name__
+
+    @c_value_function(f"acl{name} *aclCreate{name}(const {element} *value, uint64_t size)", arrays={"value": "size"})
+    def create(value: Sequence[Any] | None, size: int) -> int:
+        """A copy of the values; null or size 0 gives an empty array."""
+        return handles.insert(copied(value or ()))
+
+    @c_function(f"aclnnStatus aclDestroy{name}(const acl{name} *array)")
+    def destroy(array: int | None) -> None:
+        """Release an array."""
+        _destroy(array or 0, kind, "array")
+
+    @c_function(f"aclnnStatus aclGet{name}Size(const acl{name} *array, uint64_t *size)")
+    def size(array: int) -> int:
+        """Number of elements."""
+        return len(live(array, kind, "array"))
 
 
-@c_value_function("aclFloatArray *aclCreateFloatArray(const float *value, uint64_t size)", arrays={"value": "size"})
-def aclCreateFloatArray(value: Sequence[float] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
-    return handles.insert(FloatArray(array("f", value or ())))
-
-
-@c_value_function("aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size)", arrays={"value": "size"})
-def aclCreateBoolArray(value: Sequence[bool] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
-    return handles.insert(BoolArray(map(bool, value or ())))
-
-
-@c_function("aclnnStatus aclDestroyIntArray(const aclIntArray *array)")
-def aclDestroyIntArray(array: int | None) -> None:
-    """Release an array."""
-    _destroy(array or 0, IntArray, "array")
-
-
-@c_function("aclnnStatus aclDestroyFloatArray(const aclFloatArray *array)")
-def aclDestroyFloatArray(array: int | None) -> None:
-    """Release an array."""
-    _destroy(array or 0, FloatArray, "array")
-
-
-@c_function("aclnnStatus aclDestroyBoolArray(const aclBoolArray *array)")
-def aclDestroyBoolArray(array: int | None) -> None:
-    """Release an array."""
-    _destroy(array or 0, BoolArray, "array")
-
-
-@c_function("aclnnStatus aclGetIntArraySize(const aclIntArray *array, uint64_t *size)")
-def aclGetIntArraySize(array: int) -> int:
-    """Number of elements."""
-    return len(live(array, IntArray, "array"))
-
-
-@c_function("aclnnStatus aclGetFloatArraySize(const aclFloatArray *array, uint64_t *size)")
-def aclGetFloatArraySize(array: int) -> int:
-    """Number of elements."""
-    return len(live(array, FloatArray, "array"))
-
-
-@c_function("aclnnStatus aclGetBoolArraySize(const aclBoolArray *array, uint64_t *size)")
-def aclGetBoolArraySize(array: int) -> int:
-    """Number of elements."""
-    return len(live(array, BoolArray, "array"))
+_array_functions(IntArray, "int64_t", IntArray)
+_array_functions(FloatArray, "float", lambda values: FloatArray(array("f", values)))
+_array_functions(BoolArray, "bool", lambda values: BoolArray(map(bool, values)))
 
 
 @c_value_function(
