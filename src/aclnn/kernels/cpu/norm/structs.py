@@ -10,18 +10,18 @@ from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
+from aclnn.kernels.cpu import strided
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd import memory
 from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, lane
-from aclnn.kernels.cpu.strided import Block, mover_address
+from aclnn.kernels.cpu.strided import mover_address
 from aclnn.kernels.cpu.structs import (
     Float32,
     Float64,
     Int64,
     To,
     bytes_at,
-    call_pointer,
     declared,
     load_one_float32,
     load_one_uint16,
@@ -279,10 +279,9 @@ class RowBatchArgs(ctypes.Structure):
     """Rows that may be read behind the last."""
 
 
-tensor_at, row_args_at, block_args_at = pointer_to(TensorDesc), pointer_to(RowArgs), pointer_to(BlockArgs)
+row_args_at, block_args_at = pointer_to(RowArgs), pointer_to(BlockArgs)
 row_batch_args_at = pointer_to(RowBatchArgs)
 coefficients_at, sums_at, int64_at = pointer_to(RowCoefficients), pointer_to(RowSums), pointer_to(ctypes.c_int64)
-_block_at, _BLOCK_BYTES = pointer_to(Block), ctypes.sizeof(Block)
 ROW_ARGS_BYTES, BLOCK_ARGS_BYTES = ctypes.sizeof(RowArgs), ctypes.sizeof(BlockArgs)
 ROW_BATCH_ARGS_BYTES = ctypes.sizeof(RowBatchArgs)
 COEFFICIENTS_BYTES, SUMS_BYTES = ctypes.sizeof(RowCoefficients), ctypes.sizeof(RowSums)
@@ -309,7 +308,6 @@ class View:
     def __init__(self, layout: Layout, column_dims: int) -> None:
         size = layout.dtype.itemsize
         self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
-        self.span = layout.span
         split = len(layout.shape) - column_dims
         self.rows = dims_of(layout.shape[:split], layout.strides[:split], size)
         self.columns = dims_of(layout.shape[split:], layout.strides[split:], size)
@@ -448,30 +446,34 @@ def store_columns(tensor: Any, column: int, value: Any, count: int) -> None:
 def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, columns: int, tile: int) -> None:
     """Gather rows and columns of a tensor of any layout at ``tile``, row by row without gaps, or scatter them."""
     size, last_row, last_column = tensor.itemsize, row + rows, column + columns
-    block = _block_at(scratch(_BLOCK_BYTES))
-    block.scatters, block.ahead = scatters, 0
     while row < last_row:
-        block.rows, block.columns, j = last_row - row, columns, column
+        height, width, j = last_row - row, columns, column
         if tensor.row_dims > 1:
-            block.rows = min(block.rows, tensor.rows.extent - row % tensor.rows.extent)
+            height = min(height, tensor.rows.extent - row % tensor.rows.extent)
         if tensor.column_dims > 1:
-            block.rows = 1  # what is behind a gathered row may be overwritten
+            height = 1  # what is behind a gathered row may be overwritten
         while j < last_column:
             if tensor.column_dims > 1:
-                block.columns = min(last_column - j, tensor.columns.extent - j % tensor.columns.extent)
+                width = min(last_column - j, tensor.columns.extent - j % tensor.columns.extent)
             place = bytes_at(row_at(tensor, row) + column_at(tensor, j) - tensor.address)
             packed = bytes_at(tile + (j - column) * size)
             # Of a single row the distance to the next would only make the mover transpose it.
-            step = tensor.rows.stride if block.rows > 1 else 0
-            if scatters:
-                block.target, block.target_row, block.target_column = place, step, tensor.columns.stride
-                block.source, block.row, block.column = packed, columns * size, size
-            else:
-                block.target, block.target_row, block.target_column = packed, columns * size, size
-                block.source, block.row, block.column = place, step, tensor.columns.stride
-            call_pointer(tensor.mover, block, 0, 1, 1)
-            j += block.columns
-        row, tile = row + block.rows, tile + block.rows * columns * size
+            step = tensor.rows.stride if height > 1 else 0
+            strided.move_tile(
+                tensor.mover,
+                scatters,
+                packed,
+                columns * size,
+                size,
+                place,
+                step,
+                tensor.columns.stride,
+                height,
+                width,
+                0,
+            )
+            j += width
+        row, tile = row + height, tile + height * columns * size
 
 
 @register_jitable
