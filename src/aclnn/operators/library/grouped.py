@@ -23,7 +23,7 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, support
-from aclnn.operators.library.lists import alike, each_of, not_null, of_types
+from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
@@ -114,11 +114,6 @@ def _ranks(call: Call, name: str, at: int) -> str | None:
     if got in allowed:
         return None
     return f"expected {listing(map(str, allowed))} dimensions, got {got}"
-
-
-def _public(call: Call, name: str, at: int) -> str | None:
-    got = call[name][at].format
-    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
 
 
 def _extents(call: Call, name: str, at: int) -> str | None:
@@ -322,7 +317,7 @@ OPERATORS = (
             rule("as many outputs as splitItem says: y", _outputs),
             rule("as many as of weight, or one: x", _inputs),
             rule("one weight: weight", _single_weight),
-            each_of("public format of each", (*_LISTS, _BIAS), _public),
+            each_of("public format of each", (*_LISTS, _BIAS), public),
             each_of("dimensions of each", _LISTS, _ranks),
             each_of("extents of each", ("x", "weight"), _extents),
             *elsewhere(CLASS_950, rule("16 bits: x", _together)),

@@ -36,7 +36,7 @@ from aclnn.core.status import (
 )
 from aclnn.operators.library.attention import FAR, given
 from aclnn.operators.library.common import attribute, camel, support
-from aclnn.operators.library.lists import each_of, not_null, of_same_shape
+from aclnn.operators.library.lists import each_of, not_null, of_same_shape, public
 from aclnn.operators.library.scores import ALL, BAND, GIVEN, Form, Shape, attend
 
 _LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD"}
@@ -240,11 +240,6 @@ def _work(call: Call) -> Library | None:
         return (attention, logarithms) if len(outputs) > 1 else attention
 
     return Library(compute, ("query", *lists, *names), outputs)
-
-
-def _public(call: Call, name: str, at: int) -> str | None:
-    got = call[name][at].format
-    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
 
 
 def _type(call: Call, name: str, at: int) -> str | None:
@@ -512,7 +507,7 @@ _CHECKS = (
     each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR),
     rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR),
     public_format("query", _BIAS, _MASK, "attentionOut"),
-    each_of("no private format each", ("key", "value"), _public, ACLNN_ERR_PARAM_INVALID),
+    each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID),
     dtype_in(lambda product: set(_TYPES), "query"),
     each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID),
     *(same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, "attentionOut")),

@@ -85,6 +85,12 @@ def of_same_shape(first: str) -> Complaint:
     return complain
 
 
+def public(call: Call, name: str, at: int) -> str | None:
+    """Complain of a private format."""
+    got = call[name][at].format
+    return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
+
+
 def single(call: Call, name: str, at: int) -> str | None:
     """Complain of more or less than one element."""
     shape = call[name][at].shape
