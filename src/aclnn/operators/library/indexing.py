@@ -114,7 +114,7 @@ def _selected_shape(call: Call) -> str | None:
         arrays = {at: np.broadcast_to(np.intp(0), tensor.shape) for at, tensor in given.items()}
         chosen = tuple(arrays.get(at, slice(None)) for at in range(len(call["indices"])))
         expected = np.broadcast_to(np.int8(0), tuple(n or 1 for n in call["self"].shape))[chosen].shape
-    except IndexError:
+    except (IndexError, ValueError):  # they do not broadcast, or an extent is negative
         texts = " and ".join(extents(tensor.shape) for tensor in given.values())
         return f"indices: expected shapes that broadcast, got {texts}"
     got = call["out"].shape
