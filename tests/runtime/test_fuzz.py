@@ -111,7 +111,7 @@ class Fuzzer:
             assert re.match(r"acl\w+: .*expected", text, re.IGNORECASE), text
             return
         for parameter, output in zip(function.outputs, outputs, strict=True):
-            if "Malloc" in function.name:
+            if "Malloc" in function.name and parameter.c_type == "void**":
                 self.addresses.append(output)
             elif (kind := object_type(parameter.element)) is not None:
                 self.handles[kind].append(output)

@@ -110,6 +110,7 @@ def test_what_is_refused(device: None) -> None:
     assert "free of the device's" in refused(cann.aclrtMallocPhysical(MEMORY_BYTES + GRANULE, at(), 0), 207001)
     for call, code, text in (
         (lambda: cann.aclrtMemGetAllocationGranularity(0, 0), 100000, "prop: expected an address"),
+        (lambda: cann.aclrtMallocPhysical(1, 0x5AC1_0000_0000_0000, 0), 107000, "prop: expected live memory"),
         (lambda: cann.aclrtMemGetAllocationGranularity(at(), 5), 100000, "option: expected 0 or 1, got 5"),
         (lambda: cann.aclrtMallocPhysical(0, at(), 0), 100000, "size: expected from 1"),
         (lambda: cann.aclrtMallocPhysical(1, at(), 1), 100000, "flags: expected 0, got 1"),

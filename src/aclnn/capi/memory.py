@@ -103,6 +103,7 @@ _ON_DEVICE = 1
 def _device(prop: int) -> devices.Device:
     """Return the device whose memory is described."""
     _present("prop", prop)
+    memory.check_range(prop, ctypes.sizeof(_Property), "prop")
     described = _Property.from_address(prop)
     if described.type != _ON_DEVICE:
         raise AclnnError(
@@ -144,7 +145,8 @@ def aclrtMemGetAllocationGranularity(prop: int, option: int) -> int:
 
 @c_function(
     "aclError aclrtMallocPhysical("
-    "aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop, uint64_t flags)"
+    "aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop, uint64_t flags)",
+    buffers=["prop"],
 )
 def aclrtMallocPhysical(size: int, prop: int, flags: int = 0) -> int:
     """Device memory without an address."""

@@ -62,7 +62,7 @@ class CParameter:
     nullable: bool = False
     """True for an out-parameter that may be null, where the caller does not want it."""
     is_buffer: bool = False
-    """The callee writes text or a structure there: its address is what crosses, in Python too."""
+    """Text or a structure is read or written there: its address is what crosses, in Python too."""
 
     @property
     def element(self) -> str:
@@ -169,7 +169,7 @@ def c_function(
         prototype: ``aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)``.
         arrays: parameters that are arrays, with the parameter that counts their elements.
         nullable: out-parameters for which a C caller may pass null.
-        buffers: parameters at whose address the function writes text or a structure.
+        buffers: parameters at whose address the function reads or writes text or a structure.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
