@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
+from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
@@ -24,8 +26,8 @@ from aclnn.operators.library import inference
 from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
 
-NAME = "fused_infer_attention_score_v2"
-PARAMETERS = [p.name for p in BY_NAME[NAME].parameters]
+NAME, V3 = "fused_infer_attention_score_v2", "fused_infer_attention_score_v3"
+PROMPT, INCREMENT = "prompt_flash_attention_v3", "incre_flash_attention_v4"
 #: Two samples of four heads, two of keys and values, with three queries and five keys of sixteen elements.
 B, N, KV, Q, K, E = 2, 4, 2, 3, 5, 16
 LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
@@ -43,19 +45,40 @@ ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "sparseMode", "innerPrecise", "bl
 }
 
 
+def own(of: str, name: str) -> str:
+    """A function's name of a parameter of aclnnFusedInferAttentionScoreV3."""
+    if of == INCREMENT:
+        others = {"actualSeqLengthsKvOptional": "actualSeqLengths", "blockTableOptional": "blocktable"}
+        name = others.get(name, name.replace("deq", "dequant"))
+    return name.removesuffix("Optional") if of in (PROMPT, INCREMENT) else name
+
+
+NAMES = {
+    of: {own(of, p.name): p.name for p in BY_NAME[V3].parameters if (of, p.name) != (INCREMENT, LENGTHS[0])}
+    for of in (NAME, V3, PROMPT, INCREMENT)
+}
+"""The names in aclnnFusedInferAttentionScoreV3 of functions' parameters."""
+
+
+def owned(of: str, arguments: Arguments, lists: tuple[str, ...] = ("key", "value")) -> Arguments:
+    """The arguments of a function, of those by V3's names; its keys and values are lists, or tensors."""
+    mine = {p.name: arguments.get(NAMES[of][p.name]) for p in BY_NAME[of].parameters if NAMES[of][p.name] in arguments}
+    return mine if of != PROMPT else {name: x[0] if name in lists and x else x for name, x in mine.items()}
+
+
 def _call(d: D = D.FLOAT16, **change: Any) -> Arguments:
     query, key = T(d, (B, N, Q, E)), T(d, (B, KV, K, E))
     call: Arguments = {"query": query, "key": (key,), "value": (key,), "attentionOut": query}
     call |= {"pseShiftOptional": T(d, (B, N, Q, K)), "attenMaskOptional": T(D.BOOL, (B, 1, Q, K))}
     call |= {"softmaxLse": T(D.FLOAT, (B, N, Q, 1))}
-    return {name: (ATTRIBUTES | call).get(name) for name in PARAMETERS} | change
+    return {p.name: (ATTRIBUTES | call).get(p.name) for p in BY_NAME[V3].parameters} | change
 
 
-def _one(**change: Any) -> Arguments:
+def _one(d: D = D.FLOAT16, **change: Any) -> Arguments:
     """A call with one query."""
-    query = T(D.FLOAT16, (B, N, 1, E))
-    given = {"query": query, "attentionOut": query, "pseShiftOptional": T(D.FLOAT16, (1, N, 1, K))}
-    return _call(**given, attenMaskOptional=T(D.INT8, (B, K)), softmaxLse=T(D.FLOAT, (B, N, 1, 1))) | change
+    query = T(d, (B, N, 1, E))
+    given = {"query": query, "attentionOut": query, "pseShiftOptional": T(d, (B, N, 1, K))}
+    return _call(d, **given, attenMaskOptional=T(D.INT8, (B, K)), softmaxLse=T(D.FLOAT, (B, N, 1, 1))) | change
 
 
 def _paged(size: int = 128, **change: Any) -> Arguments:
@@ -76,15 +99,17 @@ def attended(q: Any, k: Any, v: Any, scale: float, bias: Any = 0.0, masked: Any 
         return powers @ v / np.where(total == 0, 1, total), np.where(total == 0, np.inf, top + np.log(total))
 
 
-def _reference(a: Mapping[str, Any]) -> list[Any]:
-    q, bias = (a[name].double().numpy() for name in ("query", "pseShiftOptional"))
-    k, v, mask = a["key"][0].double().numpy(), a["value"][0].double().numpy(), a["attenMaskOptional"].numpy()
+def _reference(of: str, a: Mapping[str, Any]) -> list[Any]:
+    q, bias = (a[own(of, name)].double().numpy() for name in ("query", "pseShiftOptional"))
+    k, v = (torch.stack([*a[name]]).double().numpy().reshape(B, KV, K, E) for name in ("key", "value"))
+    mask = a[own(of, "attenMaskOptional")].numpy().reshape(B, 1, -1, K)
     parts = [attended(*(x[at] for x in (q, k, v)), a["scaleValue"], bias[at], mask[at]) for at in range(B)]
-    return [torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True)]
+    results = [torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True)]
+    return results if of in (NAME, V3) else results[:1]
 
 
 def _unmasked_first(operator: str, name: str, array: Any) -> Any:
-    if name == "attenMaskOptional":
+    if name.startswith("attenMask"):
         array[..., 0] = False
     return array
 
@@ -98,13 +123,19 @@ def _unknown_dtype(name: str) -> Mapping[str, Any]:
     return {name: T(D.FLOAT, absent[name])} if name in absent else dtype(D.INT32, name)
 
 
-def _broken_pages(name: str) -> Break:
+def _broken_pages(of: str, name: str) -> Break:
     change, expected = {
         "blockTableOptional": ({name: T(D.INT32, (3, 2))}, "a row for each"),
-        "blockSize": ({name: 100}, "multiple of 128"),
+        "blockSize": ({name: 600}, "to 512"),
         LENGTHS[1]: ({name: None}, "the lengths"),
     }[name]
-    return Break(_paged(**change), expected)
+    return Break(_paged(**_queries(of)) | change, expected)
+
+
+def _queries(of: str) -> Arguments:
+    """What queries there are in a function's calls."""
+    queries = T(D.FLOAT16, (B, N, 1 if of == INCREMENT else Q, E))
+    return {"query": queries, "attentionOut": queries}
 
 
 def _broken_prefix(name: str) -> Mapping[str, Any]:
@@ -112,6 +143,16 @@ def _broken_prefix(name: str) -> Mapping[str, Any]:
     given: Arguments = dict.fromkeys(PREFIXES, T(D.FLOAT16, (1, KV, 2, E)))
     given |= {"pseShiftOptional": None, "attenMaskOptional": None, LENGTH: None}
     return given | ({name: (3,) if name == LENGTH else None} if name else {})
+
+
+def _broken_number(of: str) -> Break:
+    if of == PROMPT:
+        return Break({"pseShiftOptional": None, "attenMaskOptional": None} | _far(20971521), "at most 20971520")
+    return Break(_paged(**_queries(of), actualSeqLengthsKvOptional=(130, 130)), "4 blocks")
+
+
+def _far(keys: int) -> Arguments:
+    return dict.fromkeys(("key", "value"), _list((B, KV, keys, E)))
 
 
 BREAKS: Mapping[str, Breaking] = {
@@ -123,9 +164,11 @@ BREAKS: Mapping[str, Breaking] = {
     "data type": lambda o, name: Break(_unknown_dtype(name), "data type"),
     "data type of query each": lambda o, name: Break({name: _list((B, KV, K, E), of=D.INT8)}, "ACL_FLOAT16"),
     "same data type as query": lambda o, name: Break({name: T(D.BF16, (1, KV, 2, E))}, "ACL_FLOAT16"),
-    "not computed": lambda o, name: Break({name: T(D.FLOAT, (2,))}, "quantized data"),
+    "not computed": lambda o, name: Break(
+        {name: T(D.FLOAT, (2,))}, "rotary parts" if "Rope" in name else "quantized data"
+    ),
     "allowed value": lambda o, name: Break(
-        {name: "TND" if name == "inputLayout" else 4}, "'BSH'" if name == "inputLayout" else "2 or 3"
+        {name: "TND" if name == "inputLayout" else 4}, "'BSH'" if name == "inputLayout" else " or "
     ),
     "heads": lambda o, name: Break(
         {name: 0 if name == "numHeads" else 3}, "1 to 256" if name == "numHeads" else "a div"
@@ -133,7 +176,13 @@ BREAKS: Mapping[str, Breaking] = {
     "dimensions of the layout": lambda o, name: Break(
         shape((B, Q, N * E), name) if name == "query" else {name: _list((B, K, KV * E))}, "4 dimensions"
     ),
-    "heads and extents": lambda o, name: Break(shape((B, 3, Q, E), name), "4 whole heads"),
+    "heads and extents": lambda o, name: Break(
+        shape((B, 3, 1 if o.name == INCREMENT else Q, E), name), "4 whole heads"
+    ),
+    "one query": lambda o, name: Break(shape((B, N, Q, E), name), "one query"),
+    "elements of a token": lambda o, name: Break(
+        {name: T(D.FLOAT16, (B, Q, 128, 512)), "inputLayout": "BSND", "numHeads": 128}, "fewer than 65535"
+    ),
     "several queries": lambda o, name: Break(_one(inputLayout="BNSD_BSND"), "BSH"),
     "tensors of samples": lambda o, name: Break({name: _list(*[(1, KV, K, E)] * 3)}, "tensor"),
     "shape of keys": lambda o, name: Break({name: _list((B, 4, K, E))}, "shape [2, 2, 5, 16]"),
@@ -141,9 +190,9 @@ BREAKS: Mapping[str, Breaking] = {
     "shape is that of the attention": lambda o, name: Break(shape((B, Q, N, E), name), "shape ["),
     "shape is [B, N, S, 1]": lambda o, name: Break(shape((B, N, Q), name), "shape ["),
     "shared prefixes": lambda o, name: Break(_broken_prefix(name), "one length" if name == LENGTH else "a tensor"),
-    "pages": lambda o, name: _broken_pages(name),
+    "pages": lambda o, name: _broken_pages(o.name, name),
     "lengths": lambda o, name: Break({name: (2, 6)}, "from 0 to"),
-    "number of keys": lambda o, name: Break(_paged(actualSeqLengthsKvOptional=(130, 130)), "4 blocks"),
+    "number of keys": lambda o, name: _broken_number(o.name),
     "padding": lambda o, name: Break({name: T(D.INT64, (2,))}, "shape [1]"),
     "modes of dequantization": lambda o, name: Break(_one(**{name: 9}), "from 0"),
     "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
@@ -154,18 +203,35 @@ INVALID = ("no private format", "no private format each", "data type", "data typ
 EMPTY = T(D.FLOAT16, (0, KV, K, E))
 
 
+def _spelt(breaking: Breaking) -> Breaking:
+    """Break the check of any function as that of V3."""
+
+    def spelt(o: Operator, name: str) -> Break:
+        found = breaking(o, NAMES[o.name][name])
+        return found._replace(change=owned(o.name, found.change))
+
+    return spelt
+
+
+def _valid(of: str, d: D) -> Arguments:
+    d = d if d == D.BF16 else D.FLOAT16
+    return owned(of, _call(d) if of != INCREMENT else _one(d))
+
+
+def _nothing(of: str) -> Arguments:
+    query = T(D.FLOAT16, (0, N, 1 if of == INCREMENT else Q, E))
+    empty = _call(key=(EMPTY,), value=(EMPTY,), pseShiftOptional=None, attenMaskOptional=None)
+    return owned(of, empty | {"query": query, "attentionOut": query, "softmaxLse": T(D.FLOAT, (0, N, Q, 1))})
+
+
 class TestInference(LibraryTests):
     subject = Subject(
         inference.OPERATORS,
-        calls={NAME: lambda d: _call(d if d == D.BF16 else D.FLOAT16)},
-        references={NAME: _reference},
+        calls={of: partial(_valid, of) for of in NAMES},
+        references={of: partial(_reference, of) for of in NAMES},
         default=(D.FLOAT16, D.BF16),
-        empty={
-            NAME: _call(key=(EMPTY,), value=(EMPTY,), pseShiftOptional=None, attenMaskOptional=None)
-            | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (0, N, Q, E)))
-            | {"softmaxLse": T(D.FLOAT, (0, N, Q, 1))}
-        },
-        breaks=BREAKS,
+        empty={of: _nothing(of) for of in NAMES},
+        breaks={title: _spelt(breaking) for title, breaking in BREAKS.items()},
         numbers=_unmasked_first,
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys((*INVALID, "same data type as query"), ACLNN_ERR_PARAM_INVALID)
@@ -203,7 +269,13 @@ def laid_out(x: Any, layout: str) -> Any:
 
 
 def computed(
-    q: Any, keys: Sequence[Any], values: Sequence[Any], layout: str = "BNSD", wanted: bool = True, **more: Any
+    q: Any,
+    keys: Sequence[Any],
+    values: Sequence[Any],
+    layout: str = "BNSD",
+    wanted: bool = True,
+    of: str = NAME,
+    **more: Any,
 ) -> tuple[Any, Any]:
     """Run the operator on arrays in the layout; return the attention in BNSD and softmaxLse."""
     out = laid_out(np.full((B, N, more.pop("queries", Q), E), np.nan, q.dtype), layout.rpartition("_")[2])
@@ -212,10 +284,10 @@ def computed(
     arrays |= {name: x for name, x in more.items() if isinstance(x, np.ndarray)}
     placed = {name: Placed(x, "contiguous") for name, x in arrays.items() if x is not None}
     listed = {name: [Placed(x, "contiguous") for x in xs] for name, xs in (("key", keys), ("value", values))}
-    arguments = {name: ATTRIBUTES.get(name) for name in PARAMETERS} | {"inputLayout": layout} | more
+    arguments = {p.name: ATTRIBUTES.get(p.name) for p in BY_NAME[V3].parameters} | {"inputLayout": layout} | more
     arguments |= {name: each.tensor for name, each in placed.items()}
     arguments |= {name: tuple(each.tensor for each in listed[name]) for name in listed}
-    prepare(BY_NAME[NAME], arguments | {"softmaxLseFlag": wanted}, Product.ATLAS_A2).run()
+    prepare(BY_NAME[of], owned(of, arguments | {"softmaxLseFlag": wanted}), Product.ATLAS_A2).run()
     assert all(each.untouched_outside() for each in placed.values())
     found = placed["attentionOut"].view
     if layout == "BSH":
@@ -322,7 +394,7 @@ def test_pages_hold_the_keys_of_a_table(whole_tokens: bool, queries: int) -> Non
 def test_a_page_that_there_is_not_is_refused() -> None:
     pages, table = [np.zeros((2, 128, KV * E), np.float16)], np.array([[0], [2]], np.int32)
     lengths = {"actualSeqLengthsKvOptional": (1, 1), "blockSize": 128}
-    with pytest.raises(AclnnError, match="blockTableOptional: expected blocks of key, from 0 to 1, got 2"):
+    with pytest.raises(AclnnError, match="key: expected numbers of its blocks, from 0 to 1, got 2"):
         computed(Given().q, pages, pages, blockTableOptional=table, **lengths)
 
 
@@ -469,11 +541,77 @@ REFUSALS: Mapping[str, Arguments] = {
 @pytest.mark.parametrize("text", REFUSALS)
 def test_refusals_say_why(text: str) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
-        prepare(BY_NAME[NAME], described(REFUSALS[text]), Product.ATLAS_A2)
+        prepare(BY_NAME[NAME], described(owned(NAME, REFUSALS[text])), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
 def test_one_query_needs_no_aligned_pages() -> None:
     pages = _paged(16, query=T(D.FLOAT16, (B, N, 1, E)), attentionOut=T(D.FLOAT16, (B, N, 1, E)))
     pages |= {"softmaxLse": T(D.FLOAT, (B, N, 1, 1)), "actualSeqLengthsKvOptional": (20, 9)}
-    prepare(BY_NAME[NAME], described(pages), Product.ATLAS_A3)
+    prepare(BY_NAME[NAME], described(owned(NAME, pages)), Product.ATLAS_A3)
+
+
+@pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])
+def test_prompts_have_one_tensor_of_keys(layout: str) -> None:
+    given = Given(12)
+    q, k, v = (laid_out(x, layout.partition("_")[0]) for x in (given.q, given.k, given.v))
+    more = dict(zip(LENGTHS, ((2, 3), (4,)), strict=True))
+    found, _ = computed(q, [k], [v], layout, of=PROMPT, nextTokens=0, **more)
+    expected = given.expected((slice(2), slice(3)), (slice(4), slice(4)))[0]
+    np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-18)
+
+
+@pytest.mark.parametrize("mode", [0, 2, 3])
+def test_one_query_of_a_prompt_has_lengths_and_a_mode(mode: int) -> None:
+    given = Given(13, queries=1)
+    mask = given.random.random((1, K)) < 0.5 if mode == 0 else np.ones((2048, 2048), bool)
+    given_mode = {"sparseMode": mode, "attenMaskOptional": mask, LENGTHS[0]: (1, 0), "nextTokens": 2}
+    found, _ = computed(given.q, [given.k], [given.v], of=PROMPT, queries=1, **given_mode)
+    masked = mask | (np.arange(K) > 2) if mode == 0 else _rule(mode, 1, K, 0, 0)
+    expected = given.expected((slice(1), slice(0)), masked=masked)[0]
+    np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-18)
+
+
+def test_prompts_of_few_samples_may_have_heads_of_any_size() -> None:
+    def call(samples: int) -> Mapping[str, Any]:
+        query, key = T(D.FLOAT16, (samples, N, Q, 15)), (T(D.FLOAT16, (samples, KV, K, 15)),)
+        more = {"attentionOut": query, "value": key, "pseShiftOptional": None, "attenMaskOptional": None}
+        return described(owned(PROMPT, _call(query=query, key=key, **more)))
+
+    prepare(BY_NAME[PROMPT], call(128), Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match="query: expected heads of a multiple of 16"):
+        prepare(BY_NAME[PROMPT], call(129), Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD"])
+def test_increments_have_padding_and_masks(layout: str) -> None:
+    given = Given(14, queries=1)
+    mask = given.random.random((B, K)) < 0.3
+    mask[:, 1] = False
+    q, k, v = (laid_out(x, layout) for x in (given.q, given.k, given.v))
+    own: dict[str, Any] = {"of": INCREMENT, "queries": 1, "attenMaskOptional": mask, LENGTHS[1]: (4, 2)}
+    for starts, padding in (((0, 0), None), ((0, 0), []), ((0, 2), [1]), ((1, 3), [0])):
+        own["kvPaddingSizeOptional"] = None if padding is None else np.array(padding, np.int64)
+        found, _ = computed(q, [k], [v], layout, **own)
+        spans = [slice(at, at + length) for at, length in zip(starts, own[LENGTHS[1]], strict=True)]
+        expected = given.expected(keys=spans, masked=mask[:, None, None])[0]
+        np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-18)
+
+
+def test_increments_read_pages() -> None:
+    given, size = Given(15, 1, 48), 16
+    table = np.array([[3, 1, 4], [0, -7, -7]], np.int32)
+    pages = [given.random.normal(size=(5, KV, size, E)).astype(np.float16) for _ in range(2)]
+    for x, cache in zip((given.k, given.v), pages, strict=True):
+        for at, block, page in ((0, 0, 3), (0, 1, 1), (0, 2, 4), (1, 0, 0)):
+            cache[page] = x[at, :, block * size : (block + 1) * size]
+    own: dict[str, Any] = {
+        "of": INCREMENT,
+        "queries": 1,
+        "blockTableOptional": table,
+        "blockSize": size,
+        LENGTHS[1]: (40, 9),
+    }
+    found, _ = computed(given.q, [pages[0]], [pages[1]], **own)
+    expected = given.expected(keys=(slice(40), slice(9)))[0]
+    np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-18)

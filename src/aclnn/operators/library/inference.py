@@ -1,12 +1,17 @@
-"""aclnnFusedInferAttentionScoreV2: attention of inference, of 16-bit tensors.
+"""aclnnFusedInferAttentionScoreV2 and what does parts of it: attention of inference, of 16-bit tensors.
 
 Samples may have fewer queries and keys than their tensors, padding in front of them, keys in common, and others in
 tensors of their own or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its
 softmaxLse infinite.
+
+Checks and work know arguments by the names of aclnnFusedInferAttentionScoreV3, which has all of them.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +31,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
@@ -51,6 +56,7 @@ _QUANTIZED = (
     *(f"{of}Antiquant{what}Optional" for of in ("key", "value") for what in ("Scale", "Offset")),
 )
 _PREFIXES, _PREFIX_LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
+_ROTARY = "queryRopeOptional", "keyRopeOptional", "keyRopeAntiquantScaleOptional"
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
 """Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
@@ -61,7 +67,10 @@ _MOST_SHARED = 64
 """Heads of queries for one of keys."""
 _LARGEST_BLOCK = 512
 _LARGEST_TOKEN = 65535
-"""Elements of all heads of a token in pages of whole tokens."""
+"""Elements of all heads of a token in pages of whole tokens; aclnnPromptFlashAttentionV3 takes fewer."""
+_MOST_UNALIGNED = 128
+"""Samples of aclnnPromptFlashAttentionV3 where heads are no multiple of 16 elements."""
+_PROMPT, _INCREMENT = "prompt_flash_attention_v3", "incre_flash_attention_v4"
 
 
 def _sizes(call: Call) -> dict[str, int]:
@@ -70,6 +79,11 @@ def _sizes(call: Call) -> dict[str, int]:
     if "H" in sizes:
         sizes |= {"N": call["numHeads"], "D": sizes.pop("H") // call["numHeads"]}
     return sizes
+
+
+def _is_single(call: Call) -> bool:
+    """Tell whether there is one query and rules of its own for it, which aclnnPromptFlashAttentionV3 has not."""
+    return call.operator.name != _PROMPT and _sizes(call)["S"] == 1
 
 
 def _kv_heads(call: Call) -> int:
@@ -105,7 +119,7 @@ def _shared(call: Call) -> int:
 def _lengths(call: Call, which: int) -> list[int]:
     """The queries, or the keys, of each sample."""
     sizes, lengths = _sizes(call), call[_LENGTHS[which]]
-    if not lengths or (which == 0 and sizes["S"] == 1):
+    if not lengths or (which == 0 and _is_single(call)):
         return [_places(call, at) if which else sizes["S"] for at in range(sizes["B"])]
     return [int(lengths[at if len(lengths) > 1 else 0]) for at in range(sizes["B"])]
 
@@ -124,7 +138,7 @@ def _columns(call: Call) -> int:
 
 def _padded(call: Call) -> tuple[str, ...]:
     """Return the tensors that say by how much queries or keys end before their tensors' ends."""
-    possible = _sizes(call)["S"] > 1, len(call["key"]) == 1
+    possible = not _is_single(call), len(call["key"]) == 1
     return tuple(
         name
         for name, lengths, is_possible in zip(_PADDINGS, _LENGTHS, possible, strict=True)
@@ -134,7 +148,7 @@ def _padded(call: Call) -> tuple[str, ...]:
 
 def _form(call: Call) -> Form:
     sizes, mode = _sizes(call), call["sparseMode"]
-    if sizes["S"] == 1 or (mode == ALL and _padded(call)):
+    if _is_single(call) or (mode == ALL and _padded(call)):
         mode = GIVEN
     before, after = (max(-FAR, min(call[name], FAR)) for name in ("preTokens", "nextTokens"))
     return Form(
@@ -161,10 +175,10 @@ def _heads_first(x: Any, layout: str, heads: int) -> Any:
     return x if layout == "BNSD" else x.swapaxes(1, 2)
 
 
-def _mask_of_rows(mask: Any, queries: int) -> Any:
+def _mask_of_rows(mask: Any, is_single: bool) -> Any:
     """Return a view (samples or 1, 1, queries, keys) of a mask."""
     if mask.ndim == 2:
-        return mask[:, None, None] if queries == 1 else mask[None, None]
+        return mask[:, None, None] if is_single else mask[None, None]
     return mask[:, None] if mask.ndim == 3 else mask
 
 
@@ -181,7 +195,7 @@ def _keys(x: list[Any], at: int, pages: Any, length: int) -> Any:
     own = pages[at, : -(-length // size)]
     beyond = own[(own < 0) | (own >= len(x[0]))]
     if beyond.size:
-        raise IndexError(f"{_TABLE}: expected blocks of key, from 0 to {len(x[0]) - 1}, got {beyond[0]}")
+        raise IndexError(f"key: expected numbers of its blocks, from 0 to {len(x[0]) - 1}, got {beyond[0]}")
     return x[0][own].swapaxes(0, 1).reshape(1, heads, -1, elements)
 
 
@@ -189,7 +203,7 @@ def _work(call: Call) -> Library | None:
     outputs = ("attentionOut", "softmaxLse") if call["softmaxLseFlag"] else ("attentionOut",)
     if call["attentionOut"].size == 0:
         return None
-    count, form, sizes = len(call["key"]), _form(call), _sizes(call)
+    count, form, sizes, is_single = len(call["key"]), _form(call), _sizes(call), _is_single(call)
     samples, heads, queries, elements = (sizes[dim] for dim in "BNSD")
     lengths = [_lengths(call, which) for which in (0, 1)]
     room = queries, _places(call, 0)
@@ -213,7 +227,7 @@ def _work(call: Call) -> Library | None:
         tensors = dict(zip(names, arrays[2 * count :], strict=True))
         pages, bias, mask = (tensors.get(name) for name in (_TABLE, _BIAS, _MASK))
         if mask is not None and not is_compressed:
-            mask = _mask_of_rows(mask, queries)
+            mask = _mask_of_rows(mask, is_single)
         attention, logarithms = np.zeros(shape, np.float32), np.full((samples, heads, queries, 1), np.inf, np.float32)
         found = _heads_first(attention, layouts[2], heads)
         for at in range(samples):
@@ -248,7 +262,8 @@ def _type(call: Call, name: str, at: int) -> str | None:
 
 
 def _absent(call: Call, name: str) -> str | None:
-    return "expected none (quantized data are not computed here), got a tensor" if given(call, name) else None
+    what = "rotary parts" if name in _ROTARY else "quantized data"
+    return f"expected none ({what} are not computed here), got a tensor" if given(call, name) else None
 
 
 def _heads(call: Call) -> str | None:
@@ -280,13 +295,27 @@ def _query(call: Call) -> str | None:
     large = next((dim for dim, most in _MOST.items() if sizes[dim] > most), None)
     if large is not None:
         return f"query: expected {large} of at most {_MOST[large]}, got {extents(got)}"
-    if sizes["S"] > 1 and sizes["D"] % 16:
+    most = _MOST_UNALIGNED if call.operator.name == _PROMPT else 0
+    if not _is_single(call) and sizes["D"] % 16 and sizes["B"] > most:
         return f"query: expected heads of a multiple of 16 elements, got {sizes['D']}"
     return None
 
 
+def _one_query(call: Call) -> str | None:
+    got = _sizes(call)["S"]
+    return None if got == 1 else f"query: expected one query of each sample, got {got}"
+
+
+def _token(call: Call) -> str | None:
+    sizes = _sizes(call)
+    got = sizes["N"] * sizes["D"]
+    if call["inputLayout"] not in ("BSH", "BSND") or got < _LARGEST_TOKEN:
+        return None
+    return f"query: expected fewer than {_LARGEST_TOKEN} elements of all heads, got {got}"
+
+
 def _several(call: Call) -> str | None:
-    if call["inputLayout"] != "BNSD_BSND" or _sizes(call)["S"] != 1:
+    if call["inputLayout"] != "BNSD_BSND" or not _is_single(call):
         return None
     return "inputLayout: expected BSH, BSND or BNSD for one query, got BNSD_BSND"
 
@@ -337,7 +366,7 @@ def _pages(call: Call) -> str | None:
     table, sizes, got = call[_TABLE].shape, _sizes(call), call["blockSize"]
     if len(table) != 2 or table[0] != sizes["B"]:
         return f"{_TABLE}: expected a row for each of {sizes['B']} samples, got shape {extents(table)}"
-    step = 1 if sizes["S"] == 1 else 128
+    step = 1 if _is_single(call) else 128
     if not 0 < got <= _LARGEST_BLOCK or got % step:
         return f"blockSize: expected a multiple of {step} from {step} to {_LARGEST_BLOCK}, got {got}"
     size = call["key"][0].shape[_page_layout(call).index("S")]
@@ -350,7 +379,7 @@ def _pages(call: Call) -> str | None:
 
 def _length(call: Call, name: str) -> str | None:
     sizes, which = _sizes(call), _LENGTHS.index(name)
-    if not call[name] or (which == 0 and sizes["S"] == 1):
+    if not call[name] or (which == 0 and _is_single(call)):
         return None
     samples, count = sizes["B"], len(call[name])
     if count != 1 and count < samples:
@@ -377,13 +406,13 @@ def _room(call: Call) -> str | None:
 
 
 def _padding(call: Call, name: str) -> str | None:
-    if call[name].shape != (1,):
+    if call[name].size and call[name].shape != (1,):
         return f"expected shape [1], got {extents(call[name].shape)}"
-    return f"expected none beside {_TABLE}, got a tensor" if _is_paged(call) and _sizes(call)["S"] > 1 else None
+    return f"expected none beside {_TABLE}, got a tensor" if _is_paged(call) and not _is_single(call) else None
 
 
 def _dequantization(call: Call) -> str | None:
-    one, both = _sizes(call)["S"] == 1, _DEQUANTIZATIONS[1:]
+    one, both = _is_single(call), _DEQUANTIZATIONS[1:]
     limits = {_DEQUANTIZATIONS[0]: 1} if one else {}
     for name, most in (limits | dict.fromkeys(both, 5 if one else 1)).items():
         if not 0 <= call[name] <= most:
@@ -394,25 +423,25 @@ def _dequantization(call: Call) -> str | None:
 
 def _known_mode(call: Call) -> str | None:
     got = call["sparseMode"]
-    known = _sizes(call)["S"] == 1 or ALL <= got <= BAND
+    known = _is_single(call) or ALL <= got <= BAND
     return None if known else f"sparseMode: expected from {ALL} to {BAND}, got {got}"
 
 
 def _mask_shape(call: Call) -> str | None:
     sizes, mode = _sizes(call), call["sparseMode"]
-    samples, rows, columns = sizes["B"], sizes["S"], _columns(call)
+    samples, rows, columns, is_single = sizes["B"], sizes["S"], _columns(call), _is_single(call)
     if not given(call, _MASK):
-        return None if rows == 1 or mode == ALL else f"{_MASK}: expected a mask (sparseMode {mode}), got none"
+        return None if is_single or mode == ALL else f"{_MASK}: expected a mask (sparseMode {mode}), got none"
     got = call[_MASK].shape
-    if rows > 1 and mode not in (ALL, GIVEN):
+    if not is_single and mode not in (ALL, GIVEN):
         expected = [(*(1,) * ones, _COMPRESSED, _COMPRESSED) for ones in range(3)]
         fits = got in expected
     else:
         leads: list[Shape] = [(samples,), (samples, 1)]
         expected = [
-            (*lead, rows, columns) for lead in (leads if rows == 1 else [(), (1,), *leads[:1], (1, 1), *leads[1:]])
+            (*lead, rows, columns) for lead in (leads if is_single else [(), (1,), *leads[:1], (1, 1), *leads[1:]])
         ]
-        if rows == 1:
+        if is_single:
             expected.insert(0, (samples, columns))
         fits = any(_covers(got, shape) for shape in expected)
     return (
@@ -471,7 +500,7 @@ def _result(name: str, meaning: str, optional: bool = False) -> Parameter:
 _UNUSED = "must be null"
 _PARAMETERS = (
     Parameter("query", "query", Kind.INPUT, "the queries, of 16 bits"),
-    Parameter("key", "key", Kind.INPUT_LIST, "the keys: one tensor, or one for each sample"),
+    Parameter("key", "key", Kind.INPUT_LIST, "the keys; of a list one tensor, or one for each sample"),
     Parameter("value", "value", Kind.INPUT_LIST, "the values, in the shapes of key"),
     _tensor(_BIAS, "is added to scaled scores"),
     _tensor(_MASK, "nonzero where a score is masked, BOOL, INT8 or UINT8"),
@@ -485,14 +514,15 @@ _PARAMETERS = (
     _tensor(_PREFIXES[0], "keys before those of every sample"),
     _tensor(_PREFIXES[1], "their values"),
     _lengths_of(_PREFIX_LENGTH, "how many there are"),
+    *(_tensor(name, _UNUSED) for name in _ROTARY),
     attribute("numHeads", Kind.INT64, "heads of query"),
     attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
     attribute("nextTokens", Kind.INT64, "keys after it"),
-    attribute("inputLayout", Kind.STRING, f"the dimensions: {listing(_LAYOUTS)}"),
+    attribute("inputLayout", Kind.STRING, "the dimensions, such as BNSD"),
     attribute("numKeyValueHeads", Kind.INT64, "heads of key; 0: as many"),
-    attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 4; ignored for one query"),
-    attribute("innerPrecise", Kind.INT64, "0 to 3, ignored"),
+    attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 4"),
+    attribute("innerPrecise", Kind.INT64, "ignored"),
     attribute("blockSize", Kind.INT64, "keys in a block"),
     attribute(_DEQUANTIZATIONS[0], Kind.INT64, "ignored"),
     attribute("softmaxLseFlag", Kind.BOOL, "softmaxLse is wanted"),
@@ -502,25 +532,33 @@ _PARAMETERS = (
 )
 
 _WANTED = "where softmaxLseFlag is set", lambda call: bool(call["softmaxLseFlag"])
-_CHECKS = (
-    present("query", "key", "value", "inputLayout", "attentionOut"),
-    each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR),
-    rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR),
-    public_format("query", _BIAS, _MASK, "attentionOut"),
-    each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID),
-    dtype_in(lambda product: set(_TYPES), "query"),
-    each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID),
-    *(same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, "attentionOut")),
-    dtype_in(lambda product: {D.BOOL, D.INT8, D.UINT8}, _MASK),
-    dtype_in(lambda product: {D.INT32}, _TABLE),
-    dtype_in(lambda product: {D.INT64}, *_PADDINGS),
-    only_if(dtype_in(lambda product: {D.FLOAT}, "softmaxLse"), *_WANTED),
-    each("not computed", _QUANTIZED, _absent, ACLNN_ERR_INNER_NULLPTR),
-    *with_code(
+
+
+def _checks(
+    layouts: Collection[str] = _LAYOUTS,
+    precisions: int = 4,
+    further: Sequence[Check] = (),
+    absent: Sequence[str] = (*_QUANTIZED, *_ROTARY),
+) -> Iterator[Check]:
+    yield present("query", "key", "value", "inputLayout", "attentionOut")
+    yield each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR)
+    yield rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR)
+    yield public_format("query", _BIAS, _MASK, "attentionOut")
+    yield each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID)
+    yield dtype_in(lambda product: set(_TYPES), "query")
+    yield each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID)
+    yield from (same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, "attentionOut"))
+    yield dtype_in(lambda product: {D.BOOL, D.INT8, D.UINT8}, _MASK)
+    yield dtype_in(lambda product: {D.INT32}, _TABLE)
+    yield dtype_in(lambda product: {D.INT64}, *_PADDINGS)
+    yield only_if(dtype_in(lambda product: {D.FLOAT}, "softmaxLse"), *_WANTED)
+    yield each("not computed", absent, _absent, ACLNN_ERR_INNER_NULLPTR)
+    yield from with_code(
         ACLNN_ERR_INNER_TILING_ERROR,
-        one_of("inputLayout", *_LAYOUTS),
+        one_of("inputLayout", *layouts),
         rule("heads: numHeads, numKeyValueHeads", _heads),
         rule("dimensions of the layout: query, key, value", _dimensions),
+        *further,
         rule("heads and extents: query", _query),
         rule("several queries: inputLayout", _several),
         rule("tensors of samples: key, value", _counts),
@@ -535,22 +573,105 @@ _CHECKS = (
         each("padding", _PADDINGS, _padding),
         rule(f"modes of dequantization: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
         rule("known mode: sparseMode", _known_mode),
-        one_of("innerPrecise", *range(4)),
+        one_of("innerPrecise", *range(precisions)),
         rule(f"shape of the mask: {_MASK}", _mask_shape),
         rule(f"shape of the bias: {_BIAS}", _bias_shape),
-    ),
-)
+    )
+
+
+_ABSENT = {
+    **dict.fromkeys(p.name for p in _PARAMETERS),
+    "preTokens": FAR,
+    "nextTokens": FAR,
+    "sparseMode": ALL,
+    "softmaxLseFlag": False,
+}
+"""What functions have in the place of parameters that they lack."""
+
+
+def _operator(
+    name: str, own: dict[str, str], checks: Iterable[Check], without: Collection[str] = (), lists: bool = True
+) -> Operator:
+    """Declare a function that has some of V3's parameters, by V3's names and its own, and no checks of some titles.
+
+    Without lists its keys and its values are one tensor.
+    """
+    others = {of: name for of, name in own.items() if of != name}
+    spelt = others if lists else others | {"key[0]": "key", "value[0]": "value"}
+
+    def spell(text: str) -> str:
+        return re.sub(r"\w+(\[0\])?", lambda word: spelt.get(word[0], word[0]), text)
+
+    def as_v3(call: Call) -> Call:
+        if not spelt:  # V2, called for every token, lacks only what its checks do not read
+            return call
+        arguments = {**_ABSENT, **call.arguments, **{of: call[name] for of, name in others.items()}}
+        if not lists:
+            arguments |= {of: None if call[of] is None else (call[of],) for of in ("key", "value")}
+        return Call(call.operator, arguments, call.product)
+
+    def parameter(of: str, name: str) -> Parameter:
+        declared = next(p for p in _PARAMETERS if p.name == of)
+        kind = declared.kind if lists or declared.kind is not Kind.INPUT_LIST else Kind.INPUT
+        return replace(declared, name=name, python_name=name, kind=kind)
+
+    def spelt_checks() -> Iterator[Check]:
+        for check in checks:
+            title, _, listed = check.name.partition(": ")
+            names, *when = listed.split(" (")
+            mine = ", ".join(own[name] for name in names.split(", ") if name in own)
+            if mine and title not in without:
+                yield replace(check, name=f"{title}: {' ('.join((mine, *when))}", complaint=complaint(check))
+
+    def complaint(check: Check) -> Callable[[Call], str | None]:
+        return lambda call: None if (text := check.complaint(as_v3(call))) is None else spell(text)
+
+    def work(call: Call) -> Library | None:
+        found = _work(as_v3(call))
+        return found and replace(found, inputs=tuple(map(spell, found.inputs)))
+
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Attention of inference.",
+        formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
+        parameters=tuple(parameter(*each) for each in own.items()),
+        support=support(_TYPES, A2_CLASS),
+        checks=tuple(spelt_checks()),
+        work=work,
+        stream_type="const aclrtStream ",
+    )
+
+
+def _short(*names: str) -> dict[str, str]:
+    return {name: name.removesuffix("Optional") for name in names}
+
+
+_V3 = {p.name: p.name for p in _PARAMETERS}
+_TENSORS = "query", "key", "value", _BIAS, _MASK
 
 OPERATORS = (
-    Operator(
-        name="fused_infer_attention_score_v2",
-        function=camel("fused_infer_attention_score_v2"),
-        summary="Attention of inference, with few queries and many keys.",
-        formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
-        parameters=_PARAMETERS,
-        support=support(_TYPES, A2_CLASS),
-        checks=_CHECKS,
-        work=_work,
-        stream_type="const aclrtStream ",
+    _operator(
+        "fused_infer_attention_score_v2",
+        {name: name for name in _V3 if name not in _ROTARY},
+        _checks(absent=_QUANTIZED),
+    ),
+    _operator("fused_infer_attention_score_v3", _V3, _checks()),
+    _operator(
+        _PROMPT,
+        _short(*_TENSORS, *_LENGTHS, *_QUANTIZED[:5], "numHeads", "scaleValue", "preTokens", "nextTokens")
+        | _short("inputLayout", "numKeyValueHeads", "sparseMode", "innerPrecise", "attentionOut"),
+        _checks(further=(rule("elements of a token: query", _token),)),
+        without=("no null among them", "tensors of samples", "several queries", "pages"),
+        lists=False,
+    ),
+    _operator(
+        _INCREMENT,
+        _short(*_TENSORS, _LENGTHS[1], *_QUANTIZED[:7], _TABLE, _PADDINGS[1], "numHeads", "scaleValue", "inputLayout")
+        | _short("numKeyValueHeads", "blockSize", "innerPrecise", "attentionOut")
+        | {_LENGTHS[1]: "actualSeqLengths", _TABLE: "blocktable"}
+        | {f"deqScale{at}Optional": f"dequantScale{at}" for at in (1, 2)},
+        _checks(("BSH", "BSND", "BNSD"), 2, (rule("one query: query", _one_query),)),
+        without=("several queries",),
     ),
 )
