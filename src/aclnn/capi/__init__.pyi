@@ -10094,7 +10094,7 @@ def aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
     attentionOut: int | None,
     softmaxLse: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference, with few queries and many keys.
+    """Attention of inference.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -10104,7 +10104,143 @@ def aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
 def aclnnFusedInferAttentionScoreV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference, with few queries and many keys.
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShiftOptional: int | None,
+    attenMaskOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    deqScale1Optional: int | None,
+    quantScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    quantScale2Optional: int | None,
+    quantOffset2Optional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    blockTableOptional: int | None,
+    queryPaddingSizeOptional: int | None,
+    kvPaddingSizeOptional: int | None,
+    keyAntiquantScaleOptional: int | None,
+    keyAntiquantOffsetOptional: int | None,
+    valueAntiquantScaleOptional: int | None,
+    valueAntiquantOffsetOptional: int | None,
+    keySharedPrefixOptional: int | None,
+    valueSharedPrefixOptional: int | None,
+    actualSharedPrefixLenOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    keyRopeAntiquantScaleOptional: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    sparseMode: int,
+    innerPrecise: int,
+    blockSize: int,
+    antiquantMode: int,
+    softmaxLseFlag: int,
+    keyAntiquantMode: int,
+    valueAntiquantMode: int,
+    attentionOut: int | None,
+    softmaxLse: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedInferAttentionScoreV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPromptFlashAttentionV3GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    actualSeqLengthsKv: int | None,
+    deqScale1: int | None,
+    quantScale1: int | None,
+    deqScale2: int | None,
+    quantScale2: int | None,
+    quantOffset2: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    sparseMode: int,
+    innerPrecise: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPromptFlashAttentionV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIncreFlashAttentionV4GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    dequantScale1: int | None,
+    quantScale1: int | None,
+    dequantScale2: int | None,
+    quantScale2: int | None,
+    quantOffset2: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    blocktable: int | None,
+    kvPaddingSize: int | None,
+    numHeads: int,
+    scaleValue: float,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    blockSize: int,
+    innerPrecise: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIncreFlashAttentionV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
 
     Phase two: queues the work.
     """
