@@ -13,8 +13,8 @@ from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import rotary
-from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
 
 TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
 #: Two samples of five tokens with three heads of 32.
@@ -25,6 +25,20 @@ def _call(name: str, d: D, x: tuple[int, ...] = X, angles: tuple[int, ...] = ANG
     call: Arguments = dict.fromkeys(("x", "xOptional", "dy", "out", "dxOut"), T(d, x)) | {"mode": 0}
     call |= dict.fromkeys(("cos", "sin", "dcosOut", "dsinOut"), T(d, angles))
     return {p.name: call[p.name] for p in BY_NAME[name].parameters}
+
+
+#: As many tokens, three heads of queries and two of keys.
+APPLIED = {name: (2, 5, heads, 64) for name, heads in (("queryRef", 3), ("keyRef", 2), ("cos", 1), ("sin", 1))}
+
+
+def _apply_call(d: D, **mode: str) -> Arguments:
+    return {name: T(d, dims) for name, dims in APPLIED.items()} | {"layout": 1} | mode
+
+
+APPLY_CALLS = {
+    "apply_rotary_pos_emb": _apply_call,
+    "apply_rotary_pos_emb_v2": lambda d: _apply_call(d, rotaryMode="half"),
+}
 
 
 def _turned(x: Any, cos: Any, sin: Any, mode: int) -> Any:
@@ -49,16 +63,31 @@ REFERENCES = {
     "rotary_position_embedding_grad": lambda a: _gradients(a["dy"], a["cos"], a["sin"], a["xOptional"], a["mode"]),
 }
 
+APPLIED_REFERENCES = dict.fromkeys(
+    APPLY_CALLS, lambda a: [_turned(*(wide(a[name]) for name in (x, "cos", "sin")), 0) for x in ("queryRef", "keyRef")]
+)
+
 
 BREAKS: Mapping[str, Breaking] = {
     "same data type as x": lambda o, name: Break({name: T(D.FLOAT16, X)}, "ACL_FLOAT"),
     "same data type as dy": lambda o, name: Break({name: T(D.FLOAT16, X)}, "ACL_FLOAT"),
-    "known mode": lambda o, name: Break({name: 2}, "0 or 1"),
+    "same data type as queryRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "known mode": lambda o, name: Break(*(({name: 2}, "0 or 1") if name == "mode" else ({name: "quarter"}, "'half'"))),
+    "known layout": lambda o, name: Break({name: 2}, "1 or 4"),
+    "dimensions of the layout": lambda o, name: Break(shape(APPLIED[name][1:], name), "4 dimensions"),
+    "not empty": lambda o, name: Break(shape((0, *APPLIED[name][1:]), name), "elements"),
+    "shape is that of queryRef but for its heads": lambda o, name: Break(shape((2, 4, 2, 64), name), "[2, 5, 2, 64]"),
+    "shape is that of queryRef with one head": lambda o, name: Break(shape((2, 5, 2, 64), name), "[2, 5, 1, 64]"),
+    "heads fit": lambda o, name: Break(shape((2, 5, 151, 64), name), "at most 196608 bytes"),
     "3 to 4 dimensions": lambda o, name: Break(shape((5, 32), name), "3 to 4"),
     "same shape as cos": lambda o, name: Break(shape((1, 5, 3, 32), name), "shape ["),
     "same shape as x": lambda o, name: Break(shape((2, 5, 3, 30), name), "shape ["),
     "same shape as dy": lambda o, name: Break(shape((2, 5, 3, 30), name), "shape ["),
-    "whole pairs": lambda o, name: Break(_call(o.name, D.FLOAT, (2, 5, 3, 31), (1, 5, 1, 31)), "multiple of 2"),
+    "whole pairs": lambda o, name: (
+        Break(shape((2, 5, 3, 32), name), "64 or 128")
+        if name == "queryRef"
+        else Break(_call(o.name, D.FLOAT, (2, 5, 3, 31), (1, 5, 1, 31)), "multiple of 2")
+    ),
     "broadcasts": lambda o, name: Break(
         _call(o.name, D.FLOAT, X, (2, 4, 1, 32)), "broadcasts to", product=Product.ASCEND_950
     ),
@@ -66,9 +95,21 @@ BREAKS: Mapping[str, Breaking] = {
 }
 
 
+class TestApplied(LibraryTests):
+    subject = Subject(
+        rotary.OPERATORS[2:],
+        calls=APPLY_CALLS,
+        references=APPLIED_REFERENCES,
+        default=TRAINED,
+        # Empty tensors are refused; this is the least there may be.
+        empty=dict.fromkeys(APPLY_CALLS, shape((1, 1, 1, 64), *APPLIED)),
+        breaks=BREAKS,
+    )
+
+
 class TestRotary(LibraryTests):
     subject = Subject(
-        rotary.OPERATORS,
+        rotary.OPERATORS[:2],
         calls={name: lambda d, name=name: _call(name, d) for name in REFERENCES},
         references=REFERENCES,
         default=TRAINED,
@@ -156,3 +197,52 @@ def test_atlas_inference_turns_halves_of_whole_blocks() -> None:
         given = {"x": x, "cos": angles, "sin": angles, "out": x}
         with pytest.raises(AclnnError, match=text):
             _computed("rotary_position_embedding", given, mode, Product.ATLAS_INFERENCE)
+
+
+def _applied(
+    query: Array, key: Array, cos: Array, sin: Array, layout: int, mode: str, product: Product
+) -> tuple[Array, Array]:
+    placed = [Placed(each, "reversed with holes") for each in (query, key, cos, sin)]
+    call = dict(zip(APPLIED, (each.tensor for each in placed), strict=True)) | {"layout": layout, "rotaryMode": mode}
+    prepare(BY_NAME["apply_rotary_pos_emb_v2"], call, product).run()
+    return placed[0].view, placed[1].view
+
+
+@pytest.mark.parametrize(
+    ("layout", "query", "key", "angles", "product"),
+    [
+        (1, (2, 5, 3, 8), (2, 5, 1, 8), (1, 5, 1, 8), Product.ASCEND_950),
+        (2, (5, 2, 3, 8), (5, 2, 1, 8), (5, 2, 1, 8), Product.ASCEND_950),
+        (2, (5, 2, 3, 8), (5, 2, 4, 8), (5, 1, 1, 8), Product.ASCEND_950),
+        (3, (2, 3, 5, 8), (2, 1, 5, 8), (2, 1, 5, 8), Product.ASCEND_950),
+        (4, (5, 3, 8), (5, 2, 8), (5, 1, 8), Product.ASCEND_950),
+        (4, (5, 3, 128), (5, 2, 128), (5, 1, 128), Product.ATLAS_A2),
+        (4, (5, 3, 64), (5, 2, 64), (5, 1, 64), Product.ATLAS_INFERENCE),
+    ],
+)
+def test_queries_and_keys_turn_in_every_layout(
+    layout: int, query: tuple[int, ...], key: tuple[int, ...], angles: tuple[int, ...], product: Product
+) -> None:
+    random = np.random.default_rng(layout)
+    given = [random.normal(size=dims).astype(np.float32) for dims in (query, key, angles, angles)]
+    for mode, name in enumerate(("half", "interleave", "quarter") if product is Product.ASCEND_950 else ("half",)):
+        cos, sin = (wide(torch.from_numpy(each)) for each in given[2:])
+        for found, before in zip(_applied(*given, layout, name, product), given, strict=False):
+            exact = _turned(wide(torch.from_numpy(before)), cos, sin, mode)
+            np.testing.assert_array_equal(found, exact.numpy().astype(np.float32), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("size", "mode", "angles", "text"),
+    [
+        (6, "quarter", (2, 5, 1, 6), "multiple of 4"),
+        (7, "half", (2, 5, 1, 7), "multiple of 2"),
+        (1026, "half", (2, 5, 1, 1026), "up to 1024"),
+        (8, "half", (2, 1, 1, 8), "cos: expected shape .2, 5, 1, 8."),
+        (8, "other", (2, 5, 1, 8), "'half', 'interleave' or 'quarter'"),
+    ],
+)
+def test_950_refuses_other_pairs_and_angles(size: int, mode: str, angles: tuple[int, ...], text: str) -> None:
+    x, turns = np.zeros((2, 5, 3, size), np.float32), np.zeros(angles, np.float32)
+    with pytest.raises(AclnnError, match=text):
+        _applied(x, x, turns, turns, 1, mode, Product.ASCEND_950)

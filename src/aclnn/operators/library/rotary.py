@@ -1,4 +1,4 @@
-"""aclnnRotaryPositionEmbedding and its gradient: pairs of elements are turned by angles."""
+"""aclnnRotaryPositionEmbedding, its gradient, aclnnApplyRotaryPosEmb: pairs of elements are turned by angles."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aclnn.core.checks import (
     broadcast_shape,
     dims_between,
     dtype_in,
+    each,
     elsewhere,
     extents,
     floating,
@@ -20,6 +21,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
+    shape_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -34,6 +36,12 @@ _FEW = 1000
 """More than there may be samples or heads before the 950 products."""
 _SUMMED = 1024
 """Samples times heads over which cos and sin may have gradients before the 950 products."""
+_LAYOUTS = {1: "BSND", 2: "SBND", 3: "BNSD", 4: "TND"}
+_APPLIED_MODES = {"half": _HALVES, "interleave": _NEIGHBOURS, "quarter": _QUARTERS}
+_APPLIED = ("queryRef", "keyRef", "cos", "sin")
+_MOST_APPLIED = 1024
+_BUFFER = (192 << 10, 256 << 10)
+"""Bytes of a vector core's buffer, of the A2 class and of Atlas inference."""
 
 
 def _first(call: Call) -> str:
@@ -66,18 +74,27 @@ def _joined(first: Any, second: Any, shape: tuple[int, ...], mode: int) -> Any:
     return result
 
 
+def _turn(mode: int, x: Any, cos: Any, sin: Any) -> Any:
+    to = _turned(mode)
+    (x1, x2), (c1, c2), (s1, s2) = _pairs(x, mode), _pairs(cos, to), _pairs(sin, to)
+    return _joined(x1 * c1 - x2 * s1, x2 * c2 + x1 * s2, x.shape, to)
+
+
 def _work(call: Call) -> Library | None:
     if call["out"].size == 0:
         return None
-    mode, shape = call["mode"], call["out"].shape
-    to = _turned(mode)
+    mode = call["mode"]
+    return Library(lambda *arrays: _turn(mode, *_wide(*arrays)), ("x", "cos", "sin"), ("out",))
 
-    def turn(*arrays: Any) -> Any:
-        x, cos, sin = _wide(*arrays)
-        (x1, x2), (c1, c2), (s1, s2) = _pairs(x, mode), _pairs(cos, to), _pairs(sin, to)
-        return _joined(x1 * c1 - x2 * s1, x2 * c2 + x1 * s2, shape, to)
 
-    return Library(turn, ("x", "cos", "sin"), ("out",))
+def _apply_work(call: Call) -> Library:
+    mode = _APPLIED_MODES[_applied_mode(call)]
+
+    def turn_both(*arrays: Any) -> tuple[Any, Any]:
+        query, key, cos, sin = _wide(*arrays)
+        return _turn(mode, query, cos, sin), _turn(mode, key, cos, sin)
+
+    return Library(turn_both, _APPLIED, _APPLIED[:2])
 
 
 def _gradient_work(call: Call) -> Library | None:
@@ -189,6 +206,102 @@ def _checks(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Check, .
     )
 
 
+def _applied_mode(call: Call) -> str:
+    return str(call.arguments.get("rotaryMode", "half"))
+
+
+def _layout(call: Call) -> str:
+    return _LAYOUTS[call["layout"]]
+
+
+def _known_layout(call: Call) -> str | None:
+    # The kernel before 950 takes two of the four.
+    known, got = tuple(_LAYOUTS) if call.product in CLASS_950 else (1, 4), call["layout"]
+    return None if got in known else f"layout: expected {listing(map(str, known))} on {call.product.title}, got {got}"
+
+
+def _known_applied_mode(call: Call) -> str | None:
+    known, got = tuple(_APPLIED_MODES) if call.product in CLASS_950 else ("half",), call["rotaryMode"]
+    if got in known:
+        return None
+    return f"rotaryMode: expected {listing(map(repr, known))} on {call.product.title}, got {got!r}"
+
+
+def _ranks(call: Call, name: str) -> str | None:
+    layout, got = _layout(call), call[name].shape
+    return None if len(got) == len(layout) else f"expected {len(layout)} dimensions ({layout}), got {extents(got)}"
+
+
+def _elements_of_both(call: Call, name: str) -> str | None:
+    got, step = call[name].shape[-1], 4 if _applied_mode(call) == "quarter" else 2
+    if call.product not in CLASS_950:
+        return None if got in (64, 128) else f"expected 64 or 128 in the last dimension, got {got}"
+    if got % step == 0 and got <= _MOST_APPLIED:
+        return None
+    return f"expected a multiple of {step} up to {_MOST_APPLIED} in the last dimension, got {got}"
+
+
+def _not_empty(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    return None if call[name].size else f"expected elements, got shape {extents(shape)}"
+
+
+def _key_shape(call: Call) -> tuple[int, ...]:
+    at, shape = _layout(call).index("N"), call["queryRef"].shape
+    return (*shape[:at], call["keyRef"].shape[at], *shape[at + 1 :])
+
+
+def _angles_shape(call: Call) -> tuple[int, ...]:
+    """One head, and on 950 perhaps one sample."""
+    layout, got = _layout(call), call["cos"].shape
+    shared = call.product in CLASS_950 and "B" in layout and got[layout.index("B")] == 1
+    ones = "BN" if shared else "N"
+    return tuple(1 if dim in ones else n for dim, n in zip(layout, call["queryRef"].shape, strict=True))
+
+
+def _heads_fit(call: Call) -> str | None:
+    layout, query = _layout(call), call["queryRef"]
+    heads = sum(call[name].shape[layout.index("N")] for name in _APPLIED[:2])
+    size, wide = query.shape[-1], 4 if query.dtype == D.BF16 else query.dtype.itemsize
+    room = _BUFFER[call.product is Product.ATLAS_INFERENCE]
+    got = size * (5 * heads * wide + 4 * query.dtype.itemsize + (8 if query.dtype == D.BF16 else 0))
+    return None if got <= room else f"queryRef: expected heads of both that take at most {room} bytes, got {got}"
+
+
+def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula="queryRef = queryRef * cos + rotated(queryRef) * sin; keyRef alike",
+        parameters=(
+            tensor_out("queryRef", "queries, turned"),
+            tensor_out("keyRef", "keys, turned"),
+            *(_COS, _SIN),
+            attribute("layout", Kind.INT64, "the dimensions: 1 BSND, 2 SBND, 3 BNSD, 4 TND"),
+            *mode,
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN | {Product.ATLAS_INFERENCE}),
+        checks=(
+            present(*_APPLIED),
+            public_format(*_APPLIED),
+            dtype_in(floating, "queryRef"),
+            *(same_dtype(name, "queryRef") for name in _APPLIED[1:]),
+            rule("known layout: layout", _known_layout),
+            *(rule("known mode: rotaryMode", _known_applied_mode) for _ in mode),
+            each("dimensions of the layout", _APPLIED, _ranks),
+            each("not empty", _APPLIED, _not_empty),
+            each("whole pairs", ("queryRef",), _elements_of_both),
+            shape_is("that of queryRef but for its heads", _key_shape, "keyRef"),
+            shape_is("that of queryRef with one head", _angles_shape, "cos"),
+            same_shape("sin", "cos"),
+            *elsewhere(CLASS_950, rule("heads fit: queryRef", _heads_fit)),
+        ),
+        work=_apply_work,
+        in_header_of=name,
+    )
+
+
 _MODE = attribute(
     "mode", Kind.INT64, "pairs: 0 of halves, 1 of neighbours, 2 of quarters, 3 of neighbours, put into halves"
 )
@@ -219,5 +332,11 @@ OPERATORS = (
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
         checks=_checks(("dy", "cos", "sin", "xOptional"), ("dxOut", "dcosOut", "dsinOut")),
         work=_gradient_work,
+    ),
+    _apply("apply_rotary_pos_emb", "Turns halves of queries and keys by angles, in place."),
+    _apply(
+        "apply_rotary_pos_emb_v2",
+        "Turns pairs of elements of queries and keys by angles, in place.",
+        attribute("rotaryMode", Kind.STRING, 'pairs: "half", "interleave" (neighbours) or "quarter"'),
     ),
 )
