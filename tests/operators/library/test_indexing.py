@@ -13,7 +13,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
-from tests.cases.table import Arguments, T, shape
+from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     IMAGES,
@@ -65,12 +65,20 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
     **{name: lambda d: {"dim": -1, "index": (2, -3)} for name in FILLED[:2]},
     **{name: lambda d: {"dim": 0, "index": T(D.INT32, (1,)), "source": T(d, (1, 3))} for name in FILLED[2:]},
+    "scatter_nd_update": lambda d: {
+        "varRef": T(d, (4, 3, 2)),
+        "indices": T(D.INT32 if d == D.FLOAT16 else D.INT64, (1, 3, 2)),
+        "updates": T(d, (1, 3, 2)),
+    },
     "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
     "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
 }
 
 
-DTYPES: Mapping[str, tuple[D, ...]] = dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64))
+DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64)),
+    "scatter_nd_update": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT16, D.INT32, D.INT64),
+}
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
@@ -90,6 +98,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     ),
     **{name: lambda a: first(a).index_fill(-1, torch.tensor([2, 0]), a["value"]) for name in FILLED[:2]},
     **{name: lambda a: a["selfRef"].index_copy(0, a["index"].long(), a["source"]) for name in FILLED[2:]},
+    "scatter_nd_update": lambda a: a["varRef"].index_put(tuple(a["indices"].long().unbind(-1)), a["updates"]),
     "nonzero": lambda a: a["self"].nonzero(),
     "nonzero_v2": lambda a: a["self"].nonzero().T,
 }
@@ -125,11 +134,18 @@ BREAKS: Mapping[str, Breaking] = {
     },
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
     "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
+    "same data type as varRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "1 to 8 dimensions": lambda o, name: Break(shape((1,) * 9, name), "1 to 8"),
+    "2 to 8 dimensions": lambda o, name: Break(shape((2,), name), "2 to 8"),
+    "indices of so many dimensions": lambda o, name: Break(shape((1, 3, 4), name), "from 1 to 3"),
+    "shape is rows for all indices": lambda o, name: Break(shape((1, 3, 3), name), "[1, 3, 2]"),
     "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
 }
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
+    if name == "indices" and operator == "scatter_nd_update":
+        return np.array([[[3, 0], [0, 2], [1, 1]]])
     return np.array([[2, 0, 1]]) if name == "index" and "scatter" in operator else array
 
 
@@ -144,6 +160,13 @@ class TestIndexing(LibraryTests):
         indices=INDICES,
         numbers=numbers,
         plain=("nonzero", "nonzero_v2"),
+        codes=dict.fromkeys(
+            (
+                *("1 to 8 dimensions", "2 to 8 dimensions", "indices of so many dimensions"),
+                "shape is rows for all indices",
+            ),
+            NO_KERNEL,
+        ),
     )
 
 
@@ -166,3 +189,30 @@ def test_an_index_that_selects_nothing_writes_nothing(d: D, accumulate: bool) ->
     arguments = {"selfRef": placed.tensor, "values": values.tensor, "accumulate": accumulate, "unsafe": False}
     prepare(BY_NAME["index_put_impl"], arguments | {"indices": (nothing.tensor,)}, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed.view, elements)
+
+
+def _updated(indices: list[list[int]], updates: Array, product: Product = Product.ATLAS_A2) -> Array:
+    elements = Placed(np.arange(12, dtype=updates.dtype).reshape(4, 3), "transposed")
+    given = (Placed(np.array(indices), "contiguous"), Placed(updates, "contiguous"))
+    call = dict(zip(("varRef", "indices", "updates"), (each.tensor for each in (elements, *given)), strict=True))
+    prepare(BY_NAME["scatter_nd_update"], call, product).run()
+    return elements.view
+
+
+def test_the_last_of_updates_of_one_row_stays() -> None:
+    found = _updated([[1], [0], [1]], np.array([[20] * 3, [30] * 3, [40] * 3], np.uint8), Product.ASCEND_950)
+    assert found.tolist() == [[30] * 3, [40] * 3, [6, 7, 8], [9, 10, 11]]
+
+
+@pytest.mark.parametrize(("index", "place", "last"), [([4, 0], "1, 0", 3), ([3, -1], "1, 1", 2)])
+def test_an_index_outside_is_told_with_its_place(index: list[int], place: str, last: int) -> None:
+    with pytest.raises(AclnnError, match=rf"indices\[{place}\]: expected from 0 to {last}, got"):
+        _updated([[0, 0], index], np.zeros(2, np.float32))
+
+
+def test_nothing_to_update_has_any_shape() -> None:
+    tensors = {
+        name: Placed(np.zeros(of, np.float32), "contiguous").tensor for name, of in (("varRef", 0), ("updates", 3))
+    }
+    index = Placed(np.zeros((), np.int64), "contiguous").tensor
+    prepare(BY_NAME["scatter_nd_update"], tensors | {"indices": index}, Product.ATLAS_A2).run()

@@ -10,6 +10,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     axis,
+    dims_between,
     dtype_in,
     extents,
     limited_dims,
@@ -19,11 +20,15 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    unless_empty,
     where_supported,
+    with_code,
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import (
     NUMBERS,
     add_at,
@@ -365,6 +370,44 @@ def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator
     )
 
 
+_UPDATE = ("varRef", "indices", "updates")
+_UPDATED_BEFORE = (D.FLOAT, D.FLOAT16, D.BOOL)
+_UPDATED = {
+    **support((*_UPDATED_BEFORE, D.BF16, D.INT8, D.INT16, D.INT32, D.INT64), A2_CLASS),
+    **support((*_UPDATED_BEFORE, D.BF16, D.INT8, D.UINT8, D.INT64), CLASS_950),
+}
+_MOST_INDEXED = 7
+
+
+def _depth(call: Call) -> int:
+    """How many dimensions of varRef are indexed."""
+    return int((call["indices"].shape or (0,))[-1])
+
+
+def _depth_fits(call: Call) -> str | None:
+    most, got = min(_MOST_INDEXED, len(call["varRef"].shape)), _depth(call)
+    return None if 1 <= got <= most else f"indices: expected from 1 to {most} in the last dimension, got {got}"
+
+
+def _updates_shape(call: Call) -> tuple[int, ...]:
+    return (*call["indices"].shape[:-1], *call["varRef"].shape[_depth(call) :])
+
+
+def _updated(values: Any, indices: Any, updates: Any) -> Any:
+    extent_of = values.shape[: indices.shape[-1]]
+    outside = np.argwhere((indices < 0) | (indices >= extent_of))
+    if len(outside):
+        at = outside[0].tolist()
+        raise IndexError(f"indices{at}: expected from 0 to {extent_of[at[-1]] - 1}, got {indices[tuple(at)]}")
+    result = values.copy()
+    result[tuple(np.moveaxis(indices, -1, 0))] = updates
+    return result
+
+
+def _update_work(call: Call) -> Library | None:
+    return Library(_updated, _UPDATE, _UPDATE[:1]) if all(call[name].size for name in _UPDATE) else None
+
+
 _WHERE = "Where a tensor is not zero; the view of out takes their number."
 
 OPERATORS = (
@@ -518,4 +561,35 @@ OPERATORS = (
     _index_copy("inplace_index_copy", "Replace rows along a dimension, in place.", ()),
     _places("nonzero", _WHERE, "row", np.argwhere, transposed=False),
     _places("nonzero_v2", _WHERE, "column", lambda self: np.argwhere(self).T, transposed=True),
+    Operator(
+        name="scatter_nd_update",
+        function=camel("scatter_nd_update"),
+        summary="Replace elements or rows by their indices in all of the first dimensions, in place.",
+        formula="varRef[indices[i, 0], indices[i, 1], ...] = updates[i]",
+        parameters=(
+            tensor_out("varRef", "the elements, some replaced"),
+            tensor_in("indices", "in the last dimension an index for each of the first of varRef; INT32 or INT64"),
+            tensor_in("updates", "the new elements"),
+        ),
+        support=_UPDATED,
+        checks=(
+            present(*_UPDATE),
+            dtype_in(lambda product: _UPDATED.get(product, _UPDATED_BEFORE), "varRef"),
+            dtype_in(_integers, "indices"),
+            same_dtype("updates", "varRef"),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                *unless_empty(
+                    _UPDATE,
+                    dims_between(1, 8, "varRef"),
+                    dims_between(2, 8, "indices"),
+                    rule("indices of so many dimensions: indices", _depth_fits),
+                    shape_is("rows for all indices", _updates_shape, "updates"),
+                    which="one",
+                ),
+            ),
+        ),
+        work=_update_work,
+        in_header_of="scatter_nd_update",
+    ),
 )
