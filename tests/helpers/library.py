@@ -475,7 +475,7 @@ class LibraryTests:
                 for p in operator.parameters
                 if p.kind in (Kind.OUTPUT, Kind.OUTPUT_LIST)
                 for name in (
-                    [f"{p.name}[{at}]" for at in range(len(arguments[p.name]))] if p.kind in LISTS else [p.name]
+                    [f"{p.name}[{at}]" for at in range(len(arguments[p.name] or ()))] if p.kind in LISTS else [p.name]
                 )
                 if p.name not in self.subject.left
             ]

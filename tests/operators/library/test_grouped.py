@@ -10,6 +10,7 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
+from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
@@ -18,9 +19,14 @@ from aclnn.operators.library import grouped
 from tests.cases.table import NO_KERNEL, Arguments, T, shape
 from tests.helpers.library import TRAINED, Break, LibraryTests, Subject, torch, wide
 
-(OPERATOR,) = grouped.OPERATORS
+OPERATOR, FOURTH = grouped.OPERATORS
 BIAS, GROUPS = "biasOptional", "groupListOptional"
 QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
+#: Of V4, all null.
+MORE = (
+    *("perTokenScaleOptional", "activationInputOptional", "activationQuantScaleOptional"),
+    *("activationQuantOffsetOptional", "activationFeatureOutOptional", "dynQuantScaleOutOptional"),
+)
 FLOAT = D.FLOAT
 
 
@@ -41,8 +47,20 @@ def call(d: D) -> Arguments:
     }
 
 
+def fourth(arguments: Arguments, group_list_type: int) -> Arguments:
+    """A call of V3 as one of V4."""
+    others = {name: value for name, value in arguments.items() if name != "y"}
+    return others | dict.fromkeys(MORE) | {"groupListType": group_list_type, "actType": 0, "out": arguments["y"]}
+
+
+def out(operator: Operator) -> str:
+    return "out" if operator is FOURTH else "y"
+
+
 def product(a: Mapping[str, Any]) -> Any:
-    (x,), (weight,), (bias,), (y,) = (map(wide, a[name]) for name in ("x", "weight", BIAS, "y"))
+    (x,), (weight,), (bias,), (y,) = (
+        map(wide, a[name]) for name in ("x", "weight", BIAS, "out" if "out" in a else "y")
+    )
     parts = [x[rows] @ weight[at] + bias[at] for at, rows in enumerate((slice(1), slice(1, 4)))]
     return torch.cat([*parts, y[4:]])
 
@@ -54,23 +72,30 @@ def single(of: tuple[int, ...], strides: tuple[int, ...] | None = None) -> tuple
 class TestGrouped(LibraryTests):
     subject = Subject(
         grouped.OPERATORS,
-        calls={OPERATOR.name: call},
-        references={OPERATOR.name: product},
+        calls={OPERATOR.name: call, FOURTH.name: lambda d: fourth(call(d), 1)},
+        references=dict.fromkeys((OPERATOR.name, FOURTH.name), product),
         default=TRAINED,
-        plain=(OPERATOR.name,),
-        numbers=lambda operator, name, array: np.array([1, 4]) if name == GROUPS else array,
+        plain=(OPERATOR.name, FOURTH.name),
+        numbers=lambda operator, name, array: (
+            np.array([1, 3 if operator == FOURTH.name else 4]) if name == GROUPS else array
+        ),
         empty={
-            OPERATOR.name: {
+            o.name: {
                 "x": (T(FLOAT, (0, 3)),),
-                "y": (T(FLOAT, (0, 4)),),
+                out(o): (T(FLOAT, (0, 4)),),
                 GROUPS: {"shape": (2,)},
             }
+            for o in grouped.OPERATORS
         },
         breaks={
-            "1 to 128 tensors": lambda o, name: Break({name: ()}, "1 to 128"),
+            "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
             "not computed": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
             "data type beside x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
-            "allowed value": lambda o, name: Break({name: 1}, "-1, 0 or 2"),
+            "allowed value": lambda o, name: Break(
+                *{"groupType": ({name: 1}, "-1, 0 or 2"), "groupListType": ({name: 2}, "0 or 1")}.get(
+                    name, ({name: 1}, "0")
+                )
+            ),
             "goes with groupType": lambda o, name: Break({name: 0}, "2 or 3"),
             "as many outputs as splitItem says": lambda o, name: Break({name: (T(FLOAT, (5, 4)),) * 2}, "1 tensors"),
             "as many as of weight, or one": lambda o, name: Break({name: (T(FLOAT, (5, 3)),) * 2}, "1 tensors"),
@@ -83,7 +108,7 @@ class TestGrouped(LibraryTests):
             "16 bits": lambda o, name: Break({"weight": (T(FLOAT, (3, 4)),) * 2}, "ACL_FLOAT16"),
             "shape of a weight": lambda o, name: Break({name: (T(FLOAT, (2, 5, 4)),)}, "[3, 4]"),
             "enough columns in x": lambda o, name: Break(
-                {"groupType": 2, "splitItem": 0, name: (T(FLOAT, (2, 4)),) * 2, "y": (T(FLOAT, (5, 4)),) * 2},
+                {"groupType": 2, "splitItem": 0, name: (T(FLOAT, (2, 4)),) * 2, out(o): (T(FLOAT, (5, 4)),) * 2},
                 "3 rows in all",
                 product=Product.ASCEND_950,
             ),
@@ -100,7 +125,7 @@ class TestGrouped(LibraryTests):
             "short rows": lambda o, name: Break(
                 {"x": single((5, 1 << 16)), "weight": single((2, 1 << 16, 4))}
                 if name == "x"
-                else {name: single((2, 3, 1 << 16)), "y": single((5, 1 << 16)), BIAS: single((2, 1 << 16))},
+                else {name: single((2, 3, 1 << 16)), out(o): single((5, 1 << 16)), BIAS: single((2, 1 << 16))},
                 "65535",
             ),
         },
@@ -126,6 +151,7 @@ def compute(
     shapes: list[tuple[int, ...]],
     transposed: bool = False,
     product: Product = Product.ATLAS_A2,
+    group_list_type: int | None = None,
 ) -> list[Any]:
     y = [placed(np.full(of, 7, x[0].dtype)) for of in shapes]
     arguments = {
@@ -138,7 +164,10 @@ def compute(
         "groupType": kind,
         "y": tuple(y),
     }
-    prepare(OPERATOR, arguments, product).run()
+    if group_list_type is None:
+        prepare(OPERATOR, arguments, product).run()
+    else:
+        prepare(FOURTH, fourth(arguments, group_list_type), product).run()
     return [each.owner for each in y]
 
 
@@ -213,3 +242,33 @@ def test_columns_have_no_bias_and_weights_of_their_own_no_ends() -> None:
     prepare(OPERATOR, apart, Product.ASCEND_950)
     with pytest.raises(AclnnError, match="groupListOptional: expected null with groupType 2, got a tensor"):
         prepare(OPERATOR, apart, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(("kind", "groups"), [(0, [4, 6]), (1, [4, 2])])
+def test_v4_takes_ends_or_sizes(kind: int, groups: list[int]) -> None:
+    x, weight = normal(6, 3), [normal(3, 4), normal(3, 4) + 1]
+    expected = np.concatenate([x[:4].astype(float) @ weight[0], x[4:].astype(float) @ weight[1]])
+    for given in ([x], [x[:4], x[4:]]):
+        close(compute(given, weight, [], groups, 0, 2, [(6, 4)], group_list_type=kind)[0], expected)
+    rows = normal(6, 4)
+    found = compute([normal(5, 6)], [rows], [], groups, 2, 2, [(2, 5, 4)], group_list_type=kind)[0]
+    close(found, [normal(5, 6)[:, part].astype(float) @ rows[part] for part in (slice(4), slice(4, 6))])
+    apart = compute([x[:4], x[4:]], weight, [], None, -1, 0, [(4, 4), (2, 4)], group_list_type=kind)
+    close(np.concatenate(apart), expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [([7, -1], r"groupListOptional\[1\]: expected a size of at least 0, got -1"), ([4, 3], "to 6, got 7")],
+)
+def test_sizes_that_no_groups_have(sizes: list[int], text: str) -> None:
+    with pytest.raises(AclnnError, match=text):
+        compute([normal(6, 3)], [normal(3, 4)] * 2, [], sizes, 0, 2, [(6, 4)], group_list_type=1)
+
+
+def test_v4_takes_more_tensors_on_950() -> None:
+    many = fourth(call(D.FLOAT16), 0) | {BIAS: None, "splitItem": 0, "groupType": -1, GROUPS: None}
+    many |= {name: (Tensor(D.FLOAT16, (1, 1)),) * 129 for name in ("x", "weight", "out")}
+    prepare(FOURTH, many, Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="x: expected 1 to 128 tensors, got 129"):
+        prepare(FOURTH, many, Product.ATLAS_A2)

@@ -1,4 +1,4 @@
-"""Products of matrices in groups, as mixtures of experts need them: aclnnGroupedMatmulV3."""
+"""Products of matrices in groups, as mixtures of experts need them: aclnnGroupedMatmulV3, aclnnGroupedMatmulV4."""
 
 from __future__ import annotations
 
@@ -27,18 +27,37 @@ from aclnn.operators.library.lists import alike, each_of, not_null, of_types, pu
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-_LISTS = ("x", "weight", "y")
-_MOST_TENSORS, _MOST_GROUPS = 128, 1024
+#: Of V4 alone, and null: before the list of groups, after it, results.
+_MORE = (
+    ("perTokenScaleOptional",),
+    ("activationInputOptional", "activationQuantScaleOptional", "activationQuantOffsetOptional"),
+    ("activationFeatureOutOptional", "dynQuantScaleOutOptional"),
+)
+_MOST_TENSORS, _MOST_TENSORS_950, _MOST_GROUPS = 128, 1024, 1024
 _MOST_INNER = 2**16 - 1
 _MOST, _ALIGNED_BYTES = 2**31 - 1, 32
 #: What groups divide: nothing, the rows of x, the columns of x with the rows of the weight.
 _NONE, _ROWS, _INNER = -1, 0, 2
+#: What the list of groups has of each: its end, its size.
+_ENDS, _SIZES = 0, 1
 
 Shape = tuple[int, ...]
 
 
-def _listed(name: str, meaning: str, kind: Kind = Kind.INPUT_LIST, optional: bool = False) -> Parameter:
-    return Parameter(name, name, kind, meaning, optional=optional, c_type="const aclTensorList *")
+def _listed(name: str, meaning: str, optional: bool = False) -> Parameter:
+    return Parameter(name, name, Kind.INPUT_LIST, meaning, optional=optional)
+
+
+def _is_fourth(call: Call) -> bool:
+    return "out" in call.arguments
+
+
+def _result(call: Call) -> str:
+    return "out" if _is_fourth(call) else "y"
+
+
+def _lists(call: Call) -> tuple[str, ...]:
+    return "x", "weight", _result(call)
 
 
 def _is_stacked(call: Call) -> bool:
@@ -55,17 +74,22 @@ def _groups(call: Call) -> int:
     """How many products there are."""
     if _is_stacked(call):
         return int(call["weight"][0].shape[0])
-    return int(call["y"][0].shape[0]) if _is_one(call) else len(call["weight"])
+    return int(call[_result(call)][0].shape[0]) if _is_one(call) else len(call["weight"])
 
 
 def _few(call: Call, name: str) -> str | None:
+    most = _MOST_TENSORS_950 if _is_fourth(call) and call.product in CLASS_950 else _MOST_TENSORS
     count = len(call[name])
-    return None if 1 <= count <= _MOST_TENSORS else f"expected 1 to {_MOST_TENSORS} tensors, got {count}"
+    return None if 1 <= count <= most else f"expected 1 to {most} tensors, got {count}"
 
 
 def _absent(call: Call, name: str) -> str | None:
     count = len(call[name])
-    return f"expected null (quantised products are not computed here), got {count} tensors" if count else None
+    return (
+        f"expected null (quantised and activated products are not computed here), got {count} tensors"
+        if count
+        else None
+    )
 
 
 def _bias_dtype(call: Call, name: str, at: int) -> str | None:
@@ -85,8 +109,11 @@ def _split(call: Call) -> str | None:
 
 
 def _outputs(call: Call) -> str | None:
-    expected, got = 1 if call["splitItem"] > 1 else len(call["weight"]), len(call["y"])
-    return None if got == expected else f"y: expected {expected} tensors with splitItem {call['splitItem']}, got {got}"
+    name = _result(call)
+    expected, got = 1 if call["splitItem"] > 1 else len(call["weight"]), len(call[name])
+    if got == expected:
+        return None
+    return f"{name}: expected {expected} tensors with splitItem {call['splitItem']}, got {got}"
 
 
 def _inputs(call: Call) -> str | None:
@@ -109,7 +136,7 @@ def _ranks(call: Call, name: str, at: int) -> str | None:
     allowed: tuple[int, ...] = (2,)
     if name == "weight" and call["groupType"] == _ROWS and len(call["x"]) == len(call["weight"]) == 1:
         allowed = (2, 3)
-    elif name == "y" and call["groupType"] == _INNER and _is_one(call):
+    elif name == _result(call) and call["groupType"] == _INNER and _is_one(call):
         allowed = (3,)
     if got in allowed:
         return None
@@ -194,7 +221,7 @@ def _few_groups(call: Call, name: str) -> str | None:
 
 
 def _together(call: Call) -> str | None:
-    if call["x"][0].dtype != D.FLOAT or all(len(call[name]) == 1 for name in _LISTS):
+    if call["x"][0].dtype != D.FLOAT or all(len(call[name]) == 1 for name in _lists(call)):
         return None
     return "x: expected data type ACL_FLOAT16 or ACL_BF16 in lists of several tensors, got ACL_FLOAT"
 
@@ -236,6 +263,13 @@ def _parts(ends: Any, most: int) -> list[slice]:
     return [*map(slice, before, ends.tolist())]
 
 
+def _ends_of(sizes: Any) -> Any:
+    negative = np.flatnonzero(sizes < 0)
+    if len(negative):
+        raise IndexError(f"{_GROUPS}[{negative[0]}]: expected a size of at least 0, got {sizes[negative[0]]}")
+    return np.cumsum(sizes)
+
+
 def _expect_ends(ends: Any, sizes: Sequence[int]) -> None:
     expected = np.cumsum(sizes)
     if not np.array_equal(ends, expected):
@@ -245,8 +279,9 @@ def _expect_ends(ends: Any, sizes: Sequence[int]) -> None:
 
 
 def _work(call: Call) -> Library | None:
-    places = {name: [f"{name}[{at}]" for at in range(len(call[name] or ()))] for name in (*_LISTS, _BIAS)}
-    if not any(tensor.size for tensor in call["y"]):
+    places = {name: [f"{name}[{at}]" for at in range(len(call[name] or ()))] for name in (*_lists(call), _BIAS)}
+    result, sized = _result(call), call.arguments.get("groupListType") == _SIZES
+    if not any(tensor.size for tensor in call[result]):
         return None
     kind, is_one, grouped = call["groupType"], _is_one(call), call[_GROUPS] is not None
     ends_of_lists = np.cumsum([len(places[name]) for name in ("x", "weight", _BIAS)]).tolist()
@@ -255,6 +290,8 @@ def _work(call: Call) -> Library | None:
     def multiply(*operands: Any) -> Any:
         x, weight, bias = (operands[part] for part in map(slice, [0, *ends_of_lists], ends_of_lists))
         ends = operands[ends_of_lists[-1]] if grouped else None
+        if sized and grouped:
+            ends = _ends_of(ends)
         if kind == _INNER:
             return _by_columns(x[0], weight, ends, is_one)
         if is_one:
@@ -271,9 +308,9 @@ def _work(call: Call) -> Library | None:
         return np.concatenate(products) if kind == _ROWS else products
 
     # Rows after the last group stay.
-    stays = places["y"] if divided else []
+    stays = places[result] if divided else []
     inputs = (*places["x"], *places["weight"], *places[_BIAS], *([_GROUPS] if grouped else []), *stays)
-    return Library(multiply, inputs, tuple(places["y"]))
+    return Library(multiply, inputs, tuple(places[result]))
 
 
 def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
@@ -286,44 +323,57 @@ def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
     return tuple(x[:, part] @ factor for part, factor in zip(parts, weight, strict=True))
 
 
-OPERATORS = (
-    Operator(
-        name="grouped_matmul_v3",
-        function=camel("grouped_matmul_v3"),
+def _grouped(name: str, out: str) -> Operator:
+    lists, is_fourth = ("x", "weight", out), out == "out"
+    before, after, more = _MORE if is_fourth else ((), (), ())
+    return Operator(
+        name=name,
+        function=camel(name),
         summary="Multiply pairs of matrices, which may be parts of one.",
-        formula="y[i] = x[i] @ weight[i] + biasOptional[i]",
+        formula=f"{out}[i] = x[i] @ weight[i] + biasOptional[i]",
         parameters=(
             _listed("x", "the left operands"),
             _listed("weight", "the right operands"),
             _listed(_BIAS, "what is added to each row of a product", optional=True),
-            *(_listed(name, "null", optional=True) for name in _QUANTIZATION),
-            Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end", optional=True),
-            attribute("splitItem", Kind.INT64, "0, 1: y has an output for each product, 2, 3: one for all"),
+            *(_listed(name, "null", optional=True) for name in (*_QUANTIZATION, *before)),
+            Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
+            *(_listed(name, "null", optional=True) for name in after),
+            attribute("splitItem", Kind.INT64, f"0, 1: {out} has an output for each product, 2, 3: one for all"),
             attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x"),
-            _listed("y", "the results", Kind.OUTPUT_LIST),
+            *(
+                (
+                    attribute("groupListType", Kind.INT64, "what groupListOptional has, 0: ends, 1: sizes"),
+                    attribute("actType", Kind.INT64, "0: no activation"),
+                )
+                if is_fourth
+                else ()
+            ),
+            Parameter(out, out, Kind.OUTPUT_LIST, "the results", c_type=None if is_fourth else Kind.INPUT_LIST.value),
+            *(Parameter(name, name, Kind.OUTPUT_LIST, "null", optional=True) for name in more),
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present(*_LISTS),
-            each("1 to 128 tensors", _LISTS, _few),
-            each_of("no null among them", (*_LISTS, _BIAS), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            each("not computed", _QUANTIZATION, _absent, ACLNN_ERR_INNER_NULLPTR),
-            each_of("data type of each", _LISTS, of_types(FLOATING)),
-            each_of("one data type", _LISTS, alike("x")),
+            present(*lists),
+            each("few tensors", lists, _few),
+            each_of("no null among them", (*lists, _BIAS), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each("not computed", (*_QUANTIZATION, *before, *after, *more), _absent, ACLNN_ERR_INNER_NULLPTR),
+            each_of("data type of each", lists, of_types(FLOATING)),
+            each_of("one data type", lists, alike("x")),
             each_of("data type beside x", (_BIAS,), _bias_dtype),
             dtype_in(lambda product: {D.INT64}, _GROUPS),
             one_of("groupType", _NONE, _ROWS, _INNER),
+            *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if is_fourth else ()),
             rule("goes with groupType: splitItem", _split),
-            rule("as many outputs as splitItem says: y", _outputs),
+            rule(f"as many outputs as splitItem says: {out}", _outputs),
             rule("as many as of weight, or one: x", _inputs),
             rule("one weight: weight", _single_weight),
-            each_of("public format of each", (*_LISTS, _BIAS), public),
-            each_of("dimensions of each", _LISTS, _ranks),
+            each_of("public format of each", (*lists, _BIAS), public),
+            each_of("dimensions of each", lists, _ranks),
             each_of("extents of each", ("x", "weight"), _extents),
             *elsewhere(CLASS_950, rule("16 bits: x", _together)),
             each_of("shape of a weight", ("weight",), _weight_shape),
             rule("enough columns in x: weight", _enough_columns),
-            each_of("shape of a product", ("y",), _output_shape),
+            each_of("shape of a product", (out,), _output_shape),
             rule("as many biases as weights: biasOptional", _bias_count),
             each_of("a row of a product", (_BIAS,), _bias_shape),
             rule("ends of groups: groupListOptional", _group_list),
@@ -335,6 +385,8 @@ OPERATORS = (
         ),
         work=_work,
         leaves=True,
-        in_header_of="grouped_matmul_v3",
-    ),
-)
+        in_header_of=name,
+    )
+
+
+OPERATORS = (_grouped("grouped_matmul_v3", "y"), _grouped("grouped_matmul_v4", "out"))
