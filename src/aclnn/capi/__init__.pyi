@@ -6552,6 +6552,40 @@ def aclnnGroupedMatmulV3(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulV4GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
 def aclnnTriangularSolveGetWorkspaceSize(
     self: int | None, A: int | None, upper: int, transpose: int, unitriangular: int, xOut: int | None, mOut: int | None
 ) -> tuple[int, int, int]:
@@ -7286,6 +7320,22 @@ def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | No
     Phase two: queues the work.
     """
 
+def aclnnScatterNdUpdateGetWorkspaceSize(
+    varRef: int | None, indices: int | None, updates: int | None
+) -> tuple[int, int, int]:
+    """Replace elements or rows by their indices in all of the first dimensions, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements or rows by their indices in all of the first dimensions, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSortGetWorkspaceSize(
     self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
@@ -7360,6 +7410,29 @@ def aclnnSearchSortedsGetWorkspaceSize(
 
 def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Where a number would stand in an ordered sequence.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(
+    x: int | None,
+    finishedOptional: int | None,
+    k: int,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    rowIdxOut: int | None,
+) -> tuple[int, int, int]:
+    """Choose the experts with the greatest shares in the softmax of scores.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKSoftmax(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Choose the experts with the greatest shares in the softmax of scores.
 
     Phase two: queues the work.
     """
@@ -10284,6 +10357,45 @@ def aclnnRotaryPositionEmbeddingGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradients of turned pairs.
+
+    Phase two: queues the work.
+    """
+
+def aclnnApplyRotaryPosEmbGetWorkspaceSize(
+    queryRef: int | None, keyRef: int | None, cos: int | None, sin: int | None, layout: int
+) -> tuple[int, int, int]:
+    """Turns halves of queries and keys by angles, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyRotaryPosEmb(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Turns halves of queries and keys by angles, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnApplyRotaryPosEmbV2GetWorkspaceSize(
+    queryRef: int | None,
+    keyRef: int | None,
+    cos: int | None,
+    sin: int | None,
+    layout: int,
+    rotaryMode: str | bytes | None,
+) -> tuple[int, int, int]:
+    """Turns pairs of elements of queries and keys by angles, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyRotaryPosEmbV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Turns pairs of elements of queries and keys by angles, in place.
 
     Phase two: queues the work.
     """
