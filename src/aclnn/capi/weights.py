@@ -1,4 +1,4 @@
-"""aclnnCalculateMatmulWeightSize, and V2: the elements of a weight that aclnnTransMatmulWeight has laid out."""
+"""aclnnCalculateMatmulWeightSize and V2: the number of elements of a weight that aclnnTransMatmulWeight laid out."""
 
 from __future__ import annotations
 

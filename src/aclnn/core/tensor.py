@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
     @property
     def stored(self) -> Layout:
-        """What NumPy can view: the bytes of the elements where several share one, else this layout."""
+        """The layout that NumPy can view: of bytes where several elements share one, else this one."""
         if self.dtype.bits >= 8:
             return self
         begin, end = self.span

@@ -37,7 +37,7 @@ KNOWN = {
 }
 
 _VERDICT = re.compile(r"\b([A-Z0-9_]+\(\S*?\)): (?:\x1b\[1;3[12]m)?(OK|FAIL|not supported)")
-"""What the test prints of a case; not supported is what its CPU backend lacks."""
+"""A case and its verdict; llama.cpp's CPU backend does not support some."""
 
 
 def build(folder: Path) -> Path:

@@ -71,7 +71,7 @@ def _is_one(call: Call) -> bool:
 
 
 def _groups(call: Call) -> int:
-    """How many products there are."""
+    """The number of products."""
     if _is_stacked(call):
         return int(call["weight"][0].shape[0])
     return int(call[_result(call)][0].shape[0]) if _is_one(call) else len(call["weight"])
@@ -152,7 +152,7 @@ def _extents(call: Call, name: str, at: int) -> str | None:
 
 
 def _shapes(call: Call) -> tuple[list[Shape], list[Shape]]:
-    """What the weights' last two dimensions and the outputs' shapes should be, -1 for any extent."""
+    """Expected last two dimensions of weights, and shapes of outputs; -1 is any extent."""
     x, weight = ([tensor.shape for tensor in call[name]] for name in ("x", "weight"))
     n = weight[0][-1]
     if call["groupType"] == _NONE:

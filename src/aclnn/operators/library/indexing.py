@@ -263,6 +263,35 @@ def _instead_of_dim(call: Call) -> tuple[int, ...]:
     return (*shape[:at], *(call["index"].shape or (1,)), *shape[at + 1 :])
 
 
+def _rows(
+    name: str,
+    formula: str,
+    summary: str,
+    checks: tuple[Check, ...],
+    shape: Callable[[Call], tuple[int, ...]],
+    function: Callable[..., Any],
+) -> Operator:
+    """A function that selects along a dimension by one tensor of indices."""
+    return library_operator(
+        name,
+        formula,
+        summary,
+        (_SELF, DIM, _INDEX, _OUT),
+        (
+            present("self", "index", "out"),
+            dtype_in(_TAKEN, "self"),
+            dtype_in(_integers, "index"),
+            same_dtype("out", "self"),
+            *checks,
+            shape_is("the result", shape, "out"),
+        ),
+        function,
+        header=name,
+        attributes=("dim",),
+        empty=("self",),
+    )
+
+
 def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], transposed: bool) -> Operator:
     def room(call: Call) -> str | None:
         expected, got = (call["self"].size, len(call["self"].shape)), call["out"].shape
@@ -380,7 +409,7 @@ _MOST_INDEXED = 7
 
 
 def _depth(call: Call) -> int:
-    """How many dimensions of varRef are indexed."""
+    """The number of indexed dimensions of varRef."""
     return int((call["indices"].shape or (0,))[-1])
 
 
@@ -452,44 +481,21 @@ OPERATORS = (
         work=_put_work,
         in_header_of="index_put_impl",
     ),
-    library_operator(
+    _rows(
         "index_select",
         "out = self[index] along dim",
         "Select rows along a dimension.",
-        (_SELF, DIM, _INDEX, _OUT),
-        (
-            present("self", "index", "out"),
-            dtype_in(_TAKEN, "self"),
-            dtype_in(_integers, "index"),
-            same_dtype("out", "self"),
-            limited_dims("self"),
-            axis("dim", "self"),
-            _VECTOR,
-            shape_is("the result", lambda call: _along(call, call["index"].size), "out"),
-        ),
+        (limited_dims("self"), axis("dim", "self"), _VECTOR),
+        lambda call: _along(call, call["index"].size),
         lambda self, index, dim: self if self.ndim == 0 else np.take(self, index.reshape(-1), dim),
-        header="index_select",
-        attributes=("dim",),
-        empty=("self",),
     ),
-    library_operator(
+    _rows(
         "gather_v2",
         "out = self[index] along dim, which index's dimensions replace",
         "Select rows along a dimension by indices of any shape.",
-        (_SELF, DIM, _INDEX, _OUT),
-        (
-            present("self", "index", "out"),
-            dtype_in(_TAKEN, "self"),
-            dtype_in(_integers, "index"),
-            same_dtype("out", "self"),
-            limited_dims("self", "index"),
-            axis("dim", "self"),
-            shape_is("the result", _instead_of_dim, "out"),
-        ),
+        (limited_dims("self", "index"), axis("dim", "self")),
+        _instead_of_dim,
         lambda self, index, dim: np.take(np.atleast_1d(self), np.atleast_1d(index), dim),
-        header="gather_v2",
-        attributes=("dim",),
-        empty=("self",),
     ),
     library_operator(
         "gather",

@@ -586,7 +586,7 @@ _ABSENT = {
     "sparseMode": ALL,
     "softmaxLseFlag": False,
 }
-"""What functions have in the place of parameters that they lack."""
+"""Values of parameters that a function lacks."""
 
 
 def _operator(

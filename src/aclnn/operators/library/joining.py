@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
-    MOST_DIMS,
     broadcast_shape,
     castable_from,
     dtype_in,
@@ -34,6 +32,7 @@ from aclnn.operators.library.common import (
     support,
     tensor_out,
 )
+from aclnn.operators.library.lists import each_of, few_dims, not_null, of_types
 
 _TAKEN = (*REAL, D.COMPLEX64)
 
@@ -50,11 +49,6 @@ def _joined(call: Call) -> dict[str, Any]:
 def _axis(call: Call) -> int:
     first = next(iter(_joined(call).values()))
     return int(call["dim"] % len(first.shape))
-
-
-def _null(call: Call) -> str | None:
-    at = next((at for at, tensor in enumerate(call["tensors"]) if tensor is None), None)
-    return None if at is None else f"tensors[{at}]: expected an object, got null"
 
 
 def _listed(call: Call) -> str | None:
@@ -88,13 +82,6 @@ def _formats(call: Call) -> str | None:
     if other is None:
         return None
     return f"{other}: expected format {one.format.c_name} (that of {first}), got {tensors[other].format.c_name}"
-
-
-def _ranks(call: Call) -> str | None:
-    for name, tensor in _joined(call).items():
-        if len(tensor.shape) > MOST_DIMS:
-            return f"{name}: expected at most {MOST_DIMS} dimensions, got {len(tensor.shape)}: {extents(tensor.shape)}"
-    return None
 
 
 def _dim(call: Call) -> str | None:
@@ -139,7 +126,7 @@ def _work(call: Call) -> Library | None:
     return Library(lambda *tensors: np.concatenate(tensors, axis), names, ("out",), _type(call))
 
 
-_STACKED = where_supported((*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL, *COMPLEX))
+_STACKED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL, *COMPLEX)
 
 
 def _stack_dim(call: Call) -> str | None:
@@ -151,22 +138,8 @@ def _some(call: Call) -> str | None:
     return None if call["tensors"] else "tensors: expected at least one tensor, got none"
 
 
-def _stack_each(complaint: Callable[[Call, Any], str | None]) -> Callable[[Call], str | None]:
-    def complain(call: Call) -> str | None:
-        texts = ((at, complaint(call, tensor)) for at, tensor in enumerate(call["tensors"]))
-        return next((f"tensors[{at}]: {text}" for at, text in texts if text is not None), None)
-
-    return complain
-
-
-def _stackable(call: Call, tensor: Any) -> str | None:
-    if tensor.dtype in _STACKED(call.product):
-        return None
-    return f"expected a data type that aclnnStack takes, got {tensor.dtype.c_name}"
-
-
-def _stack_shape(call: Call, tensor: Any) -> str | None:
-    expected, got = call["tensors"][0].shape, tensor.shape
+def _stack_shape(call: Call, name: str, at: int) -> str | None:
+    expected, got = call[name][0].shape, call[name][at].shape
     return None if got == expected else f"expected shape {extents(expected)} (that of tensors[0]), got {extents(got)}"
 
 
@@ -193,12 +166,6 @@ def _stack_work(call: Call) -> Library | None:
 
 
 _ADDED = (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32)
-
-
-def _addable(call: Call, tensor: Any) -> str | None:
-    if tensor.dtype in _ADDED:
-        return None
-    return f"expected a data type that aclnnSum takes, got {tensor.dtype.c_name}"
 
 
 def _together(call: Call) -> tuple[int, ...] | None:
@@ -240,10 +207,10 @@ OPERATORS = (
         checks=(
             present("tensors", "out"),
             rule("some: tensors", _some),
-            rule("no null among them: tensors", _null, ACLNN_ERR_PARAM_NULLPTR),
-            rule("data type of each: tensors", _stack_each(_addable)),
+            each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("tensors",), of_types(_ADDED)),
             dtype_in(where_supported(_ADDED), "out"),
-            rule("at most 8 dimensions each: tensors", _ranks),
+            each_of("at most 8 dimensions each", ("tensors",), few_dims),
             rule("broadcast to one shape: tensors", _broadcastable),
             shape_is("of the tensors together", lambda call: _together(call) or (), "out"),
         ),
@@ -262,13 +229,13 @@ OPERATORS = (
         support=support((*_TAKEN, *UNSIGNED)),
         checks=(
             present("tensors", "out"),
-            rule("no null among them: tensors", _null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             rule("data type of each: tensors", _listed),
             dtype_in(_taken, "out"),
             rule("promotable to one: tensors", _promotable),
             castable_from(_type, "out"),
             rule("one public format: tensors, out", _formats),
-            rule("at most 8 dimensions each: tensors", _ranks),
+            each_of("at most 8 dimensions each", ("tensors",), few_dims),
             rule("dimension of the tensors: dim", _dim),
             rule("same shape but for dim: tensors", _shapes),
             rule("shape of the tensors together: out", _out_shape),
@@ -287,21 +254,21 @@ OPERATORS = (
             Parameter("dim", "dim", Kind.INT64, "the new dimension"),
             tensor_out(),
         ),
-        support=support((*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL, *COMPLEX)),
+        support=support(_STACKED),
         checks=(
             present("tensors", "out"),
             rule("some: tensors", _some),
-            rule("no null among them: tensors", _null, ACLNN_ERR_PARAM_NULLPTR),
-            rule("data type of each: tensors", _stack_each(_stackable)),
-            dtype_in(_STACKED, "out"),
+            each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("tensors",), of_types(_STACKED)),
+            dtype_in(where_supported(_STACKED), "out"),
             rule(
                 "promotable to one: tensors",
                 lambda call: None if _stack_type(call) != D.DT_UNDEFINED else _promotable(call),
             ),
             castable_from(_stack_type, "out"),
-            rule("at most 8 dimensions each: tensors", _ranks),
+            each_of("at most 8 dimensions each", ("tensors",), few_dims),
             rule("dimension of out: dim", _stack_dim),
-            rule("same shape: tensors", _stack_each(_stack_shape)),
+            each_of("same shape", ("tensors",), _stack_shape),
             rule("shape of the tensors together: out", _stack_out),
         ),
         work=_stack_work,

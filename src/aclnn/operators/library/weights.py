@@ -44,7 +44,7 @@ _BLOCK = 1 << 18
 _PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(np.int8).view(np.int16)[:, 0]
 """The two numbers of each byte, as the two bytes of one."""
 
-#: What a weight is laid out for.
+#: Products for which a weight is laid out.
 LAID_OUT = MODERN | {Product.ATLAS_INFERENCE}
 LAID_OUT_DTYPES = (D.FLOAT16, D.BF16, D.INT8)
 
@@ -100,7 +100,7 @@ def _group_size(call: Call) -> str | None:
 
 
 def _groups(call: Call) -> int:
-    """How many rows antiquantScale has."""
+    """The number of rows of antiquantScale."""
     return -(-call["weight"].shape[0] // (call["antiquantGroupSize"] or call["weight"].shape[0]))
 
 
