@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+_INT4 = 29
+
 
 class DataType(IntEnum):
     """``aclDataType``: ACL number, bytes as ``aclDataTypeSize`` reports them, NumPy's or ml_dtypes' name, torch's name.
@@ -17,6 +19,8 @@ class DataType(IntEnum):
     """
 
     itemsize: int
+    bits: int
+    """Bits of an element in a tensor's memory, where two of INT4 share a byte, the first in its lower half."""
     numpy_name: str | None
     torch_name: str | None
 
@@ -26,6 +30,7 @@ class DataType(IntEnum):
         member = int.__new__(cls, number)
         member._value_ = number
         member.itemsize = itemsize
+        member.bits = 4 if number == _INT4 else 8 * itemsize
         member.numpy_name = numpy_name
         member.torch_name = torch_name
         return member
@@ -47,7 +52,7 @@ class DataType(IntEnum):
     COMPLEX64 = 16, 8, "complex64", "complex64"
     COMPLEX128 = 17, 16, "complex128", "complex128"
     BF16 = 27, 2, "bfloat16", "bfloat16"
-    INT4 = 29, 1, "int4"
+    INT4 = _INT4, 1, "int4"
     UINT1 = 30, 1
     COMPLEX32 = 33, 4, None, "complex32"
     HIFLOAT8 = 34, 1
@@ -66,7 +71,7 @@ class DataType(IntEnum):
             return None
         member = int.__new__(cls, value)
         member._name_, member._value_ = f"DT_{value}", value
-        member.itemsize, member.numpy_name, member.torch_name = 8, None, None
+        member.itemsize, member.bits, member.numpy_name, member.torch_name = 8, 64, None, None
         return member
 
     @property
@@ -82,11 +87,6 @@ class DataType(IntEnum):
             TypeError: neither NumPy nor ml_dtypes has an equivalent.
         """
         return _numpy_dtype(self)
-
-    @property
-    def bits(self) -> int:
-        """Bits of an element in a tensor's memory, where two of INT4 share a byte, the first in its lower half."""
-        return 4 if self is DataType.INT4 else 8 * self.itemsize
 
     @property
     def has_numpy(self) -> bool:
