@@ -8,6 +8,7 @@ import pytest
 
 from aclnn import kernels
 from aclnn.execution import executor
+from aclnn.kernels import numpy_plans
 from aclnn.runtime import memory
 from aclnn.support.bounded import BoundedCache
 
@@ -28,4 +29,5 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan with stand-ins, and forget the plans afterwards."""
     for name in ("elementwise", "layer_norm", "layer_norm_backward", "reduction", "converting"):
         monkeypatch.setattr(kernels, name, lambda *_: StandInPlan())
+    monkeypatch.setattr(numpy_plans, "_conversion", lambda *_: StandInPlan())  # it remembers its plans, too
     monkeypatch.setattr(executor, "_prepared", BoundedCache())
