@@ -134,12 +134,12 @@ def _option(parameter: Parameter) -> str:
 
 
 def _command(operator: Operator) -> Any:
-    given = {p.python_name: p for p in operator.parameters}
+    given, required = {p.python_name: p for p in operator.parameters}, required_arguments(operator)
     signature, hints = operators.signature_of(operator), get_type_hints(operators.function_of(operator))
     arguments = [
-        _argument(given[name], signature.parameters[name].default, hints[name])
+        _argument(given[name], signature.parameters[name].default, hints[name], name in required)
         for name in signature.parameters
-        if name in given and (given[name].kind is not Kind.OUTPUT or name in required_arguments(operator))
+        if name in given and (given[name].kind is not Kind.OUTPUT or name in required)
     ]
     written = _written(operator)
     names = ", ".join(output.python_name for output in written.outputs)
@@ -184,12 +184,11 @@ def _written(operator: Operator) -> Operator:
     return replace(operator, parameters=tuple(parameters))
 
 
-def _argument(parameter: Parameter, default: Any, hint: Any) -> Argument:
+def _argument(parameter: Parameter, default: Any, hint: Any, required: bool) -> Argument:
     """Describe an argument to Typer: files as texts, choices as an enumeration, the rest by its kind's parser."""
     choices = get_args(hint) if get_origin(hint) is Literal and parameter.kind is Kind.STRING else ()
-    required = default is Argument.empty
     options: dict[str, Any] = {"help": parameter.meaning, "show_default": False}
-    if not required and default is not None:
+    if default not in (None, Argument.empty):
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
         options["help"] += f" [default: {shown.lower()}]"
     kind: Any = str
@@ -263,8 +262,11 @@ def _run(request: Request, spelt: Mapping[str, str], json: Path | None) -> None:
             arrays[name] = array.copy() if name in in_place else array
         bar.step(f"computing {operator.name}")
         begin = time.perf_counter()
+        function, parameters = operators.function_of(operator), operators.signature_of(operator).parameters
+        absent = {p.python_name for p in operator.inputs if p.python_name not in arrays}
+        nulls = {name: None for name in absent if parameters[name].default is Argument.empty}
         try:
-            computed = operators.function_of(operator)(**arrays, **request.attributes)
+            computed = function(**arrays, **nulls, **request.attributes)
         except AclnnError as error:
             raise AclnnError(error.code, renamed(error.message, spelt)) from None
         seconds = time.perf_counter() - begin

@@ -82,7 +82,13 @@ def signature_of(operator: Operator) -> Signature:
 
 
 def required_arguments(operator: Operator) -> list[str]:
-    """Return the names of the arguments without a default; an output among them is one that is updated in place."""
+    """Return the names of the arguments that a command must be given: those without a default that may not be None.
+
+    An output among them is one that is updated in place.
+    """
+    nullable = {parameter.python_name for parameter in operator.parameters if parameter.optional}
     return [
-        name for name, parameter in signature_of(operator).parameters.items() if parameter.default is Parameter.empty
+        name
+        for name, parameter in signature_of(operator).parameters.items()
+        if parameter.default is Parameter.empty and name not in nullable
     ]

@@ -12,7 +12,8 @@ from aclnn.core.checks import listing
 from aclnn.core.operator import Call, Kind, Operator
 from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
-from aclnn.execution.arrays import in_callers_words, view
+from aclnn.core.tensor import Tensor
+from aclnn.execution.arrays import empty, in_callers_words, view
 from aclnn.execution.executor import check_arguments
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
@@ -93,6 +94,8 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
         else:
             arguments[parameter.name] = case.attributes[parameter.python_name]
     call = Call(case.operator, arguments, current_product())
+    if "output_mask" not in case.attributes:  # which says which outputs there are
+        arguments |= _not_judged(call)
     try:
         check_arguments(call)
     except AclnnError as error:
@@ -109,6 +112,15 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
         if complaint is not None:
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {roles[1]} {name}: {complaint}")
     return call
+
+
+def _not_judged(call: Call) -> dict[str, Tensor]:
+    """Return arrays of the expected types and shapes for the outputs that are not given."""
+    if any(call[p.name] is None and not p.optional for p in call.operator.inputs):
+        return {}
+    inferred = call.operator.infer(call)
+    missing = {p.name for p in call.operator.outputs if call[p.name] is None}
+    return {name: view(empty(*wanted)) for name, wanted in inferred.items() if name in missing and wanted}
 
 
 def _third_complaint(case: Case, name: str, array: Array) -> str | None:
