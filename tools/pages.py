@@ -22,6 +22,7 @@ from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.kernels.products import products
 from aclnn.operators import OPERATORS
+from aclnn.operators.by_type import TYPES
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
 from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
@@ -79,7 +80,13 @@ _GROUPS = {
     "memory": "Memory",
     "objects": "Tensors, scalars, arrays, lists",
     "executors": "Executors",
+    "single_operators": "Operators by type",
 }
+
+_BY_TYPE = """\
+`aclopCompileAndExecute` and `aclopExecuteV2` take these types, with the inputs, outputs and attributes of CANN's
+definitions. Each is the `aclnn` function beside it, or is computed for its own sake; others are refused with 200001.
+"""
 
 
 def operators_page() -> str:
@@ -112,8 +119,14 @@ def functions_page() -> str:
     older = [(f"`{alias.prototype}`", f"`{alias.to}`") for alias in ALIASES]
     groups = [*zip(_GROUPS.values(), rows.values(), strict=True), ("The layer below (`libruntime.so`)", older)]
     sections = [f"## {title}\n\n{_table(('function', 'what it does'), lines)}" for title, lines in groups]
+    sections.insert(len(_GROUPS), f"{_BY_TYPE}\n{_table(('type', 'function'), _types())}")
     stubs = _table(("function", "answer"), ((f"`{stub.name}`", _answer(stub)) for stub in STUBS))
     return "\n".join([_FUNCTIONS, *sections, _NAMED_ONLY, stubs])
+
+
+def _types() -> list[tuple[str, str]]:
+    listed = [(name, called.operator.function) for name, called in sorted(TYPES.items())]
+    return [(f"`{name}`", "" if name == function else f"`{function}`") for name, function in listed]
 
 
 def _answer(stub: Stub) -> str:

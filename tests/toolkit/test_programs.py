@@ -128,3 +128,7 @@ def test_a_sample_under_valgrind_with_the_documented_options(toolkit_root: Path,
 def test_the_samples_are_those_of_the_table(case: Case) -> None:
     printed = [line.rpartition(" ")[2] for line in PRINTED[case.name].splitlines()]
     assert printed == " ".join(case.examples[0].printed.values()).split()
+
+
+def test_an_operator_by_its_type(compiled: Compile) -> None:
+    assert run(compiled("by_type.c")).stdout == "0\n-1 -0.5 1 2\n"

@@ -17,6 +17,7 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     objects,
     operators,
     runtime,
+    single_operators,
     system,
     weights,
 )

@@ -188,6 +188,20 @@ class aclMemType(IntEnum):
 
     ACL_MEMTYPE_DEVICE = 0
     ACL_MEMTYPE_HOST = 1
+    ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
+
+class aclopEngineType(IntEnum):
+    """The enumeration ``aclopEngineType``."""
+
+    ACL_ENGINE_SYS = 0
+    ACL_ENGINE_AICORE = 1
+    ACL_ENGINE_VECTOR = 2
+
+class aclopCompileType(IntEnum):
+    """The enumeration ``aclopCompileType``."""
+
+    ACL_COMPILE_SYS = 0
+    ACL_COMPILE_UNREGISTERED = 1
 
 ACL_MEM_MALLOC_HUGE_FIRST: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_FIRST
 ACL_MEM_MALLOC_HUGE_ONLY: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_ONLY
@@ -289,6 +303,12 @@ ACL_WARNING: Final = aclLogLevel.ACL_WARNING
 ACL_ERROR: Final = aclLogLevel.ACL_ERROR
 ACL_MEMTYPE_DEVICE: Final = aclMemType.ACL_MEMTYPE_DEVICE
 ACL_MEMTYPE_HOST: Final = aclMemType.ACL_MEMTYPE_HOST
+ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT: Final = aclMemType.ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT
+ACL_ENGINE_SYS: Final = aclopEngineType.ACL_ENGINE_SYS
+ACL_ENGINE_AICORE: Final = aclopEngineType.ACL_ENGINE_AICORE
+ACL_ENGINE_VECTOR: Final = aclopEngineType.ACL_ENGINE_VECTOR
+ACL_COMPILE_SYS: Final = aclopCompileType.ACL_COMPILE_SYS
+ACL_COMPILE_UNREGISTERED: Final = aclopCompileType.ACL_COMPILE_UNREGISTERED
 ACL_DT_UNDEFINED: Final = aclDataType.DT_UNDEFINED
 ACL_FLOAT: Final = aclDataType.FLOAT
 ACL_FLOAT16: Final = aclDataType.FLOAT16
@@ -10585,6 +10605,140 @@ def aclFloat16ToFloat(value: int) -> float:
 
 def aclFloatToFloat16(value: float) -> int:
     """The nearest 16-bit float, ties to even; beyond its range ±65504, which NaN gives too (positive)."""
+
+def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
+    """A description of a contiguous tensor."""
+
+def aclDestroyTensorDesc(desc: int | None) -> int:
+    """Release a description; null is fine."""
+
+def aclGetTensorDescType(desc: int | None) -> int:
+    """The elements' type."""
+
+def aclGetTensorDescFormat(desc: int | None) -> int:
+    """The format."""
+
+def aclGetTensorDescElementCount(desc: int | None) -> int:
+    """Number of elements."""
+
+def aclGetTensorDescSize(desc: int | None) -> int:
+    """Bytes of the elements."""
+
+def aclGetTensorDescNumDims(desc: int | None) -> int:
+    """Number of dimensions."""
+
+def aclGetTensorDescDimV2(desc: int | None, index: int) -> tuple[int, int]:
+    """The extent of a dimension.
+
+    Returns ``(ret, dimSize)``.
+    """
+
+def aclSetTensorDescName(desc: int | None, name: str | bytes | None) -> int:
+    """Name a tensor; operators find theirs by place."""
+
+def aclGetTensorDescName(desc: int | None) -> str:
+    """The name."""
+
+def aclSetTensorFormat(desc: int | None, format: int) -> int:
+    """Say the format in memory."""
+
+def aclSetTensorShape(desc: int | None, numDims: int, dims: Sequence[int] | None) -> int:
+    """Say the dimensions in memory, which are the tensor's own in every format that is computed here."""
+
+def aclSetTensorPlaceMent(desc: int | None, memType: int) -> int:
+    """Say where the data are: on the device, or on the host, from where they are copied."""
+
+def aclSetTensorConst(desc: int | None, dataBuffer: int | None, length: int) -> int:
+    """Give a tensor's values, of the host's memory, which are copied."""
+
+def aclCreateDataBuffer(data: int | None, size: int) -> int:
+    """Describe memory."""
+
+def aclDestroyDataBuffer(dataBuffer: int | None) -> int:
+    """Release a description of memory; the memory stays."""
+
+def aclUpdateDataBuffer(dataBuffer: int | None, data: int | None, size: int) -> int:
+    """Describe other memory."""
+
+def aclGetDataBufferAddr(dataBuffer: int | None) -> int:
+    """The memory's address."""
+
+def aclGetDataBufferSizeV2(dataBuffer: int | None) -> int:
+    """The memory's bytes."""
+
+def aclopCreateAttr() -> int:
+    """An empty set of attributes."""
+
+def aclopDestroyAttr(attr: int | None) -> int:
+    """Release attributes; null is fine."""
+
+def aclopSetAttrBool(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrInt(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrFloat(attr: int | None, attrName: str | bytes | None, attrValue: float) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrString(attr: int | None, attrName: str | bytes | None, attrValue: str | bytes | None) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrDataType(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrListBool(
+    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[int] | None
+) -> int:
+    """Set an attribute to a list."""
+
+def aclopSetAttrListInt(
+    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[int] | None
+) -> int:
+    """Set an attribute to a list."""
+
+def aclopSetAttrListFloat(
+    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[float] | None
+) -> int:
+    """Set an attribute to a list."""
+
+def aclopSetAttrListListInt(
+    attr: int | None,
+    attrName: str | bytes | None,
+    numLists: int,
+    numValues: Sequence[int] | None,
+    values: Sequence[int | None] | None,
+) -> int:
+    """Set an attribute to a list of lists."""
+
+def aclopCompileAndExecute(
+    opType: str | bytes | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    engineType: int,
+    compileFlag: int,
+    opPath: str | bytes | None,
+    stream: int | None,
+) -> int:
+    """Queue an operator by its type."""
+
+def aclopExecuteV2(
+    opType: str | bytes | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    stream: int | None,
+) -> int:
+    """Queue an operator by its type."""
 
 def aclrtSetSysParamOpt(opt: int, value: int) -> int:
     """Keep a parameter of this process. Computations are deterministic with any."""

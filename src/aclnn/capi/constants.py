@@ -62,7 +62,9 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclCANNPackageName": _count("ACL_PKG_NAME_", "CANN RUNTIME COMPILER HCCL TOOLKIT OPP OPP_KERNEL DRIVER"),
     "aclrtLastErrLevel": {"ACL_RT_THREAD_LEVEL": 0},
     "aclLogLevel": _count("ACL_", "DEBUG INFO WARNING ERROR"),
-    "aclMemType": _count("ACL_MEMTYPE_", "DEVICE HOST"),
+    "aclMemType": _count("ACL_MEMTYPE_", "DEVICE HOST HOST_COMPILE_INDEPENDENT"),
+    "aclopEngineType": _count("ACL_ENGINE_", "SYS AICORE VECTOR"),
+    "aclopCompileType": _count("ACL_COMPILE_", "SYS UNREGISTERED"),
     "aclDataType": {member.c_name: member.value for member in DataType},
     "aclFormat": {member.c_name: member.value for member in Format},
 }

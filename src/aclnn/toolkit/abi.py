@@ -5,7 +5,7 @@ from __future__ import annotations
 from aclnn.capi.prototype import HANDLES, CFunction, CParameter
 
 _NUMBERS = frozenset(
-    {"bool", "int8_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"}
+    {"bool", "int8_t", "uint8_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"}
 )
 _SYNONYMS = {"aclFloat16": "uint16_t"}
 _TEXT = "const char*"

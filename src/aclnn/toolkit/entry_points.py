@@ -13,7 +13,13 @@ from typing import Any
 
 from aclnn import capi, kernels
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
-from aclnn.core.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_INVALID, CODES, AclnnError
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACLNN_ERR_INNER,
+    ACLNN_ERR_PARAM_INVALID,
+    CODES,
+    AclnnError,
+)
 from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
@@ -91,13 +97,13 @@ def attach(ffi: Any, lib: Any) -> None:
 
 
 def _refusals(marshaller: _Marshaller) -> Entry:
-    def note(function: Any, op_type: Any, code: int) -> None:
+    def note(function: Any, code: int) -> None:
         marshaller.lib.aclnn_begun()
-        name, operator = marshaller.string(function) or "", marshaller.string(op_type)
+        name = marshaller.string(function) or ""
         if code:
-            errors.record(code, stubs.refusal(name, operator))
+            errors.record(code, stubs.refusal(name))
         if _trace is not None:
-            _trace.refused(name, operator, code)
+            _trace.refused(name, code)
 
     return note
 
@@ -178,7 +184,8 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
     ]
     lines += ["    try:"]
     lines += [
-        f"        if {p.counted_by} > _longest and {p.name}: raise _too_long({p.counted_by!r}, {p.counted_by})"
+        f"        if {p.name} and not 0 <= {p.counted_by} <= _most: "
+        f"raise _miscounted(_function, {p.counted_by!r}, {p.counted_by})"
         for p in function.inputs
         if p.counted_by is not None
     ]
@@ -200,13 +207,13 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
         "_array": marshaller.array,
         "_function": function,
         "_implementation": function.implementation,
-        "_longest": _LONGEST_ARRAY,
+        "_most": _LONGEST_ARRAY,
         "_null": _null,
         "_refuse": function.refuse,
         "_refused": _fallback(function, marshaller),
         "_string": marshaller.string,
         "_text": marshaller.text,
-        "_too_long": _too_long,
+        "_miscounted": _miscounted,
         "_unpack": marshaller.ffi.unpack,
     }
     exec("\n".join(lines), scope)
@@ -226,9 +233,9 @@ def _output(parameter: CParameter) -> str:
     return f"{unless_null}{parameter.name}[0] = {found}"
 
 
-def _too_long(counter: str, count: int) -> AclnnError:
+def _miscounted(function: CFunction, counter: str, count: int) -> AclnnError:
     text = f"{counter}: expected at most {_LONGEST_ARRAY} elements, got {count}"
-    return AclnnError(ACLNN_ERR_PARAM_INVALID, text)
+    return AclnnError(ACL_ERROR_INVALID_PARAM if function.returns == "aclError" else ACLNN_ERR_PARAM_INVALID, text)
 
 
 def _null(function: CFunction, name: str) -> int:

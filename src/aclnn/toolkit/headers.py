@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,7 @@ from aclnn.operators import C_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
 
 BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"
-OP_COMPILER = "acl/acl_op_compiler.h"
+OP, OP_COMPILER = "acl/acl_op.h", "acl/acl_op_compiler.h"
 META, ACLNN = "aclnn/acl_meta.h", "aclnn/aclnn_base.h"
 LOWER_RUNTIME = "runtime/rt.h"
 #: Each includes every operator's header: the vendor has one for each field, whose operators all lie together here.
@@ -26,12 +27,19 @@ _EXCEPTIONS = {
         *("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
         *("aclGetDeviceCapability", "aclsysGetCANNVersion", "aclsysGetVersionStr"),
     ),
-    OP_COMPILER: ("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt"),
-    BASE: ("aclDataTypeSize", "aclFloat16ToFloat", "aclFloatToFloat16"),
+    OP_COMPILER: ("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt", "aclopCompileAndExecute"),
+    BASE: (
+        *("aclDataTypeSize", "aclFloat16ToFloat", "aclFloatToFloat16"),
+        *("aclSetTensorFormat", "aclSetTensorShape", "aclSetTensorPlaceMent", "aclSetTensorConst"),
+    ),
     ACLNN: ("aclnnInit", "aclnnFinalize"),
     "aclnnop/aclnn_trans_matmul_weight.h": ("aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2"),
 }
-_BASE_ENUMS = ("aclDataType", "aclFormat", "aclLogLevel", "aclMemType")
+_ENUMS_ELSEWHERE = {
+    BASE: ("aclDataType", "aclFormat", "aclLogLevel", "aclMemType"),
+    OP: ("aclopEngineType", "aclopCompileType"),
+}
+_BASE_OBJECTS, _OP_OBJECTS = ("aclTensorDesc", "aclDataBuffer"), ("aclopAttr",)
 
 _OBJECT = re.compile(r"\b(acl(?:Tensor|Scalar|IntArray|FloatArray|BoolArray|TensorList|ScalarList|OpExecutor))\b")
 
@@ -49,7 +57,10 @@ def header_of(function: CFunction) -> str:
     for header, names in _EXCEPTIONS.items():
         if function.name in names:
             return header
-    return operator_header(function) or (RUNTIME if function.name.startswith("aclrt") else META)
+    if any(name.removeprefix("acl") in function.name for name in _BASE_OBJECTS):
+        return BASE
+    by_prefix = {"aclop": OP, "aclrt": RUNTIME}
+    return operator_header(function) or by_prefix.get(function.name[:5], META)
 
 
 def by_header() -> dict[str, list[CFunction]]:
@@ -67,14 +78,14 @@ def texts() -> dict[str, str]:
         BASE: _base,
         RUNTIME: _runtime,
         ACL: _acl,
+        OP: _op,
         OP_COMPILER: _op_compiler,
         META: _meta,
         ACLNN: _aclnn,
     }
     result = {header: _file(header, write(functions.get(header, []))) for header, write in written.items()}
     result[LOWER_RUNTIME] = _file(LOWER_RUNTIME, _lower_runtime())
-    for header in ("acl/acl_op.h", "acl/acl_mdl.h"):
-        result[header] = _file(header, _includes(BASE))
+    result["acl/acl_mdl.h"] = _file("acl/acl_mdl.h", _includes(BASE))
     for header, declared in functions.items():
         if header.startswith("aclnnop/"):
             result[header] = _file(header, _operators(header, declared))
@@ -121,6 +132,14 @@ def _enumeration(name: str, members: Mapping[str, int]) -> str:
     return f"typedef enum {{\n{lines}\n}} {name};\n"
 
 
+def _enumerations(names: Iterable[str]) -> str:
+    return "\n".join(_enumeration(name, ENUMS[name]) for name in names)
+
+
+def _opaque(names: Iterable[str]) -> str:
+    return "".join(f"typedef struct {name} {name};\n" for name in names)
+
+
 def _codes(names: Iterable[str], c_type: str) -> str:
     return "".join(f"static const {c_type} {name} = {CODES[name]};\n" for name in names)
 
@@ -132,20 +151,20 @@ def _is_operator_status(name: str) -> bool:
 def _base(functions: list[CFunction]) -> str:
     handles = "".join(f"typedef void *{name};\n" for name in HANDLES)
     statuses = _codes((name for name in CODES if not _is_operator_status(name)), "aclError")
-    enumerations = "\n".join(_enumeration(name, ENUMS[name]) for name in _BASE_ENUMS)
     return "\n".join(
         [
             _includes("stdbool.h", "stddef.h", "stdint.h"),
-            f"typedef int aclError;\ntypedef uint16_t aclFloat16;\n{handles}",
+            f"typedef int aclError;\ntypedef uint16_t aclFloat16;\n{handles}{_opaque(_BASE_OBJECTS)}",
             statuses,
-            enumerations,
+            _enumerations(_ENUMS_ELSEWHERE[BASE]),
             _declarations(functions, _described),
         ]
     )
 
 
 def _runtime(functions: list[CFunction]) -> str:
-    enumerations = "\n".join(_enumeration(*item) for item in ENUMS.items() if item[0] not in _BASE_ENUMS)
+    elsewhere = {*itertools.chain(*_ENUMS_ELSEWHERE.values())}
+    enumerations = _enumerations(name for name in ENUMS if name not in elsewhere)
     flags = "".join(f"#define {name} 0x{value:08X}U\n" for name, value in FLAGS.items())
     return "\n".join([_includes(BASE), enumerations, flags, _PHYSICAL_MEMORY, _declarations(functions, _described)])
 
@@ -185,16 +204,25 @@ def _acl(functions: list[CFunction]) -> str:
     return "\n".join([included, _PACKAGE_VERSION, _declarations(functions, _described)])
 
 
+def _op(functions: list[CFunction]) -> str:
+    declared = _opaque(_OP_OBJECTS), _enumerations(_ENUMS_ELSEWHERE[OP]), _declarations(functions, _described)
+    return "\n".join([_includes(BASE), *declared])
+
+
 def _op_compiler(functions: list[CFunction]) -> str:
-    return _includes(RUNTIME) + "\n" + _declarations(functions, _described)
+    return _includes(RUNTIME, OP) + "\n" + _declarations(functions, _described)
 
 
 def _meta(functions: list[CFunction]) -> str:
     objects = sorted({name for function in FUNCTIONS.values() for name in _OBJECT.findall(function.prototype)})
-    opaque = "".join(f"typedef struct {name} {name};\n" for name in objects)
     statuses = _codes(filter(_is_operator_status, CODES), "aclnnStatus")
     return "\n".join(
-        [_includes(BASE), f"typedef int32_t aclnnStatus;\n{opaque}", statuses, _declarations(functions, _described)]
+        [
+            _includes(BASE),
+            f"typedef int32_t aclnnStatus;\n{_opaque(objects)}",
+            statuses,
+            _declarations(functions, _described),
+        ]
     )
 
 

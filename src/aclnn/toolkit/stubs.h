@@ -10,17 +10,14 @@
 #include "objects.h"
 #include "start.h"
 
-/* What creators give out: no function looks into it. */
-static char aclnn_block;
-
-/* op_type: the operator that was asked for by its name, or NULL; code: 0 for a function that was only looked for. */
-static int aclnn_refuse(const char *function, const char *op_type, int code)
+/* code: 0 for a function that was only looked for. */
+static int aclnn_refuse(const char *function, int code)
 {
     const aclnn_mode callers = aclnn_take_mode();
     const struct aclnn_entries *entries = aclnn_entries();
 
     if (entries != NULL) {
-        aclnn_asked(entries)->aclnn_note_refusal(function, op_type, code);
+        aclnn_asked(entries)->aclnn_note_refusal(function, code);
     }
     aclnn_give_mode_back(callers);
     return code;
@@ -35,7 +32,7 @@ static void aclnn_logged(const char *format, va_list arguments)
     if (strncmp(format, not_found, sizeof not_found - 1) == 0) {
         name = va_arg(arguments, const char *);
         if (strncmp(name, "aclnn", 5) == 0) {
-            aclnn_refuse(name, NULL, 0);
+            aclnn_refuse(name, 0);
         }
     }
 }

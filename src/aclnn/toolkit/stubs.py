@@ -12,24 +12,15 @@ from dataclasses import dataclass
 from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_NULLPTR, CODES
 
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
-REFUSED, TAKEN, BLOCK, NOTHING = "refused", "0, without effect", "a block that says nothing", "nothing"
-UNDEFINED, ZERO, HASH, CLOCK = "undefined (-1)", "0", "a hash of the text", "nanoseconds of a clock"
+REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
 LOGGED = "nothing, but in a trace the functions that were not found"
 
 _C_OF = {
     TAKEN: "0",
-    BLOCK: "&aclnn_block",
-    NOTHING: "",
-    UNDEFINED: "-1",
-    ZERO: "0",
     HASH: "aclnn_hash(hashInfo, length)",
     CLOCK: "aclnn_nanoseconds()",
     LOGGED: "({ va_list rest; va_start(rest, fmt); aclnn_logged(fmt, rest); va_end(rest); })",
 }
-
-
-#: The parameter that names an operator.
-OP_TYPE = "opType"
 
 
 @dataclass(frozen=True)
@@ -71,15 +62,13 @@ class Stub:
     def expression(self) -> str:
         """The C type of the result."""
         if self.answer == REFUSED:
-            operator = OP_TYPE if OP_TYPE in self.parameters else "NULL"
-            return f'aclnn_refuse("{self.name}", {operator}, {self.code})'
+            return f'aclnn_refuse("{self.name}", {self.code})'
         return _C_OF[self.answer]
 
 
-def refusal(name: str, operator: str | None = None) -> str:
-    """The text of a refusal; ``operator`` is what the call asked for by its name."""
-    asked = "" if operator is None else f", and the operator {operator}"
-    return f"{name}: expected a function that this toolkit implements, got one that it only names{asked}"
+def refusal(name: str) -> str:
+    """The text of a refusal."""
+    return f"{name}: expected a function that this toolkit implements, got one that it only names"
 
 
 def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
@@ -90,42 +79,6 @@ def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
 STUBS = (
     Stub(
         "void aclAppLog(int logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)", LOGGED
-    ),
-    # Operators by name, which Atlas A2 and A3 products use for private formats.
-    Stub("void *aclCreateDataBuffer(void *data, size_t size)", BLOCK),
-    Stub("aclError aclDestroyDataBuffer(const void *dataBuffer)", TAKEN),
-    Stub("void *aclCreateTensorDesc(int dataType, int numDims, const int64_t *dims, int format)", BLOCK),
-    Stub("void aclDestroyTensorDesc(const void *desc)", NOTHING),
-    Stub("int aclGetTensorDescType(const void *desc)", UNDEFINED),
-    Stub("int aclGetTensorDescFormat(const void *desc)", UNDEFINED),
-    Stub("size_t aclGetTensorDescNumDims(const void *desc)", ZERO),
-    Stub("aclError aclGetTensorDescDimV2(const void *desc, size_t index, int64_t *dimSize)", REFUSED),
-    Stub("void aclSetTensorDescName(void *desc, const char *name)", NOTHING),
-    Stub("aclError aclSetTensorFormat(void *desc, int format)", TAKEN),
-    Stub("aclError aclSetTensorShape(void *desc, int numDims, const int64_t *dims)", TAKEN),
-    Stub("aclError aclSetTensorPlaceMent(void *desc, int memType)", TAKEN),
-    Stub("void *aclopCreateAttr(void)", BLOCK),
-    Stub("void aclopDestroyAttr(const void *attr)", NOTHING),
-    Stub("aclError aclopSetAttrBool(void *attr, const char *attrName, uint8_t attrValue)", TAKEN),
-    Stub("aclError aclopSetAttrInt(void *attr, const char *attrName, int64_t attrValue)", TAKEN),
-    Stub("aclError aclopSetAttrFloat(void *attr, const char *attrName, float attrValue)", TAKEN),
-    Stub("aclError aclopSetAttrString(void *attr, const char *attrName, const char *attrValue)", TAKEN),
-    Stub("aclError aclopSetAttrDataType(void *attr, const char *attrName, int attrValue)", TAKEN),
-    Stub(
-        "aclError aclopSetAttrListBool(void *attr, const char *attrName, int numValues, const uint8_t *values)", TAKEN
-    ),
-    Stub("aclError aclopSetAttrListInt(void *attr, const char *attrName, int numValues, const int64_t *values)", TAKEN),
-    Stub("aclError aclopSetAttrListFloat(void *attr, const char *attrName, int numValues, const float *values)", TAKEN),
-    Stub(
-        "aclError aclopSetAttrListListInt("
-        "void *attr, const char *attrName, int numLists, const int *numValues, const int64_t *const *values)",
-        TAKEN,
-    ),
-    Stub(
-        "aclError aclopCompileAndExecute(const char *opType, int numInputs, const void *const *inputDesc, "
-        "const void *const *inputs, int numOutputs, const void *const *outputDesc, void *const *outputs, "
-        "const void *attr, int engineType, int compileFlag, const char *opPath, void *stream)",
-        REFUSED,
     ),
     Stub("aclError aclmdlInitDump(void)", REFUSED),
     Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REFUSED),

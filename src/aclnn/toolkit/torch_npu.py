@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aclnn.core.products import product_of
+from aclnn.core.status import CODES
 from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import ToolkitError
 from aclnn.toolkit.trace import ABSENT, REFUSED, read
@@ -26,6 +28,10 @@ _TRIAL = "import torch, torch_npu; print(torch.npu.is_available(), torch.npu.get
 # From warnings on torch_npu logs which functions it does not find (``aclAppLog``).
 _LOGGING = {"ASCEND_GLOBAL_LOG_LEVEL": "2"}
 _PHASE_ONE = "GetWorkspaceSize"
+
+# A call of an operator by its type, and the status where there is none.
+_BY_TYPE = re.compile(r"opType='(\w+)'")
+_UNKNOWN_TYPE = str(CODES["ACL_ERROR_API_NOT_SUPPORT"])
 
 
 class OperatorUse(NamedTuple):
@@ -60,9 +66,9 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
         uses: dict[str, OperatorUse] = {}
         for record in read(file):
             name = record.name.removesuffix(_PHASE_ONE)
-            refused, _, operator = record.arguments.partition(" ")
-            if refused in (REFUSED, ABSENT):
-                missing[operator or name] = None
+            by_type = _BY_TYPE.match(record.arguments) if name.startswith("aclop") else None
+            if record.arguments in (REFUSED, ABSENT) or (by_type and record.status == _UNKNOWN_TYPE):
+                missing[by_type[1] if by_type else name] = None
             elif name.startswith("aclnn"):
                 used = uses.get(name, OperatorUse(name, 0, 0.0))
                 calls = used.calls + record.name.endswith(_PHASE_ONE)

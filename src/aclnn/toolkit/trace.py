@@ -18,7 +18,7 @@ from aclnn.toolkit.abi import is_text, number_type, returns_text
 
 _SHOWN_ELEMENTS = 16
 
-#: The arguments of a function that is only named, followed by an operator that it asked for by name.
+#: The arguments of a function that is only named.
 REFUSED = "refused"
 
 #: The arguments of a function that was looked for in vain.
@@ -72,13 +72,9 @@ class Trace:
 
         return traced
 
-    def refused(self, name: str, operator: str | None, code: int) -> None:
-        """Note the call of a function that only refuses, or with code 0 one that is not there.
-
-        ``operator`` is what the call asked for by its name.
-        """
-        arguments = f"{REFUSED} {operator or ''}".rstrip() if code else ABSENT
-        self._append(f"{name}\t{arguments}\t{code}\t0.0\n")
+    def refused(self, name: str, code: int) -> None:
+        """Note the call of a function that only refuses, or with code 0 one that is not there."""
+        self._append(f"{name}\t{REFUSED if code else ABSENT}\t{code}\t0.0\n")
 
     def _append(self, line: str) -> None:
         if self._file is None:

@@ -19,7 +19,7 @@ from aclnn.toolkit.stubs import Stub
 SHARED = ("start.c", "start.h", "objects.c", "objects.h", "stubs.h")
 
 #: What Python implements beside the functions: noting a refusal that C code makes.
-NOTE_REFUSAL = "void py_note_refusal(const char *function, const char *op_type, int code)"
+NOTE_REFUSAL = "void py_note_refusal(const char *function, int code)"
 #: Numbering phase one's answer, of which an executor is left, once another's number is out of use; 0 keeps none.
 KEEP = "int64_t py_keep(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count)"
 #: Running an executor that has been ended in C: its answer's number and two words of each operand (``aclnn_call``).
@@ -188,12 +188,15 @@ def _border_argument(name: str, parameter: CParameter) -> str:
 
 def _definition(prototype: str, fallback: str, call: str, served: str = "{}", before: str = "") -> str:
     # The prefix is that of no parameter's name: aclnnSeluBackward has one called result.
-    result = re.sub(r"\w+\(.*", "", prototype) + "aclnn_result"
+    returns = re.sub(r"\w+\(.*", "", prototype)
+    is_void = returns == "void "
+    result = ("int " if is_void else returns) + "aclnn_result"
+    last = "(void)aclnn_result" if is_void else "return aclnn_result"
     return (
         f"{prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
         f"    const struct aclnn_entries *entries = aclnn_entries();\n"
         f"    {result} = entries == NULL ? {fallback} : {served.format(call)};\n\n{before}"
-        f"    aclnn_give_mode_back(callers);\n    return aclnn_result;\n}}\n"
+        f"    aclnn_give_mode_back(callers);\n    {last};\n}}\n"
     )
 
 

@@ -7,15 +7,16 @@ in whichever direction it runs. Sequences of unequal lengths are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, present, rule
+from aclnn.core.checks import dtype_in, extents, one_of, only_if, present, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, library_operator, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import each_of, not_null, of_types
 
 Arrays = tuple[Any, ...]
@@ -440,4 +441,122 @@ OPERATORS = (
         _GRU_KEPT,
         "batchSizes",
     ),
+)
+
+
+_ORDERS = ("ifjo", "ijfo", "ifco", "icfo")
+"""Orders of an LSTM's gates; PyTorch's is the first. The candidate is j or c."""
+
+
+def _from_columns(matrices: Sequence[Any], order: str) -> list[Any]:
+    """Weights in PyTorch's order and rows of those that have a column for each gate's element, in another order."""
+    places = [order.replace("c", "j").index(gate) for gate in _ORDERS[0]]
+    return [np.concatenate([np.split(each, 4, -1)[at] for at in places], -1).T for each in matrices]
+
+
+def _to_columns(weights: Sequence[Any], order: str) -> list[Any]:
+    """Undo ``_from_columns``."""
+    places = [_ORDERS[0].index(gate) for gate in order.replace("c", "j")]
+    return [np.concatenate([np.split(each.T, 4, -1)[at] for at in places], -1) for each in weights]
+
+
+def _dynamic(x: Any, of_input: Any, of_state: Any, b: Any, h: Any, c: Any, order: str) -> Arrays:
+    x, of_input, of_state, b, h, c = _wide((x, of_input, of_state, b, h, c))
+    weights = [*_from_columns((of_input, of_state, b), order), np.zeros_like(b)]
+    state = h.reshape(h.shape[-2:]), c.reshape(c.shape[-2:])
+    _, (i, g, f, o, h, c, tanh) = _run(_LSTM, x, state, weights, reverse=False)
+    return h, h, c, i, g, f, o, tanh
+
+
+def _dynamic_back(x: Any, of_input: Any, of_state: Any, *given: Any) -> Arrays:
+    """The gradients of both matrices, of the bias, the input and the first states."""
+    x, of_input, of_state, _, h0, c0, h, c, dy, dh, dc, i, g, f, o, tanh = _wide((x, of_input, of_state, *given[:-1]))
+    order, state = given[-1], h.shape[1:]
+    weights = [*_from_columns((of_input, of_state), order), *np.zeros((2, 4 * state[-1]))]
+    first, arriving = ((each.reshape(state), other.reshape(state)) for each, other in ((h0, c0), (dh, dc)))
+    kept = (i, g, f, o, h, c, tanh)
+    dx, before, found = _run_back(_LSTM, x, first, weights, kept, dy, arriving, reverse=False)
+    return (*_to_columns(found[:3], order), dx, *(each.reshape(h0.shape) for each in before))
+
+
+def _in_one(function: Callable[..., Arrays], weights: int) -> Callable[..., Arrays]:
+    """Let a function of both matrices take, and return, one below the other; so many inputs come before the rest."""
+
+    def computed(x: Any, w: Any, *given: Any) -> Arrays:
+        found = function(x, w[: x.shape[-1]], w[x.shape[-1] :], *given[weights:])
+        return found if weights == 0 else (np.concatenate(found[:2]), *found[2:])
+
+    return computed
+
+
+_MATRICES = "weight_input weight_hidden"
+_STATES = "y output_h output_c i j f o tanhc"
+_KEPT_BY_TYPE = "y init_h init_c h c dy dh dc i j f o tanhct"
+
+
+def _dynamic_shapes(call: Call) -> dict[str, Shape]:
+    """The shape of every tensor, those of other forms too."""
+    (time, batch, taken), hidden = call["x"].shape, call["init_h"].shape[-1]
+    state = (*call["init_h"].shape[:-2], batch, hidden)
+    of_input, of_state = (taken, 4 * hidden), (hidden, 4 * hidden)
+    found = {"w": (taken + hidden, 4 * hidden), "b": (4 * hidden,), "x": call["x"].shape}
+    found |= {f"d{name}": shape for name, shape in found.items()}
+    found |= {"weight_input": of_input, "weight_hidden": of_state, "dw_x": of_input, "dw_h": of_state}
+    found |= dict.fromkeys(("init_h", "init_c", "dh_prev", "dc_prev"), state)
+    return found | dict.fromkeys((*_STATES.split(), "tanhct", "h", "c", "dy"), (time, batch, hidden))
+
+
+def _dynamic_complaint(call: Call) -> str | None:
+    if len(call["x"].shape) != 3 or len(call["init_h"].shape) not in (2, 3):
+        got = f"{extents(call['x'].shape)} and {extents(call['init_h'].shape)}"
+        return f"x: expected 3 dimensions, and 2 or 3 of init_h, got {got}"
+    for name, shape in _dynamic_shapes(call).items():
+        if name in call.arguments and call[name].shape != shape:
+            return f"{name}: expected shape {extents(shape)} (of the layer), got {extents(call[name].shape)}"
+    return None
+
+
+def _dynamic_operator(name: str, inputs: str, outputs: str, function: Callable[..., Arrays]) -> Operator:
+    taken, written = inputs.split(), outputs.split()
+    return replace(
+        library_operator(
+            name,
+            "y = the states of an LSTM along time",
+            "An LSTM of one layer by its type, or its gradients.",
+            (
+                *(tensor_in(each, "an input") for each in taken),
+                Parameter("seq_length", "seq_length", Kind.INPUT, "must be null", optional=True),
+                Parameter("gate_order", "gate_order", Kind.STRING, "the order of the gates in w and b"),
+                *(tensor_out(each, "a result") for each in written),
+            ),
+            (
+                present(*taken, *written),
+                dtype_in(where_supported((*_TYPES, D.BF16)), *taken, *written),
+                # torch_npu puts a tensor without dimensions in the place of one that it has not.
+                only_if(
+                    rule("null: seq_length", _unpacked("seq_length")),
+                    "with dimensions",
+                    lambda call: bool(call["seq_length"] is not None and call["seq_length"].shape),
+                ),
+                one_of("gate_order", *_ORDERS),
+                rule("shapes of the layer", _dynamic_complaint),
+            ),
+            function,
+            header="",
+            dtypes=(*_TYPES, D.BF16),
+            products=MODERN,
+            inputs=tuple(taken),
+            attributes=("gate_order",),
+        ),
+        function=name,
+    )
+
+
+DYNAMIC_RNN = _dynamic_operator("DynamicRNN", "x w b init_h init_c", _STATES, _in_one(_dynamic, 0))
+DYNAMIC_RNN_V2 = _dynamic_operator("DynamicRNNV2", f"x {_MATRICES} b init_h init_c", _STATES, _dynamic)
+DYNAMIC_RNN_GRAD = _dynamic_operator(
+    "DynamicRNNGrad", f"x w b {_KEPT_BY_TYPE}", "dw db dx dh_prev dc_prev", _in_one(_dynamic_back, 1)
+)
+DYNAMIC_RNN_V2_GRAD = _dynamic_operator(
+    "DynamicRNNV2Grad", f"x {_MATRICES} {_KEPT_BY_TYPE}", "dw_x dw_h db dx dh_prev dc_prev", _dynamic_back
 )

@@ -1,0 +1,379 @@
+"""aclopCompileAndExecute and aclopExecuteV2, the older way to call an operator: by its type.
+
+They take tensors as descriptions and buffers, and attributes by name. ``operators.by_type`` has the types.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from aclnn.capi.objects import live, take
+from aclnn.capi.prototype import c_function, c_value_function
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, CODES, AclnnError
+from aclnn.core.tensor import Tensor, contiguous_strides
+from aclnn.execution.executor import prepare
+from aclnn.operators.by_type import TYPES, Given
+from aclnn.runtime import devices, handles, memory
+
+_HOST = (1, 2)
+"""ACL_MEMTYPE_HOST and ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT."""
+
+
+class TensorDesc:
+    """``aclTensorDesc``."""
+
+    __slots__ = ("constant", "dtype", "format", "name", "on_host", "shape")
+
+    def __init__(self, dtype: DataType, shape: tuple[int, ...], format: Format) -> None:
+        self.dtype, self.shape, self.format = dtype, shape, format
+        self.name, self.on_host = "", False
+        self.constant: bytes | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; 0 where a dimension is not known."""
+        return math.prod(self.shape) if min(self.shape, default=0) >= 0 else 0
+
+
+class DataBuffer:
+    """``aclDataBuffer``: memory that somebody else owns."""
+
+    __slots__ = ("address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address, self.nbytes = address, nbytes
+
+
+class OpAttr(dict[str, Any]):
+    """``aclopAttr``: values by name."""
+
+
+def _desc(handle: int, argument: str = "desc") -> TensorDesc:
+    return live(handle, TensorDesc, argument, ACL_ERROR_INVALID_PARAM)
+
+
+def _buffer(handle: int, argument: str = "dataBuffer") -> DataBuffer:
+    return live(handle, DataBuffer, argument, ACL_ERROR_INVALID_PARAM)
+
+
+@c_value_function(
+    "aclTensorDesc *aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims, aclFormat format)",
+    arrays={"dims": "numDims"},
+)
+def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
+    """A description of a contiguous tensor."""
+    if dims is None and numDims > 0:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dims: expected {numDims} dimensions, got null")
+    return handles.insert(TensorDesc(DataType(dataType), tuple(dims or ()), Format(format)))
+
+
+@c_value_function("void aclDestroyTensorDesc(const aclTensorDesc *desc)")
+def aclDestroyTensorDesc(desc: int | None) -> int:
+    """Release a description; null is fine."""
+    if desc:
+        take(desc, TensorDesc, "desc", ACL_ERROR_INVALID_PARAM)
+    return 0
+
+
+@c_value_function("aclDataType aclGetTensorDescType(const aclTensorDesc *desc)", null=-1)
+def aclGetTensorDescType(desc: int) -> int:
+    """The elements' type."""
+    return _desc(desc).dtype
+
+
+@c_value_function("aclFormat aclGetTensorDescFormat(const aclTensorDesc *desc)", null=-1)
+def aclGetTensorDescFormat(desc: int) -> int:
+    """The format."""
+    return _desc(desc).format
+
+
+@c_value_function("size_t aclGetTensorDescElementCount(const aclTensorDesc *desc)")
+def aclGetTensorDescElementCount(desc: int) -> int:
+    """Number of elements."""
+    return _desc(desc).elements
+
+
+@c_value_function("size_t aclGetTensorDescSize(const aclTensorDesc *desc)")
+def aclGetTensorDescSize(desc: int) -> int:
+    """Bytes of the elements."""
+    return -(-_desc(desc).elements * _desc(desc).dtype.bits // 8)
+
+
+@c_value_function("size_t aclGetTensorDescNumDims(const aclTensorDesc *desc)")
+def aclGetTensorDescNumDims(desc: int) -> int:
+    """Number of dimensions."""
+    return len(_desc(desc).shape)
+
+
+@c_function("aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t *dimSize)")
+def aclGetTensorDescDimV2(desc: int, index: int) -> int:
+    """The extent of a dimension."""
+    shape = _desc(desc).shape
+    if index >= len(shape):
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"index: expected less than the {len(shape)} dimensions, got {index}")
+    return shape[index]
+
+
+@c_value_function("void aclSetTensorDescName(aclTensorDesc *desc, const char *name)")
+def aclSetTensorDescName(desc: int, name: str | None) -> int:
+    """Name a tensor; operators find theirs by place."""
+    _desc(desc).name = name or ""
+    return 0
+
+
+@c_value_function("const char *aclGetTensorDescName(aclTensorDesc *desc)", null="")
+def aclGetTensorDescName(desc: int) -> str:
+    """The name."""
+    return _desc(desc).name
+
+
+@c_function("aclError aclSetTensorFormat(aclTensorDesc *desc, aclFormat format)")
+def aclSetTensorFormat(desc: int, format: int) -> None:
+    """Say the format in memory."""
+    _desc(desc).format = Format(format)
+
+
+@c_function(
+    "aclError aclSetTensorShape(aclTensorDesc *desc, int numDims, const int64_t *dims)", arrays={"dims": "numDims"}
+)
+def aclSetTensorShape(desc: int, numDims: int, dims: Sequence[int] | None) -> None:
+    """Say the dimensions in memory, which are the tensor's own in every format that is computed here."""
+    _desc(desc)
+
+
+@c_function("aclError aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType)")
+def aclSetTensorPlaceMent(desc: int, memType: int) -> None:
+    """Say where the data are: on the device, or on the host, from where they are copied."""
+    _desc(desc).on_host = memType in _HOST
+
+
+@c_function("aclError aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t length)")
+def aclSetTensorConst(desc: int, dataBuffer: int, length: int) -> None:
+    """Give a tensor's values, of the host's memory, which are copied."""
+    if not dataBuffer or not length:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dataBuffer: expected {max(1, length)} bytes, got null or none")
+    memory.check_range(dataBuffer, length, "dataBuffer")
+    _desc(desc).constant = ctypes.string_at(dataBuffer, length)
+
+
+@c_value_function("aclDataBuffer *aclCreateDataBuffer(void *data, size_t size)")
+def aclCreateDataBuffer(data: int | None, size: int) -> int:
+    """Describe memory."""
+    return handles.insert(DataBuffer(data or 0, size))
+
+
+@c_function("aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer)")
+def aclDestroyDataBuffer(dataBuffer: int) -> None:
+    """Release a description of memory; the memory stays."""
+    take(dataBuffer, DataBuffer, "dataBuffer", ACL_ERROR_INVALID_PARAM)
+
+
+@c_function("aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size)")
+def aclUpdateDataBuffer(dataBuffer: int, data: int | None, size: int) -> None:
+    """Describe other memory."""
+    found = _buffer(dataBuffer)
+    found.address, found.nbytes = data or 0, size
+
+
+@c_value_function("void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer)")
+def aclGetDataBufferAddr(dataBuffer: int) -> int:
+    """The memory's address."""
+    return _buffer(dataBuffer).address
+
+
+@c_value_function("size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer)")
+def aclGetDataBufferSizeV2(dataBuffer: int) -> int:
+    """The memory's bytes."""
+    return _buffer(dataBuffer).nbytes
+
+
+@c_value_function("aclopAttr *aclopCreateAttr()")
+def aclopCreateAttr() -> int:
+    """An empty set of attributes."""
+    return handles.insert(OpAttr())
+
+
+@c_value_function("void aclopDestroyAttr(const aclopAttr *attr)")
+def aclopDestroyAttr(attr: int | None) -> int:
+    """Release attributes; null is fine."""
+    if attr:
+        take(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM)
+    return 0
+
+
+def _set(attr: int, name: str | None, value: Any) -> None:
+    if not name:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "attrName: expected a name, got none")
+    live(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM)[name] = value
+
+
+def _setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
+    """Enter the function that sets an attribute of a type."""
+
+    @c_function(f"aclError aclopSetAttr{word}(aclopAttr *attr, const char *attrName, {c_type}attrValue)")
+    def set_value(attr: int, attrName: str | None, attrValue: Any) -> None:
+        """Set an attribute."""
+        _set(attr, attrName, convert(attrValue))
+
+
+def _list_setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
+    """Enter the function that sets an attribute to a list of a type."""
+
+    @c_function(
+        f"aclError aclopSetAttrList{word}(aclopAttr *attr, const char *attrName, int numValues, {c_type} *values)",
+        arrays={"values": "numValues"},
+    )
+    def set_values(attr: int, attrName: str | None, numValues: int, values: Sequence[Any] | None) -> None:
+        """Set an attribute to a list."""
+        if values is None and numValues > 0:
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"values: expected {numValues}, got null")
+        _set(attr, attrName, tuple(map(convert, values or ())))
+
+
+_setter("Bool", "uint8_t ", bool)
+_setter("Int", "int64_t ", int)
+_setter("Float", "float ", float)
+_setter("String", "const char *", str)
+_setter("DataType", "aclDataType ", DataType)
+_list_setter("Bool", "const uint8_t", bool)
+_list_setter("Int", "const int64_t", int)
+_list_setter("Float", "const float", float)
+
+
+@c_function(
+    "aclError aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int numLists, const int *numValues, "
+    "const int64_t *const *values)",
+    arrays={"numValues": "numLists", "values": "numLists"},
+)
+def aclopSetAttrListListInt(
+    attr: int, attrName: str | None, numLists: int, numValues: Sequence[int] | None, values: Sequence[int | None] | None
+) -> None:
+    """Set an attribute to a list of lists."""
+    lists = []
+    for count, address in zip(numValues or (), values or (), strict=False):
+        memory.check_range(address or 0, 8 * count, "values")
+        lists.append(tuple((ctypes.c_int64 * count).from_address(address or 0)))
+    _set(attr, attrName, tuple(lists))
+
+
+def _given(descs: Sequence[int | None] | None, buffers: Sequence[int | None] | None, what: str) -> list[Tensor | None]:
+    """Return the tensors of descriptions and memory; None for those that are absent."""
+    found: list[Tensor | None] = []
+    for at, (handle, memory_of) in enumerate(zip(descs or (), buffers or (), strict=False)):
+        desc = _desc(handle or 0, f"{what}Desc[{at}]")
+        buffer = _buffer(memory_of or 0, f"{what}s[{at}]")
+        if desc.dtype == DataType.DT_UNDEFINED or (not buffer.address and desc.constant is None and desc.elements):
+            found.append(None)
+            continue
+        shape = desc.shape
+        strides = contiguous_strides(shape)
+        found.append(Tensor(desc.dtype, shape, strides, 0, Format.FORMAT_ND, shape, buffer.address))
+    return found
+
+
+def _on_device(desc: TensorDesc, buffer: DataBuffer, tensor: Tensor, budget: memory.Budget) -> np.ndarray[Any, Any]:
+    """Copy a tensor of the host's to the device; return its values."""
+    data = desc.constant
+    if data is None:
+        memory.check_range(buffer.address, buffer.nbytes, "inputs")
+        data = ctypes.string_at(buffer.address, buffer.nbytes)
+    held = memory.allocate(max(1, len(data)), budget)
+    ctypes.memmove(held.address, data, len(data))
+    tensor.address = held.address
+    return np.frombuffer(data, desc.dtype.numpy, desc.elements).reshape(desc.shape)
+
+
+def _execute(
+    op_type: str | None,
+    input_descs: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    output_descs: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    stream: int | None,
+) -> None:
+    queue = devices.stream_of(stream)
+    device = queue.context.device
+    known = TYPES.get(op_type or "")
+    if known is None:
+        text = f"opType: expected a type of the list in docs/c-functions.md, got {op_type}"
+        raise AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], text)
+    attributes = live(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM) if attr else {}
+    read, written = _given(input_descs, inputs, "input"), _given(output_descs, outputs, "output")
+    with ExitStack() as done:
+        values: list[np.ndarray[Any, Any] | None] = []
+        for tensor, handle, buffer in zip(read, input_descs or (), inputs or (), strict=True):
+            desc = None if tensor is None else _desc(handle or 0)
+            if tensor is None or desc is None or not (desc.on_host or desc.constant is not None):
+                values.append(None)
+                continue
+            values.append(_on_device(desc, _buffer(buffer or 0), tensor, device.budget))
+            done.callback(memory.free, tensor.address, "inputs")
+        try:
+            executor = prepare(known.operator, known.arguments(Given(read, written, attributes, values)))
+            nbytes = executor.workspace_bytes
+            workspace = memory.allocate(nbytes, device.budget).address if nbytes else 0
+            if workspace:
+                done.callback(memory.free, workspace, "workspace")
+            executor.run(workspace, nbytes, queue, device)
+        except AclnnError as error:
+            text = error.message if error.function == op_type else f"{op_type}: {error.message}"
+            raise AclnnError(error.code, text) from None
+
+
+_TENSORS = (
+    "int numInputs, const aclTensorDesc *const *inputDesc, const aclDataBuffer *const *inputs, "
+    "int numOutputs, const aclTensorDesc *const *outputDesc, aclDataBuffer *const *outputs"
+)
+_COUNTED = dict.fromkeys(("inputDesc", "inputs"), "numInputs") | dict.fromkeys(("outputDesc", "outputs"), "numOutputs")
+
+
+@c_function(
+    f"aclError aclopCompileAndExecute(const char *opType, {_TENSORS}, const aclopAttr *attr, "
+    "aclopEngineType engineType, aclopCompileType compileFlag, const char *opPath, aclrtStream stream)",
+    arrays=_COUNTED,
+)
+def aclopCompileAndExecute(
+    opType: str | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    engineType: int,
+    compileFlag: int,
+    opPath: str | None,
+    stream: int | None,
+) -> None:
+    """Queue an operator by its type."""
+    _execute(opType, inputDesc, inputs, outputDesc, outputs, attr, stream)
+
+
+@c_function(
+    f"aclError aclopExecuteV2(const char *opType, {_TENSORS}, const aclopAttr *attr, aclrtStream stream)".replace(
+        "const aclTensorDesc *const *", "aclTensorDesc **"
+    ).replace("const aclDataBuffer *const *", "aclDataBuffer **"),
+    arrays=_COUNTED,
+)
+def aclopExecuteV2(
+    opType: str | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    stream: int | None,
+) -> None:
+    """Queue an operator by its type."""
+    _execute(opType, inputDesc, inputs, outputDesc, outputs, attr, stream)

@@ -1,0 +1,316 @@
+"""Operators by their types in CANN's graphs (Sub, Swish), which ``aclopCompileAndExecute`` takes.
+
+Most are one of the ``aclnn`` functions. Inputs, outputs and attributes are those of CANN's definition of the type, in
+its order; further inputs, which only its kernels use, are not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import listing
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Operator
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
+from aclnn.operators import C_OPERATORS
+from aclnn.operators.library import recurrent, types_only
+
+
+class Given(NamedTuple):
+    """A call's tensors and attributes."""
+
+    inputs: Sequence[Tensor | None]
+    outputs: Sequence[Tensor | None]
+    attributes: Mapping[str, Any]
+    values: Sequence[np.ndarray[Any, Any] | None]
+    """The values of inputs in the host's memory; None for those on the device."""
+
+    def tensor(self, place: int = 0) -> Tensor:
+        """Return an input that must be there.
+
+        Raises:
+            AclnnError: it is not.
+        """
+        found = self.inputs[place] if place < len(self.inputs) else None
+        if found is None:
+            raise _invalid(f"inputs[{place}]: expected a tensor, got none")
+        return found
+
+    def output(self) -> Tensor:
+        """Return the first output.
+
+        Raises:
+            AclnnError: there is none.
+        """
+        found = self.outputs[0] if self.outputs else None
+        if found is None:
+            raise _invalid("outputs[0]: expected a tensor, got none")
+        return found
+
+    def integers(self, place: int) -> tuple[int, ...]:
+        """Return the values of an input that decides a shape.
+
+        Raises:
+            AclnnError: they are not in the host's memory.
+        """
+        found = self.values[place] if place < len(self.values) else None
+        if found is None:
+            raise _invalid(
+                f"inputs[{place}]: expected values in the host's memory, got a tensor on the device, or none"
+            )
+        return tuple(map(int, found.reshape(-1)))
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Return an attribute of the default's type; any number for a number.
+
+        Raises:
+            AclnnError: it has another type.
+        """
+        found = self.attributes.get(name, default)
+        kind = (bool, int, float) if isinstance(default, (bool, int, float)) else type(default)
+        if not isinstance(found, kind):
+            raise _invalid(f"{name}: expected a value such as {default!r}, got {found!r}")
+        return found
+
+
+class ByType(NamedTuple):
+    """An operator, and its arguments in a call by type."""
+
+    operator: Operator
+    arguments: Callable[[Given], dict[str, Any]]
+
+
+Value = Callable[[Given], Any]
+
+_BY_FUNCTION = {operator.function: operator for operator in C_OPERATORS}
+
+
+def _invalid(text: str) -> AclnnError:
+    return AclnnError(ACLNN_ERR_PARAM_INVALID, text)
+
+
+def _attribute(name: str, default: Any) -> Value:
+    return lambda given: given.attribute(name, default)
+
+
+def _only(name: str) -> Value:
+    """The only dimension of an attribute that is a list, by default the last."""
+
+    def dim(given: Given) -> int:
+        dims = given.attribute(name, (-1,))
+        if len(dims) != 1:
+            raise _invalid(f"{name}: expected one dimension, got {list(dims)}")
+        return int(dims[0])
+
+    return dim
+
+
+def _number(name: str, default: float) -> Value:
+    """An attribute as a scalar."""
+    return lambda given: Scalar(D.FLOAT, D.FLOAT.encode(given.attribute(name, default)))
+
+
+def _constant(value: int) -> Value:
+    return lambda given: Scalar(D.INT64, D.INT64.encode(value))
+
+
+def _choice(name: str, words: Sequence[str]) -> Value:
+    """The place of an attribute among its words, by default the first."""
+
+    def choose(given: Given) -> int:
+        found = given.attribute(name, words[0])
+        if found not in words:
+            raise _invalid(f"{name}: expected {listing(words)}, got {found}")
+        return words.index(found)
+
+    return choose
+
+
+def _named(names: str, tensors: Sequence[Tensor | None]) -> dict[str, Tensor | None]:
+    """Name tensors by their places; those that are left out are absent."""
+    return dict.fromkeys(names.split()) | dict(zip(names.split(), tensors, strict=False))
+
+
+def _operator(operator: Operator, inputs: str, outputs: str, **others: Value) -> ByType:
+    """Call an operator, given its parameters' names in the order of the type."""
+
+    def arguments(given: Given) -> dict[str, Any]:
+        tensors = _named(inputs, given.inputs) | _named(outputs, given.outputs)
+        found = tensors | {name: value(given) for name, value in others.items()}
+        return {parameter.name: found.get(parameter.name) for parameter in operator.parameters}
+
+    return ByType(operator, arguments)
+
+
+def _function(function: str, inputs: str = "self", outputs: str = "out", **others: Value) -> ByType:
+    """Call an ``aclnn`` function, as ``_operator`` does."""
+    return _operator(_BY_FUNCTION[function], inputs, outputs, **others)
+
+
+def _copied(
+    source: Callable[[Given], Tensor] = Given.tensor, target: Callable[[Given], Tensor] = Given.output
+) -> ByType:
+    """Copy, by default the first input to the first output."""
+    return ByType(_BY_FUNCTION["aclnnInplaceCopy"], lambda given: {"selfRef": target(given), "src": source(given)})
+
+
+def _view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
+    steps = contiguous_strides(shape) if strides is None else strides
+    return Tensor(tensor.dtype, shape, steps, offset, tensor.format, tensor.storage_shape, tensor.address)
+
+
+def _permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:
+    if sorted(dims) != [*range(len(tensor.shape))]:
+        raise _invalid(f"perm: expected each of {len(tensor.shape)} dimensions once, got {list(dims)}")
+    return _view(tensor, [tensor.shape[dim] for dim in dims], [tensor.strides[dim] for dim in dims])
+
+
+def _sliced(given: Given) -> Tensor:
+    x, offsets, sizes = given.tensor(), given.integers(1), given.integers(2)
+    rest = [extent - offset for extent, offset in zip(x.shape, offsets, strict=False)]
+    shape = [left if size == -1 else size for left, size in zip(rest, sizes, strict=False)]
+    fits = len(shape) == len(x.shape) and all(0 <= n <= m for n, m in zip(shape, rest, strict=True))
+    if not fits or min(offsets, default=0) < 0:
+        raise _invalid(f"expected offsets and sizes inside {list(x.shape)}, got {list(offsets)}, {list(sizes)}")
+    return _view(x, shape, x.strides, sum(map(math.prod, zip(offsets, x.strides, strict=True))))
+
+
+def _transposed(given: Given) -> Tensor:
+    """The first input of ConfusionTransposeD, transposed before or after its new shape."""
+    x, perm, shape = given.tensor(), given.attribute("perm", ()), given.attribute("shape", ())
+    return _permuted(x if given.attribute("transpose_first", False) else _view(x, shape), perm)
+
+
+def _as_transposed(given: Given) -> Tensor:
+    """The output in the shape of that, whose elements it has in order."""
+    y = given.output()
+    return _view(y, _transposed(given).shape) if given.attribute("transpose_first", False) else y
+
+
+def _recurrent(operator: Operator, inputs: str = "") -> ByType:
+    """Call an operator of ``recurrent``, whose inputs' order is the type's unless it is given."""
+    read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
+    call = _operator(operator, inputs or read, written, gate_order=_attribute("gate_order", "ijfo"))
+
+    def arguments(given: Given) -> dict[str, Any]:
+        found = call.arguments(given)
+        for name in ("x", "h", "c", "dx"):  # of a single step they may lack the dimension of time
+            tensor = found.get(name)
+            if tensor is not None and len(tensor.shape) == 2:
+                found[name] = _view(tensor, (1, *tensor.shape))
+        return found
+
+    return ByType(operator, arguments)
+
+
+TYPES: dict[str, ByType] = {
+    # Activations and norms.
+    "Elu": _function(
+        "aclnnElu",
+        alpha=_number("alpha", 1.0),
+        scale=_number("scale", 1.0),
+        inputScale=_number("input_scale", 1.0),
+    ),
+    "EluGradV2": _function(
+        "aclnnEluBackward",
+        "gradOutput selfOrResult",
+        "gradInput",
+        alpha=_number("alpha", 1.0),
+        scale=_number("scale", 1.0),
+        inputScale=_number("input_scale", 1.0),
+        isResult=_attribute("is_result", False),
+    ),
+    "FastGelu": _function("aclnnFastGelu"),
+    "FastGeluGrad": _function("aclnnFastGeluBackward", "gradOutput self", "gradInput"),
+    "Gelu": _function("aclnnGelu"),
+    "GeluGrad": _function("aclnnGeluBackward", "gradOutput self", "gradInput"),
+    "HardSwish": _function("aclnnHardswish"),
+    "HardSwishGrad": _function("aclnnHardswishBackward", "gradOutput self"),
+    "LayerNormV3": _function(
+        "aclnnLayerNorm",
+        "input weightOptional biasOptional",
+        "out meanOutOptional rstdOutOptional",
+        normalizedShape=lambda given: given.tensor().shape[given.attribute("begin_norm_axis", 0) :],
+        eps=_attribute("epsilon", 1e-5),
+    ),
+    "LeakyRelu": _function("aclnnLeakyRelu", negativeSlope=_number("negative_slope", 0.0)),
+    "LeakyReluGrad": _function(
+        "aclnnLeakyReluBackward",
+        "gradOutput self",
+        negativeSlope=_number("negative_slope", 0.0),
+        selfIsResult=lambda given: False,
+    ),
+    "LogSigmoid": _function("aclnnLogSigmoid"),
+    "LogSoftmaxGrad": _function("aclnnLogSoftmaxBackward", "gradOutput output", dim=_only("axis")),
+    "LogSoftmaxV2": _function("aclnnLogSoftmax", dim=_only("axes")),
+    "Mish": _function("aclnnMish"),
+    "MishGrad": _function("aclnnMishBackward", "gradOutput self", "gradInput"),
+    "Relu": _function("aclnnRelu"),
+    "ReluGrad": _function("aclnnThresholdBackward", "gradOutput self", threshold=_constant(0)),
+    "Selu": _function("aclnnSelu"),
+    "SeluGrad": _function("aclnnSeluBackward", "gradOutput result", "gradInput"),
+    "Sigmoid": _function("aclnnSigmoid"),
+    "SigmoidGrad": _function("aclnnSigmoidBackward", "output gradOutput", "gradInput"),
+    "SoftmaxGrad": _function("aclnnSoftmaxBackward", "output gradOutput", dim=_only("axes")),
+    "SoftmaxV2": _function("aclnnSoftmax", dim=_only("axes")),
+    "SoftplusV2": _function("aclnnSoftplus", beta=_number("beta", 1.0), threshold=_number("threshold", 20.0)),
+    "SoftplusV2Grad": _function(
+        "aclnnSoftplusBackward",
+        "gradOutput self",
+        "gradInput",
+        beta=_number("beta", 1.0),
+        threshold=_number("threshold", 20.0),
+    ),
+    "Swish": _function("aclnnSwish", betaOptional=_number("scale", 1.0)),
+    "SwishGrad": _function("aclnnSwishBackward", "gradOutput self", "gradInput", betaOptional=_number("scale", 1.0)),
+    # Copies.
+    "BroadcastTo": _copied(),
+    "Cast": _function("aclnnCast", dtype=lambda given: given.output().dtype),
+    "ConfusionTransposeD": _copied(_transposed, _as_transposed),
+    "Fill": _function("aclnnInplaceFillTensor", "dims value", "selfRef"),
+    "Identity": _copied(),
+    "Slice": _copied(_sliced),
+    "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
+    # What torch_npu calls so besides.
+    "ArgMaxWithValue": _function(
+        "aclnnMaxDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
+    ),
+    "ArgMinWithValue": _function(
+        "aclnnMinDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
+    ),
+    "Cdist": _operator(types_only.CDIST, "x1 x2", "y", p=_attribute("p", 2.0)),
+    "CdistGrad": _operator(types_only.CDIST_GRAD, "grad x1 x2 cdist", "y", p=_attribute("p", 2.0)),
+    "DynamicRNN": _recurrent(recurrent.DYNAMIC_RNN, "x w b seq_length init_h init_c"),
+    "DynamicRNNGrad": _recurrent(recurrent.DYNAMIC_RNN_GRAD),
+    "DynamicRNNV2": _recurrent(recurrent.DYNAMIC_RNN_V2, "x weight_input weight_hidden b seq_length init_h init_c"),
+    "DynamicRNNV2Grad": _recurrent(recurrent.DYNAMIC_RNN_V2_GRAD),
+    "LogSpaceD": _operator(
+        types_only.LOG_SPACE,
+        "assist",
+        "y",
+        start=_attribute("start", 0.0),
+        end=_attribute("end", 0.0),
+        steps=_attribute("steps", 100),
+        base=_attribute("base", 10.0),
+    ),
+    "Renorm": _operator(
+        types_only.RENORM,
+        "self",
+        "y",
+        p=_attribute("p", 2.0),
+        dim=_attribute("dim", 0),
+        maxnorm=_attribute("maxnorm", 1.0),
+    ),
+    "ScatterElements": _function(
+        "aclnnScatter",
+        "self index src",
+        dim=_attribute("axis", 0),
+        reduce=_choice("reduction", ("none", "add", "mul")),
+    ),
+    "Sub": _function("aclnnSub", "self other", alpha=_constant(1)),
+}

@@ -1,0 +1,126 @@
+"""Operators that have a type in CANN's graphs and no ``aclnn`` function: ``operators.by_type`` alone calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import dtype_in, limited_dims, present, same_dtype, shape_is, where_supported
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Operator, Parameter
+from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+
+Array = np.ndarray[Any, Any]
+_TYPES = (D.FLOAT, D.FLOAT16)
+
+
+def _typed(
+    op_type: str,
+    formula: str,
+    inputs: str,
+    attributes: Mapping[str, Kind],
+    function: Callable[..., Array],
+    shape: Callable[[Call], Sequence[int]],
+) -> Operator:
+    """An operator of one output, ``y``; ``function`` takes the inputs, then the attributes."""
+    names = inputs.split()
+    operator = library_operator(
+        op_type,
+        formula,
+        f"The operator of type {op_type}.",
+        (
+            *(tensor_in(name, "an input") for name in names),
+            *(Parameter(name, name, kind, "an attribute") for name, kind in attributes.items()),
+            tensor_out("y"),
+        ),
+        (
+            present(*names, "y"),
+            dtype_in(where_supported(_TYPES), names[0]),
+            *(same_dtype(name, names[0]) for name in (*names[1:], "y")),
+            limited_dims(*names),
+            shape_is("the result", shape, "y"),
+        ),
+        function,
+        header="",
+        dtypes=_TYPES,
+        products=MODERN,
+        attributes=tuple(attributes),
+    )
+    return replace(operator, function=op_type)
+
+
+def _norms(x: Array, p: float, axes: tuple[int, ...], keepdims: bool = False) -> Array:
+    """Norms of order p, in float64: how many are not 0 for p = 0, and the largest for infinite p."""
+    size = np.abs(x.astype(np.float64))
+    if p == 0:
+        return np.asarray(np.sum(size != 0, axes, dtype=np.float64, keepdims=keepdims))
+    if np.isinf(p):
+        return np.asarray(np.max(size, axes, keepdims=keepdims, initial=0.0))
+    return np.asarray(np.sum(size**p, axes, keepdims=keepdims) ** (1 / p))
+
+
+def _distance_gradient(grad: Array, x1: Array, x2: Array, distance: Array, p: float) -> Array:
+    """The gradient of norms of x1 - x2 with respect to x1, summed over the vectors of x2."""
+    difference = (x1 - x2).astype(np.float64)
+    size = np.abs(difference)
+    if p == 0:
+        slope = np.zeros_like(difference)
+    elif np.isinf(p):
+        slope = np.sign(difference) * (size == distance)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            powers = np.where(size == 0, 0.0, size ** (p - 1))
+            slope = np.where(distance == 0, 0.0, np.sign(difference) * powers / distance.astype(np.float64) ** (p - 1))
+    return np.asarray(np.sum(grad * slope, -2))
+
+
+def _renorm(x: Array, p: float, dim: int, maxnorm: float) -> Array:
+    norms = _norms(x, p, tuple(axis for axis in range(x.ndim) if axis != dim % x.ndim), keepdims=True)
+    return np.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+
+
+def _factors_shape(call: Call) -> tuple[int, ...]:
+    shape, dim = call["self"].shape, call["dim"]
+    return tuple(extent if axis == dim % len(shape) else 1 for axis, extent in enumerate(shape))
+
+
+def _log_space(assist: Array, start: float, end: float, steps: int, base: float) -> Array:
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    return base ** (start + step * np.arange(steps, dtype=np.float64))
+
+
+CDIST = _typed(
+    "Cdist",
+    "y = the norm of order p of x1 - x2 along the last dimension",
+    "x1 x2",
+    {"p": Kind.DOUBLE},
+    lambda x1, x2, p: _norms(x1 - x2, p, (-1,)),
+    lambda call: call["x1"].shape[:-1],
+)
+CDIST_GRAD = _typed(
+    "CdistGrad",
+    "y = the gradient of Cdist with respect to x1, summed over the last dimension but one",
+    "grad x1 x2 cdist",
+    {"p": Kind.DOUBLE},
+    _distance_gradient,
+    lambda call: (*call["x1"].shape[:-2], call["x1"].shape[-1]),
+)
+LOG_SPACE = _typed(
+    "LogSpaceD",
+    "y[i] = base^(start + i * (end - start) / (steps - 1))",
+    "assist",
+    {"start": Kind.DOUBLE, "end": Kind.DOUBLE, "steps": Kind.INT64, "base": Kind.DOUBLE},
+    _log_space,
+    lambda call: (call["steps"],),
+)
+RENORM = _typed(
+    "Renorm",
+    "y = maxnorm / norm of order p of self over all dimensions but dim where that is larger, else 1",
+    "self",
+    {"p": Kind.DOUBLE, "dim": Kind.INT64, "maxnorm": Kind.DOUBLE},
+    _renorm,
+    _factors_shape,
+)

@@ -1,0 +1,346 @@
+"""Operators by type: every type against the ``aclnn`` function that it is, or against PyTorch; refusals."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aclnn
+from aclnn import cann
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.by_type import TYPES
+from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal
+
+Array = np.ndarray[Any, Any]
+Attributes = dict[str, Any]
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(3, 4)).astype(np.float32)
+DY = RNG.normal(size=(3, 4)).astype(np.float32)
+
+
+class OnHost:
+    """An input whose values are in the host's memory."""
+
+    def __init__(self, values: Any, constant: bool = False) -> None:
+        self.values, self.constant = np.asarray(values), constant
+
+
+def attributes_of(values: Attributes) -> int:
+    attr = cann.aclopCreateAttr()
+    for name, value in values.items():
+        match value:
+            case bool():
+                status = cann.aclopSetAttrBool(attr, name, value)
+            case int():
+                status = cann.aclopSetAttrInt(attr, name, value)
+            case float():
+                status = cann.aclopSetAttrFloat(attr, name, value)
+            case str():
+                status = cann.aclopSetAttrString(attr, name, value)
+            case _:
+                status = cann.aclopSetAttrListInt(attr, name, len(value), value)
+        assert status == 0
+    return attr
+
+
+@contextmanager
+def described(arrays: Sequence[Any]) -> Iterator[tuple[list[int], list[int], list[int]]]:
+    """Descriptions, buffers and device addresses of arrays."""
+    descs, buffers, places = [], [], []
+    for given in arrays:
+        if given is None:
+            descs.append(cann.aclCreateTensorDesc(D.DT_UNDEFINED, 0, None, -1))
+            buffers.append(cann.aclCreateDataBuffer(0, 0))
+            places.append(0)
+            continue
+        array = given.values if isinstance(given, OnHost) else given
+        desc = cann.aclCreateTensorDesc(D.of_numpy(array.dtype), array.ndim, array.shape, cann.ACL_FORMAT_ND)
+        address = array.ctypes.data
+        if isinstance(given, OnHost):
+            if given.constant:
+                assert cann.aclSetTensorConst(desc, address, array.nbytes) == 0
+                address = 0
+            else:
+                assert cann.aclSetTensorPlaceMent(desc, cann.ACL_MEMTYPE_HOST) == 0
+            places.append(0)
+        else:
+            status, place = cann.aclrtMalloc(max(1, array.nbytes), 0)
+            assert status == 0
+            ctypes.memmove(place, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+            address = place
+            places.append(place)
+        descs.append(desc)
+        buffers.append(cann.aclCreateDataBuffer(address, array.nbytes))
+    yield descs, buffers, places
+    for desc, buffer, place in zip(descs, buffers, places, strict=True):
+        cann.aclDestroyTensorDesc(desc)
+        assert cann.aclDestroyDataBuffer(buffer) == 0
+        if place:
+            assert cann.aclrtFree(place) == 0
+
+
+def call(op_type: str, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes | None = None) -> int:
+    """Run an operator by its type; the outputs are filled with NaN or -1 before, and get the results."""
+    for out in outputs:
+        out.fill(np.nan if out.dtype.kind == "f" else -1)
+    attr = attributes_of(attributes or {})
+    with described(inputs) as (read, read_at, _), described(outputs) as (written, written_at, places):
+        status: int = cann.aclopCompileAndExecute(
+            op_type, len(read), read, read_at, len(written), written, written_at, attr, 0, 0, None, 0
+        )
+        assert cann.aclrtSynchronizeDevice() == 0
+        for place, out in zip(places, outputs, strict=True):
+            ctypes.memmove(out.ctypes.data, place, out.nbytes)
+    cann.aclopDestroyAttr(attr)
+    return status
+
+
+SIGMOID = 1 / (1 + np.exp(-X))
+SHIFTED = X.copy()
+SHIFTED[0, 0] = 30.0
+"""Beyond softplus' threshold."""
+WEIGHT, BIAS = RNG.normal(size=(2, 4)).astype(np.float32)
+SHARES = aclnn.softmax(X, 0)
+
+#: Of each type: inputs, attributes, and the results that the Python function of another door gives.
+CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
+    "ArgMaxWithValue": ((X,), {"dimension": 1, "keep_dims": True}, (X.argmax(1)[:, None], X.max(1, keepdims=True))),
+    "ArgMinWithValue": ((X,), {}, (X.argmin(0), X.min(0))),
+    "BroadcastTo": ((X[:, :1].copy(), OnHost([3, 5])), {}, np.broadcast_to(X[:, :1], (3, 5))),
+    "Cast": ((X,), {"dst_type": 1}, X.astype(np.float16)),
+    "ConfusionTransposeD": (
+        (X,),
+        {"perm": (1, 0), "shape": (2, 6), "transpose_first": True},
+        X.T.reshape(2, 6),
+    ),
+    "Elu": ((X,), {"alpha": 0.5, "scale": 2.0, "input_scale": 1.5}, aclnn.elu(X, 0.5, 2.0, 1.5)),
+    "EluGradV2": (
+        (DY, X),
+        {"alpha": 0.5, "scale": 2.0, "input_scale": 1.5, "is_result": False},
+        aclnn.elu_backward(DY, 0.5, 2.0, 1.5, False, X),
+    ),
+    "FastGelu": ((X,), {}, aclnn.fast_gelu(X)),
+    "FastGeluGrad": ((DY, X), {}, aclnn.fast_gelu_backward(DY, X)),
+    "Fill": ((OnHost(np.array([3, 4])), OnHost(np.float32(2.5))), {}, np.full((3, 4), 2.5, np.float32)),
+    "Gelu": ((X,), {}, aclnn.gelu(X)),
+    "GeluGrad": ((DY, X, aclnn.gelu(X)), {}, aclnn.gelu_backward(DY, X)),
+    "HardSwish": ((X,), {}, aclnn.hardswish(X)),
+    "HardSwishGrad": ((DY, X), {}, aclnn.hardswish_backward(DY, X)),
+    "Identity": ((X,), {}, X),
+    "LayerNormV3": (
+        (X, WEIGHT, BIAS),
+        {"begin_norm_axis": 1, "begin_params_axis": 1, "epsilon": 0.5},
+        aclnn.layer_norm(X, (4,), WEIGHT, BIAS, float(np.float32(0.5))),
+    ),
+    "LeakyRelu": ((X,), {"negative_slope": 0.25}, aclnn.leaky_relu(X, 0.25)),
+    "LeakyReluGrad": ((DY, X), {"negative_slope": 0.25}, aclnn.leaky_relu_backward(DY, X, 0.25)),
+    "LogSigmoid": ((X,), {}, aclnn.log_sigmoid(X)),
+    "LogSoftmaxGrad": ((DY, np.log(SHARES)), {"axis": (0,)}, aclnn.log_softmax_backward(DY, np.log(SHARES), 0)),
+    "LogSoftmaxV2": ((X,), {"axes": (0,)}, aclnn.log_softmax(X, 0)),
+    "Mish": ((X,), {}, aclnn.mish(X)),
+    "MishGrad": ((DY, X), {}, aclnn.mish_backward(DY, X)),
+    "Relu": ((X,), {}, np.maximum(X, 0)),
+    "ReluGrad": ((DY, X), {}, np.where(X > 0, DY, 0)),
+    "Renorm": (
+        (X,),
+        {"p": 1.0, "dim": 0, "maxnorm": 2.0},
+        np.minimum(1, 2 / (np.abs(X.astype(float)).sum(1, keepdims=True) + 1e-7)).astype(np.float32),
+    ),
+    "ScatterElements": (
+        (X, np.array([[1, 0]]), DY[:1, :2].copy()),
+        {"axis": 1},
+        np.concatenate((np.concatenate((DY[:1, 1::-1], X[:1, 2:]), 1), X[1:])),
+    ),
+    "Selu": ((X,), {}, aclnn.selu(X)),
+    "SeluGrad": ((DY, aclnn.selu(X)), {}, aclnn.selu_backward(DY, aclnn.selu(X))),
+    "Sigmoid": ((X,), {}, aclnn.sigmoid(X)),
+    "SigmoidGrad": ((SIGMOID, DY), {}, aclnn.sigmoid_backward(DY, SIGMOID)),
+    "Slice": ((X, OnHost([1, 0]), OnHost([2, -1])), {}, X[1:]),
+    "SoftmaxGrad": ((SHARES, DY), {"axes": (0,)}, aclnn.softmax_backward(DY, SHARES, 0)),
+    "SoftmaxV2": ((X,), {}, aclnn.softmax(X, -1)),
+    "SoftplusV2": ((SHIFTED,), {"beta": 2.0, "threshold": 5.0}, aclnn.softplus(SHIFTED, 2.0, 5.0)),
+    "SoftplusV2Grad": (
+        (DY, SHIFTED),
+        {"beta": 2.0, "threshold": 5.0},
+        aclnn.softplus_backward(DY, SHIFTED, 2.0, 5.0),
+    ),
+    "Sub": ((X, DY), {}, X - DY),
+    "Swish": ((X,), {"scale": 1.5}, aclnn.swish(X, 1.5)),
+    "SwishGrad": ((DY, X, X), {"scale": 1.5}, aclnn.swish_backward(DY, X, 1.5)),
+    "Transpose": ((X, OnHost([1, 0])), {}, X.T),
+    "Cdist": (
+        (np.array([[[0.0, 3.0], [1.0, 1.0]]], np.float32), np.array([[[4.0, 0.0], [1.0, 1.0]]], np.float32)),
+        {"p": 2.0},
+        np.array([[5.0, 0.0]], np.float32),
+    ),
+    "LogSpaceD": (
+        (np.zeros(4, np.float32),),
+        {"start": 0.0, "end": 3.0, "steps": 4, "base": 10.0},
+        np.array([1, 10, 100, 1000], np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("op_type", CASES)
+def test_a_type_is_the_function(device: None, op_type: str) -> None:
+    inputs, attributes, expected = CASES[op_type]
+    wanted = expected if isinstance(expected, tuple) else (expected,)
+    outputs = [np.empty(each.shape, np.int32 if each.dtype == np.int64 else each.dtype) for each in wanted]
+    assert call(op_type, inputs, outputs, attributes) == 0, refusal()
+    for out, each in zip(outputs, wanted, strict=True):
+        np.testing.assert_array_equal(out, each)
+
+
+TORCH = {"CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
+
+
+def test_every_type_is_tested() -> None:
+    assert CASES.keys() | TORCH == TYPES.keys()
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.0, np.inf])
+def test_distances_and_their_gradient(device: None, p: float) -> None:
+    torch = pytest.importorskip("torch")
+    first, second = (torch.tensor(RNG.normal(size=(n, 4)), requires_grad=True) for n in (3, 5))
+    dy = RNG.normal(size=(3, 5))
+    distances = torch.cdist(first, second, p)
+    distances.backward(torch.tensor(dy))
+    x1, x2, grad = (np.broadcast_to(each, (3, 5, 4)).astype(np.float32) for each in (
+        first.detach().numpy()[:, None], second.detach().numpy(), dy[..., None]
+    ))  # fmt: skip
+    y, dx = np.empty((3, 5), np.float32), np.empty((3, 4), np.float32)
+    assert call("Cdist", (x1, x2), [y], {"p": p}) == 0
+    np.testing.assert_allclose(y, distances.detach().numpy(), rtol=1e-6)
+    whole = np.broadcast_to(y[..., None], (3, 5, 4)).copy()
+    assert call("CdistGrad", (grad, x1, x2, whole), [dx], {"p": p}) == 0
+    np.testing.assert_allclose(dx, first.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", ["ifjo", "ijfo", "ifco"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_layer_of_lstm(device: None, order: str, separate: bool) -> None:
+    torch = pytest.importorskip("torch")
+    time, batch, taken, hidden = 3, 5, 4, 2
+    lstm = torch.nn.LSTM(taken, hidden)
+    x, h, c = (torch.randn(*shape, requires_grad=True) for shape in ((time, batch, taken), *((1, batch, hidden),) * 2))
+    y, (h_end, c_end) = lstm(x, (h, c))
+    dy, dh, dc = torch.randn_like(y), torch.randn_like(h_end), torch.randn_like(c_end)
+    wanted = torch.autograd.grad((y, h_end, c_end), (*lstm.parameters(), x, h, c), (dy, dh, dc))
+
+    def by_column(rows: Any) -> Array:
+        gates = dict(zip("ifjo", np.split(rows.detach().numpy().T, 4, -1), strict=True))
+        return np.ascontiguousarray(np.concatenate([gates[gate.replace("c", "j")] for gate in order], -1))
+
+    of_input, of_state, first, second = map(by_column, lstm.parameters())
+    given = [tensor.detach().numpy() for tensor in (x, h, c)]
+    matrices = [of_input, of_state] if separate else [np.concatenate((of_input, of_state))]
+    kind, attributes = "DynamicRNNV2" if separate else "DynamicRNN", {"gate_order": order}
+    kept = [np.empty((time, batch, hidden), np.float32) for _ in range(8)]
+    assert call(kind, (given[0], *matrices, first + second, None, *given[1:]), kept, attributes) == 0
+    np.testing.assert_allclose(kept[0], y.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+    bias = [] if separate else [first + second]
+    arriving = [each.numpy() for each in (dy, dh, dc)]
+    inputs = (given[0], *matrices, *bias, kept[0], *given[1:], *kept[1:3], *arriving, *kept[3:])
+    shapes = [*(each.shape for each in (*matrices, first)), *(each.shape for each in given)]
+    gradients = [np.empty(shape, np.float32) for shape in shapes]
+    assert call(f"{kind}Grad", inputs, gradients, attributes) == 0
+    dw_input, dw_state, db = map(by_column, wanted[:3])
+    expected = [*([dw_input, dw_state] if separate else [np.concatenate((dw_input, dw_state))]), db]
+    expected += [each.numpy() for each in wanted[4:]]
+    for got, each in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(got, each, rtol=1e-4, atol=1e-5)
+
+
+def test_values_may_be_constants_of_the_description(device: None) -> None:
+    out = np.empty((4, 3), np.float32)
+    assert call("Transpose", (X, OnHost([1, 0], constant=True)), [out]) == 0
+    np.testing.assert_array_equal(out, X.T)
+
+
+def test_a_reshape_before_the_transposition(device: None) -> None:
+    out = np.empty((6, 2), np.float32)
+    attributes = {"perm": (1, 0), "shape": (2, 6), "transpose_first": False}
+    assert call("ConfusionTransposeD", (X,), [out], attributes) == 0
+    np.testing.assert_array_equal(out, X.reshape(2, 6).T)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "code", "text"),
+    [
+        ("Sine", (X,), {}, 200001, "opType: expected a type of the list in docs/c-functions.md, got Sine"),
+        ("", (X,), {}, 200001, "opType: expected a type of the list in docs/c-functions.md, got "),
+        ("Swish", (None,), {}, 161001, "Swish: aclnnSwish: self: expected an object, got null"),
+        ("Swish", (), {}, 161001, "Swish: aclnnSwish: self: expected an object, got null"),
+        ("Swish", (X.astype(np.int32),), {}, 161002, "Swish: aclnnSwish: self: expected data type"),
+        ("Swish", (X,), {"scale": "1"}, 161002, "Swish: scale: expected a value such as 1.0, got '1'"),
+        ("Transpose", (X, np.array([1, 0])), {}, 161002, "inputs[1]: expected values in the host's memory"),
+        ("Transpose", (X, OnHost([1, 1])), {}, 161002, "perm: expected each of 2 dimensions once, got [1, 1]"),
+        ("Transpose", (None, OnHost([1, 0])), {}, 161002, "inputs[0]: expected a tensor, got none"),
+        ("Slice", (X, OnHost([2, 0]), OnHost([2, 2])), {}, 161002, "expected offsets and sizes inside [3, 4]"),
+        ("SoftmaxV2", (X,), {"axes": (0, 1)}, 161002, "axes: expected one dimension, got [0, 1]"),
+        (
+            "ScatterElements",
+            (X, np.array([[1, 0]]), X),
+            {"reduction": "max"},
+            161002,
+            "reduction: expected none, add or mul, got max",
+        ),
+        ("DynamicRNN", (X, X, X, None, X, X), {}, 161001, "DynamicRNN: output_h: expected an object, got null"),
+    ],
+)
+def test_refusals(
+    device: None, op_type: str, inputs: Sequence[Any], attributes: Attributes, code: int, text: str
+) -> None:
+    assert call(op_type, inputs, [np.empty((3, 4), np.float32)], attributes) == code
+    found = refusal()
+    assert found.startswith("aclopCompileAndExecute: ")
+    assert text in found
+
+
+def test_memory_that_is_freed_is_named(device: None) -> None:
+    with described([X]) as (read, read_at, _), described([X]) as (written, written_at, places):
+        status, gone = cann.aclrtMalloc(X.nbytes, 0)
+        assert status == 0
+        assert cann.aclrtFree(gone) == 0
+        assert cann.aclUpdateDataBuffer(read_at[0], gone, X.nbytes) == 0
+        arguments = ("Swish", 1, read, read_at, 1, written, written_at, 0, 0)
+        assert cann.aclopExecuteV2(*arguments) == 107000
+        assert "Swish: aclnnSwish: self: expected live memory" in refusal()
+        assert places
+
+
+def test_a_call_leaves_no_memory(device: None) -> None:
+    before = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)
+    for _ in range(3):
+        assert call("Transpose", (X, OnHost([1, 0])), [np.empty((4, 3), np.float32)]) == 0
+        assert call("Transpose", (X, OnHost([1, 1])), [np.empty((4, 3), np.float32)]) == 161002
+    assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == before
+    assert before[2] == MEMORY_BYTES
+
+
+def test_descriptions() -> None:
+    desc = cann.aclCreateTensorDesc(D.FLOAT16, 3, [2, 3, 4], cann.ACL_FORMAT_NCHW)
+    assert cann.aclGetTensorDescType(desc) == D.FLOAT16
+    assert cann.aclGetTensorDescFormat(desc) == cann.ACL_FORMAT_NCHW
+    assert cann.aclGetTensorDescElementCount(desc) == 24
+    assert cann.aclGetTensorDescSize(desc) == 48
+    assert cann.aclGetTensorDescNumDims(desc) == 3
+    assert cann.aclGetTensorDescDimV2(desc, 2) == (0, 4)
+    assert cann.aclGetTensorDescDimV2(desc, 3) == (100000, 0)
+    assert "index: expected less than the 3 dimensions, got 3" in refusal()
+    cann.aclSetTensorDescName(desc, "x")
+    assert cann.aclGetTensorDescName(desc) == "x"
+    cann.aclDestroyTensorDesc(desc)
+    cann.aclDestroyTensorDesc(0)
+    assert cann.aclGetTensorDescNumDims(desc) == 0
+    assert "aclGetTensorDescNumDims: desc: expected a live TensorDesc" in refusal()
+    buffer = cann.aclCreateDataBuffer(64, 8)
+    assert (cann.aclGetDataBufferAddr(buffer), cann.aclGetDataBufferSizeV2(buffer)) == (64, 8)
+    assert cann.aclDestroyDataBuffer(buffer) == 0
+    assert cann.aclDestroyDataBuffer(buffer) == 100000
