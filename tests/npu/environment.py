@@ -33,7 +33,7 @@ def install(folder: Path) -> None:
     packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
     Path(packages, "beside.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, "--target", packages, f"torch_npu=={VERSION}", "pyyaml"], check=True)
+    subprocess.run([*pip, "--target", packages, f"torch_npu=={VERSION}", "pyyaml", "expecttest"], check=True)
 
 
 if __name__ == "__main__":

@@ -320,13 +320,13 @@ def test_functions_with_their_gradients(name: str) -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=["one", "four"])
 @pytest.mark.parametrize("network", [torch.nn.LSTM, torch.nn.GRU], ids=["LSTM", "GRU"])
-def test_recurrent_layers_with_their_gradients(network: Any) -> None:
+def test_recurrent_layers_with_their_gradients(network: Any, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    made = network(5, 4, batch_first=True)
-    weights, results = made.state_dict(), []
+    weights, results = network(5, 4, batch_first=True, **options).state_dict(), []
     for device in ("npu", "cpu"):
-        layer = network(5, 4, batch_first=True)
+        layer = network(5, 4, batch_first=True, **options)
         layer.load_state_dict(weights)
         layer = layer.to(device)
         x = sample(torch.float32, 3, 6, 5).to(device).requires_grad_()
@@ -335,6 +335,51 @@ def test_recurrent_layers_with_their_gradients(network: Any) -> None:
         results.append([each.detach().cpu() for each in (y, x.grad, *(p.grad for p in layer.parameters()))])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(ON_950, reason="torch_npu calls these by their types on Atlas A2 alone")
+class TestByType:
+    """What torch_npu calls by the operator's type."""
+
+    def test_a_cell_of_lstm(self) -> None:
+        torch.manual_seed(0)
+        cell, x, h, c = torch.nn.LSTMCell(5, 4), *(sample(torch.float32, 3, n, seed=n) for n in (5, 4, 6))
+        results = []
+        for device in ("cpu", "npu"):
+            there = torch.nn.LSTMCell(5, 4).to(device)
+            there.load_state_dict(cell.state_dict())
+            found = there(x.to(device), (h.to(device), c[:, :4].to(device)))
+            sum((each * each).sum() for each in found).backward()
+            results.append([each.detach().cpu() for each in (*found, *(p.grad for p in there.parameters()))])
+        for wanted, got in zip(*results, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("name", ["silu", "mish"])
+    @every_dtype
+    def test_an_activation_and_its_gradient(self, name: str, dtype: Any) -> None:
+        x, dy = sample(dtype, 4, 33), sample(dtype, 4, 33, seed=1)
+        there = x.npu().requires_grad_()
+        y = getattr(torch_npu, f"npu_{name}")(there)
+        y.backward(dy.npu())
+        assert bits(y) == bits(getattr(aclnn, name)(numpy_of(x)))
+        assert bits(there.grad) == bits(getattr(aclnn, f"{name}_backward")(numpy_of(dy), numpy_of(x)))
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x: torch.rsub(x, x * 2),
+            lambda x: torch.renorm(x, 1.5, 0, 2.0),
+            lambda x: torch.cdist(x, x + 1),
+            lambda x: torch.logspace(0, 3, 7, device=x.device),
+            lambda x: torch_npu.npu_transpose(x, (1, 0)) if x.is_npu else x.T,
+            lambda x: torch_npu.npu_slice(x, (1, 0), (2, 3)) if x.is_npu else x[1:3, :3],
+            lambda x: torch_npu.npu_max(x, 1)[0] if x.is_npu else x.max(1)[0],
+            lambda x: F.max_unpool3d(x[None, None], torch.arange(x.numel(), device=x.device).view(1, 1, *x.shape), 1),
+        ],
+    )
+    def test_other_functions(self, function: Callable[[Any], Any]) -> None:
+        x = sample(torch.float32, 4, 6)
+        torch.testing.assert_close(function(x.npu()).cpu(), function(x))
 
 
 def _causal(x: Any, value: float = 1) -> Any:

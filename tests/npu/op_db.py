@@ -1,0 +1,176 @@
+"""PyTorch's own samples of each of its operators, on the CPU and through torch_npu.
+
+``aclnn torch-npu run [--soc-name NAME] -m tests.npu.op_db [OPERATOR …]`` in an environment that
+tests/npu/environment.py made; ten minutes for all of them. What differs or is refused is listed with its reason, first
+what has none: exit status 1 where there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch_npu  # noqa: F401  (it registers the device)
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+DTYPES = (
+    *(torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool),
+)
+SAMPLES = 60
+"""Of an operator in a data type, at most."""
+#: Part of the largest element within which results agree: sums of rounded numbers have other orders.
+ROOM = {torch.float32: 2.0**-15, torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5}
+
+#: Operators whose results are random numbers or memory as it is: shapes and types are compared.
+ANY_VALUES = re.compile(
+    r"(nn\.functional\.)?(alpha_|feature_alpha_|native_)?dropout[23]?d?(_backward|\.with_train)?|bernoulli|cauchy|empty\w*|"
+    r"exponential|geometric|log_normal|multinomial|new_empty\w*|normal\S*|rand\w*|uniform|"
+    r"nn\.functional\.(fractional_max_pool[23]d|rrelu)"
+)
+#: Operators whose second result is the place of one of several equal elements.
+PLACES = re.compile(r"argsort|kthvalue|max_reduction\S*|median|min_reduction\S*|mode|msort|nanmedian|sort|topk")
+
+#: Reasons for what is refused, by the error's text.
+REFUSED = {
+    r"expected data type|expected a data type to which": "CANN documents other data types",
+    r"memory_format|contiguous memory format|preserve_format is supported": "torch_npu has no such memory format",
+    r"(logspace|Renorm) only support": "torch_npu takes float32 and float16",
+    r"tensor_indices_or_sections to be on cpu": "PyTorch wants this argument on the CPU",
+    r"cannot reshape tensor of 0 elements": "torch_npu multiplies no empty matrices of these shapes",
+    r"eps: expected a number above 0": "CANN documents eps above 0",
+}
+#: Reasons by the operator's name, for what is refused and what differs.
+KNOWN = {
+    r"(c?double|float_power|to)$": "torch_npu computes in float32 where float64 is asked for",
+    r"\S*native_batch_norm\S*|native_layer_norm": "torch_npu keeps statistics of 16-bit tensors in float32",
+    r"clamp": "CANN documents max(min(x, max), min), PyTorch min(max(x, min), max)",
+    r"nn\.functional\.gelu": "Atlas A2 approximates by tanh",
+    r"nn\.functional\.(adaptive_)?max_pool\dd": "Atlas A2 has a mask for places, others int32",
+    r"nn\.functional\.binary_cross_entropy_with_logits": "torch_npu gives no gradient of the target",
+    r"sparse\S*": "torch_npu has no sparse tensors",
+}
+
+
+def moved(value: Any, device: str) -> Any:
+    """Copy arguments to a device, which they also name."""
+
+    def move(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach().clone().to(device).requires_grad_(leaf.requires_grad)
+        return torch.device(device) if isinstance(leaf, torch.device) else device if leaf == "cpu" else leaf
+
+    return tree_map(move, value)
+
+
+def computed(op: Any, sample: Any, device: str, gradients: bool) -> tuple[list[Any], list[Any]]:
+    """The tensors that an operator gives for a sample, and the gradients of those that it takes."""
+    given = moved((sample.input, sample.args, sample.kwargs), device)
+    torch.manual_seed(1)
+    found = op(given[0], *given[1], **given[2])
+    if sample.output_process_fn_grad is not None:
+        found = sample.output_process_fn_grad(found)
+    results = [leaf for leaf in tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+    wanted = [each for each in results if each.requires_grad and each.is_floating_point()] if gradients else []
+    if not wanted:
+        return results, []
+    taken = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    numbers = torch.Generator().manual_seed(3)
+    arriving = [torch.randn(each.shape, generator=numbers).to(each.dtype).to(device) for each in wanted]
+    return results, list(torch.autograd.grad(wanted, taken, arriving, allow_unused=True))
+
+
+def difference(expected: Any, got: Any, values: bool) -> str | None:
+    """Say how a result differs; None where it does not."""
+    if expected is None or got is None:  # no gradient is one of zeros
+        there = got if expected is None else expected
+        return None if there is None or not there.count_nonzero() else "a gradient is there once"
+    if (expected.shape, expected.dtype) != (got.shape, got.dtype):
+        return f"{tuple(expected.shape)} {expected.dtype} and {tuple(got.shape)} {got.dtype}"
+    if not values or not expected.numel():
+        return None
+    expected, got = expected.detach(), got.detach().cpu()
+    size = expected.abs().double() if expected.dtype != torch.bool else expected.double()
+    largest = size[size.isfinite()].max().item() if size.isfinite().any() else 0.0
+    room = ROOM.get(expected.dtype, 0.0)
+    if torch.allclose(got.double(), expected.double(), rtol=room, atol=room * largest, equal_nan=True):
+        return None
+    return f"values differ by {(got.double() - expected.double()).abs().max().item():.3g}"
+
+
+def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
+    """For each sample that the CPU takes, how the results differ or what refused them; None where they agree."""
+    gradients = dtype == torch.float32 and op.supports_autograd
+    for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=gradients)):
+        if number == SAMPLES:
+            return
+        try:
+            expected = computed(op, sample, "cpu", gradients)
+        except Exception:
+            continue
+        try:
+            got = computed(op, sample, "npu", gradients)
+        except RuntimeError as error:
+            yield f"refused: {error}"
+            continue
+        results = [*zip(*expected[:1], *got[:1], strict=False), *zip(*expected[1:], *got[1:], strict=False)]
+        exact = not ANY_VALUES.fullmatch(name)
+        first = results[:1] if PLACES.fullmatch(name) else results
+        yield next((text for pair in first if (text := difference(*pair, exact))), None)
+
+
+def reason(name: str, text: str) -> str:
+    """The reason for an outcome; nothing where none is known."""
+    by_text = [why for pattern, why in REFUSED.items() if text.startswith("refused") and re.search(pattern, text)]
+    return [*by_text, *(why for pattern, why in KNOWN.items() if re.fullmatch(pattern, name)), ""][0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("operators", nargs="*", help="names as in op_db; none: all")
+    chosen = set(parser.parse_args().operators)
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    counts, found = Counter[str](), defaultdict[str, dict[tuple[str, str], str]](dict)
+    for op in op_db:
+        name = ".".join(filter(None, (op.name, op.variant_test_name)))
+        if chosen and op.name not in chosen:
+            continue
+        for dtype in DTYPES:
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            try:
+                listed = [*outcomes(op, name, dtype)]
+            except RuntimeError as error:  # sparse samples cannot be made
+                listed = [f"refused: {error}"]
+            for text in listed:
+                why = "" if text is None else reason(name, text)
+                counts["agree" if text is None else why or "no reason"] += 1
+                if text is not None:
+                    found[why].setdefault((name, str(dtype).removeprefix("torch.")), text)
+        if sys.stderr.isatty():
+            print(f"\r{name:60}", end="", file=sys.stderr)
+    for why in sorted(found):
+        names = defaultdict[str, list[str]](list)
+        for (name, dtype), text in found[why].items():
+            names[name].append(dtype)
+            if not why:
+                print(f"{name} {dtype}: {' '.join(text.split())[:400]}")
+        print(f"\n{why or 'no reason'}: {counts[why or 'no reason']} samples of")
+        print("   ", "; ".join(f"{name} ({', '.join(dtypes)})" for name, dtypes in names.items()))
+    print(f"\n{counts['agree']} of {sum(counts.values())} samples agree")
+    return 1 if "" in found else 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # no exit handlers of torch's
