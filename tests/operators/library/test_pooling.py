@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
-from aclnn.operators.library import pooling
+from aclnn.operators.library import pooling, upsampling
 from tests.cases.table import Arguments, T, shape
 from tests.helpers.library import (
     BY_NAME,
@@ -244,3 +245,19 @@ def test_a_mask_leads_gradients_to_the_maxima() -> None:
         prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed["out"].view, y.detach().numpy())
     np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("end", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("mode", ["adaptive", "nearest", "bilinear", "bicubic"])
+def test_an_element_that_is_no_number_made_all_of_its_plane_so(mode: str, end: float) -> None:
+    x = np.random.default_rng(3).normal(size=(1, 2, 7, 8))
+    x[0, 0, 3, 4] = end
+    given = torch.from_numpy(x)
+    if mode == "adaptive":
+        matrices = [pooling._adaptive(n, count) for n, count in ((7, 3), (8, 5))]
+        expected = torch.nn.functional.adaptive_avg_pool2d(given, (3, 5))
+    else:
+        weights = {"nearest": upsampling._NEAREST, "bilinear": upsampling._linear, "bicubic": upsampling._cubic}[mode]
+        matrices = [weights(n, count, 0.0, False) for n, count in ((7, 11), (8, 5))]
+        expected = torch.nn.functional.interpolate(given, size=(11, 5), mode=mode)
+    np.testing.assert_allclose(pooling.along_axes(x, matrices), expected.numpy(), rtol=1e-9)

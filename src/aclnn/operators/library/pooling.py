@@ -170,11 +170,32 @@ def _spread(dy: Any, x: Any, windows: Windows, divisors: Any) -> Any:
 
 
 def along_axes(x: Any, matrices: Sequence[Any]) -> Any:
-    """Multiply by a matrix along each of the last dimensions, in float64."""
+    """Multiply by a matrix along each of the last dimensions, in float64; what has weight 0 does not count."""
     result = x.astype(np.float64)
     for axis, matrix in enumerate(matrices, -len(matrices)):
-        result = np.moveaxis(np.tensordot(result, matrix, (axis, 1)), -1, axis)
+        finite = np.isfinite(result)
+        if finite.all():
+            result = _along(result, matrix, axis)
+        else:
+            others = np.where(finite, 0.0, result)
+            result = _along(np.where(finite, result, 0.0), matrix, axis) + _of_no_numbers(others, matrix, axis)
     return result
+
+
+def _along(x: Any, matrix: Any, axis: int) -> Any:
+    return np.moveaxis(np.tensordot(x, matrix, (axis, 1)), -1, axis)
+
+
+def _of_no_numbers(x: Any, matrix: Any, axis: int) -> Any:
+    """The products of infinities and NaN, between zeros, with what has other weights than 0."""
+    signs = np.sign(matrix)
+    nan = _along(np.isnan(x).astype(np.float64), np.abs(signs), axis) > 0
+    above, below = (
+        _along((x == end).astype(np.float64), signs > 0, axis) + _along((x == -end).astype(np.float64), signs < 0, axis)
+        > 0
+        for end in (np.inf, -np.inf)
+    )
+    return np.where(nan | (above & below), np.nan, np.where(above, np.inf, np.where(below, -np.inf, 0.0)))
 
 
 def _bounds(n: int, count: int) -> list[slice]:
