@@ -1,4 +1,4 @@
-"""PyTorch's own samples of each of its operators, on the CPU and through torch_npu.
+"""PyTorch's own samples of each of its operators and layers, on the CPU and through torch_npu.
 
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.op_db [OPERATOR …]`` in an environment that
 tests/npu/environment.py made; ten minutes for all of them. What differs or is refused is listed with its reason, first
@@ -13,12 +13,14 @@ import re
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 import torch_npu  # noqa: F401  (it registers the device)
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_modules import module_db
+from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_leaves, tree_map
 
 DTYPES = (
@@ -28,7 +30,7 @@ DTYPES = (
 SAMPLES = 60
 """Of an operator in a data type, at most."""
 #: Part of the largest element within which results agree: sums of rounded numbers have other orders.
-ROOM = {torch.float32: 2.0**-15, torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5}
+ROOM = {torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5, torch.float32: 2.0**-15, torch.float64: 2.0**-40}
 
 #: Operators whose results are random numbers or memory as it is: shapes and types are compared.
 ANY_VALUES = re.compile(
@@ -58,6 +60,31 @@ KNOWN = {
     r"nn\.functional\.binary_cross_entropy_with_logits": "torch_npu gives no gradient of the target",
     r"sparse\S*": "torch_npu has no sparse tensors",
 }
+
+
+class Layer:
+    """A layer of ``torch.nn``, whose parameters a sample's first argument holds, as an operator of op_db."""
+
+    variant_test_name, supports_autograd = "", True
+
+    def __init__(self, info: Any) -> None:
+        self.name, self._info = info.name, info
+
+    def supported_dtypes(self, device: str) -> tuple[torch.dtype, ...]:
+        return () if "Lazy" in self.name else (torch.float32,)
+
+    def sample_inputs(self, device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[SampleInput]:
+        for training in (True, False):
+            make, facts = self._info.module_inputs_func, {"device": device, "dtype": dtype, "training": training}
+            for given in make(self._info, requires_grad=requires_grad, **facts):
+                built, called = given.constructor_input, given.forward_input
+                if called is not None:
+                    layer = self._info.module_cls(*built.args, **built.kwargs).to(device, dtype).train(training)
+                    state = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
+                    yield SampleInput(state, args=(layer, *called.args), kwargs=called.kwargs)
+
+    def __call__(self, state: Mapping[str, Any], layer: Any, *args: Any, **kwargs: Any) -> Any:
+        return torch.func.functional_call(layer, state, args, kwargs)
 
 
 def moved(value: Any, device: str) -> Any:
@@ -98,6 +125,8 @@ def difference(expected: Any, got: Any, values: bool) -> str | None:
     if not values or not expected.numel():
         return None
     expected, got = expected.detach(), got.detach().cpu()
+    if expected.is_complex():
+        expected, got = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(got.resolve_conj())
     size = expected.abs().double() if expected.dtype != torch.bool else expected.double()
     largest = size[size.isfinite()].max().item() if size.isfinite().any() else 0.0
     room = ROOM.get(expected.dtype, 0.0)
@@ -135,12 +164,12 @@ def reason(name: str, text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("operators", nargs="*", help="names as in op_db; none: all")
+    parser.add_argument("operators", nargs="*", help="names as in op_db and module_db; none: all")
     chosen = set(parser.parse_args().operators)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     counts, found = Counter[str](), defaultdict[str, dict[tuple[str, str], str]](dict)
-    for op in op_db:
+    for op in (*op_db, *map(Layer, module_db)):
         name = ".".join(filter(None, (op.name, op.variant_test_name)))
         if chosen and op.name not in chosen:
             continue
