@@ -22,11 +22,19 @@ from numba import extending
 from numba.core import types
 
 from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.cpu.norm.structs import GROUP, SEGMENT, SUMS_BYTES, Element, NormSpec, row_args_at
+from aclnn.kernels.cpu.norm.structs import GROUP, SEGMENT, SUMS_BYTES, NormSpec, row_args_at
 from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.simd.memory import copy_in, copy_out, first_lanes, load_float32, load_float32_part, stream_out
+from aclnn.kernels.cpu.simd.memory import (
+    Format,
+    copy_in,
+    copy_out,
+    first_lanes,
+    load_float32,
+    load_float32_part,
+    stream_out,
+)
 from aclnn.kernels.cpu.simd.prefetch import drops_prefetches, prefetch, prefetch_near, prefetch_rest
-from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, select, splat
+from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, pieces, select, shuffled, splat
 from aclnn.kernels.cpu.structs import (
     address,
     load_one_float32,
@@ -48,18 +56,13 @@ REMAINDERS = 2 * 64 * GROUP
 _MOST_SQUARE = MOST_XHAT**2
 
 
-def halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> tuple[ir.Value, ir.Value]:
-    """Return the first and the second half of every 2·width lanes of one vector, or of two in sequence."""
-    first, second = vectors[0], vectors[-1] if len(vectors) > 1 else ir.Constant(vectors[0].type, ir.Undefined)
-    lows = [i for i in range(first.type.count * len(vectors)) if i // width % 2 == 0]
-    low, high = (builder.shuffle_vector(first, second, order(i + more for i in lows)) for more in (0, width))
-    return low, high
-
-
-def order(lanes: Any) -> ir.Constant:
-    """A constant for shuffles."""
-    numbers = [ir.IntType(32)(lane) for lane in lanes]
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
+def add_halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> list[ir.Value]:
+    """Add the first and the second half of every 2·width lanes, of one vector or of two in sequence at a time."""
+    sums = []
+    for pair in (vectors[i : i + 2] for i in range(0, len(vectors), 2)):
+        lows = [i for i in range(LANES * len(pair)) if i // width % 2 == 0]
+        sums.append(builder.fadd(*(shuffled(builder, [i + more for i in lows], *pair) for more in (0, width))))
+    return sums
 
 
 @extending.intrinsic
@@ -72,16 +75,11 @@ def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         left = [builder.extract_value(args[2], i) for i in range(count)]
-        width = LANES // 2
-        while width:
-            pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
-            left = [builder.fadd(*halves(builder, pair, width)) for pair in pairs]
-            width //= 2
-        four = ir.VectorType(ir.FloatType(), 4)
-        for i in range(count // 4):
-            sums = builder.shuffle_vector(left[0], left[0], order(range(4 * i, 4 * i + 4)))
+        for width in (8, 4, 2, 1):
+            left = add_halves(builder, left, width)
+        for i, sums in enumerate(pieces(builder, left[0], 4)):
             place = builder.add(args[0], builder.mul(args[1], ir.IntType(64)(i)))
-            builder.store(sums, pointer(builder, place, four), align=4)
+            builder.store(sums, pointer(builder, place, sums.type), align=4)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, values), emit
@@ -144,7 +142,7 @@ def standardizer(centred: bool) -> Any:
     return standardize
 
 
-def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
+def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
     """Functions that add sixteen columns of a row, and those of a group to the float64 sums."""
     load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
     dy_size, x_size, wants_x = dy.size, x.size, spec.x
@@ -241,7 +239,7 @@ def _adding(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Adding:
     return Adding(begin, sixteen, some, add_terms, add_overflowed)
 
 
-def sum_rows(dy: Element, x: Element, spec: NormSpec, checked: bool) -> Kernel:
+def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
     """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums."""
     begin, add_sixteen, add_some, add_terms, add_overflowed = _adding(dy, x, spec, checked)
     dy_size, x_size, wants_x, wants_dx = dy.size, x.size, spec.x, spec.dx
@@ -314,10 +312,10 @@ class Writing(NamedTuple):
     out: Any
 
 
-def writing(dy: Element, x: Element, dx: Element, policy: str, centred: bool) -> Writing:
-    """Functions that write dx by one of ``STORE_POLICIES``."""
+def writing(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Writing:
+    """Functions that write dx by the policy of this name in ``Stores``."""
     standardize = standardizer(centred)
-    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, dx.lines[policy]
+    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, getattr(dx.lines, policy)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
     write_out = copy_out if policy == "store" else stream_out
 
@@ -353,7 +351,7 @@ def writing(dy: Element, x: Element, dx: Element, policy: str, centred: bool) ->
     return Writing(sixteen, write_line, write_end, write_out)
 
 
-def write_row(dy: Element, x: Element, dx: Element, policy: str, centred: bool) -> Kernel:
+def write_row(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Kernel:
     """The kernel that writes dx of one row, a line at a time."""
     _, write_line, write_end, _ = writing(dy, x, dx, policy, centred)
     dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
@@ -410,7 +408,7 @@ def set_coefficients(block: Any, sums: Any, row: Any, has_all_sums: bool) -> Any
     return row.needs_float64
 
 
-def _terms(dy: Element, x: Element, centred: bool) -> Any:
+def _terms(dy: Format, x: Format, centred: bool) -> Any:
     standardize = standardizer(centred)
     load_dy, load_x, dy_size, x_size = dy.load_part, x.load_part, dy.size, x.size
 
@@ -425,7 +423,7 @@ def _terms(dy: Element, x: Element, centred: bool) -> Any:
     return terms
 
 
-def sum_float64(dy: Element, x: Element, centred: bool) -> Kernel:
+def sum_float64(dy: Format, x: Format, centred: bool) -> Kernel:
     """The kernel that adds columns of one row to its float64 sums."""
     terms = _terms(dy, x, centred)
 
@@ -442,7 +440,7 @@ def sum_float64(dy: Element, x: Element, centred: bool) -> Kernel:
     return run
 
 
-def write_float64(dy: Element, x: Element, dx: Element, centred: bool) -> Kernel:
+def write_float64(dy: Format, x: Format, dx: Format, centred: bool) -> Kernel:
     """The kernel that writes columns of one row's dx by its float64 sums."""
     terms, store_dx, dx_size = _terms(dy, x, centred), dx.store_part, dx.size
 

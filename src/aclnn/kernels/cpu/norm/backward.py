@@ -20,7 +20,6 @@ from aclnn.kernels.cpu.norm import batches, blocks, short_rows
 from aclnn.kernels.cpu.norm.arithmetic import sum_float64, sum_rows, write_float64, write_row
 from aclnn.kernels.cpu.norm.structs import (
     COEFFICIENTS_BYTES,
-    ELEMENTS,
     ELEMENTS_PER_US,
     GROUP,
     SEGMENT,
@@ -30,6 +29,7 @@ from aclnn.kernels.cpu.norm.structs import (
     View,
     aligned,
 )
+from aclnn.kernels.cpu.simd.memory import FORMATS
 from aclnn.kernels.cpu.simd.vector import LANES
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Overlaps, in_order, same_elements
@@ -192,7 +192,7 @@ class NormPlan:
         return found
 
     def _compile(self, args: BlockArgs, checked: bool, policy: str) -> None:
-        element, spec, centred = ELEMENTS[self._dtype], self.spec, self.spec.centred
+        element, spec, centred = FORMATS[self._dtype], self.spec, self.spec.centred
         three = element, element, element
 
         def made(name: str, key: tuple[object, ...], make: Callable[[], Any]) -> int:

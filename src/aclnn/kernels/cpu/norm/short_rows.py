@@ -14,13 +14,25 @@ from llvmlite import ir
 from numba.core import types
 
 from aclnn.kernels.cpu.jit import intrinsic, register_jitable
-from aclnn.kernels.cpu.norm.arithmetic import Kernel, halves, order, standardizer, writing
-from aclnn.kernels.cpu.norm.structs import FLOAT, GROUP, SEGMENT, Element, NormSpec, load_statistic, row_batch_args_at
+from aclnn.kernels.cpu.norm.arithmetic import Kernel, add_halves, standardizer, writing
+from aclnn.kernels.cpu.norm.structs import FLOAT, GROUP, SEGMENT, NormSpec, load_statistic, row_batch_args_at
 from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
-from aclnn.kernels.cpu.simd.memory import load_float32, store_float32
+from aclnn.kernels.cpu.simd.memory import Format, load_float32, store_float32
 from aclnn.kernels.cpu.simd.prefetch import prefetch
-from aclnn.kernels.cpu.simd.vector import FLOATS, LANES, absolute, any_lane, fma, lane, splat
-from aclnn.kernels.cpu.structs import load_one_float32, optimization_barrier, pointer, scratch, store_one_float32
+from aclnn.kernels.cpu.simd.vector import (
+    DOUBLES,
+    FLOATS,
+    LANES,
+    absolute,
+    any_lane,
+    broadcast,
+    fma,
+    joined,
+    lane,
+    pieces,
+    splat,
+)
+from aclnn.kernels.cpu.structs import load_one_float32, moved, optimization_barrier, pointer, scratch, store_one_float32
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST, LONGEST_BYTES = SEGMENT, 1024
@@ -52,36 +64,30 @@ def rows_of_a_batch(columns: int) -> int:
     return max(HALF, min(ROWS, ELEMENTS // padded // HALF * HALF))
 
 
-def _part(builder: ir.IRBuilder, address: ir.Value, distance: int, lanes: int) -> ir.Value:
-    """A pointer to so many float32."""
-    place = builder.add(address, ir.IntType(64)(distance))
-    return pointer(builder, place, ir.VectorType(ir.FloatType(), lanes))
-
-
 @intrinsic(types.void, types.int64, types.int64, types.int64)
 def _store_totals(builder: ir.IRBuilder, sums_g: ir.Value, sums_gx: ir.Value, address: ir.Value) -> None:
     """Write the sums of the lanes, as ``vector.total``, of the sixteen vectors at an address: eight Σg, eight Σg·x̂."""
-    left = []
+    left, eight = [], ir.VectorType(ir.FloatType(), HALF)
     for i in range(0, 64 * LANES, 128):
         # Halves of vectors come from memory side by side as fast as whole vectors, which would have to be shuffled.
         low, high = (
-            [builder.load(_part(builder, address, i + at + half, HALF), align=32) for at in (0, 64)] for half in (0, 32)
+            [
+                builder.load(pointer(builder, moved(builder, address, ir.IntType(64)(i + at + half)), eight), align=32)
+                for at in (0, 64)
+            ]
+            for half in (0, 32)
         )
-        left.append(builder.fadd(*(builder.shuffle_vector(*pair, order(range(LANES))) for pair in (low, high))))
+        left.append(builder.fadd(joined(builder, low), joined(builder, high)))
     for width in (4, 2, 1):
-        left = [builder.fadd(*halves(builder, left[i : i + 2], width)) for i in range(0, len(left), 2)]
-    for i, sums in enumerate((sums_g, sums_gx)):
-        part = builder.shuffle_vector(left[0], left[0], order(range(HALF * i, HALF * i + HALF)))
-        builder.store(part, _part(builder, sums, 0, HALF), align=32)
+        left = add_halves(builder, left, width)
+    for part, sums in zip(pieces(builder, left[0], HALF), (sums_g, sums_gx), strict=True):
+        builder.store(part, pointer(builder, sums, part.type), align=32)
 
 
 @intrinsic(FLOATS, FLOATS, types.float64)
 def _minus_product(builder: ir.IRBuilder, value: ir.Value, factor: ir.Value) -> ir.Value:
     """-value·factor, sixteen float32 and a float64: the product in float64, rounded to float32."""
-    doubles = ir.VectorType(ir.DoubleType(), LANES)
-    first = builder.insert_element(ir.Constant(doubles, ir.Undefined), factor, ir.IntType(32)(0))
-    factors = builder.shuffle_vector(first, first, order([0] * LANES))
-    product = builder.fmul(builder.fpext(value, doubles), factors)
+    product = builder.fmul(builder.fpext(value, DOUBLES.llvm), broadcast(builder, factor))
     return builder.fptrunc(builder.fneg(product), FLOATS.llvm)
 
 
@@ -154,7 +160,7 @@ def _prefetch_ahead(dy_at: int, x_at: int) -> None:
     prefetch(x_at + AHEAD)
 
 
-def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
+def _sums(dy: Format, x: Format, spec: NormSpec) -> Any:
     _, wants_dw, wants_db, centred = spec
     standardize = standardizer(centred)
     load_dy, load_x, dy_size, x_size = dy.load, x.load, dy.size, x.size
@@ -217,7 +223,7 @@ def _sums(dy: Element, x: Element, spec: NormSpec) -> Any:
     return sum_batch
 
 
-def _limits(dy: Element) -> Any:
+def _limits(dy: Format) -> Any:
     load_part, dy_size = dy.load_part, dy.size
 
     @register_jitable
@@ -251,7 +257,7 @@ def _limits(dy: Element) -> Any:
     return set_coefficients
 
 
-def _writes(dy: Element, x: Element, dx: Element, policy: str, centred: bool) -> Any:
+def _writes(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Any:
     dy_size, x_size, dx_size = dy.size, x.size, dx.size
     write_sixteen, store_sixteen, line, streamed = getattr(dx, policy), dx.store, 64 // dx.size, policy != "store"
     sixteen, write_line, _, write_some = writing(dy, x, dx, policy, centred)
@@ -300,7 +306,7 @@ def _writes(dy: Element, x: Element, dx: Element, policy: str, centred: bool) ->
     return write_batch
 
 
-def short_rows(dy: Element, x: Element, dx: Element, spec: NormSpec, policy: str) -> Kernel:
+def short_rows(dy: Format, x: Format, dx: Format, spec: NormSpec, policy: str) -> Kernel:
     """The kernel that takes batches of ``rows`` evenly spaced contiguous rows, up to ``stop``.
 
     It ends before what is no whole batch, or one out of the ordinary. What remains of a row behind whole vectors is

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -54,62 +53,6 @@ class NormSpec(NamedTuple):
     def x(self) -> bool:
         """True if x is read."""
         return self.dx or self.dw
-
-
-class Element(NamedTuple):
-    """Ways to read and write elements of a data type, sixteen at a time (see ``simd.memory``).
-
-    ``most`` is the largest finite magnitude, infinite where that bounds nothing. ``stream`` needs an address aligned to
-    the sixteen elements, ``trickle`` one aligned to 16 bytes. ``lines``: ways to write 64 bytes, of one vector or two.
-    """
-
-    size: int
-    load: Any
-    load_part: Any
-    store: Any
-    store_part: Any
-    stream: Any
-    trickle: Any
-    lines: dict[str, Any]
-    most: float = math.inf
-
-
-STORE_POLICIES = ("store", "stream", "trickle")
-"""Through the cache; non-temporal, in whole vectors; non-temporal, 16 bytes at a time."""
-
-
-def _in_two(write: Any) -> Any:
-    @register_jitable
-    def both(address: int, low: Any, high: Any) -> None:
-        write(address, low)
-        write(address + 32, high)
-
-    return both
-
-
-def _element(size: int, name: str) -> Element:
-    ways = {policy: getattr(memory, f"{policy}_{name}") for policy in STORE_POLICIES}
-    return Element(
-        size=size,
-        load=getattr(memory, f"load_{name}"),
-        load_part=getattr(memory, f"load_{name}_part"),
-        store_part=getattr(memory, f"store_{name}_part"),
-        **ways,
-        lines=ways,
-    )
-
-
-def _float16() -> Element:
-    element = _element(2, "float16")._replace(stream=memory.stream_float16_apart, most=65504.0)
-    return element._replace(lines={policy: _in_two(getattr(element, policy)) for policy in STORE_POLICIES})
-
-
-def _bfloat16() -> Element:
-    lines = {policy: getattr(memory, f"{policy}_two_bfloat16") for policy in STORE_POLICIES}
-    return _element(2, "bfloat16")._replace(lines=lines)
-
-
-ELEMENTS = {DataType.FLOAT: _element(4, "float32"), DataType.FLOAT16: _float16(), DataType.BF16: _bfloat16()}
 
 
 @declared

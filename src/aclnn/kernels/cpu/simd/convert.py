@@ -12,7 +12,18 @@ from typing import Any
 from llvmlite import ir
 
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.simd.vector import FLOATS, INTS, LANES, apart, call_llvm, joined, unlikely
+from aclnn.kernels.cpu.simd.vector import (
+    FLOATS,
+    INTS,
+    LANES,
+    apart,
+    call_llvm,
+    constant_splat,
+    constants,
+    joined,
+    shuffled,
+    unlikely,
+)
 
 _INT16, _INT32 = ir.IntType(16), ir.IntType(32)
 _HALF, _FLOAT = ir.HalfType(), ir.FloatType()
@@ -26,12 +37,12 @@ SHORTS = ir.VectorType(_INT16, LANES)
 
 def ints(*values: int) -> ir.Constant:
     """Sixteen constant integers, or one in every lane."""
-    return ir.Constant(INTS.llvm, [_INT32(value) for value in (values if len(values) > 1 else values * LANES)])
+    return constants(_INT32, values if len(values) > 1 else values * LANES)
 
 
 def floats(value: float) -> ir.Constant:
     """A constant in every lane."""
-    return ir.Constant(FLOATS.llvm, [_FLOAT(value)] * LANES)
+    return constant_splat(_FLOAT, value)
 
 
 def widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
@@ -43,11 +54,9 @@ def widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Val
 
 def _above_zeros(builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
     """Each of SHORTS above sixteen zeros: by one permutation, where LLVM would widen and shift, which is two."""
-    every = ir.Constant(ir.VectorType(_INT32, 2 * LANES), [_INT32(i) for i in range(2 * LANES)])
-    words = builder.shuffle_vector(raw, ir.Constant(SHORTS, None), every)
-    places = [_INT16(i // 2 if i % 2 else LANES) for i in range(2 * LANES)]
+    words = joined(builder, [raw, ir.Constant(SHORTS, None)])
     # Apart: of known places LLVM makes a widening and a shift again.
-    order = apart(builder, ir.Constant(words.type, places))
+    order = apart(builder, constants(_INT16, (i // 2 if i % 2 else LANES for i in range(2 * LANES))))
     return builder.bitcast(call_llvm(builder, "llvm.x86.avx512.permvar.hi.512", words.type, words, order), FLOATS.llvm)
 
 
@@ -119,9 +128,8 @@ def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.V
     rounded = ir.VectorType(_BFloat(), 2 * LANES)
     both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", rounded, upper, lower)
     words = builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES))
-    turns = [_INT32(i // 2 + i % 2 * LANES) for i in range(2 * LANES)]
-    order = ir.Constant(ir.VectorType(_INT32, 2 * LANES), turns)
-    return builder.bitcast(builder.shuffle_vector(words, words, order), INTS.llvm)
+    turns = (i // 2 + i % 2 * LANES for i in range(2 * LANES))
+    return builder.bitcast(shuffled(builder, turns, words), INTS.llvm)
 
 
 _SUBNORMAL = _INT32(1 << 5)

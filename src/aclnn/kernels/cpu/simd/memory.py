@@ -9,6 +9,7 @@ on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,8 +44,11 @@ from aclnn.kernels.cpu.simd.vector import (
     apart,
     broadcast,
     call_llvm,
+    constant_splat,
+    constants,
     joined,
     pieces,
+    shuffled,
     unlikely,
 )
 from aclnn.kernels.cpu.structs import ADDRESS, moved, pointer, reloaded
@@ -70,14 +74,26 @@ def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: 
         written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
 
 
-def _stores(narrow: Any, doc: str, vectors: int = 1) -> tuple[Any, Any, Any]:
-    """Ways to write a vector, or two one after the other: through the cache, around it, around it by 16 bytes."""
+class Stores(NamedTuple):
+    """Ways to write: through the cache; around it, whole vectors or 16 bytes at a time, aligned to these."""
+
+    store: Any
+    stream: Any
+    trickle: Any
+
+
+def _stores(narrow: Any, doc: str, vectors: int = 1) -> Stores:
+    """Ways to write a vector, or two one after the other."""
+    merging: dict[Any, tuple[str, ...]] = {
+        narrow_float16: ("avx512", "avx2"),
+        narrow_bfloat16: ("avx512",),
+        round_bfloat16: ("avx512",),
+    }
 
     def way(alignment: int, streamed: bool, how: str) -> Any:
         def store(context: Any, builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
             (raw,) = values if narrow is None else (narrow(context, builder, *values),)
-            merged = narrow in (narrow_bfloat16, narrow_float16, round_bfloat16)
-            if streamed and merged and target.flavour(context) == "avx512":
+            if streamed and target.flavour(context) in merging.get(narrow, ()):
                 # LLVM merges the rounding with the store, and that instruction cannot stream.
                 raw = apart(builder, raw)
             write(builder, raw, address, alignment, streamed)
@@ -85,7 +101,7 @@ def _stores(narrow: Any, doc: str, vectors: int = 1) -> tuple[Any, Any, Any]:
         return intrinsic(types.void, ADDRESS, *[FLOATS] * vectors, doc=f"Write {doc}{how}.")(store)
 
     whole = 64 if narrow is None else 32
-    return (
+    return Stores(
         way(1, False, ""),
         way(whole, True, f" around the cache; {whole}-byte aligned"),
         way(16, True, " around the cache, 16 bytes at a time; aligned to these"),
@@ -111,25 +127,10 @@ store_bfloat16, stream_bfloat16, trickle_bfloat16 = _stores(narrow_bfloat16, "si
 store_rounded_bfloat16, stream_rounded_bfloat16, _ = _stores(
     round_bfloat16, "sixteen values rounded to bfloat16, quicker and by more code"
 )
-store_two_bfloat16, stream_two_bfloat16, trickle_two_bfloat16 = _stores(
-    narrow_two_bfloat16, "twice sixteen values rounded to bfloat16", vectors=2
-)
-
-
-@intrinsic(types.void, ADDRESS, FLOATS)
-def stream_float16_apart(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-    """Store like ``stream_float16``; keep LLVM from merging rounding and store, an instruction that cannot stream."""
-    raw = narrow_float16(context, builder, value)
-    if target.flavour(context) in ("avx512", "avx2"):
-        raw = apart(builder, raw)
-    write(builder, raw, address, 32, streamed=True)
 
 
 def _transpose(element: ir.Type, doc: str) -> Any:
     row = ir.VectorType(element, LANES)
-
-    def order(indices: list[int]) -> ir.Constant:
-        return ir.Constant(INTS.llvm, [_INT32(index) for index in indices])
 
     def transpose(
         builder: ir.IRBuilder, destination: ir.Value, pitch: ir.Value, source: ir.Value, source_pitch: ir.Value
@@ -140,12 +141,12 @@ def _transpose(element: ir.Type, doc: str) -> Any:
         rows = [builder.load(row_at(source, source_pitch, i), align=1) for i in range(LANES)]
         # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
         for size in (8, 4, 2, 1):
-            upper = order([LANES + e - size if e & size else e for e in range(LANES)])
-            lower = order([LANES + e if e & size else e + size for e in range(LANES)])
+            upper = [LANES + e - size if e & size else e for e in range(LANES)]
+            lower = [LANES + e if e & size else e + size for e in range(LANES)]
             for i in range(LANES):
                 if not i & size:
                     pair = rows[i], rows[i + size]
-                    rows[i], rows[i + size] = (builder.shuffle_vector(*pair, mask) for mask in (upper, lower))
+                    rows[i], rows[i + size] = (shuffled(builder, lanes, *pair) for lanes in (upper, lower))
         for i in range(LANES):
             builder.store(rows[i], row_at(destination, pitch, i), align=1)
 
@@ -161,8 +162,7 @@ def _gather_pairs(element: ir.Type) -> Any:
 
     def gather(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value) -> None:
         read = builder.load(pointer(builder, source, pairs), align=1)
-        first = ir.Constant(ir.VectorType(_INT32, LANES), [_INT32(2 * i) for i in range(LANES)])
-        write(builder, builder.shuffle_vector(read, ir.Constant(pairs, ir.Undefined), first), destination, 1, False)
+        write(builder, shuffled(builder, range(0, 2 * LANES, 2), read), destination, 1, False)
 
     doc = f"Copy sixteen {element.width}-bit elements, every other one read; one more may be."
     return intrinsic(types.void, ADDRESS, ADDRESS, doc=doc)(gather)
@@ -176,10 +176,8 @@ def scatter_pairs_16(builder: ir.IRBuilder, destination: ir.Value, source: ir.Va
     """Copy sixteen 16-bit elements, every other one written."""
     pairs = ir.VectorType(_INT16, 2 * LANES)
     read = builder.load(pointer(builder, source, SHORTS), align=1)
-    order = ir.Constant(ir.VectorType(_INT32, 2 * LANES), [_INT32(i // 2) for i in range(2 * LANES)])
-    spread = builder.shuffle_vector(read, ir.Constant(SHORTS, ir.Undefined), order)
-    mask = ir.Constant(ir.VectorType(_INT1, 2 * LANES), [_INT1(1 - i % 2) for i in range(2 * LANES)])
-    name = f"llvm.masked.store.v{2 * LANES}i16.p0"
+    spread = shuffled(builder, (i // 2 for i in range(2 * LANES)), read)
+    mask, name = constants(_INT1, [1, 0] * LANES), f"llvm.masked.store.v{2 * LANES}i16.p0"
     call_llvm(builder, name, ir.VoidType(), spread, pointer(builder, destination, pairs), _INT32(1), mask)
 
 
@@ -190,7 +188,7 @@ def _entries(context: Any, kind: ir.VectorType, builder: ir.IRBuilder, table: ir
     """
     if target.gathers_fast(context):
         indices = builder.zext(builder.load(pointer(builder, address, SHORTS), align=1), INTS.llvm)
-        every = ir.Constant(ir.VectorType(_INT1, LANES), [_INT1(1)] * LANES)
+        every = constant_splat(_INT1, 1)
         size = _INT32(4 if kind == FLOATS.llvm else 2)  # of two entries of two bytes, the first
         start, nothing = pointer(builder, table, _INT8), ir.Constant(INTS.llvm, ir.Undefined)
         name = "llvm.x86.avx512.mask.gather.dpi.512"
@@ -233,7 +231,7 @@ def count_lanes(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
 
 def _chosen(mask: int) -> ir.Constant:
     places = [i for i in range(8) if mask >> i & 1]
-    return ir.Constant(ir.VectorType(_INT8, 8), [_INT8(i) for i in places + [0] * (8 - len(places))])
+    return constants(_INT8, places + [0] * (8 - len(places)))
 
 
 _CHOSEN = ir.Constant(ir.ArrayType(ir.VectorType(_INT8, 8), 256), [_chosen(mask) for mask in range(256)])
@@ -263,10 +261,7 @@ def store_places(context: Any, builder: ir.IRBuilder, address: ir.Value, first: 
 
 
 def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
-    vector = ir.VectorType(_INT32, LANES)
-    first = builder.insert_element(ir.Constant(vector, ir.Undefined), builder.trunc(count, _INT32), _INT32(0))
-    limit = builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), ints(0))
-    return builder.icmp_signed("<", ints(*range(LANES)), limit)
+    return builder.icmp_signed("<", ints(*range(LANES)), broadcast(builder, builder.trunc(count, _INT32)))
 
 
 first_lanes = intrinsic(MASK, types.int64, doc="The mask of the first ``count`` lanes.")(_first_lanes)
@@ -288,23 +283,23 @@ def store_float32_part(builder: ir.IRBuilder, address: ir.Value, value: ir.Value
     call_llvm(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), value, place, _INT32(1), mask)
 
 
+def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value) -> None:
+    cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
+
+
 def _parts(widen: Convert, narrow: Convert, name: str) -> tuple[Any, Any]:
     """Load and store the first few of sixteen 16-bit elements, of which few targets have masked loads."""
-
-    def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, count: ir.Value) -> None:
-        to, source = (pointer(builder, address, _INT8) for address in (to, source))
-        cgutils.raw_memcpy(builder, to, source, builder.shl(count, _INT64(1)), 1)
 
     def load(context: Any, builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
         buffer = cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
         builder.store(ir.Constant(SHORTS, None), buffer)
-        _copy(builder, buffer, address, count)
+        _copy(builder, buffer, address, builder.shl(count, _INT64(1)))
         return widen(context, builder, builder.load(buffer))
 
     def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
         buffer = cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
         builder.store(narrow(context, builder, value), buffer)
-        _copy(builder, address, buffer, count)
+        _copy(builder, address, buffer, builder.shl(count, _INT64(1)))
 
     return (
         intrinsic(FLOATS, ADDRESS, types.int64, doc=f"The first ``count`` of {name}, widened; the others are zero.")(
@@ -324,10 +319,6 @@ _BYTES, _SIXTEEN = ir.VectorType(_INT8, 64), ir.VectorType(_INT8, 16)
 def _first_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
     every = builder.sub(builder.shl(_INT64(1), count), _INT64(1))
     return builder.bitcast(every, ir.VectorType(ir.IntType(1), 64))
-
-
-def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value) -> None:
-    cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
 
 
 @intrinsic(types.void, ADDRESS, ADDRESS, types.int64)
@@ -401,7 +392,7 @@ second: a shift and a mask, where the order in memory would take a widening of e
 
 
 def _each_pair(value: int) -> ir.Constant:
-    return ir.Constant(_PAIRS, [_INT32(value)] * _PAIRS.count)
+    return constant_splat(_INT32, value, _PAIRS.count)
 
 
 def _wide_float32(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -455,14 +446,12 @@ def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) ->
         return _INT1(0)
     lanes = ir.VectorType(_INT16, WIDE * LANES)
 
-    def each(value: int) -> ir.Constant:
-        return ir.Constant(lanes, [_INT16(value)] * lanes.count)
-
-    magnitudes = builder.and_(builder.load(pointer(builder, address, lanes), align=1), each(0x7FFF))
+    sign_off, one = (constant_splat(_INT16, value, lanes.count) for value in (0x7FFF, 1))
+    magnitudes = builder.and_(builder.load(pointer(builder, address, lanes), align=1), sign_off)
     # Zeros become the largest.
-    first, second = pieces(builder, builder.sub(magnitudes, each(1)), 2 * LANES)
+    first, second = pieces(builder, builder.sub(magnitudes, one), 2 * LANES)
     least = call_llvm(builder, f"llvm.umin.v{2 * LANES}i16", first.type, first, second)
-    limit = ir.Constant(least.type, [_INT16(((127 - 100) << 7) - 1)] * least.type.count)
+    limit = constant_splat(_INT16, ((127 - 100) << 7) - 1, 2 * LANES)
     return unlikely(builder, builder.icmp_unsigned("<", least, limit))
 
 
@@ -471,19 +460,14 @@ def _any_above(word: ir.IntType, doc: str) -> Any:
     register = LANES * 32 // word.width
 
     def above(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
-        def each(vector: ir.VectorType, value: int) -> ir.Constant:
-            return ir.Constant(vector, [word(value)] * vector.count)
-
         raw = builder.load(pointer(builder, address, ir.VectorType(word, lanes)), align=1)
-        magnitudes = builder.and_(raw, each(raw.type, (1 << (word.width - 1)) - 1))
+        magnitudes = builder.and_(raw, constant_splat(word, (1 << (word.width - 1)) - 1, lanes))
         # Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
         largest, *others = pieces(builder, magnitudes, register)
         for other in others:
             largest = call_llvm(builder, f"llvm.umax.v{register}i{word.width}", largest.type, largest, other)
-        limit = builder.insert_element(ir.Constant(largest.type, ir.Undefined), builder.trunc(bound, word), _INT32(0))
-        zeros = ir.Constant(ir.VectorType(_INT32, register), None)
-        beyond = builder.icmp_unsigned(">", largest, builder.shuffle_vector(limit, limit, zeros))
-        return unlikely(builder, beyond)
+        limit = broadcast(builder, builder.trunc(bound, word), register)
+        return unlikely(builder, builder.icmp_unsigned(">", largest, limit))
 
     return intrinsic(types.boolean, ADDRESS, types.int64, doc=doc)(above)
 
@@ -500,6 +484,15 @@ any_above_16 = _any_above(
 )
 
 
+def _in_two(write: Any) -> Any:
+    @register_jitable
+    def both(address: int, low: Any, high: Any) -> None:
+        write(address, low)
+        write(address + 32, high)
+
+    return both
+
+
 class Format(NamedTuple):
     """Ways to read and write elements of a data type, as float32 lanes (float64 as float64 lanes, never streamed)."""
 
@@ -507,6 +500,13 @@ class Format(NamedTuple):
     load: Any
     store: Any
     stream: Any
+    trickle: Any = None
+    load_part: Any = None
+    store_part: Any = None
+    lines: Stores | None = None
+    """Ways to write 64 bytes, of one vector or of two."""
+    most: float = math.inf
+    """The largest finite magnitude; infinite where that bounds nothing."""
     wide: tuple[Any, Any, Any] | None = None
     """Load, store and stream a wide vector; of bfloat16 every second element comes first, and NaNs from bfloat16."""
     any_above: Any = None
@@ -516,15 +516,18 @@ class Format(NamedTuple):
 
 FORMATS = {
     DataType.FLOAT: Format(
-        4, load_float32, store_float32, stream_float32,
+        4, load_float32, store_float32, stream_float32, trickle_float32, load_float32_part, store_float32_part,
+        Stores(store_float32, stream_float32, trickle_float32), math.inf,
         _wide(_wide_float32, _wide_registers, "float32"), any_above_32, np.uint32,
     ),
     DataType.FLOAT16: Format(
-        2, load_float16, store_float16, stream_float16,
+        2, load_float16, store_float16, stream_float16, trickle_float16, load_float16_part, store_float16_part,
+        Stores(*map(_in_two, (store_float16, stream_float16, trickle_float16))), 65504.0,
         _wide(_wide_float16, _narrow_wide_float16, "float16"), any_above_16, np.uint16,
     ),
     DataType.BF16: Format(
-        2, load_bfloat16, store_bfloat16, stream_bfloat16,
+        2, load_bfloat16, store_bfloat16, stream_bfloat16, trickle_bfloat16, load_bfloat16_part, store_bfloat16_part,
+        _stores(narrow_two_bfloat16, "twice sixteen values rounded to bfloat16", vectors=2), math.inf,
         _wide(_wide_bfloat16, _narrow_wide_bfloat16, "bfloat16"), any_above_16, np.uint16,
     ),
     DataType.DOUBLE: Format(8, load_doubles, store_doubles, store_doubles),

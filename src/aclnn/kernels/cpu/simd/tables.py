@@ -22,10 +22,12 @@ from aclnn.kernels.cpu.simd.vector import (
     VECTORS,
     call_llvm,
     constant_splat,
+    constants,
     has_lanes,
     joined,
     multiply_add,
     pieces,
+    shuffled,
 )
 
 _INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -72,14 +74,10 @@ def _lower_tables(context: Any, builder: ir.IRBuilder, kind: _TablesType, value:
     return context.get_dummy_value()
 
 
-def _floats(values: list[float]) -> ir.Constant:
-    return ir.Constant(ir.VectorType(_FLOAT, len(values)), [_FLOAT(value) for value in values])
-
-
 def _lookup_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
     # The permutation looks at four bits of the index; eight entries twice over make the fourth irrelevant.
     tables = [
-        _floats(entries[start : start + LANES] * (LANES // min(LANES, len(entries))))
+        constants(_FLOAT, entries[start : start + LANES] * (LANES // min(LANES, len(entries))))
         for start in range(0, len(entries), LANES)
     ]
     found = []
@@ -93,15 +91,14 @@ def _lookup_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value)
 
 
 def _lookup_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    eight, table = ir.VectorType(_FLOAT, 8), _floats(entries)
-    halves = pieces(builder, index, 8)
-    return joined(builder, [call_llvm(builder, "llvm.x86.avx2.permps", eight, table, half) for half in halves])
+    table, halves = constants(_FLOAT, entries), pieces(builder, index, 8)
+    return joined(builder, [call_llvm(builder, "llvm.x86.avx2.permps", table.type, table, half) for half in halves])
 
 
 def _lookup_neon(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
     # A byte permutation over two registers: lane i needs the bytes 4i, 4i + 1, 4i + 2, 4i + 3.
     sixteen = ir.VectorType(_INT8, 16)
-    low, high = (builder.bitcast(_floats(entries[start : start + 4]), sixteen) for start in (0, 4))
+    low, high = (builder.bitcast(constants(_FLOAT, entries[start : start + 4]), sixteen) for start in (0, 4))
     seven, steps, first = (constant_splat(_INT32, value, index.type.count) for value in (7, 0x04040404, 0x03020100))
     octets = builder.add(builder.mul(builder.and_(index, seven), steps), first)
     found = []
@@ -114,29 +111,20 @@ def _lookup_neon(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -
 
 
 def _lookup_doubles_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    eight = ir.VectorType(_DOUBLE, 8)
-    table = ir.Constant(eight, [_DOUBLE(entry) for entry in entries])
-    eights = pieces(builder, index, 8)
-    return joined(
-        builder, [call_llvm(builder, "llvm.x86.avx512.permvar.df.512", eight, table, part) for part in eights]
-    )
+    table, name = constants(_DOUBLE, entries), "llvm.x86.avx512.permvar.df.512"
+    return joined(builder, [call_llvm(builder, name, table.type, table, part) for part in pieces(builder, index, 8)])
 
 
 def _lookup_doubles_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
     # Of four lanes the lower halves of the entries, then the upper ones, each in both halves of a lane.
     eight, four = ir.VectorType(_INT32, 8), ir.VectorType(_DOUBLE, 4)
     words = [struct.unpack("<2I", struct.pack("<d", entry)) for entry in entries]
-    tables = [ir.Constant(eight, [_INT32(word) for word in half]) for half in zip(*words, strict=True)]
-    twice, by_turns = (
-        ir.Constant(eight, [_INT32(i) for i in order])
-        for order in ((0, 0, 2, 2, 4, 4, 6, 6), (0, 9, 2, 11, 4, 13, 6, 15))
-    )
+    tables = [constants(_INT32, half) for half in zip(*words, strict=True)]
     found = []
     for part in pieces(builder, index, 4):
-        places = builder.bitcast(part, eight)
-        places = builder.shuffle_vector(places, places, twice)
+        places = shuffled(builder, (0, 0, 2, 2, 4, 4, 6, 6), builder.bitcast(part, eight))
         halves = [call_llvm(builder, "llvm.x86.avx2.permd", eight, table, places) for table in tables]
-        found.append(builder.bitcast(builder.shuffle_vector(*halves, by_turns), four))
+        found.append(builder.bitcast(shuffled(builder, (0, 9, 2, 11, 4, 13, 6, 15), *halves), four))
     return joined(builder, found)
 
 

@@ -16,7 +16,7 @@ alignment except ``stream``. Compiled by Numba without its process-wide settings
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir
@@ -73,16 +73,27 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, kind.llvm)
 
 
+def constants(lane: ir.Type, values: Iterable[float]) -> ir.Constant:
+    """A vector of constants."""
+    entries = [lane(value) for value in values]
+    return ir.Constant(ir.VectorType(lane, len(entries)), entries)
+
+
 def constant_splat(lane: ir.Type, value: float, lanes: int = LANES) -> ir.Constant:
     """A constant in every lane."""
-    return ir.Constant(ir.VectorType(lane, lanes), [ir.Constant(lane, value)] * lanes)
+    return constants(lane, [value] * lanes)
+
+
+def shuffled(builder: ir.IRBuilder, lanes: Iterable[int], first: ir.Value, second: ir.Value | None = None) -> ir.Value:
+    """The lanes of these numbers of one vector, or of two in sequence."""
+    second = ir.Constant(first.type, ir.Undefined) if second is None else second
+    return builder.shuffle_vector(first, second, constants(_INT32, lanes))
 
 
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir.Value:
     """A scalar in every lane."""
-    vector = ir.VectorType(scalar.type, lanes)
-    first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, _INT32(0))
-    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), constant_splat(_INT32, 0, lanes))
+    nothing = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    return shuffled(builder, [0] * lanes, builder.insert_element(nothing, scalar, _INT32(0)))
 
 
 def _widen(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: types.Type, wanted: Vector) -> ir.Value:
@@ -179,22 +190,14 @@ def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
 
 def pieces(builder: ir.IRBuilder, vector: ir.Value, width: int) -> list[ir.Value]:
     """The vector cut into consecutive vectors of ``width`` lanes."""
-    return [
-        builder.shuffle_vector(
-            vector,
-            ir.Constant(vector.type, ir.Undefined),
-            ir.Constant(ir.VectorType(_INT32, width), [_INT32(start + i) for i in range(width)]),
-        )
-        for start in range(0, vector.type.count, width)
-    ]
+    return [shuffled(builder, range(start, start + width), vector) for start in range(0, vector.type.count, width)]
 
 
 def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
     """The reverse of ``pieces``."""
     while len(pieces) > 1:
-        width = 2 * pieces[0].type.count
-        order = ir.Constant(ir.VectorType(_INT32, width), [_INT32(i) for i in range(width)])
-        pieces = [builder.shuffle_vector(*pieces[i : i + 2], order) for i in range(0, len(pieces), 2)]
+        lanes = range(2 * pieces[0].type.count)
+        pieces = [shuffled(builder, lanes, *pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
     return pieces[0]
 
 
