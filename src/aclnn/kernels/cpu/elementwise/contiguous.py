@@ -14,6 +14,7 @@ import numpy as np
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
+from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.elementwise.fitted import Fast
 from aclnn.kernels.cpu.elementwise.lut16 import by_entries
@@ -28,7 +29,7 @@ from aclnn.kernels.cpu.simd.memory import (
     stream_entries,
 )
 from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE, absolute, any_lane, in_one_register, select, splat
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, absolute, any_lane, select, splat
 from aclnn.kernels.cpu.strided import NONTEMPORAL, TILE, Operands
 from aclnn.kernels.cpu.structs import address, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -40,37 +41,18 @@ _LINE = 64
 _REST = 3 * _LINE
 
 
-def _without_wide(nontemporal: int, dy: Any, x: Any, out: Any) -> bool:
-    return False
-
-
-def _safe(dy: Any) -> bool:
-    return False
-
-
-def _no_outlier(x: Any, size: int) -> bool:
-    return False
-
-
-def _without_tile(nontemporal: int, dy: Any, x: Any, out: Any, size: int) -> None:
-    pass
-
-
 def _wide_of(fast: Fast, dtype: DataType, binary: bool) -> Any:
-    """A function that does a wide vector and says so, unless some of it is out of range.
-
-    Only where a vector is one register: elsewhere a wide one would not fit into the registers.
-    """
+    """A function that does a wide vector and says so, unless some of it is out of range."""
     ways, function, any_above = FORMATS[dtype].wide, fast.function, FORMATS[dtype].any_above
     assert ways is not None
     load, store, stream = ways
-    unsafe = any_tiny_bfloat16 if dtype == DataType.BF16 else register_jitable(_safe)
+    shrinks = dtype == DataType.BF16
     bound = int(np.array(fast.bound).astype(dtype.numpy).view(FORMATS[dtype].pattern))
     bounded = fast.bound != math.inf
 
     @register_jitable(forceinline=True)
     def wide(nontemporal: int, dy: Any, x: Any, out: Any) -> bool:
-        if not in_one_register() or (bounded and any_above(x, bound)) or unsafe(dy):
+        if (bounded and any_above(x, bound)) or (shrinks and any_tiny_bfloat16(dy)):
             return False
         values = load(dy) * function(load(x)) if binary else function(load(x))
         if nontemporal:
@@ -131,8 +113,9 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
     """Contiguous elements of one data type by the fitted version; 16 bits without one, or beyond it, by a table."""
     size, load, *_ = FORMATS[dtype]
     binary = isinstance(formula, Gradient)
-    wide: Any = register_jitable(_without_wide)
-    any_outlier, tile = register_jitable(_no_outlier), register_jitable(_without_tile)
+    wide: Any = None
+    any_outlier: Any = None
+    tile: Any = None
     product = by_entries
     if fast is not None:
         if fast.overflows:
@@ -141,15 +124,15 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
             product = _product(fast, load)
         if dtype == DataType.FLOAT and fast.bound < math.inf:
             any_outlier, tile = with_outliers(formula, fast)
-        if (binary and not fast.overflows) or dtype == DataType.FLOAT:
+        # Only where a vector is one register: elsewhere a wide one would not fit into the registers.
+        if target.has_wide_registers() and ((binary and not fast.overflows) or dtype == DataType.FLOAT):
             wide = _wide_of(fast, dtype, binary)
     looked_up = not binary and product is by_entries
     by_vector = _by_values if looked_up else _by_product(product, binary, dtype)
     vector, vectors = LANES * size, _LINE // (LANES * size)
     prefetch_ahead = prefetch_ahead_16 if size == 2 else prefetch_ahead_32
     most = 1 if fast is None else WIDE * vector // _LINE
-
-    last_input = 2 if binary else 1
+    has_wide, has_outliers, last_input = wide is not None, tile is not None, 2 if binary else 1
 
     def part(arguments: int, first: int, last: int) -> None:
         operands = _operands_at(arguments)
@@ -174,14 +157,15 @@ def loop(formula: Formula, fast: Fast | None, dtype: DataType) -> Loop:
                 dy_at, x_at, out_at = rest, rest + _LINE, rest + 2 * _LINE
             at, count = 0, (here + _LINE - 1) // _LINE
             while count > 0:
-                while count >= most and wide(nontemporal, dy_at + at, x_at + at, out_at + at):
-                    for _ in range(most):
-                        prefetch_ahead(x_at + at)
-                        if binary:
-                            prefetch_ahead(dy_at + at)
-                        at += _LINE
-                    count -= most
-                if any_outlier(x_at + at, min(count, most) * _LINE):
+                if has_wide:
+                    while count >= most and wide(nontemporal, dy_at + at, x_at + at, out_at + at):
+                        for _ in range(most):
+                            prefetch_ahead(x_at + at)
+                            if binary:
+                                prefetch_ahead(dy_at + at)
+                            at += _LINE
+                        count -= most
+                if has_outliers and any_outlier(x_at + at, min(count, most) * _LINE):
                     lines = min(count, TILE // LANES)
                     tile(nontemporal, dy_at + at if binary else x_at + at, x_at + at, out_at + at, lines * _LINE)
                     at += lines * _LINE

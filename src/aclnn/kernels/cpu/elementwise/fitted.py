@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
+from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.elementwise.general import on_float32
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.tables import Table, Tables, horner, horner_from, lookup
@@ -18,7 +19,6 @@ from aclnn.kernels.cpu.simd.vector import (
     bits,
     fma,
     from_bits,
-    in_one_register,
     select,
     where_negative,
 )
@@ -91,6 +91,7 @@ _HALVES = {
     "odd": _inlined(lambda x, g: where_negative(x, g, -g)),
     "even": _inlined(lambda x, g: g),
 }
+"""f(x) of x and g(a), by symmetry."""
 _SUMS: dict[str, Any] = {
     "neither": _inlined(lambda x, g, rest: g + rest),
     # Of a negative zero x as well.
@@ -98,24 +99,29 @@ _SUMS: dict[str, Any] = {
 }
 
 
-@register_jitable(forceinline=True)
-def _less_in_two(minuend: Any, g: Any, rest: Any) -> Any:
-    difference = minuend - g
-    return difference, ((minuend - difference) - g) - rest
+@_inlined
+def _less_in_two(minuend: Any, g: Any) -> Any:
+    difference = minuend - g[0]
+    return difference, ((minuend - difference) - g[0]) - g[1]
 
 
-@register_jitable(forceinline=True)
-def _one_less_in_two(x: Any, g: Any, rest: Any) -> Any:
-    first, second = _less_in_two(1.0, g, rest)
-    return where_negative(x, g, first), where_negative(x, rest, second)
+@_inlined
+def _where_negative_in_two(x: Any, chosen: Any, otherwise: Any) -> Any:
+    return where_negative(x, chosen[0], otherwise[0]), where_negative(x, chosen[1], otherwise[1])
+
+
+@_inlined
+def _select_in_two(mask: Any, chosen: Any, otherwise: Any) -> Any:
+    return select(mask, chosen[0], otherwise[0]), select(mask, chosen[1], otherwise[1])
 
 
 _HALVES_IN_TWO = {
-    "1-f": _one_less_in_two,
-    "x+f": _inlined(lambda x, g, rest: _less_in_two(select(bits(x) < 0, -0.0, x), g, rest)),
-    "odd": _inlined(lambda x, g, rest: (where_negative(x, g, -g), where_negative(x, rest, -rest))),
-    "even": _inlined(lambda x, g, rest: (g, rest)),
+    "1-f": _inlined(lambda x, g: _where_negative_in_two(x, g, _less_in_two(1.0, g))),
+    "x+f": _inlined(lambda x, g: _less_in_two(select(bits(x) < 0, -0.0, x), g)),
+    "odd": _inlined(lambda x, g: _where_negative_in_two(x, g, (-g[0], -g[1]))),
+    "even": _inlined(lambda x, g: g),
 }
+"""The same, values being sums of two float32."""
 
 
 def _linear(bound: float, first: float, rest: float) -> tuple[Any, Any]:
@@ -138,58 +144,39 @@ def _by_segments(segments: Segments, function: Fitted, in_two: bool = False) -> 
     """f(x) (see ``Segments``). Where a look-up has eight entries, lanes beyond the eighth take a second turn."""
     count, symmetry = len(segments.centre), function.symmetry or "even"
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
-    near, far, whole = (
-        _polynomials(segments, first, last, symmetry, in_two)
-        for first, last in ((0, 8), (count - 8, count), (0, count))
-    )
-    per_unit, twice = segments.per_unit, count == 16
-    halves: dict[str, Any] = _HALVES_IN_TWO if in_two else _HALVES
+    first = count if target.has_wide_registers() else 8
+    near, far = (_polynomials(segments, some, symmetry, in_two) for some in (slice(first), slice(count - 8, count)))
+    per_unit, twice = segments.per_unit, first < count
+    halves, choose = (_HALVES_IN_TWO, _select_in_two) if in_two else (_HALVES, select)
     side, start = (_inlined(lambda x: x), _ROUND + SIGNED_FROM) if signed else (absolute, _ROUND)
     if symmetry == "linear":
         side, other_half = _linear(segments.bound, *slope(function))
     else:
         other_half = halves["even" if summed or signed else symmetry]
 
-    @register_jitable(forceinline=True)
+    @_inlined
     def by_segments(x: Any) -> Any:
         a = side(x)
         i = bits(fma(a, per_unit, start))
-        if in_one_register():
-            return other_half(x, whole(x, a, i))
         g = near(x, a, i)
         if twice:
             beyond = (i & 8) != 0
             if any_lane(beyond):
-                g = select(beyond, far(x, a, i), g)
+                g = choose(beyond, far(x, a, i), g)
         return other_half(x, g)
 
-    @register_jitable(forceinline=True)
-    def by_segments_in_two(x: Any) -> Any:
-        a = absolute(x)
-        i = bits(fma(a, per_unit, _ROUND))
-        if in_one_register():
-            g, rest = whole(x, a, i)
-        else:
-            g, rest = near(x, a, i)
-            if twice:
-                beyond = (i & 8) != 0
-                if any_lane(beyond):
-                    far_g, far_rest = far(x, a, i)
-                    g, rest = select(beyond, far_g, g), select(beyond, far_rest, rest)
-        return other_half(x, g, rest)
-
-    return by_segments_in_two if in_two else by_segments
+    return by_segments
 
 
-def _polynomials(segments: Segments, first: int, last: int, symmetry: str, in_two: bool) -> Any:
-    """g(a), or f(x) where that is more, by the segments first … last - 1, for the lanes that lie in one of them."""
+def _polynomials(segments: Segments, some: slice, symmetry: str, in_two: bool) -> Any:
+    """g(a), or f(x) where that is more, by some of the segments, for the lanes that lie in one of them."""
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
     of_two: Any = _SUMS.get(symmetry)
     p_rest = segments.rest
-    centre, c0, p0, *others = (Table(*row[first:last]) for row in (segments.centre, segments.c0, *segments.p))
+    centre, c0, p0, *others = (Table(*row[some]) for row in (segments.centre, segments.c0, *segments.p))
     rest = Tables(*(table.rows[0] for table in reversed(others)))
 
-    @register_jitable(forceinline=True)
+    @_inlined
     def polynomial(x: Any, a: Any, i: Any) -> Any:
         r = a - lookup(centre, i)
         upper = horner(rest, i, r)
@@ -220,7 +207,7 @@ def _by_short_segments(segments: ShortSegments) -> Any:
     rest = Tables(*reversed(others))
     to_second, to_first = 32 - CENTRE_CARRIES, 32 - LAST_CARRIES
 
-    @register_jitable(forceinline=True)
+    @_inlined
     def function(x: Any) -> Any:
         shifted = x + shift if shift else x
         i = bits(fma(shifted, per_unit, _ROUND))

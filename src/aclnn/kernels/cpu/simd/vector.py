@@ -376,9 +376,3 @@ def _quarter(number: int) -> Any:
 
 QUARTERS = tuple(map(_quarter, range(WIDE)))
 """The reverse of ``side_by_side``, a function for each of the vectors."""
-
-
-@jit.intrinsic(types.boolean)
-def in_one_register(context: Any, builder: ir.IRBuilder) -> ir.Value:
-    """A constant: sixteen lanes are one register, and a look-up among 16 or 32 entries one instruction."""
-    return _INT1(target.flavour(context) == "avx512")
