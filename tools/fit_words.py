@@ -6,6 +6,7 @@ relative error found at 2,001 points once its coefficients are rounded to float6
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -64,8 +65,7 @@ def main() -> None:
     ):
         found = interpolate(f, low, high, degree)
         print(f"{f.__doc__}: worst {worst(f, low, high, found):.2g}")
-        for coefficient in reversed(found):
-            print(f"    {coefficient.hex()!r},".replace("'", '"'))
+        print(textwrap.fill(" ".join(coefficient.hex() for coefficient in reversed(found)), 112))
 
 
 if __name__ == "__main__":

@@ -156,9 +156,9 @@ def _bare(function: ast.FunctionDef) -> str:
     return ast.unparse(function) + "\n"
 
 
-def _polynomial(*texts: str, in_two: bool = False) -> str:
+def _polynomial(text: str, in_two: bool = False) -> str:
     """Return the source of a polynomial in x (see ``aclnn.kernels.cpu.simd.doubles.polynomial``)."""
-    rows = tuple(map(float.fromhex, texts))
+    rows = tuple(map(float.fromhex, text.split()))
     if not in_two:
         return f"horner(x, {rows})"
     even, odd = (rows[(len(rows) - 1 - power) % 2 :: 2] for power in (0, 1))

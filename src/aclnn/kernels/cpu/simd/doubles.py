@@ -97,12 +97,12 @@ root = _of_doubles(
 )
 
 
-def polynomial(*coefficients: str, in_two: bool = False) -> Any:
+def polynomial(coefficients: str, in_two: bool = False) -> Any:
     """A function for compiled code: the polynomial with these float64 (as ``float.hex``), highest power first.
 
     Of a long one even and odd powers are better summed ``in_two``: fused operations wait for one another.
     """
-    numbers = [float.fromhex(text) for text in coefficients]
+    numbers = list(map(float.fromhex, coefficients.split()))
 
     def horner(builder: ir.IRBuilder, x: ir.Value, some: list[float]) -> ir.Value:
         value: ir.Value = constant_splat(_DOUBLE, some[0], x.type.count)
