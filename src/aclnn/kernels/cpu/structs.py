@@ -181,7 +181,7 @@ def pointer_to(pointee: Any) -> Any:
     return cast
 
 
-bytes_at = pointer_to(None)
+bytes_at, float32_at, float64_at = pointer_to(None), pointer_to(ctypes.c_float), pointer_to(ctypes.c_double)
 BYTES = _pointer(None)
 
 
@@ -348,25 +348,3 @@ def _stack(result: types.Type, doc: str) -> Any:
 
 stack_alloc = _stack(BYTES, "A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant.")
 scratch = _stack(types.int64, "The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant.")
-
-
-def _load_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
-    def load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-        return builder.load(pointer(builder, address, lane), align=1)
-
-    return intrinsic(scalar, ADDRESS, doc=doc)(load)
-
-
-def _store_one(lane: ir.Type, scalar: types.Type, doc: str) -> Any:
-    def store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-        builder.store(value, pointer(builder, address, lane), align=1)
-
-    return intrinsic(types.void, ADDRESS, scalar, doc=doc)(store)
-
-
-load_one_float32 = _load_one(ir.FloatType(), types.float32, "A single float32.")
-load_one_float64 = _load_one(ir.DoubleType(), types.float64, "A single float64.")
-load_one_uint16 = _load_one(_INT16, types.uint16, "A single 16-bit pattern.")
-store_one_float32 = _store_one(ir.FloatType(), types.float32, "A single float32.")
-store_one_float64 = _store_one(ir.DoubleType(), types.float64, "A single float64.")
-store_one_uint16 = _store_one(_INT16, types.uint16, "A single 16-bit pattern.")

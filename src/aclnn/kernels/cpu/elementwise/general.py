@@ -40,7 +40,7 @@ from aclnn.kernels.cpu.simd.memory import (
 from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32, prefetch_near
 from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits, lane, side_by_side
 from aclnn.kernels.cpu.strided import Operands
-from aclnn.kernels.cpu.structs import address, load_one_float32, load_one_float64, pointer_to, stack_alloc
+from aclnn.kernels.cpu.structs import address, float32_at, float64_at, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import Program, Step, trace
 
@@ -79,8 +79,8 @@ _FORMATS = FORMATS | {
     DataType.BF16: FORMATS[DataType.BF16]._replace(store=store_rounded_bfloat16, stream=stream_rounded_bfloat16)
 }
 SINGLES = {
-    DataType.DOUBLE: "load_one_float64({})",
-    DataType.FLOAT: "float64(load_one_float32({}))",
+    DataType.DOUBLE: "float64_at({})[0]",
+    DataType.FLOAT: "float64(float32_at({})[0])",
     DataType.FLOAT16: "float64(lane(load_each_float16({}), 0))",
     DataType.BF16: "float64(lane(load_each_bfloat16({}), 0))",
 }
@@ -96,14 +96,14 @@ _NAMES = WORDS | {
     "finish_streams": finish_streams,
     "first_lanes": first_lanes,
     "float32": np.float32,
+    "float32_at": float32_at,
     "float64": np.float64,
+    "float64_at": float64_at,
     "inf": math.inf,
     "lane": lane,
     "load_each_bfloat16": load_each_bfloat16,
     "load_each_float16": load_each_float16,
     "load_entries": load_entries,
-    "load_one_float32": load_one_float32,
-    "load_one_float64": load_one_float64,
     "nan": math.nan,
     "narrow": narrow,
     "prefetch": prefetch_near,

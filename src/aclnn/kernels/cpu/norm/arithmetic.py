@@ -37,12 +37,11 @@ from aclnn.kernels.cpu.simd.prefetch import drops_prefetches, prefetch, prefetch
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, pieces, select, shuffled, splat
 from aclnn.kernels.cpu.structs import (
     address,
-    load_one_float32,
-    load_one_float64,
+    float32_at,
+    float64_at,
     optimization_barrier,
     pointer,
     scratch,
-    store_one_float64,
 )
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
@@ -213,11 +212,11 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
     @register_jitable
     def add_overflowed(args: Any, columns: int) -> None:
         """Add the terms that ``add_term`` left out, row by row in float64, which holds all these products."""
-        dw_at, db_at = args.dw, args.db
+        total_dw, total_db = float64_at(args.dw), float64_at(args.db)
         for j in range(columns):
             dw, db = splat(np.float32(0.0)), splat(np.float32(0.0))
-            exact_dw = load_one_float64(dw_at + 8 * j) if wants_dw else 0.0
-            exact_db = load_one_float64(db_at + 8 * j) if wants_db else 0.0
+            exact_dw = total_dw[j] if wants_dw else 0.0
+            exact_db = total_db[j] if wants_db else 0.0
             for k in range(GROUP):
                 y = load_dy_part(args.dy[k] + j * dy_size, 1)
                 exact_y = np.float64(lane(y, 0))
@@ -232,9 +231,9 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
                 db = db + y
                 exact_db += exact_y
             if wants_dw and lane(dw - dw != 0.0, 0):
-                store_one_float64(dw_at + 8 * j, exact_dw)
+                total_dw[j] = exact_dw
             if wants_db and lane(db - db != 0.0, 0):
-                store_one_float64(db_at + 8 * j, exact_db)
+                total_db[j] = exact_db
 
     return Adding(begin, sixteen, some, add_terms, add_overflowed)
 
@@ -378,10 +377,10 @@ def write_row(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> 
 @register_jitable
 def _all_zero(weight: int, n: int) -> bool:
     """Return true if all of so many float32 are zeros."""
-    at = weight
-    while at < weight + 4 * n and load_one_float32(at) == 0.0:
-        at += 4
-    return at == weight + 4 * n
+    weights, j = float32_at(weight), 0
+    while j < n and weights[j] == 0.0:
+        j += 1
+    return j == n
 
 
 @register_jitable
@@ -415,7 +414,7 @@ def _terms(dy: Format, x: Format, centred: bool) -> Any:
     @register_jitable
     def terms(args: Any, j: int) -> Any:
         """g and x̂ of column j."""
-        w, row = load_one_float32(args.weight + 4 * j), args.coefficients
+        w, row = float32_at(args.weight)[j], args.coefficients
         g = np.float64(lane(load_dy(args.dy[0] + j * dy_size, 1), 0)) * np.float64(w)
         of_row = np.float64(row.mean), np.float64(row.rstd)
         return g, standardize(np.float64(lane(load_x(args.x[0] + j * x_size, 1), 0)), of_row)

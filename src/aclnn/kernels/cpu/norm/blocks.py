@@ -44,7 +44,7 @@ from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles
 from aclnn.kernels.cpu.simd.memory import first_lanes, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, any_lane, select, splat
 from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, scratch
-from aclnn.kernels.cpu.threads import take
+from aclnn.kernels.cpu.threads import chunked, take
 
 PREFETCHED = 64
 """Columns of the longest row with which the processor's own prefetching keeps up."""
@@ -376,11 +376,7 @@ def finish_both(args: Any, first: int, last: int) -> None:
 def finish() -> Kernel:
     """dw and db of the partial sums, shared by threads; chunks are columns."""
 
-    def run(arguments: int, counter: int, step: int, end: int) -> None:
-        args = block_args_at(arguments)
-        first = take(counter, step, end, 0)
-        while first < end:
-            finish_both(args, first, min(end, first + step))
-            first = take(counter, step, end, end)
+    def part(arguments: int, first: int, last: int) -> None:
+        finish_both(block_args_at(arguments), first, last)
 
-    return run
+    return chunked(part)

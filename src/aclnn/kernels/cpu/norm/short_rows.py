@@ -32,7 +32,7 @@ from aclnn.kernels.cpu.simd.vector import (
     pieces,
     splat,
 )
-from aclnn.kernels.cpu.structs import load_one_float32, moved, optimization_barrier, pointer, scratch, store_one_float32
+from aclnn.kernels.cpu.structs import float32_at, moved, optimization_barrier, pointer, scratch
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST, LONGEST_BYTES = SEGMENT, 1024
@@ -114,8 +114,8 @@ def _gather_statistics(block: Any, row: int, rows: int, room: int) -> None:
     """Put mean and rstd of each row into the room, if they are not in line."""
     if not (_in_line(block.mean) and _in_line(block.rstd)):
         for k in range(rows):
-            store_one_float32(room + MEANS + 4 * k, load_statistic(block.mean, row + k))
-            store_one_float32(room + RSTDS + 4 * k, load_statistic(block.rstd, row + k))
+            float32_at(room + MEANS)[k] = load_statistic(block.mean, row + k)
+            float32_at(room + RSTDS)[k] = load_statistic(block.rstd, row + k)
 
 
 @register_jitable
@@ -129,7 +129,7 @@ def _statistics_at(block: Any, row: int, room: int) -> Any:
 @register_jitable
 def _statistics(means: int, rstds: int, k: int) -> Any:
     """Mean and rstd of row k, in every lane."""
-    return splat(load_one_float32(means + 4 * k)), splat(load_one_float32(rstds + 4 * k))
+    return splat(float32_at(means)[k]), splat(float32_at(rstds)[k])
 
 
 @register_jitable
@@ -149,8 +149,7 @@ def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
 def _constants(means: int, rstds: int, room: int, k: int) -> Any:
     """All coefficients of row k, in every lane."""
     mean, rstd = _statistics(means, rstds, k)
-    minus_c1 = splat(load_one_float32(room + MINUS_C1S + 4 * k))
-    return mean, rstd, minus_c1, splat(load_one_float32(room + MINUS_C2S + 4 * k))
+    return mean, rstd, splat(float32_at(room + MINUS_C1S)[k]), splat(float32_at(room + MINUS_C2S)[k])
 
 
 @register_jitable(forceinline=True)

@@ -22,12 +22,9 @@ from aclnn.kernels.cpu.structs import (
     To,
     bytes_at,
     declared,
-    load_one_float32,
-    load_one_uint16,
+    float32_at,
     pointer_to,
     scratch,
-    store_one_float32,
-    store_one_uint16,
 )
 
 SEGMENT = 512
@@ -223,7 +220,7 @@ class RowBatchArgs(ctypes.Structure):
 
 
 row_args_at, block_args_at = pointer_to(RowArgs), pointer_to(BlockArgs)
-row_batch_args_at = pointer_to(RowBatchArgs)
+row_batch_args_at, uint16_at = pointer_to(RowBatchArgs), pointer_to(ctypes.c_uint16)
 coefficients_at, sums_at, int64_at = pointer_to(RowCoefficients), pointer_to(RowSums), pointer_to(ctypes.c_int64)
 ROW_ARGS_BYTES, BLOCK_ARGS_BYTES = ctypes.sizeof(RowArgs), ctypes.sizeof(BlockArgs)
 ROW_BATCH_ARGS_BYTES = ctypes.sizeof(RowBatchArgs)
@@ -324,9 +321,9 @@ def column_at(tensor: Any, column: int) -> Any:
 def copy_one(size: int, source: int, target: int) -> None:
     """Copy an element of 4 or 2 bytes."""
     if size == 4:
-        store_one_float32(target, load_one_float32(source))
+        float32_at(target)[0] = float32_at(source)[0]
     else:
-        store_one_uint16(target, load_one_uint16(source))
+        uint16_at(target)[0] = uint16_at(source)[0]
 
 
 @register_jitable
@@ -356,7 +353,7 @@ def store_some(dtype: int, address: int, value: Any, count: int) -> None:
 def load_statistic(tensor: Any, row: int) -> Any:
     """A row's mean or rstd, widened."""
     address = row_at(tensor, row)
-    return load_one_float32(address) if tensor.dtype == FLOAT else lane(load_some(tensor.dtype, address, 1), 0)
+    return float32_at(address)[0] if tensor.dtype == FLOAT else lane(load_some(tensor.dtype, address, 1), 0)
 
 
 @register_jitable

@@ -37,7 +37,7 @@ from aclnn.kernels.cpu.simd.doubles import (
 )
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE, fma, lane, splat, total
 from aclnn.kernels.cpu.strided import move_tile
-from aclnn.kernels.cpu.structs import pointer_to, store_one_float64
+from aclnn.kernels.cpu.structs import pointer_to
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import REDUCTIONS, Step
 
@@ -75,7 +75,6 @@ _NAMES = {
     "move_tile": move_tile,
     "splat": splat,
     "store_doubles": store_doubles,
-    "store_one_float64": store_one_float64,
     "sum_of": sum_of,
     "total": total,
 } | NAMES
@@ -252,7 +251,7 @@ class _Rows(Source):
                 for k in range(len(self._vectors)):
                     self(f"next{k} = walk.steps[{k}].row if abs(walk.steps[{k}].row) <= {NEAR} else {LINE}")
             for k, name in enumerate(self._numbers):
-                self(f"{name} = {self._of_row(f'load_one_float64(walk.numbers + {8 * k})')}")
+                self(f"{name} = {self._of_row(f'float64_at(walk.numbers)[{k}]')}")
             with self.block("for task in range(first, last):"):
                 self(f"rows = begin_task(call, {operands}, task, places)")
                 for k, _ in (*self._totals, *self._sums):
@@ -353,7 +352,7 @@ class _Rows(Source):
             slot = f"own + {k * self._row_bytes}"
             with self.block("for k in range(width):"):
                 element = SINGLES[dtype].format(f"places[{place}] + k * walk.steps[{place}].row")
-                self(f"store_one_float64({slot} + 8 * k, {element})")
+                self(f"float64_at({slot})[k] = {element}")
             self.load(name, DataType.DOUBLE, slot)
 
     def _write_rows(self) -> None:
@@ -511,7 +510,7 @@ class _Rows(Source):
                     reduce(limited=False)
             for k, name in totals:
                 own = sums_of.get(name, f"own{k}")
-                self(f"store_one_float64(place{k}, load_one_float64(place{k}) + sum_of({own}))")
+                self(f"float64_at(place{k})[0] += sum_of({own})")
             for k, _, factor in of_runs:
                 same = factor if factor in passes.states[0] else self.vectors(factor)[0]
                 self(f"whole{k} = whole{k} + found{k} * {same}")
@@ -649,10 +648,10 @@ class _Rows(Source):
                     for k, one in enumerate(written, len(read)):
                         self.take_back(one.dtype, f"part{k}", one.first, "width")
             for k, name in (*totals, *sums):
-                self(f"sum{k} = load_one_float64(place{k})")
+                self(f"sum{k} = float64_at(place{k})[0]")
                 for part in self._limited(self._added(number, name), _SUM.start, "width"):
                     self(f"sum{k} += sum_of({part})")
-                self(f"store_one_float64(place{k}, sum{k})")
+                self(f"float64_at(place{k})[0] = sum{k}")
         for slot, step in zip(slots, reductions, strict=False):
             kind = self._kind(step)
             self._combine_residues(slot, kind)
