@@ -176,7 +176,7 @@ def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence
     return _Copying(make, outputs, moved) if moved else make(outputs)
 
 
-class InOrder:
+class SharedOutputs:
     """A plan whose outputs may share elements: of those in one place the last output's stays."""
 
     def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts) -> None:

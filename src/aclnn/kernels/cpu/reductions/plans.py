@@ -27,7 +27,7 @@ from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.layouts import InOrder, Layouts, Overlaps
+from aclnn.kernels.layouts import Layouts, Overlaps, SharedOutputs
 from aclnn.kernels.numpy_plans import ReductionPlan
 from aclnn.kernels.trace import COLUMNS, Step, trace
 
@@ -70,7 +70,7 @@ def plan(
                 return _Rows(formula, inputs, wanted, _Axes(shape, dims, operands), numbers)
         return ReductionPlan(formula, inputs, wanted, dims, numbers)
 
-    return InOrder(make, tuple(output.layout for output in outputs if output is not None))
+    return SharedOutputs(make, tuple(output.layout for output in outputs if output is not None))
 
 
 def _first_elements(output: Operand) -> Operand:
@@ -329,7 +329,7 @@ class _Lanes:
             beside = free[-1] if free else None
         short = SHORT if self.along else SHORT_RUN
         if program.in_float32 and sum(step.template in REDUCES for step in program.steps) > 1:
-            short = rows.SHORT  # along it, lanes would wait for one sum after the other
+            short = rows.LONGEST_TILED  # along it, lanes would wait for one sum after the other
         across = self.columns <= short
         if not summed and self.run is not None and beside is not None:
             across |= unit[beside] > unit[self.run]
@@ -338,7 +338,7 @@ class _Lanes:
         self.outer = [axis for axis in axes.rows if axis != beside]
         everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
         self.wide = target.has_wide_registers() and (everywhere or not across)
-        self.apart = across and self.columns <= rows.SHORT
+        self.apart = across and self.columns <= rows.LONGEST_TILED
         """Lanes need not be side by side."""
         self.keeps = self.columns * 8 * ((WIDE if self.wide else 1) * LANES if across else 1) <= rows.KEPT
 

@@ -46,7 +46,7 @@ PADDED = WIDE * _VECTOR
 """Bytes of which a partial sum's room is a multiple."""
 NEAR = 1 << 14
 """Bytes of a row up to which the next one is prefetched while this one is read once more."""
-SHORT = 56
+LONGEST_TILED = 56
 """Elements of the longest row that is brought into a tile, where lanes run across rows that are apart."""
 _DIGITS = {DataType.FLOAT: 24, DataType.FLOAT16: 11, DataType.BF16: 8}
 """Significant digits of data types."""
@@ -106,7 +106,7 @@ class Types(NamedTuple):
     wide: bool
     """A wide vector is computed at a time."""
     apart: bool
-    """Lanes may be apart in memory: rows have no more than ``SHORT`` elements."""
+    """Lanes may be apart in memory: rows have no more than ``LONGEST_TILED`` elements."""
     shared: tuple[str, ...]
     """The variables of elements that are the same in every row of a task, and kept for all of them."""
     shared_dtype: DataType
@@ -170,7 +170,7 @@ _NAMES |= {f"one_{name}": _of_one(word) for name, word in WORDS.items()} | {
 }
 
 
-def _places(reductions: Sequence[Step]) -> list[int]:
+def _accumulators_before(reductions: Sequence[Step]) -> list[int]:
     """Number the accumulators of reductions across rows, one to three each, and all of them."""
     counts = dict.fromkeys(BLOCK_SUMS, 3) | {RUN_SUM: 2}
     return [0, *accumulate(counts.get(step.template, 1) for step in reductions)]
@@ -191,7 +191,7 @@ def _narrowed(passes: Passes, types: Types) -> Narrowed | None:
     return narrowed(steps, digits, kept, {*passes.states[last]})
 
 
-class _Rows(Source):
+class _RowsSource(Source):
     """The source of a kernel.
 
     A row's variables are lanes that are all alike, or across rows those of as many rows.
@@ -225,7 +225,7 @@ class _Rows(Source):
         operands, together = self._operands, self.lanes if self._across else 1
         kept = self._passes.given(self._passes.count)
         buffers = max(1, len(self._vectors) + len(self._written) + 2 * len(self._sums) + len(kept))
-        most = max((_places(steps)[-1] for steps in self._passes.reductions), default=0)
+        most = max((_accumulators_before(steps)[-1] for steps in self._passes.reductions), default=0)
         with self.block("def part(at, first, last):"):
             self(
                 "call = call_at(at)",
@@ -242,7 +242,7 @@ class _Rows(Source):
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
                 for one in (*self._vectors, *self._written) if self._apart else ():
-                    self(f"{self._tile(one)} = stack_alloc({SHORT * self._pitch(one)})")
+                    self(f"{self._tile(one)} = stack_alloc({LONGEST_TILED * self._pitch(one)})")
                 # Partial sums that no element goes to are left out, of the tree too.
                 self("residues = 1")
                 with self.block(f"while residues < min(walk.run, {LANES}):"):
@@ -597,7 +597,7 @@ class _Rows(Source):
         written, totals, sums = self._results(number)
         read, room = self._needed(number, self._vectors), self._room
         operands = (*read, *written)
-        slots = [f"totals + {place * self._totals_bytes}" for place in _places(reductions)]
+        slots = [f"totals + {place * self._totals_bytes}" for place in _accumulators_before(reductions)]
         cut = {slot: step for slot, step in zip(slots, reductions, strict=False) if step.template in BLOCK_SUMS}
         with self._residues() if reductions else nullcontext():
             for slot, step in zip(slots, reductions, strict=False):
@@ -741,4 +741,4 @@ def loop(passes: Passes, types: Types, exact: Passes | None = None, shared: Pass
     Passes that are ``exact`` are taken where sums in float32 overflow. The pass of ``shared`` elements comes before the
     rows of a task.
     """
-    return chunked(_Rows(passes, types, exact, shared).part())
+    return chunked(_RowsSource(passes, types, exact, shared).part())
