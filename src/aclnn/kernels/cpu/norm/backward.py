@@ -16,7 +16,7 @@ from aclnn.core.tensor import Layout
 from aclnn.kernels import Plan
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
-from aclnn.kernels.cpu.norm import batches, blocks, short_rows
+from aclnn.kernels.cpu.norm import blocks, short_rows
 from aclnn.kernels.cpu.norm.arithmetic import sum_float64, sum_rows, write_float64, write_row
 from aclnn.kernels.cpu.norm.structs import (
     COEFFICIENTS_BYTES,
@@ -203,7 +203,7 @@ class NormPlan:
 
         args.sum_rows = made_sums(spec, checked)
         if self._packed:
-            args.tiles = address_of(_driver("tiles"))
+            args.tiles = address_of(_driver(blocks.tiles))
         if not spec.dx:
             return
         if not checked:
@@ -226,13 +226,11 @@ class NormPlan:
         threads.prepare(max(self._blocks, self._parts() if self._batched else 1, -(-self._n // self._finish_step)))
         for policy in self._policies():
             self._template(self._checked, policy)
-        if self._batched and not self._empty:
-            _driver("batches")
-        elif not self._empty:
-            _driver("blocks")
+        if not self._empty:
+            _driver(blocks.batches if self._batched else blocks.blocks)
         if not self._alone:
-            _driver("prepare")
-            _driver("finish")
+            _driver(blocks.preparation)
+            _driver(blocks.finish)
 
     def _policies(self) -> tuple[str, ...]:
         """Policies for dx at addresses that are multiples of 16, that for aligned vectors first."""
@@ -261,10 +259,10 @@ class NormPlan:
             args.room = (rooms.ctypes.data + 63) & -64
         address = ctypes.addressof(args)
         if self._alone and not self._empty:
-            args.phase = batches.ALL
-            _driver("batches")(address, 0, 1, 1)
+            args.phase = blocks.ALL
+            _driver(blocks.batches)(address, 0, 1, 1)
             return
-        _driver("prepare")(address, 0, 1, 1)
+        _driver(blocks.preparation)(address, 0, 1, 1)
         if self._batched and not self._empty:
             self._run_batches(args, address)
         elif not self._empty:
@@ -275,39 +273,30 @@ class NormPlan:
                 args.sum_rows, args.sum_rows_checked, args.short_rows = again.sum_rows, 0, 0
                 self._run_blocks(args, address)
         work_us = args.partial_count * self._n // ELEMENTS_PER_US
-        threads.share(_driver("finish"), address, self._finish_step, self._n, work_us)
+        threads.share(_driver(blocks.finish), address, self._finish_step, self._n, work_us)
 
     def _run_blocks(self, args: BlockArgs, address: int) -> None:
         args.partial_count, args.rooms_taken[0] = self._blocks, 0
-        threads.share(_driver("blocks"), address, 1, self._blocks, self._m * self._n // ELEMENTS_PER_US)
+        threads.share(_driver(blocks.blocks), address, 1, self._blocks, self._m * self._n // ELEMENTS_PER_US)
 
     def _parts(self) -> int:
         """Number of parts that the columns of a batch are cut into."""
         return min(self._segments, PARTS)
 
     def _run_batches(self, args: BlockArgs, address: int) -> None:
-        driver, work_us = _driver("batches"), self._batch_rows * self._n // (2 * ELEMENTS_PER_US)
+        driver, work_us = _driver(blocks.batches), self._batch_rows * self._n // (2 * ELEMENTS_PER_US)
         for args.batch in range(0, self._m, self._batch_rows):
-            for args.phase in (batches.SUMS, batches.DECISIONS, batches.WRITES) if self.spec.dx else (batches.SUMS,):
+            for args.phase in (blocks.SUMS, blocks.DECISIONS, blocks.WRITES) if self.spec.dx else (blocks.SUMS,):
                 args.rooms_taken[0] = 0
-                if args.phase == batches.DECISIONS:
+                if args.phase == blocks.DECISIONS:
                     driver(address, 0, 1, 1)
                 else:
                     threads.share(driver, address, 1, self._parts(), work_us)
 
 
-_DRIVERS: dict[str, Callable[[], Callable[..., Any]]] = {
-    "blocks": blocks.blocks,
-    "batches": batches.batches,
-    "finish": blocks.finish,
-    "prepare": blocks.preparation,
-    "tiles": blocks.tiles,
-}
-
-
-def _driver(name: str) -> Kernel:
+def _driver(make: Callable[[], Kernel]) -> Kernel:
     """A kernel that goes through rows and columns, for all data types."""
-    return kernel(f"norm-{name}", (), _DRIVERS[name])
+    return kernel(f"norm-{make.__name__}", (), make)
 
 
 def plan(

@@ -1,8 +1,12 @@
-"""A norm's gradients over blocks of rows: how a core goes through them; dw and db of the blocks' partial sums.
+"""A norm's gradients over rows: how a core goes through them; dw and db of partial sums.
 
 Rows are taken in groups of four, and cut into segments of 512 columns: the sums of every row, dw and db, a decision on
-each row, then dx while the rows are still in the cache. The arithmetic is in kernels for each data type that are called
-by their addresses (``arithmetic``). Tensors whose rows are not contiguous, or of several types, come through tiles.
+each row, then dx. Threads share blocks of rows, each of which is still in the cache when its dx is made. Where rows are
+few or long they share batches of rows by columns instead, a phase at a time; between the phases, sums and coefficients
+of the batch's rows are in the workspace.
+
+The arithmetic is in kernels for each data type that are called by their addresses (``arithmetic``). Tensors whose rows
+are not contiguous, or of several types, come through tiles.
 """
 
 from __future__ import annotations
@@ -51,6 +55,9 @@ PREFETCHED = 64
 PIECE = 2 * SEGMENT
 """Columns of dx that are written for one row of a group after the other, which is also the order in which the next
 group is prefetched: its sums need the first columns of all its rows first."""
+SUMS, DECISIONS, WRITES, ALL = range(4)
+"""Phases: row sums, dw and db; coefficients and float64 sums of whole rows, by one thread; dx. ALL is everything of all
+batches by one thread, from what the call gives to dw and db."""
 LONGEST = 1 << 15
 """Columns of the longest row that a block may have: its sums then fit on the stack."""
 FINISHED = 512
@@ -380,3 +387,89 @@ def finish() -> Kernel:
         finish_both(block_args_at(arguments), first, last)
 
     return chunked(part)
+
+
+@register_jitable
+def _sum(args: Any, own: Any, first: int, last: int, begin: int, end: int, rows: Any, zeros: int) -> None:
+    """Sums of a tile's rows and segments."""
+    rows.sums_pitch = SUMS_BYTES * args.segments
+    for row in range(first, last, GROUP):
+        count, index = min(GROUP, last - row), row - args.batch
+        rows.coefficients = args.coefficients + index
+        load_statistics(args, row, count, rows.coefficients)
+        sums = args.sums + args.segments * index + begin
+        column, stop = SEGMENT * begin, min(args.n, SEGMENT * end)
+        dw, db = args.partials, args.partials + args.db_offset
+        sum_part(own, args.sum_rows, row, count, column, stop, sums, rows, zeros, dw, db)
+
+
+@register_jitable
+def _decide(args: Any, own: Any, first: int, last: int, rows: Any) -> None:
+    """Coefficients of rows, and float64 sums of those that need them."""
+    for row in range(first, last):
+        index = row - args.batch
+        coefficients = args.coefficients + index
+        if set_coefficients(args, args.sums + args.segments * index, coefficients, True):
+            for begin in range(0, args.segments, args.tile_segments):
+                column = SEGMENT * begin
+                columns = min(args.n, SEGMENT * (begin + args.tile_segments)) - column
+                if args.packed:
+                    fetch_tile(args, own, row, 1, column, columns)
+                sum_float64(own, row, column, columns, coefficients, rows)
+
+
+@register_jitable
+def _do_part(args: Any, own: Any, phase: int, begin: int, end: int, rows: Any, zeros: int) -> None:
+    """A phase of a batch, except for decisions, over some of its segments."""
+    stop = min(args.m, args.batch + args.batch_rows)
+    for segment in range(begin, end, args.tile_segments):
+        after = min(end, segment + args.tile_segments)
+        column, columns = SEGMENT * segment, min(args.n, SEGMENT * after) - SEGMENT * segment
+        if phase == SUMS and args.batch == 0 and args.partial_bytes:
+            clear(args.partials + 8 * column, 8 * columns)
+            clear(args.partials + args.db_offset + 8 * column, 8 * columns)
+        for first in range(args.batch, stop, args.tile_rows):
+            last = min(stop, first + args.tile_rows)
+            if args.packed:
+                fetch_tile(args, own, first, last - first, column, columns)
+            if phase == SUMS:
+                _sum(args, own, first, last, segment, after, rows, zeros)
+                continue
+            for row in range(first, last):
+                write_part(own, row, column, columns, args.coefficients + (row - args.batch), rows)
+            if args.packed:
+                return_tile(args, own)
+
+
+def batches() -> Kernel:
+    """A phase of a batch, shared by threads; chunks are parts of the segments."""
+
+    def run(arguments: int, counter: int, step: int, end: int) -> None:
+        args, zeros, rows = block_args_at(arguments), scratch(ZEROS_BYTES), row_args_at(scratch(ROW_ARGS_BYTES))
+        first_phase, after = args.phase, args.phase + 1
+        if args.phase == ALL:
+            prepare(args)
+            first_phase, after = SUMS, WRITES + 1 if args.write_row else SUMS + 1
+        own = take_room(args, block_args_at(scratch(BLOCK_ARGS_BYTES)))
+        clear(zeros, ZEROS_BYTES)
+        # Prefetch the segment after this one: the last of a part guesses that it goes on.
+        rows.dy_ahead, rows.x_ahead = SEGMENT * own.dy.itemsize, SEGMENT * own.x.itemsize
+        more = True
+        while more:
+            for phase in range(first_phase, after):
+                if phase == DECISIONS:
+                    _decide(args, own, args.batch, min(args.m, args.batch + args.batch_rows), rows)
+                    continue
+                part = take(counter, step, end, 0)
+                while part < end:
+                    begin, stop = part * args.segments // end, min(end, part + step) * args.segments // end
+                    _do_part(args, own, phase, begin, stop, rows, zeros)
+                    part = take(counter, step, end, end)
+            more = args.phase == ALL and args.batch + args.batch_rows < args.m
+            if more:
+                args.batch += args.batch_rows
+        if args.phase == ALL:
+            finish_both(args, 0, args.n)
+        finish_streams()
+
+    return run
