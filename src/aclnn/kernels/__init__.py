@@ -35,6 +35,20 @@ class Plan(Protocol):
         """
 
 
+class Nothing:
+    """The plan of empty results."""
+
+    workspace_bytes = 0
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
+        """See ``Plan``: there is nothing to do."""
+
+
+def identity(x: Any) -> Any:
+    """The formula of copies and conversions."""
+    return x
+
+
 class Operand(NamedTuple):
     """A tensor, in a shape of as many elements."""
 

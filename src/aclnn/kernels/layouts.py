@@ -95,6 +95,17 @@ def simplify(operands: Sequence[Layout]) -> Geometry:
     return Geometry(_merge(axes), tuple(starts), ordered)
 
 
+def merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """(extent, stride), innermost first, of as few axes as there can be, none of extent 1."""
+    axes: list[tuple[int, int]] = []
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if axes and stride == axes[-1][0] * axes[-1][1]:
+            axes[-1] = axes[-1][0] * extent, axes[-1][1]
+        elif extent != 1:
+            axes.append((extent, stride))
+    return axes
+
+
 Span = tuple[int, int]
 """First byte and end, from a tensor's address."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
-from aclnn.kernels import Formula, Operand, Plan, elementwise
+from aclnn.kernels import Formula, Operand, Plan, elementwise, identity
 from aclnn.kernels.trace import COLUMNS, trace
 
 Array = np.ndarray[Any, Any]
@@ -93,13 +93,9 @@ def write(layout: Layout, address: int, values: Array) -> None:
         target.flat[: values.size] = convert(values.ravel(), target.dtype)
 
 
-def _same(x: Any) -> Any:
-    return x
-
-
 @lru_cache(maxsize=512)
 def _conversion(source: Layout, target: Layout) -> Plan:
-    return elementwise(_same, (source,), (target,))
+    return elementwise(identity, (source,), (target,))
 
 
 def _layout(values: Array) -> Layout:

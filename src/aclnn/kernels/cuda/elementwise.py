@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.kernels import Formula, Plan
+from aclnn.kernels import Formula, Nothing, Plan, identity
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.formulas import (
     fast,
@@ -418,15 +418,6 @@ class Elementwise:
         )
 
 
-class Nothing:
-    """An empty result."""
-
-    workspace_bytes = 0
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """There is nothing to do."""
-
-
 @triton.jit
 def scatter(source, out, pairs, count, BLOCK: tl.constexpr):
     """out[pairs[k, 1]] = source[pairs[k, 0]]."""
@@ -459,12 +450,8 @@ class _Scatter:
         scatter[(triton.cdiv(self._count, TILE),)](source, out, self._pairs.pointer(), self._count, BLOCK=TILE)
 
 
-def _identity(x: float) -> float:
-    return x
-
-
 def copy(source: Layout, target: Layout) -> Plan:
     """Plan to copy the elements of a contiguous tensor to another, or of any tensor to a contiguous one."""
     if 0 in target.shape:
         return Nothing()
-    return _Scatter(target) if simplify((target,)).ordered else Elementwise(_identity, (), (source,), (target,))
+    return _Scatter(target) if simplify((target,)).ordered else Elementwise(identity, (), (source,), (target,))

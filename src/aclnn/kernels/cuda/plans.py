@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from aclnn.core.tensor import Layout, contiguous_strides
-from aclnn.kernels import Formula, Plan
-from aclnn.kernels.cuda.elementwise import Elementwise, Nothing, copy
+from aclnn.kernels import Formula, Nothing, Plan
+from aclnn.kernels.cuda.elementwise import Elementwise, copy
 from aclnn.kernels.cuda.launch import device, get_or_make, torch
 from aclnn.kernels.cuda.norm_backward import NormBackward
 from aclnn.kernels.cuda.norm_forward import Norm

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from aclnn.core.tensor import Layout
 from aclnn.kernels.cuda import launch
 from aclnn.kernels.cuda.launch import PACKED, integer, tl, triton
+from aclnn.kernels.layouts import merged
 
 
 class Tensor(NamedTuple):
@@ -127,16 +129,9 @@ def store(tensor, offset, values, mask):
 
 
 def _axes(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """(extent, stride) pairs, innermost first, as few as there can be; none for neighbours."""
-    axes: list[list[int]] = []
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if axes and stride == axes[-1][0] * axes[-1][1]:
-            axes[-1][0] *= extent
-        elif extent != 1:
-            axes.append([extent, stride])
-    if not axes or (len(axes) == 1 and axes[0][1] == 1):
-        return []
-    return [number for axis in axes for number in axis]
+    """(extent, stride) pairs, innermost first; none for neighbours."""
+    axes = merged(shape, strides)
+    return [] if len(axes) == 1 and axes[0][1] == 1 else list(chain.from_iterable(axes))
 
 
 class Operands:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 from aclnn.core.dtypes import DataType
@@ -26,6 +25,7 @@ from aclnn.kernels.cpu.structs import (
     pointer_to,
     scratch,
 )
+from aclnn.kernels.layouts import merged
 
 SEGMENT = 512
 """Columns per segment: its accumulators for dw and db, 8 KiB, stay in the L1 cache."""
@@ -131,7 +131,7 @@ class RowArgs(ctypes.Structure):
 
 @declared
 class BlockArgs(ctypes.Structure):
-    """Arguments of the kernels of ``blocks``, ``batches`` and ``short_rows``."""
+    """Arguments of the kernels of ``blocks`` and ``short_rows``."""
 
     inputs: Annotated[Any, ctypes.c_int64 * 5]
     """Addresses of dy, x, mean, rstd and weight as the call gives them; these come first."""
@@ -226,21 +226,6 @@ ROW_ARGS_BYTES, BLOCK_ARGS_BYTES = ctypes.sizeof(RowArgs), ctypes.sizeof(BlockAr
 ROW_BATCH_ARGS_BYTES = ctypes.sizeof(RowBatchArgs)
 COEFFICIENTS_BYTES, SUMS_BYTES = ctypes.sizeof(RowCoefficients), ctypes.sizeof(RowSums)
 
-Dims = tuple[tuple[int, int], ...]
-
-
-def dims_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Dims:
-    """(extent, stride in bytes) innermost first, with dimensions merged wherever one stride continues another."""
-    dims: list[tuple[int, int]] = []
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent == 1:
-            continue
-        if dims and stride * itemsize == dims[-1][0] * dims[-1][1]:
-            dims[-1] = (dims[-1][0] * extent, dims[-1][1])
-        else:
-            dims.append((extent, stride * itemsize))
-    return tuple(dims) or ((1, itemsize),)
-
 
 class View:
     """A layout as rows and columns."""
@@ -249,8 +234,11 @@ class View:
         size = layout.dtype.itemsize
         self.layout, self.dtype, self.itemsize = layout, layout.dtype, size
         split = len(layout.shape) - column_dims
-        self.rows = dims_of(layout.shape[:split], layout.strides[:split], size)
-        self.columns = dims_of(layout.shape[split:], layout.strides[split:], size)
+        self.rows, self.columns = (
+            [(extent, stride * size) for extent, stride in merged(layout.shape[part], layout.strides[part])]
+            or [(1, size)]
+            for part in (slice(split), slice(split, None))
+        )
         self.contiguous = len(self.columns) == 1 and self.columns[0][1] == size
         """Elements of a row are contiguous."""
         self._dimensions = (Dimension * (len(self.rows) + len(self.columns)))(

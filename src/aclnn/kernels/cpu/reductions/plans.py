@@ -9,13 +9,12 @@ from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
-from aclnn.kernels import Formula, Operand, Plan
+from aclnn.kernels import Formula, Operand, Plan, identity
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
@@ -151,10 +150,6 @@ def _refined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | N
     return tuple(upper // lower for lower, upper in itertools.pairwise(steps))[::-1]
 
 
-def _identity(x: Any) -> Any:
-    return x
-
-
 class _NotWalkableError(Exception):
     """A tensor's elements cannot be described along axes."""
 
@@ -166,7 +161,7 @@ def _copy(tensor: Layout, walked: Layout, to_tensor: bool) -> Plan:
     if shape is None or here is None or there is None:
         raise _NotWalkableError
     pair = Layout(tensor.dtype, shape, here), Layout(walked.dtype, shape, there)
-    return elementwise.plan(_identity, pair[to_tensor : to_tensor + 1], pair[1 - to_tensor : 2 - to_tensor])
+    return elementwise.plan(identity, pair[to_tensor : to_tensor + 1], pair[1 - to_tensor : 2 - to_tensor])
 
 
 class _Walked:
