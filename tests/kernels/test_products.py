@@ -91,7 +91,7 @@ def both(monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array]) -> 
     assert found is not None
     by_products = run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
     with monkeypatch.context() as patched:
-        patched.setattr(plans, "factors_of", lambda *_: None)
+        patched.setattr(plans, "products", lambda *_: None)
         return by_products, run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
 
 

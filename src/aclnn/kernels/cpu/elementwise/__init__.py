@@ -2,6 +2,6 @@
 
 ``plans`` chooses. Contiguous elements are computed by ``general``, any formula over sixteen float64 lanes, whose words
 ``functions`` gives a meaning, or by ``contiguous``: a function's ``fitted`` version in float32 with its ``outliers`` in
-float64, or a table of its values at all 16-bit x (``lut16``). ``products`` splits a gradient into dy and a derivative,
-``separable`` says of which functions that can be. Other layouts come through ``strided``.
+float64, or a table of its values at all 16-bit x (``lut16``). Products of functions of one operand each are made of
+fitted versions, or of tables (``separable``). Other layouts come through ``strided``.
 """

@@ -1,8 +1,9 @@
-"""Fitted versions of functions on float32 lanes: polynomials by segments, or other operations."""
+"""Fitted versions of functions on float32 lanes, polynomials by segments or other operations, and products of them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.formula import Fitted, Gradient
 from aclnn.kernels import Formula
 from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.elementwise.general import on_float32
+from aclnn.kernels.cpu.elementwise.general import Source, on_float32
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.tables import Table, Tables, horner, horner_from, lookup
 from aclnn.kernels.cpu.simd.vector import (
@@ -35,6 +36,8 @@ from aclnn.kernels.fitted import (
     slope,
     version,
 )
+from aclnn.kernels.products import Product, lines, values
+from aclnn.kernels.trace import Program
 
 _ROUND = 1.5 * 2.0**23
 """Added to a small float32 it leaves the nearest integer in the low bits."""
@@ -79,6 +82,17 @@ def in_two(function: Fitted) -> Any:
     segments = version(function, DataType.FLOAT)
     assert isinstance(segments, Segments)
     return _by_segments(segments, function, in_two=True)
+
+
+def write_products(products: Sequence[Product], source: Source, program: Program) -> dict[str, Any]:
+    """Write operations that compute a program's results from their factors; return the meanings of names in them.
+
+    They are float32 lanes. Results for which that is not accurate enough are evaluated in float64 instead.
+    """
+    source(*lines(products, lambda value: f"{value.function.__name__}({value.operand})"))
+    source("outside = outside < 0", *(f"{name} = y{k}" for k, name in enumerate(program.results)))
+    source.in_float64("outside", program, DataType.FLOAT)
+    return {value.function.__name__: in_two(value.function) for value in values(products)}
 
 
 def _mirrored(function: Any, negated: bool) -> Any:

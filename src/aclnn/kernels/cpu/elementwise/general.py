@@ -19,28 +19,14 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType, float32
 from aclnn.kernels import Formula
-from aclnn.kernels.cpu import target
-from aclnn.kernels.cpu.atomics import finish_streams
+from aclnn.kernels.cpu import atomics, structs, target
 from aclnn.kernels.cpu.elementwise.functions import WORDS, narrow_to_odd
 from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.cpu.simd import vector
-from aclnn.kernels.cpu.simd.doubles import narrow, widen, widen_wide
-from aclnn.kernels.cpu.simd.memory import (
-    FORMATS,
-    copy,
-    copy_in,
-    copy_out,
-    first_lanes,
-    load_each_bfloat16,
-    load_each_float16,
-    load_entries,
-    store_rounded_bfloat16,
-    stream_rounded_bfloat16,
-)
-from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16, prefetch_ahead_32, prefetch_near
-from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits, lane, side_by_side
+from aclnn.kernels.cpu.simd import doubles, memory, prefetch, vector
+from aclnn.kernels.cpu.simd.doubles import narrow, widen
+from aclnn.kernels.cpu.simd.memory import FORMATS, store_rounded_bfloat16, stream_rounded_bfloat16
+from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits
 from aclnn.kernels.cpu.strided import Operands
-from aclnn.kernels.cpu.structs import address, float32_at, float64_at, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import Program, Step, trace
 
@@ -86,38 +72,24 @@ SINGLES = {
 }
 """The element at an address."""
 
-_NAMES = WORDS | {
-    "address": address,
-    "any_lane": any_lane,
-    "bits": bits,
-    "copy": copy,
-    "copy_in": copy_in,
-    "copy_out": copy_out,
-    "finish_streams": finish_streams,
-    "first_lanes": first_lanes,
+_NAMES = {
+    name: value
+    for module in (atomics, doubles, memory, prefetch, structs, vector)
+    for name, value in vars(module).items()
+    if not name.startswith("_")
+} | WORDS
+"""What names mean in a kernel's source: what they do in these modules, and a program's words."""
+_NAMES |= {
     "float32": np.float32,
-    "float32_at": float32_at,
     "float64": np.float64,
-    "float64_at": float64_at,
     "inf": math.inf,
-    "lane": lane,
-    "load_each_bfloat16": load_each_bfloat16,
-    "load_each_float16": load_each_float16,
-    "load_entries": load_entries,
     "nan": math.nan,
-    "narrow": narrow,
-    "prefetch": prefetch_near,
-    "operands_at": pointer_to(Operands),
-    "select": vector.select,
-    "side_by_side": side_by_side,
-    "stack_alloc": stack_alloc,
-    "widen": widen,
-    "widen_wide": widen_wide,
+    "operands_at": structs.pointer_to(Operands),
 }
 for _dtype, _form in _FORMATS.items():
     _NAMES |= {
         f"load_{_dtype.name}": _form.load,
-        f"prefetch_{_dtype.name}": prefetch_ahead_16 if _form.size == 2 else prefetch_ahead_32,
+        f"prefetch_{_dtype.name}": prefetch.prefetch_ahead_16 if _form.size == 2 else prefetch.prefetch_ahead_32,
         f"rounded_{_dtype.name}": _ROUNDINGS[_dtype],
         f"store_{_dtype.name}": _form.store,
         f"stream_{_dtype.name}": _form.stream,
@@ -270,7 +242,8 @@ class Source:
             with self.block(f"for i in range(0, count, {self.lanes}):"):
                 for (value, dtype, _, ahead), place in zip(read, here, strict=False):
                     self(f"place = {place}")
-                    fetch, first = ("prefetch", f"place + {ahead}") if ahead else (f"prefetch_{dtype.name}", "place")
+                    fetch = "prefetch_near" if ahead else f"prefetch_{dtype.name}"
+                    first = f"place + {ahead}" if ahead else "place"
                     lines = range(0, 0 if ahead is None else self._bytes(dtype), LINE)
                     self(*(f"{fetch}({_on(first, line)})" for line in lines))
                     self.load(value, dtype, "place")

@@ -15,15 +15,15 @@ import numpy as np
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
-from aclnn.kernels import Formula, Plan
+from aclnn.kernels import Formula, Nothing, Plan
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16, products, separable
+from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16, separable
 from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
-from aclnn.kernels.products import products as factors_of
+from aclnn.kernels.products import products
 from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import trace
 
@@ -41,7 +41,7 @@ def plan(
 ) -> Plan:
     """See ``aclnn.kernels.elementwise``."""
     if 0 in outputs[0].shape:
-        return _Nothing()
+        return Nothing()
     if len(outputs) > 1 and not all(output.distinct for output in outputs):
         return in_order(
             lambda made: plan(formula, inputs, cast(tuple[Layout, ...], made), numbers), outputs, range(len(outputs))
@@ -107,9 +107,10 @@ class _Evaluator:
             if by_tables is not None:
                 self.kernel, self.constants = by_tables
                 return
-        factors = factors_of(formula, len(inputs)) if alike and dtype == DataType.FLOAT and not numbers else None
+        factors = products(formula, len(inputs)) if alike and dtype == DataType.FLOAT and not numbers else None
         if factors is not None:
-            make = partial(general.loop, program, read, written, 0, False, None, partial(products.write, factors))
+            write = partial(fitted.write_products, factors)
+            make = partial(general.loop, program, read, written, 0, False, None, write)
             self.kernel = kernel(f"products-{name}", (program.digest,), make)
             return
         self.kernel, self.single = evaluation(double), single
@@ -146,15 +147,6 @@ def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:
     digest = trace(formula, 1 + binary).digest
     name = f"contiguous-{formula.__name__}-{dtype.name}-{form}"
     return kernel(name, (digest,), lambda: contiguous.loop(formula, fast, dtype))
-
-
-class _Nothing:
-    """An empty result."""
-
-    workspace_bytes = 0
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """There is nothing to do."""
 
 
 def _call() -> Any:

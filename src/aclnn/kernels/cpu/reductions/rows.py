@@ -25,17 +25,8 @@ from aclnn.kernels.cpu.reductions.passes import Passes
 from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, RUN_SUM
 from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
 from aclnn.kernels.cpu.reductions.words import BLOCK, BLOCK_SUMS, NAMES, SHORT_SUMS, SMALL_SUM
-from aclnn.kernels.cpu.simd.doubles import (
-    larger,
-    larger_float32,
-    largest_float32_of,
-    largest_of,
-    load_doubles,
-    store_doubles,
-    sum_of,
-    widen,
-)
-from aclnn.kernels.cpu.simd.vector import LANES, WIDE, fma, lane, splat, total
+from aclnn.kernels.cpu.simd.doubles import widen
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, fma, lane
 from aclnn.kernels.cpu.strided import move_tile
 from aclnn.kernels.cpu.structs import pointer_to
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -60,24 +51,14 @@ KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
 
 
-_NAMES = {
+_NAMES = NAMES | {
     "addresses_at": pointer_to(ctypes.c_void_p),
     "advance": advance,
     "begin_run": begin_run,
     "begin_task": begin_task,
     "call_at": pointer_to(RowCall),
-    "fma": fma,
-    "larger": larger,
-    "larger_float32": larger_float32,
-    "largest_float32_of": largest_float32_of,
-    "largest_of": largest_of,
-    "load_doubles": load_doubles,
     "move_tile": move_tile,
-    "splat": splat,
-    "store_doubles": store_doubles,
-    "sum_of": sum_of,
-    "total": total,
-} | NAMES
+}
 
 
 Variable = tuple[str, DataType]
